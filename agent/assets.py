@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from contract.errors import AgentError
 from contract.files import sha256_of
-from contract.plan import Plan
+from contract.plan import Asset, Plan
 from workloads import registry
 
 
@@ -19,24 +18,23 @@ def check(plan: Plan) -> dict[str, str]:
     """SHA-256 of every asset that the plan's workloads use, by name, to be kept with the results.
 
     An asset that is missing is left to its workload, which then voids its own runs alone. Raises
-    AssetError where a sum differs or is not to be had.
+    AssetError where a sum differs or is not available.
     """
-    used = {a for load in plan.workloads.values() for a in registry.load(load.workload).assets}
+    used = {a for load in plan.workloads for a in registry.load(load.workload_name).assets}
     sums: dict[str, str] = {}
     for name in sorted(used & set(plan.assets)):
-        path = plan.assets[name]
-        if path.is_file():
-            sums[name] = compared(name, path, plan.asset_sums.get(name, {}))
+        if Path(plan.assets[name].path).is_file():
+            sums[name] = compared(name, plan.assets[name])
     return sums
 
 
-def compared(name: str, path: Path, known: Mapping[str, str | None]) -> str:
-    """SHA-256 of one asset. Raises AssetError where `known` tells another, OSError."""
+def compared(name: str, asset: Asset) -> str:
+    """Return the SHA-256 of an asset; raises AssetError where another is known, OSError."""
+    path = Path(asset.path)
     digest = sha256_of(path)
-    sha256, sums = known.get("sha256"), known.get("sums")
-    expected = sha256 or (_listed(Path(sums), path.name) if sums else None)
+    expected = asset.sha256 or (_listed(Path(asset.sums), path.name) if asset.sums else None)
     if expected is not None and expected != digest:
-        where = "the inventory says" if sha256 else f"{sums} says"
+        where = "the inventory has" if asset.sha256 else f"{asset.sums} has"
         raise AssetError(
             f"The asset {name} ({path}) has the SHA-256 {digest}, {where} {expected}: bring back "
             "the file that was meant, or correct its sum in fde_assets and make a new plan."

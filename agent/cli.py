@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import attempts, pack
+from agent import pack, requests
 from agent.system import lock, notify, packages, quiet
 from agent.system.command import keep_private
 from agent.system.limits import Stop
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 refused or failed (one sentence on stderr), 2 usage.
 
     A refusal is printed as JSON as well: `problems`, each as `contract.problem.Problem` has it.
-    4: nobody is there to close the journal that is followed. 70: something that was not foreseen,
+    4: no agent is left to close the journal that is followed. 70: something that was not foreseen,
     and 75: the suite or the disks are in use, or the machine goes down: a service starts again.
     """
     options = _parser().parse_args(arguments)
@@ -50,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         if isinstance(error, ProblemError):
             print(json_text({"problems": [problem.document() for problem in error.problems]}))
-        return _status(error)
+        if isinstance(error, journal.AbandonedError):
+            return ABANDONED
+        # What stands in the way of a service may go away.
+        return BUSY if isinstance(error, lock.LockError) and notify.is_service() else 1
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,18 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNFORESEEN
 
 
-def _status(error: AgentError) -> int:
-    if isinstance(error, journal.AbandonedError):
-        return ABANDONED
-    # What stands in the way of a service may go away.
-    return BUSY if isinstance(error, lock.LockError) and notify.is_service() else 1
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m agent", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    check = _command(commands, "check", "say what is on the disks; touches nothing")
+    check = _command(commands, "check", "list what is on the disks; touches nothing")
     check.add_argument("--target", type=Path, default=TARGET)
 
     prepare = _command(
@@ -86,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         "--checked",
         type=_fingerprints,
         metavar="JSON",
-        help="role to fingerprint as check told them: refuse a disk that changed since",
+        help="role to fingerprint as check prints them: refuse a disk that changed since",
     )
     teardown = _command(
         commands, "teardown", "revert the self-encrypting disk, remove our partitions"
@@ -98,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     for command in (prepare, teardown):
         _add_storage_options(command)
-        command.add_argument("--check", action="store_true", help="only say what would be done")
+        command.add_argument("--check", action="store_true", help="only print what would be done")
 
     run = _command(commands, "run", "execute the plan of a suite, or continue with it", _run)
     run.add_argument("--suite-dir", type=Path, required=True)
@@ -136,7 +132,7 @@ def _add_suite_commands(commands: Any) -> None:
     again.add_argument("--reason", required=True, help="one sentence for people")
 
     def print_identity(options: argparse.Namespace) -> int:
-        print(json_text(identity.identity(options.suites)))
+        print(json_text(asdict(identity.read_identity(options.suites))))
         return 0
 
     about = "print which machine this is and what it has run"
@@ -149,7 +145,7 @@ def _add_suite_commands(commands: Any) -> None:
 
     silence = _command(commands, "quiet", "list, stop or start again what would disturb", _quiet)
     silence.add_argument("what", choices=("list", "off", "back"))
-    silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
+    silence.add_argument("--suite-dir", type=Path, help="whose plan lists what is to be stopped")
     silence.add_argument("--target", type=Path, default=TARGET)
 
     provisioned = _command(
@@ -242,8 +238,8 @@ def _hold(options: argparse.Namespace) -> int:
 
 
 def _request_repeat(options: argparse.Namespace) -> int:
-    request = attempts.Request(options.run, options.seq, " ".join(options.reason.split()))
-    print(json_text({"changed": attempts.add(options.suite_dir, request)}))
+    request = requests.Request(options.run, options.seq, " ".join(options.reason.split()))
+    print(json_text({"changed": requests.add(options.suite_dir, request)}))
     return 0
 
 

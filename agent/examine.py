@@ -5,27 +5,26 @@
     python3 -m agent.examine --load SECONDS     keep all processors busy
     python3 -m agent.examine --joules SECONDS   RAPL's counters, ten times a second
 
-Reads only. A part that cannot be had is `{"error": sentence}`, so that the others are still told.
+Reads only. A part that is not available is `{"error": sentence}`.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import json
 import platform
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from agent import assets, checks
 from agent.checks import disks as disk_checks
 from agent.checks import processor
 from agent.checks.context import CheckContext, number, text
+from agent.checks.smart import Health
 from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, inspect
 from agent.storage import facts as disk_facts
@@ -34,7 +33,7 @@ from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.names import sentence
-from contract.plan import Disk
+from contract.plan import Asset, Disk, TargetDocument, read_target
 from instrumentation.sources.registry import SourceError
 
 # Of agent.checks those that say something of a machine on which no suite runs.
@@ -43,21 +42,25 @@ SUITES = Path("/var/lib/fde-testbed")
 JOULES_PAUSE_S = 0.1
 
 
-def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, Any]:
-    """Every part by its name."""
-    names = {role: devices.kernel_name(d["by_id"]) for role, d in target["disks"].items()}
+def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, object]:
+    """Return every part by its name, as JSON holds it."""
+    disks = target.storage.disks
+    names = {role: devices.kernel_name(disk.by_id) for role, disk in disks.items()}
     present = {role: name for role, name in names.items() if name}
     context = CheckContext(Path("/"), disks=tuple(present.values()), sys=sys)
-    parts: dict[str, Callable[[], Any]] = {
+    assets_by_name = target.assets.items()
+    parts: dict[str, Callable[[], object]] = {
         "checks": lambda: [each.document() for each in checks.glance(CHECKS, context)],
-        "rapl": rapl,
-        "disks": lambda: {role: disk(context, name) for role, name in present.items()},
-        "assets": lambda: {n: asset(n, a) for n, a in (target.get("assets") or {}).items()},
+        "rapl": lambda: asdict(rapl()),
+        "disks": lambda: {role: asdict(disk(context, name)) for role, name in present.items()},
+        "assets": lambda: {
+            name: asdict(asset_state(name, asset)) for name, asset in assets_by_name
+        },
         "sleep": sleep.facts,
-        "power": lambda: power(sys),
+        "power": lambda: asdict(power(sys)),
         "disturbers": quiet.disturbers,
         "kernel": kernel,
-        "idle_states": lambda: idle_states(context),
+        "idle_states": lambda: asdict(idle_states(context)),
         # Of the folder itself, or the nearest above it that exists.
         "room_bytes": lambda: (
             shutil.disk_usage(
@@ -69,19 +72,27 @@ def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, An
     return {name: _part(part) for name, part in parts.items()}
 
 
-def _part(part: Callable[[], Any]) -> Any:
+def _part(part: Callable[[], object]) -> object:
     try:
         return part()
     except (AgentError, CommandError, SourceError, OSError, ValueError) as error:
         return {"error": str(error)}
 
 
-def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
-    """Return the zones that can be read, those that counted, and totals below their parts.
+@dataclass(frozen=True)
+class RaplCounts:
+    """Zones that can be read, those that `moved`, and totals `below` their parts.
 
-    They are read over rest and load of `seconds` each; a total is a platform zone that counted less
-    than the packages within it.
+    A total is a platform zone that counted less than the packages within it.
     """
+
+    zones: tuple[str, ...]
+    moved: tuple[str, ...]
+    below: tuple[str, ...]
+
+
+def rapl(seconds: float = 0.5, root: Path | None = None) -> RaplCounts:
+    """Read the zones over rest and load of `seconds` each."""
     from instrumentation.sources import powercap, standing
     from instrumentation.sources.counter import total
     from instrumentation.sources.zones import kind_of
@@ -97,7 +108,7 @@ def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
         for zone in zones
     }
     packages_uj = sum(uj for name, uj in used_uj.items() if kind_of(name) == "package")
-    below = [
+    below = tuple(
         name
         for name, uj in used_uj.items()
         if kind_of(name) == "psys"
@@ -106,64 +117,100 @@ def rapl(seconds: float = 0.5, root: Path | None = None) -> dict[str, Any]:
             [standing.Stretch(2 * seconds, packages_uj * 1e-6)],
             standing.UPDATE_S,
         )
-    ]
-    moved = [name for name, uj in used_uj.items() if uj]
-    return {"zones": [zone.name for zone in zones], "moved": moved, "below": below}
+    )
+    moved = tuple(name for name, uj in used_uj.items() if uj)
+    return RaplCounts(tuple(zone.name for zone in zones), moved, below)
 
 
-def disk(context: CheckContext, name: str) -> dict[str, Any]:
-    """Link, power management and health of a disk by its kernel's name."""
+@dataclass(frozen=True)
+class DiskReport:
+    """Link, power management and health of a disk; null where it is not reported.
+
+    `sata_link` is by serial number, `name` the kernel's.
+    """
+
+    name: str
+    serial: str
+    model: str
+    link_speed: str | None
+    link_speed_max: str | None
+    link_width: int | None
+    link_width_max: int | None
+    sata_link: Mapping[str, str]
+    apst_tolerance_us: str | None
+    alpm_policy: str | None
+    temperature_c: float | None
+    health: Health | None
+
+
+def disk(context: CheckContext, name: str) -> DiskReport:
+    """Report on a disk by its kernel's name."""
     subsystem = context.sys / "class/block" / name / "device"
     device = devices.controllers(subsystem)[0]
-    pci, health = device / "device", context.health.get(name)
+    pci = device / "device"
     alone = CheckContext(Path("/"), sys=context.sys, disks=(name,))
     host = next((p.name for p in device.resolve().parents if p.name.startswith("host")), "")
-    return {
-        "name": name,
-        "serial": devices.serial(name),
-        "model": text(subsystem / "model") or "",
-        "link_speed": text(pci / "current_link_speed"),
-        "link_speed_max": text(pci / "max_link_speed"),
-        "link_width": number(pci / "current_link_width"),
-        "link_width_max": number(pci / "max_link_width"),
-        "sata_link": disk_checks.links(alone) or {},
-        "apst_tolerance_us": text(device / "power/pm_qos_latency_tolerance_us"),
-        "alpm_policy": text(context.sys / "class/scsi_host" / host / "link_power_management_policy")
-        if host
-        else None,
-        "temperature_c": next(iter(disk_checks.temperatures_c(alone).values()), None),
-        "health": asdict(health) if health else None,
-    }
+    alpm = context.sys / "class/scsi_host" / host / "link_power_management_policy"
+    return DiskReport(
+        name=name,
+        serial=devices.serial(name),
+        model=text(subsystem / "model") or "",
+        link_speed=text(pci / "current_link_speed"),
+        link_speed_max=text(pci / "max_link_speed"),
+        link_width=number(pci / "current_link_width"),
+        link_width_max=number(pci / "max_link_width"),
+        sata_link=disk_checks.links(alone) or {},
+        apst_tolerance_us=text(device / "power/pm_qos_latency_tolerance_us"),
+        alpm_policy=text(alpm) if host else None,
+        temperature_c=next(iter(disk_checks.temperatures_c(alone).values()), None),
+        health=context.health.get(name),
+    )
 
 
-def asset(name: str, known: Mapping[str, Any]) -> dict[str, str]:
-    """`state` ok, missing or wrong, and a sentence where it is not ok."""
-    path = Path(known["path"])
-    if not path.is_file():
-        return {"state": "missing", "sentence": f"The asset {name} is not at {path}"}
+@dataclass(frozen=True)
+class AssetState:
+    """`state` is ok, missing or wrong; the sentence is empty where it is ok."""
+
+    state: str
+    sentence: str = ""
+
+
+def asset_state(name: str, asset: Asset) -> AssetState:
+    """Compare an asset with its sum."""
+    if not Path(asset.path).is_file():
+        return AssetState("missing", f"The asset {name} is not at {asset.path}")
     try:
-        assets.compared(name, path, known)
+        assets.compared(name, asset)
     except AgentError as error:
-        return {"state": "wrong", "sentence": str(error)}
-    return {"state": "ok", "sentence": ""}
+        return AssetState("wrong", str(error))
+    return AssetState("ok")
 
 
-def power(sys: Path) -> dict[str, Any]:
-    """Mains and batteries (kernel, Documentation/ABI/testing/sysfs-class-power)."""
+@dataclass(frozen=True)
+class PowerSupply:
+    """Batteries, whether one is discharging, and the mains (null without such a supply)."""
+
+    batteries: tuple[str, ...]
+    discharging: bool
+    mains: bool | None
+
+
+def power(sys: Path) -> PowerSupply:
+    """Read mains and batteries (kernel, Documentation/ABI/testing/sysfs-class-power)."""
     supplies = sorted((sys / "class/power_supply").glob("*"))
     kinds = {path: text(path / "type") for path in supplies}
     # A battery of a mouse or keyboard has the scope Device.
     batteries = [p for p, k in kinds.items() if k == "Battery" and text(p / "scope") != "Device"]
     mains = [number(p / "online") for p, k in kinds.items() if k in ("Mains", "USB")]
-    return {
-        "batteries": [p.name for p in batteries],
-        "discharging": any(text(p / "status") == "Discharging" for p in batteries),
-        "mains": any(mains) if mains else None,
-    }
+    return PowerSupply(
+        tuple(p.name for p in batteries),
+        discharging=any(text(p / "status") == "Discharging" for p in batteries),
+        mains=any(mains) if mains else None,
+    )
 
 
 def kernel() -> dict[str, bool | None]:
-    """Whether the kernel was built with what the configurations need; None where it is not told."""
+    """Whether the kernel was built with what the configurations need; None where it is unknown."""
     packed, beside = Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")
     lines: set[str] | None = None
     if packed.exists():
@@ -177,22 +224,54 @@ def kernel() -> dict[str, bool | None]:
     return {name: None if lines is None else bool(any_ & lines) for name, any_ in wanted.items()}
 
 
-def idle_states(context: CheckContext) -> dict[str, Any]:
-    """Return the C-states that may be entered, and those that somebody switched off."""
+@dataclass(frozen=True)
+class IdleStates:
+    """C-states that may be entered, and those that somebody switched off."""
+
+    allowed: str | None
+    off: tuple[str, ...]
+
+
+def idle_states(context: CheckContext) -> IdleStates:
+    """Return the C-states of all CPUs."""
     off = {
         text(path.parent / "name") or path.parent.name
         for path in context.cpus.glob("cpu[0-9]*/cpuidle/state*/disable")
         if text(path) not in ("0", None)
     }
-    return {"allowed": processor.idle_states(context), "off": sorted(off)}
+    return IdleStates(processor.idle_states(context), tuple(sorted(off)))
 
 
 # Not disks to measure: memory, mappings, optical drives, what is made of other disks.
 _OTHERS = ("loop", "ram", "dm-", "md", "zram", "sr", "fd", "nbd", "ubd")
 
 
-def survey() -> list[dict[str, Any]]:
-    """Every whole disk, with what lies on it; nothing is written."""
+@dataclass(frozen=True)
+class SurveyedDisk:
+    """A whole disk: its identity, uses and contents.
+
+    `ours`: laid out by the testbed; `known`: it has signatures; `contents` and `opal_words` are for
+    people, `print` is what an inventory's `erase` is bound to.
+    """
+
+    name: str
+    by_id: str
+    serial: str
+    size_bytes: int
+    model: str
+    transport: str
+    uses: tuple[str, ...]
+    ours: bool
+    blank: bool
+    known: bool
+    contents: str
+    print: str
+    opal: inspect.OpalState | None
+    opal_words: str
+
+
+def survey() -> list[SurveyedDisk]:
+    """Return every whole disk; nothing is written."""
     names = sorted(
         entry.name
         for entry in devices.BLOCK.iterdir()
@@ -204,27 +283,27 @@ def survey() -> list[dict[str, Any]]:
         return [_surveyed(name) for name in names]
 
 
-def _surveyed(name: str) -> dict[str, Any]:
+def _surveyed(name: str) -> SurveyedDisk:
     by_id = _by_id(name)
     serial, size_bytes = devices.serial(name), devices.size_bytes(name)
     facts = disk_facts.gather(Disk("", by_id or f"/dev/{name}", serial, size_bytes))
     model, transport = inspect.kind_of_disk(f"/dev/{name}")
-    return {
-        "name": name,
-        "by_id": by_id,
-        "serial": serial,
-        "size_bytes": size_bytes,
-        "model": model,
-        "transport": transport,
-        "uses": [f"{use.device} {use.how}" for use in facts.uses],
-        "ours": facts.partition is not None,
-        "blank": facts.blank and facts.read_error is None,
-        "known": bool(facts.table or facts.signatures or facts.partitions),
-        "contents": _contents(facts),
-        "print": facts.print,
-        "opal": inspect.opal(facts),
-        "opal_words": inspect.opal_in_words(facts),
-    }
+    return SurveyedDisk(
+        name=name,
+        by_id=by_id,
+        serial=serial,
+        size_bytes=size_bytes,
+        model=model,
+        transport=transport,
+        uses=tuple(f"{use.device} {use.how}" for use in facts.uses),
+        ours=facts.partition is not None,
+        blank=facts.blank and facts.read_error is None,
+        known=bool(facts.table or facts.signatures or facts.partitions),
+        contents=_contents(facts),
+        print=facts.print,
+        opal=inspect.opal_state(facts),
+        opal_words=inspect.opal_in_words(facts),
+    )
 
 
 def _contents(facts: disk_facts.DiskFacts) -> str:
@@ -241,7 +320,7 @@ def _contents(facts: disk_facts.DiskFacts) -> str:
 
 
 def _by_id(name: str) -> str:
-    """Return the path below /dev/disk/by-id that tells most.
+    """Return the most telling path below /dev/disk/by-id.
 
     Maker and serial before a bare number.
     """
@@ -269,8 +348,8 @@ def joules(seconds: float) -> Iterator[tuple[int, float]]:
     last: dict[str, int] = {}
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
-        now = source.read()
-        readings = {n: r for n in counted if isinstance(r := now[n], Reading)}
+        reads = source.read()
+        readings = {n: r for n in counted if isinstance(r := reads[n], Reading)}
         for name, reading in readings.items():
             step_uj = reading.energy_uj - last.get(name, reading.energy_uj)
             sum_uj += step_uj if step_uj >= 0 else step_uj + ranges[name]
@@ -289,12 +368,14 @@ def main() -> int:
     what.add_argument("--load", type=float, metavar="SECONDS")
     what.add_argument("--joules", type=float, metavar="SECONDS")
     options = parser.parse_args()
-    answer: Any = None
+    answer: object = None
     try:
         if options.target:
-            answer = examine(json.loads(options.target.read_text(encoding="utf-8")))
+            answer = examine(read_target(options.target))
         elif options.survey:
-            answer = {"name": platform.node(), "disks": survey(), "rapl": _part(rapl)}
+            disks = [asdict(each) for each in survey()]
+            counts = _part(lambda: asdict(rapl()))
+            answer = {"name": platform.node(), "disks": disks, "rapl": counts}
         elif options.load is not None:
             processor.work(options.load)
         else:

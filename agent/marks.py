@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from agent.phase_pyrapl import Measured, PhasePyrapl, measured_zones
 from agent.sampler import Sampler, end_ns
-from contract import system_text
+from contract import strict_json, system_text
+from contract.documents import Counter, Phase, WatermarkLine
 from contract.errors import AgentError
 from contract.files import append_line
 from contract.journal import boot_id
@@ -27,7 +26,7 @@ from instrumentation.sources.counter import (
     EnergyDifference,
     ReadFailure,
     Readings,
-    reading_document,
+    edge_at,
     total,
 )
 from instrumentation.sources.powercap import PowercapSource
@@ -47,7 +46,7 @@ STILL_RESTED_NS = 10_000_000
 class _Marked:
     """A phase that is over, with the counters at its edges."""
 
-    phase: dict[str, Any]
+    phase: Phase
     start: Readings
     end: Readings
     pyrapl: Measured | None
@@ -57,9 +56,9 @@ class _Marked:
 class Marks:
     """The phases of one run, in order of time; `phase` is what a workload is given.
 
-    With `pad_s` the machine rests for so long before and after each phase: what a slow meter says
-    of a window that a mark cuts can then be told apart by the power of the rest. With `pyrapl` each
-    phase is measured by that too.
+    With `pad_s` the machine rests for so long before and after each phase: what a slow meter
+    reports of a window that a mark cuts can then be divided by the power of the rest. With `pyrapl`
+    each phase is measured by that too.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Marks:
     def _check(self, name: str) -> None:
         if self._open is not None:
             raise MarkError(f"Phase {name!r} was begun within phase {self._open!r}.")
-        if any(marked.phase["name"] == name for marked in self._phases):
+        if any(marked.phase.name == name for marked in self._phases):
             raise MarkError(f"There are two phases {name!r} in one run.")
 
     @contextmanager
@@ -108,7 +107,7 @@ class Marks:
         """Mark the stretch itself.
 
         The counters are read outside the two time stamps, as close to them as can be; each reading
-        carries stamps of its own, and ours enclose pyRAPL's. Our own CPU time is that between the
+        carries its own stamps, and ours enclose pyRAPL's. Our own CPU time is that between the
         time stamps.
         """
         self._check(name)
@@ -129,16 +128,16 @@ class Marks:
             measured = None if self._pyrapl is None else self._pyrapl.end()
             end = self._counters.read()
             busy_end_s, stolen_end_s = cpus_s()
-            phase = {
-                "name": name,
-                "t_start_ns": t_start_ns,
-                "t_end_ns": t_end_ns,
-                "own_cpu_s": round(own_cpu_s, 6),
-                "cpu_busy_s": round(busy_end_s - busy_s, 6),
-                "cpu_stolen_s": round(stolen_end_s - stolen_s, 6),
-            }
-            if written is not None:
-                phase["disk_written_bytes"] = (self._written_bytes() or 0) - written
+            written_end = self._written_bytes()
+            phase = Phase(
+                name,
+                t_start_ns,
+                t_end_ns,
+                own_cpu_s=round(own_cpu_s, 6),
+                cpu_busy_s=round(busy_end_s - busy_s, 6),
+                cpu_stolen_s=round(stolen_end_s - stolen_s, 6),
+                disk_written_bytes=None if written is None else (written_end or 0) - written,
+            )
             self._phases.append(_Marked(phase, start, end, measured, work))
             self._open = None
 
@@ -152,18 +151,18 @@ class Marks:
             os.sync()
             time.sleep(max(0.0, end_s - time.monotonic()))
 
-    def document(self) -> list[dict[str, Any]]:
-        """`phases` of run.json."""
-        return [
-            {
-                **marked.phase,
-                "counters": [*self._document(marked)],
-                "work": dict(marked.work.amounts),
-            }
+    def phases(self) -> tuple[Phase, ...]:
+        """Return the phases with their counters and work, as run.json has them."""
+        return tuple(
+            replace(
+                marked.phase,
+                counters=tuple(self._counters_of(marked)),
+                work=dict(marked.work.amounts),
+            )
             for marked in self._phases
-        ]
+        )
 
-    def _document(self, marked: _Marked) -> Iterator[dict[str, Any]]:
+    def _counters_of(self, marked: _Marked) -> Iterator[Counter]:
         """Our own reading of each zone, then pyRAPL's of those that it has."""
         totals = {zone.name: self._total(zone, marked) for zone in self._counters.zones}
         for zone in self._counters.zones:
@@ -185,7 +184,7 @@ class Marks:
         return total(series, zone.max_range_uj, zone.max_power_w, windows=False)
 
 
-def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> dict[str, Any]:
+def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> Counter:
     first, last = marked.start[zone.name], marked.end[zone.name]
     flags = set(difference.flags)
     # Only here is it known that a fall was no wrap: the counter was opened again in between.
@@ -194,15 +193,15 @@ def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> dict[
         flags.add(READ_FAILED)
     if zone.mirror_of is not None:
         flags.add(MIRROR)
-    return {
-        "source": "rapl",
-        "zone": zone.name,
-        "start": reading_document(first),
-        "end": None if begun_anew else reading_document(last),
-        "max_range_uj": zone.max_range_uj,
-        "flags": sorted(flags),
-        "update_ns": zone.update_ns,
-    }
+    return Counter(
+        "rapl",
+        zone.name,
+        start=edge_at(first),
+        end=None if begun_anew else edge_at(last),
+        max_range_uj=zone.max_range_uj,
+        flags=tuple(sorted(flags)),
+        update_ns=zone.update_ns,
+    )
 
 
 def _own_cpu_s() -> float:
@@ -243,34 +242,22 @@ def play(watermark: Watermark | None, suite_dir: Path, when: str) -> None:
     """Rest, load pattern, rest; then one line in `watermark.jsonl`, on the medium on return.
 
     `when` is `start` or `end`. Nothing happens where the plan has no watermark. A pattern that
-    could not be played costs the suite only its check of the clocks, so the line tells the error.
+    could not be played costs the suite only its check of the clocks, so the line has the error.
     Starts and ends alternate within a boot, however often the agent was started in between.
     """
-    if watermark is None or _last(suite_dir / FILE) == (boot_id(), when):
+    if watermark is None:
         return
-    line: dict[str, Any] = {
-        "boot_id": boot_id(),
-        "when": when,
-        "chip_s": watermark.chip_s,
-        "pad_s": watermark.pad_s,
-    }
+    lines = list(strict_json.lines(WatermarkLine, suite_dir / FILE))
+    if lines and (lines[-1].boot_id, lines[-1].when) == (boot_id(), when):
+        return
+    line = WatermarkLine(boot_id(), when, chip_s=watermark.chip_s, pad_s=watermark.pad_s)
     time.sleep(watermark.pad_s)
     try:
         played = pattern.play(pattern.CHIPS, watermark.chip_s)
     except pattern.WatermarkError as error:
-        line["error"] = str(error)
+        line = replace(line, error=str(error))
     else:
-        line |= {"cpus": played.cpus, "spread_ns": played.spread_ns, "edges": played.edges}
+        edges = tuple(played.edges)
+        line = replace(line, cpus=played.cpus, spread_ns=played.spread_ns, edges=edges)
     time.sleep(watermark.pad_s)
-    append_line(suite_dir / FILE, line)
-
-
-def _last(path: Path) -> tuple[str, str] | None:
-    """Boot and place of the last whole line."""
-    for line in reversed(path.read_bytes().splitlines() if path.exists() else []):
-        try:
-            document = json.loads(line)
-            return document["boot_id"], document["when"]
-        except (ValueError, KeyError, TypeError):
-            continue
-    return None
+    append_line(suite_dir / FILE, asdict(line))

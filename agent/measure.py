@@ -12,10 +12,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from agent import pack
 from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
@@ -25,13 +24,15 @@ from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
 from agent.storage import devices, dmcrypt, proof
+from agent.storage.proof import Proof
 from agent.storage.stack import Stack
 from agent.system.limits import Limit, TooLong, reap
 from agent.system.notify import Watchdog
+from contract.documents import LeftOut, OtherSource, Phase
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.journal import Fact, boot_id
-from contract.plan import Plan, Run, WorkloadSpec
+from contract.plan import Plan, Run, WorkloadEntry
 from instrumentation.sources.powercap import PowercapSource
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
@@ -50,18 +51,18 @@ CHECKS_S = 8 * 3600.0
 
 @dataclass
 class Findings:
-    """What a run has gathered so far, kept so that a void run still tells all it knows."""
+    """What a run has gathered so far, kept so that a void run has all of it."""
 
     started_wall: str = ""
     t_start_ns: int | None = None
     t_end_ns: int | None = None
-    phases: list[dict[str, Any]] = field(default_factory=list)
+    phases: tuple[Phase, ...] = ()
     samples: Sampler | None = None
     rapl_sha256: str | None = None
-    other_sources: dict[str, dict[str, Any]] = field(default_factory=dict)
-    proof: dict[str, Any] | None = None
+    other_sources: Mapping[str, OtherSource] = field(default_factory=dict)
+    proof: Proof | None = None
     inspection: Inspection | None = None
-    left_out: list[dict[str, str]] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -116,18 +117,20 @@ class Bench:
             if reason := self._stack.why_not(self._plan.storage.configurations[run.configuration]):
                 return [reason]
             spec = self._spec(run)
-            return registry.load(spec.workload).requires(spec.parameters, self._plan.assets)
+            return registry.load(spec.workload_name).requires(
+                spec.parameters, self._plan.asset_paths
+            )
         except WorkloadError as error:
             return [str(error)]
         except Exception as error:  # noqa: BLE001 - as a library that cannot be loaded
-            return [f"{run.workload} cannot say what it requires: {error!r}"]
+            return [f"{run.workload} failed to list what it requires: {error!r}"]
 
     def measure(
         self, run: Run, waiting: Callable[[str, str], None], before_proof: Callable[[], None]
     ) -> Fault | None:
         """Do one run and write its run.json if it is sound; else why it is void.
 
-        `waiting` is told for what and why the checks wait before the run, and "" when they do not;
+        `waiting` gets for what and why the checks wait before the run, and "" when they do not;
         `sha256` is then that of its run.json. Raises AgentError where the storage failed, OSError
         where there is no room for the results. Exceptions of the workload void the run; their
         traceback goes to `failure.txt`.
@@ -148,10 +151,10 @@ class Bench:
         stack = self._stack
         findings.proof = proof.prove(entered, stack.secrets, stack.mount_point, run.run_id)
         fault = Fault.of_checks(findings.inspection.findings)
-        if mismatches := findings.proof["mismatches"]:
+        if mismatches := findings.proof.mismatches:
             sentences = [fault.sentence] if fault else []
-            sentences += [mismatch["sentence"] for mismatch in mismatches]
-            causes = " ".join(dict.fromkeys(mismatch["code"] for mismatch in mismatches))
+            sentences += [mismatch.sentence for mismatch in mismatches]
+            causes = " ".join(dict.fromkeys(mismatch.code for mismatch in mismatches))
             facts = {**(fault.facts if fault else {}), "mismatches": causes}
             return Fault("proof", " ".join(sentences), facts)
         if fault:
@@ -166,8 +169,8 @@ class Bench:
             self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
         )
 
-    def _spec(self, run: Run) -> WorkloadSpec:
-        return self._plan.workloads[run.workload]
+    def _spec(self, run: Run) -> WorkloadEntry:
+        return self._plan.entries[run.workload]
 
     def _try(
         self, run: Run, inspection: Inspection, waiting: Callable[[str, str], None]
@@ -214,7 +217,7 @@ class Bench:
 
     def _work(self, run: Run, checks: Callable[[], None]) -> None:
         spec = self._spec(run)
-        workload = registry.load(spec.workload)
+        workload = registry.load(spec.workload_name)
         disk = self._stack.mount_point / f"run-{run.index:04d}"
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
@@ -226,7 +229,7 @@ class Bench:
             disk=disk,
             scratch=scratch,
             shared=self._shared,
-            assets=self._plan.assets,
+            assets=self._plan.asset_paths,
             parameters=spec.parameters,
             seed=seed_of(self._plan, run),
             phase=marks.phase,
@@ -247,7 +250,7 @@ class Bench:
             self._measured(workload, context, marks, sampler)
         finally:
             self._findings.samples = sampler
-            self._findings.phases = marks.document()
+            self._findings.phases = marks.phases()
             try:
                 workload.cleanup(context)
             finally:
@@ -255,7 +258,7 @@ class Bench:
                 shutil.rmtree(disk, ignore_errors=True)
 
     def _leave_out(self, what: str, reason: str) -> None:
-        self._findings.left_out.append({"what": what, "reason": reason})
+        self._findings.left_out.append(LeftOut(what, reason))
 
     def _measured(
         self, workload: Workload, context: Context, marks: Marks, sampler: Sampler
@@ -288,7 +291,7 @@ class Bench:
             "configuration": run.configuration,
             "workload": run.workload,
             "parameters": dict(self._spec(run).parameters),
-            "program": program_of(self._spec(run).workload),
+            "program": program_of(self._spec(run).workload_name),
             "cpus": os.cpu_count(),
             "started_wall": findings.started_wall,
             "status": status,
@@ -296,15 +299,15 @@ class Bench:
             "t_start_ns": findings.t_start_ns,
             "t_end_ns": findings.t_end_ns,
             "origin": origin(self._plan),
-            "phases": findings.phases,
-            "sampler": findings.samples.document() if findings.samples else None,
+            "phases": [asdict(phase) for phase in findings.phases],
+            "sampler": findings.samples.lateness() if findings.samples else None,
             "rapl_sha256": findings.rapl_sha256,
-            "other_sources": findings.other_sources,
-            "left_out": findings.left_out,
+            "other_sources": {name: asdict(s) for name, s in findings.other_sources.items()},
+            "left_out": [asdict(each) for each in findings.left_out],
             "kept": pack.kept_sums(self._folder(run)),
-            "proof": findings.proof,
+            "proof": findings.proof and asdict(findings.proof),
             "checks": [each.document() for each in inspection.findings] if inspection else [],
-            "disks": inspection.disks if inspection else {},
+            "disks": asdict(inspection.disks) if inspection else {},
         }
         return write_json(self._folder(run) / "run.json", document)
 

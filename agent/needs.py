@@ -10,7 +10,7 @@ from pathlib import Path
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import command_line
-from contract.plan import Plan, WorkloadSpec
+from contract.plan import Plan, WorkloadEntry
 from workloads import registry
 from workloads.base import Needs
 
@@ -26,12 +26,12 @@ class NeedsError(AgentError):
 def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
     """Raise NeedsError with one sentence for each shortfall.
 
-    Workloads that cannot run here at all are left out, their runs skipped, where the plan says that
-    they may be.
+    Workloads that cannot run here at all are left out, their runs skipped, where the plan allows
+    that.
     """
     if sentences := list(_missing(plan)):
         raise NeedsError(" ".join(sentences))
-    needs = {spec.name: need for spec in plan.workloads.values() if (need := _needs(plan, spec))}
+    needs = {spec.name: need for spec in plan.workloads if (need := _needs(plan, spec))}
     sentences = [
         *_disk(needs, plan.storage.extent.size_bytes),
         *_scratch(plan, needs, scratch),
@@ -42,26 +42,27 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
 
 
 def _missing(plan: Plan) -> Iterator[str]:
-    """Yield what cannot run here, though nobody said that this is meant."""
-    for name, spec in plan.workloads.items():
-        if plan.may_skip is None or name in plan.may_skip:
+    """Yield what cannot run here, though the plan does not allow it to be skipped."""
+    for spec in plan.workloads:
+        if plan.may_skip is None or spec.name in plan.may_skip:
             continue
         reasons: list[str] = []
         with contextlib.suppress(Exception):  # what breaks here breaks its runs, which will say so
-            reasons = registry.load(spec.workload).requires(spec.parameters, plan.assets)
+            workload = registry.load(spec.workload_name)
+            reasons = workload.requires(spec.parameters, plan.asset_paths)
         if reasons:
             yield (
-                f"{name} cannot run here: {' '.join(reasons)} If the suite is meant to go without "
-                f"it, say so: {command_line('run', skip=name)}."
+                f"{spec.name} cannot run here: {' '.join(reasons)} If the suite is meant to go "
+                f"without it, allow that: {command_line('run', skip=spec.name)}."
             )
 
 
-def _needs(plan: Plan, spec: WorkloadSpec) -> Needs | None:
+def _needs(plan: Plan, spec: WorkloadEntry) -> Needs | None:
     try:
-        workload = registry.load(spec.workload)
-        if workload.requires(spec.parameters, plan.assets):
+        workload = registry.load(spec.workload_name)
+        if workload.requires(spec.parameters, plan.asset_paths):
             return None
-        return workload.needs(spec.parameters, plan.assets)
+        return workload.needs(spec.parameters, plan.asset_paths)
     except Exception:  # noqa: BLE001 - as an asset that cannot be read: its runs will say so
         return None
 
@@ -84,7 +85,7 @@ def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[str
     """
     largest: dict[str, int] = {}
     for name, need in needs.items():
-        workload = plan.workloads[name].workload
+        workload = plan.entries[name].workload_name
         largest[workload] = max(largest.get(workload, 0), need.scratch_bytes)
     wanted_bytes, free_bytes = sum(largest.values()), shutil.disk_usage(scratch).free
     if wanted_bytes > free_bytes:

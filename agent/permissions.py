@@ -1,6 +1,6 @@
-"""Whether a plan asks of a target only what that target's own inventory says.
+"""Whether a plan asks of a target only what that target's own inventory has.
 
-A suite's folder may have come from elsewhere, and what its plan says of configurations, file
+A suite's folder may have come from elsewhere, and what its plan has of configurations, file
 systems and files is run or read by root. So all of it must stand in the description of the target
 that `fde provision` brought, but for what a suite itself may choose: its workloads and their
 declared parameters, and its factors, as far as they name neither files nor devices.
@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
-from contract.parameters import Parameter
-from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, Target
+from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, TargetDocument
 from workloads import registry as workloads
 from workloads.base import WorkloadError
 
@@ -32,7 +31,7 @@ _MOUNT_OPTIONS = re.compile(r"(?:[a-z0-9_]+(?:=[a-z0-9_:]+)?(?:,(?!$)|$))*")
 _LAYERS = {"loop", "bind", "rbind", "remount", "device", "logdev", "rtdev", "journal_dev"}
 
 
-def require_own(plan: Plan, target: Target) -> None:
+def require_own(plan: Plan, target: TargetDocument) -> None:
     """Raise PlanError with everything in a plan that is not the target's own."""
     if foreign := list(_foreign(plan, target)):
         raise PlanError(
@@ -42,7 +41,7 @@ def require_own(plan: Plan, target: Target) -> None:
         )
 
 
-def _foreign(plan: Plan, target: Target) -> Iterator[str]:
+def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
     storage = target.storage
     for role, disk in plan.storage.disks.items():
         known = storage.disks.get(role)
@@ -57,24 +56,21 @@ def _foreign(plan: Plan, target: Target) -> Iterator[str]:
     for configuration in plan.storage.configurations.values():
         if reason := _foreign_configuration(configuration, storage):
             yield f"configuration {configuration.name} ({reason})"
-    for name, path in plan.assets.items():
-        if (path, plan.asset_sums.get(name)) != (
-            target.assets.get(name),
-            target.asset_sums.get(name),
-        ):
-            yield f"asset {name} ({path})"
+    for name, asset in plan.assets.items():
+        if asset != target.assets.get(name):
+            yield f"asset {name} ({asset.path})"
     if plan.quiet != target.quiet:
         yield "what is stopped and switched for a suite (fde_stop, fde_governor, fde_turbo)"
-    for load in plan.workloads.values():
+    for load in plan.workloads:
         try:
-            workloads.complete(load.workload, load.parameters)
+            workloads.complete(load.workload_name, load.parameters)
         except WorkloadError as error:
-            if load.workload in workloads.names():
+            if load.workload_name in workloads.names():
                 yield f"workload {load.name} ({str(error).rstrip('.')})"
 
 
 def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -> str:
-    """Say why a configuration is not one of the target's, or one that factors make of it."""
+    """Return why a configuration is not one of the target's, or one that factors make of it."""
     # Factors append their levels' names: plain, plain.xfs, plain.xfs.trim.
     asked = f"{configuration.name}."
     names = [name for name in storage.configurations if asked.startswith(f"{name}.")]
@@ -89,20 +85,17 @@ def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -
         return str(error).rstrip(".")
     mine, its = (settings(kind, c.disk, c.settings)[0] for c in (configuration, permitted))
     for field in kind.fields:
-        if mine.get(field.name) != its.get(field.name) and not _is_choice(field):
+        # A factor may set a number, a flag or one of declared words, never free text.
+        chosen = field.choices or not isinstance(field.default, str)
+        if mine.get(field.name) != its.get(field.name) and not chosen:
             return f"there it has another {field.name}"
     if unknown := sorted(set(configuration.settings) - {field.name for field in kind.fields}):
         return f"{', '.join(unknown)} means nothing for {configuration.kind}"
     return _foreign_filesystem(configuration.filesystem or storage.filesystem, storage.filesystem)
 
 
-def _is_choice(field: Parameter) -> bool:
-    """Whether a factor may set it: a number, a flag or one of declared words, never free text."""
-    return bool(field.choices) or not isinstance(field.default, str)
-
-
 def _foreign_filesystem(filesystem: Filesystem, allowed: Filesystem) -> str:
-    """Say why a factor may not ask for a file system; empty where it may."""
+    """Return why a factor may not ask for a file system; empty where it may."""
     options = list(filesystem.options)
     if filesystem.type == allowed.type and options[: len(allowed.options)] == list(allowed.options):
         options = options[len(allowed.options) :]  # the inventory's own, which are its matter

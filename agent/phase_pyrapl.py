@@ -1,8 +1,8 @@
-"""pyRAPL over each phase: a measurement of its own, held against the counters that enclose it.
+"""pyRAPL over each phase: a separate measurement, compared with the counters that enclose it.
 
 What pyRAPL 0.2.3.1 does wrong is found here, by our own reading of the same counters: it never
 reads `max_energy_range_uj`, so that a counter which went round gives a negative figure, none, or
-one that is too small by whole rounds; and its figures are µJ where its documentation says joules
+one that is too small by whole rounds; and its figures are µJ where its documentation states joules
 and seconds (device_api.py, result.py).
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from contract.documents import Counter
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import (
     DOUBLE_WRAP,
@@ -20,7 +20,7 @@ from instrumentation.sources.counter import (
     ReadFailure,
     Reading,
     Readings,
-    reading_document,
+    edge_at,
 )
 from instrumentation.sources.pyrapl import DIFFERS, UNCHECKED, WRAPPED, PyraplSource
 from instrumentation.sources.zones import Zone
@@ -43,8 +43,8 @@ class Measured:
         ours: EnergyDifference,
         start: Reading | ReadFailure,
         end: Reading | ReadFailure,
-    ) -> dict[str, Any]:
-        """Return an entry of a phase's `counters` in run.json, from 0 to the energy used, in µJ.
+    ) -> Counter:
+        """Return the counter of a zone over the phase, from 0 to the energy used, in µJ.
 
         `ours` is what our reader found from `start` to `end`, which enclose the measurement.
         """
@@ -66,14 +66,13 @@ class Measured:
             if not ours.energy_uj - slack_uj <= read.energy_uj <= ours.energy_uj:
                 flags.add(DIFFERS)
         begun = Reading(self.from_ns, self.begun_ns, 0)
-        return {
-            "source": PyraplSource.name,
-            "zone": zone.name,
-            "start": reading_document(begun if read else None),
-            "end": reading_document(read),
-            "max_range_uj": None,
-            "flags": sorted(flags),
-        }
+        return Counter(
+            PyraplSource.name,
+            zone.name,
+            start=edge_at(begun if read else None),
+            end=edge_at(read),
+            flags=tuple(sorted(flags)),
+        )
 
 
 class PhasePyrapl:

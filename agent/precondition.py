@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from agent.checks import smart
 from agent.storage import devices, layout
@@ -25,6 +25,7 @@ from agent.storage.stack import Stack
 from agent.system.command import CommandError, run
 from agent.system.notify import Watchdog
 from contract import steady_state
+from contract.documents import LifetimeChange, PreconditionDocument, Written
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import PRECONDITIONED, PRECONDITIONING, Entry, Fact, boot_id
@@ -32,7 +33,6 @@ from contract.plan import Disk, Plan, Precondition
 from workloads import fio
 from workloads.base import WorkloadError
 
-FORMAT = "fde-precondition/1"
 FOLDER = "precondition"
 BEGUN = "begun"
 # What is common to passes and rounds: fresh data, which the specification asks for, 16 in flight.
@@ -56,19 +56,6 @@ class Tell(Protocol):
     def __call__(self, state: str, *, detail: str = "", facts: Mapping[str, Fact]) -> object: ...
 
 
-@dataclass(frozen=True)
-class Written:
-    """A pass or a round, as fio reports it."""
-
-    bytes: int
-    seconds: float
-
-    @property
-    def mib_s(self) -> float:
-        """MiB a second."""
-        return self.bytes / self.seconds / fio.MIB
-
-
 def all_disks(
     plan: Plan,
     suite_dir: Path,
@@ -90,12 +77,13 @@ def all_disks(
             continue
         with stack.below(disk) as place:
             tell(PRECONDITIONING, facts={"disk": disk.role, "step": BEGUN})
-            document = _Work(plan, disk, place, tell, watchdog).document(plan.precondition)
-        document["interrupted"] = lines.count((PRECONDITIONING, disk.role, BEGUN))
+            interrupted = lines.count((PRECONDITIONING, disk.role, BEGUN))
+            work = _Work(plan, disk, place, tell, watchdog)
+            document = work.document(plan.precondition, interrupted)
         folder = suite_dir / FOLDER
         folder.mkdir(exist_ok=True)
         sync_folder(suite_dir)
-        sha256 = write_json(folder / f"{disk.role}.json", document)
+        sha256 = write_json(folder / f"{disk.role}.json", asdict(document))
         tell(PRECONDITIONED, facts={"disk": disk.role, "sha256": sha256})
 
 
@@ -109,8 +97,8 @@ class _Work:
     tell: Tell
     watchdog: Watchdog
 
-    def document(self, wanted: Precondition) -> dict[str, Any]:
-        """Do it; what is kept of it (data/README.md)."""
+    def document(self, wanted: Precondition, interrupted: int) -> PreconditionDocument:
+        """Precondition the disk; return the record of it."""
         started_wall, start_ns = datetime.now(UTC), time.monotonic_ns()
         name = devices.kernel_name(self.disk.by_id)
         before = smart.lifetime(name)
@@ -121,23 +109,24 @@ class _Work:
         while len(rounds) < wanted.rounds and not (window and window.steady):
             rounds.append(self._round(len(rounds), wanted))
             window = steady_state.window([each.mib_s for each in rounds])
-        return {
-            "format": FORMAT,
-            "plan_sha256": self.plan.sha256,
-            "boot_id": boot_id(),
-            "started_wall": started_wall.isoformat(timespec="seconds"),
-            "t_start_ns": start_ns,
-            "t_end_ns": time.monotonic_ns(),
-            "role": self.disk.role,
-            "serial": self.disk.serial,
-            **asdict(self.place.extent),
-            **asdict(wanted),
-            "discarded_bytes": layout.discarded_bytes(self.place, outcome),
-            "filled": [asdict(each) for each in passes],
-            "written": [asdict(each) for each in rounds],
-            "steady": bool(window and window.steady),
-            "health": {"before": before, "after": smart.lifetime(name)},
-        }
+        return PreconditionDocument(
+            format="fde-precondition/1",
+            plan_sha256=self.plan.sha256,
+            interrupted=interrupted,
+            filled=tuple(passes),
+            written=tuple(rounds),
+            boot_id=boot_id(),
+            started_wall=started_wall.isoformat(timespec="seconds"),
+            t_start_ns=start_ns,
+            t_end_ns=time.monotonic_ns(),
+            role=self.disk.role,
+            serial=self.disk.serial,
+            discarded_bytes=layout.discarded_bytes(self.place, outcome),
+            steady=bool(window and window.steady),
+            health=LifetimeChange(before, smart.lifetime(name)),
+            **vars(self.place.extent),
+            **vars(wanted),
+        )
 
     def _pass(self, number: int, wanted: Precondition) -> Written:
         detail = f"pass {number + 1} of {wanted.passes}"

@@ -6,16 +6,17 @@ import os
 import platform
 import re
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from agent.checks import smart
 from agent.storage import devices
 from agent.storage.devices import BLOCK
 from agent.system.command import CommandError, run
 from contract import system_text
+from contract.documents import Lifetime
 from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec
 
@@ -36,8 +37,8 @@ PROGRAMS = {
 }
 
 
-def gather(spec: StorageSpec) -> dict[str, Any]:
-    """Everything for provenance/*.json; what the machine does not tell is null."""
+def gather(spec: StorageSpec) -> dict[str, object]:
+    """Everything for provenance/*.json; what the machine does not report is null."""
     command_line = _text(Path("/proc/cmdline"))
     return {
         "format": "fde-provenance/1",
@@ -58,7 +59,7 @@ def gather(spec: StorageSpec) -> dict[str, Any]:
 
 
 def lab_word(key: str, command_line: str) -> str | None:
-    """Return what the virtual lab told its guest's kernel, None outside of it.
+    """Return a word that the virtual lab gave its guest's kernel, None outside of it.
 
     `fde.machine`: what the guest runs on (kvm, uml, tcg); `fde.disks`: the model of its disks.
     """
@@ -67,7 +68,7 @@ def lab_word(key: str, command_line: str) -> str | None:
 
 
 def versions() -> dict[str, str | None]:
-    """First line that each program says about itself; null where it is not installed."""
+    """First line that each program prints about itself; null where it is not installed."""
     programs = {name: _first_line(argv) for name, argv in PROGRAMS.items()}
     return {"python": sys.version.split()[0], **programs, "pyRAPL": _pyrapl_version()}
 
@@ -89,7 +90,7 @@ def _first_line(argv: list[str]) -> str | None:
     return next((line for line in lines if line), None)
 
 
-def _cpu() -> dict[str, Any]:
+def _cpu() -> dict[str, object]:
     lines = (_text(Path("/proc/cpuinfo")) or "").split("\n\n", maxsplit=1)[0].splitlines()
     fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
     root = Path("/sys/devices/system/cpu")
@@ -109,7 +110,7 @@ def _cpu() -> dict[str, Any]:
     }
 
 
-def _disk(disk: Disk) -> dict[str, Any]:
+def _disk(disk: Disk) -> dict[str, object]:
     name = devices.kernel_name(disk.by_id)
     if name is None:
         return {"by_id": disk.by_id, "present": False}
@@ -129,7 +130,7 @@ def _disk(disk: Disk) -> dict[str, Any]:
         "write_cache": _text(queue / "write_cache"),
         "transport": _text(paths[0] / "transport"),
         "link_speed": next(filter(None, map(link_speed, paths)), None),
-        **(smart.lifetime(name) or {}),
+        **asdict(smart.lifetime(name) or Lifetime()),
     }
 
 

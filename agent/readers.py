@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from contract.documents import Gap, OtherSource, OtherZone
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import registry
-from instrumentation.sources.counter import ReadFailure, Reading, Readings, reading_document
-from instrumentation.sources.polled import Gap
+from instrumentation.sources.counter import ReadFailure, Reading, Readings, edge_at
 from instrumentation.sources.powercap import PowercapSource
 
 
@@ -60,12 +60,12 @@ class OtherReaders:
         for reader in self._readers:
             reader.begin()
 
-    def end(self) -> dict[str, dict[str, Any]]:
-        """By source, what run.json has of it (data/README.md)."""
+    def end(self) -> dict[str, OtherSource]:
+        """Return what was read since `begin`, by source."""
         for reader in reversed(self._readers):
             reader.end()
         enclosing = self._own_start, self._counters.read()
-        return {reader.name: reader.document(enclosing) for reader in self._readers}
+        return {reader.name: reader.record(enclosing) for reader in self._readers}
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,18 @@ class _Reader:
             readings = self._contained(self._source.read, readings)
         return _Edge(from_ns, readings, monotonic_ns())
 
-    def document(self, enclosing: tuple[Readings, Readings]) -> dict[str, Any]:
+    def record(self, enclosing: tuple[Readings, Readings]) -> OtherSource:
         """Return the run's figures, or why there are none.
 
-        Then it is opened anew for the next run.
+        Then it is opened again for the next run.
         """
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:
-            return _document(self._start, self._end, enclosing, getattr(self._source, "gaps", {}))
+            return _record(self._start, self._end, enclosing, getattr(self._source, "gaps", {}))
         if self._source is not None:
             self._contained(self._source.close, None)
         self._open()
-        return {"error": error or f"The source {self.name} has no counter."}
+        return OtherSource(error=error or f"The source {self.name} has no counter.")
 
     def _contained(self, step: Callable[[], Any], otherwise: Any) -> Any:
         try:
@@ -137,13 +137,12 @@ def _used_uj(start: Readings, end: Readings, zone: str) -> int | None:
     return last.energy_uj - first.energy_uj if last.epoch == first.epoch else None
 
 
-def _document(
+def _record(
     start: _Edge,
     end: _Edge,
     enclosing: tuple[Readings, Readings],
     gaps: Mapping[str, Sequence[Gap]],
-) -> dict[str, Any]:
-    """`apart_ns`: our reads at both edges and its own are at most this far apart, added."""
+) -> OtherSource:
     zones = []
     for zone in end.readings:
         first, last = (readings.get(zone) for readings in enclosing)
@@ -155,23 +154,20 @@ def _document(
             apart_ns = before_ns + after_ns
             if first.epoch != last.epoch:  # gone in between: what it counted is not known
                 last = ReadFailure(last.t_before_ns, "opened again")
+        missed = (gap for gap in gaps.get(zone, ()) if gap.until_ns > start.from_ns)
         zones.append(
-            {
-                "zone": zone,
-                "energy_uj": _used_uj(start.readings, end.readings, zone),
-                "own_start": reading_document(first),
-                "own_end": reading_document(last),
-                "apart_ns": apart_ns,
-            }
-            | (
-                {"gaps": [asdict(gap) for gap in gaps[zone] if gap.until_ns > start.from_ns]}
-                if zone in gaps
-                else {}
+            OtherZone(
+                zone,
+                energy_uj=_used_uj(start.readings, end.readings, zone),
+                own_start=edge_at(first),
+                own_end=edge_at(last),
+                apart_ns=apart_ns,
+                gaps=tuple(missed) if zone in gaps else None,
             )
         )
-    return {
-        "t_start_ns": start.from_ns,
-        "t_end_ns": end.until_ns,
-        "duration_us": (end.until_ns - start.from_ns) / 1e3,
-        "zones": zones,
-    }
+    return OtherSource(
+        tuple(zones),
+        t_start_ns=start.from_ns,
+        t_end_ns=end.until_ns,
+        duration_us=(end.until_ns - start.from_ns) / 1e3,
+    )

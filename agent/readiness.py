@@ -1,4 +1,4 @@
-"""What the agent waits for before it continues, each told once in the journal: `waiting`."""
+"""What the agent waits for before it continues, each noted once in the journal: `waiting`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST_FREE_BYTES = 4 * 2**20
 
 
 class NotYetError(AgentError):
-    """What is waited for is not there yet; the text says why, and changes only with the reason."""
+    """What is waited for is not there yet; the text changes only with the reason."""
 
 
 class Waits:
@@ -51,7 +51,7 @@ class Waits:
 
         The last error after `limit_s`.
 
-        The journal is told the cause and the error, once for each reason.
+        The journal gets the cause and the error, once for each reason.
         """
         reported = ""
         end_s = None if limit_s is None else time.monotonic() + limit_s
@@ -92,7 +92,7 @@ class Waits:
         self.until("held", look, run_id=run_id)
 
     def for_room(self, folder: Path, run_id: str = "") -> None:
-        """Room to continue at all; raises NotYetError where nobody made some for an hour."""
+        """Room to continue at all; raises NotYetError where there was none for an hour."""
 
         def look() -> None:
             if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:

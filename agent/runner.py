@@ -5,26 +5,27 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from agent import assets, marks, measure, needs, permissions, precondition, provenance
-from agent.attempts import Accounts, pending
 from agent.checks import CheckContext
 from agent.checks.disks import links
 from agent.readiness import PATIENCE_S, NotYetError, Waits
+from agent.requests import pending
 from agent.storage.stack import Stack
 from agent.system import limits, lock, notify
 from agent.system.command import listening
 from agent.system.limits import Stop
 from agent.system.notify import Watchdog
-from contract import journal, plan
+from contract import journal, plan, strict_json
+from contract.attempts import History
+from contract.documents import AfterDocument, LockedRead
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
 from contract.plan import Plan, Run
 from contract.problem import ProblemError
-from contract.strict_json import read_object
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
 # So many distinct runs void in a row for a reason that is not the workload's absence: it is the
@@ -43,6 +44,14 @@ STEP_S = 900.0
 # Once a session, before its runs: long enough to see a counter that stands still now and then.
 WATCH_S, MANY_UPDATES = 1.0, 10_000
 
+
+@dataclass(frozen=True)
+class _OfBoot:
+    """The boot that a document is of."""
+
+    boot_id: str
+
+
 Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, PowercapSource]]]
 
 
@@ -51,7 +60,7 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
 
     The target's own description in `target_path` must allow all that the plan asks for. Runs that
     are `finished` in the journal are not repeated. Raises AgentError before anything is touched if
-    the plan or the suite's lock are not to be had. Secrets, disks and counters that are not there
+    the plan or the suite's lock are not available. Secrets, disks and counters that are not there
     yet are waited for.
     """
     with lock.suite(suite_dir), limits.stoppable(), notify.Watchdog() as watchdog:
@@ -102,7 +111,7 @@ def _locked(suite_dir: Path) -> ExitStack:
 
 
 class Suite:
-    """One execution of a plan, from wherever the journal says that it stands."""
+    """One execution of a plan, from wherever the journal left it."""
 
     def __init__(self, suite: Plan, suite_dir: Path, writer: Journal, watchdog: Watchdog) -> None:
         self.plan = suite
@@ -110,7 +119,7 @@ class Suite:
         self.journal = writer
         self.watchdog = watchdog
         self.waits = Waits(writer, watchdog)
-        self.accounts = Accounts(writer.entries)
+        self.history = History(writer.entries)
         self._stack: Stack | None = None
         self._assets: dict[str, str] = {}
 
@@ -168,7 +177,8 @@ class Suite:
             stack.leave()
             self.waits.for_room(self.folder)
             marks.play(self.plan.watermark, self.folder, "end")
-            self._provenance("after", locked_reads=self._locked_reads(stack, bench))
+            reads = self._locked_reads(stack, bench).items()
+            self._provenance("after", locked_reads={name: asdict(read) for name, read in reads})
             if not self._fold_requests():
                 break
         self._say_finished()
@@ -176,7 +186,7 @@ class Suite:
     def _runs(self, stack: Stack, bench: measure.Bench) -> None:
         while True:
             self._fold_requests()
-            run = self.accounts.next(self.plan.runs, self.plan.attempts, journal.boot_id())
+            run = self.history.next_due(self.plan.runs, self.plan.attempts, journal.boot_id())
             if run is None:
                 return
             self.waits.for_room(self.folder, run.run_id)
@@ -185,15 +195,15 @@ class Suite:
             self.waits.for_disks(self.plan.storage.disks.values(), run.run_id)
             self.watchdog.within(STEP_S)
             self._set_aside(run.run_id)
-            self._one(run, stack, bench)
-            if self.accounts.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
+            self._attempt(run, stack, bench)
+            if self.history.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise AgentError(
-                    f"{self.accounts.void_in_a_row} runs in a row were void: see their "
+                    f"{self.history.void_in_a_row} runs in a row were void: see their "
                     "void_reason, correct it, then start the suite again."
                 )
 
-    def _one(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
-        """One try of a run, from switching to its closing line."""
+    def _attempt(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
+        """Make one attempt at a run, from switching to its closing line."""
         missing = bench.missing(run)
         if missing:
             # The workload cannot run on this machine: that says nothing about the machine's health.
@@ -251,8 +261,9 @@ class Suite:
         # Where there is no room for it, the journal still tells.
         with suppress(OSError):
             bench.write(run, "skipped" if cause == journal.SKIPPED else "void", reason)
-        if cause in journal.INTERRUPTIONS:
-            facts = {"during": self._last(run.run_id)}
+        attempt = self.history.account(run.run_id).open
+        if cause in journal.INTERRUPTIONS and attempt:
+            facts = attempt.cut_short
         self._tell("void", run.run_id, reason, cause, facts)
 
     def _tell(
@@ -263,24 +274,21 @@ class Suite:
         cause: str = "",
         facts: Mapping[str, journal.Fact] | None = None,
     ) -> None:
-        self.accounts.tell(self.journal.append(state, run_id, detail, cause, facts))
+        self.history.add(self.journal.append(state, run_id, detail, cause, facts))
 
     def _fold_interrupted(self) -> None:
         """Close what an agent that died, or a machine that did, left open."""
-        for run_id in self.accounts.open():
-            self._set_aside(run_id, again=False)
-            same = self.accounts.of(run_id).begun == journal.boot_id()
+        for attempt in self.history.begun():
+            self._set_aside(attempt.run_id, again=False)
+            same = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
             cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
-            self._tell("void", run_id, _CUT_SHORT[cause], cause, {"during": self._last(run_id)})
-
-    def _last(self, run_id: str) -> str:
-        return next(e.state for e in reversed(self.journal.entries) if e.run_id == run_id)
+            self._tell("void", attempt.run_id, _CUT_SHORT[cause], cause, attempt.cut_short)
 
     def _fold_requests(self) -> bool:
         """Void what is asked to be repeated, but never a run that has no try left."""
         folded = False
         for request in pending(self.folder, self.journal.entries):
-            if self.accounts.of(request.run_id).failed + 1 < self.plan.attempts:
+            if self.history.account(request.run_id).failed + 1 < self.plan.attempts:
                 self._tell("void", request.run_id, request.reason, journal.REPEAT)
                 folded = True
         return folded
@@ -299,19 +307,20 @@ class Suite:
             sync_folder(folder.parent)
             sync_folder(self.folder)
 
-    def _locked_reads(self, stack: Stack, bench: measure.Bench) -> dict[str, Any]:
+    def _locked_reads(self, stack: Stack, bench: measure.Bench) -> Mapping[str, LockedRead]:
         """Once a suite, also where runs were repeated after its end."""
-        path = self.folder / "provenance" / "after.json"
-        return read_object(path).get("locked_reads") or read_locked(stack, bench.context())
+        after = strict_json.load(AfterDocument, self.folder / "provenance" / "after.json")
+        return (after and after.locked_reads) or read_locked(stack, bench.context())
 
-    def _provenance(self, when: str, **more: Any) -> None:
+    def _provenance(self, when: str, **more: object) -> None:
         """Gathered once a boot before the runs, and after them with `more`."""
         folder = self.folder / "provenance"
         folder.mkdir(exist_ok=True)
         path = folder / f"{when}.json"
         number = 1
         while when == "before" and path.exists():
-            if read_object(path).get("boot_id") == journal.boot_id():
+            gathered = strict_json.load(_OfBoot, path)
+            if gathered and gathered.boot_id == journal.boot_id():
                 return
             path = folder / f"before-resumed-{number}.json"
             number += 1
@@ -319,11 +328,11 @@ class Suite:
         write_json(path, provenance_document | more)
 
     def _finished(self) -> int:
-        return sum(self.accounts.of(run.run_id).finished for run in self.plan.runs)
+        return sum(self.history.account(run.run_id).finished for run in self.plan.runs)
 
     def _say_finished(self) -> None:
         finished = self._finished()
-        skipped = sum(self.accounts.of(run.run_id).cannot for run in self.plan.runs)
+        skipped = sum(self.history.account(run.run_id).cannot for run in self.plan.runs)
         void = len(self.plan.runs) - finished - skipped
         skips = f", {skipped} skipped" if skipped else ""
         self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}")
@@ -346,8 +355,8 @@ class Suite:
         return 1
 
 
-def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]]:
-    """One direct read of every locked range: the host's own look at what a drive says.
+def read_locked(stack: Stack, context: CheckContext) -> dict[str, LockedRead]:
+    """One direct read of every locked range: the host's own test of what a drive reports.
 
     By serial number `{error, link_before, link_after}`; `error` is the kernel's name for it.
 
@@ -366,6 +375,6 @@ def read_locked(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]
             "take another drive."
         )
     return {
-        serial: {"error": error, "link_before": before.get(serial), "link_after": after.get(serial)}
+        serial: LockedRead(error, before.get(serial), after.get(serial))
         for serial, error in errors.items()
     }

@@ -9,7 +9,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from contract.files import write_lines
 from instrumentation.sources.counter import ReadFailure, Reading
@@ -17,11 +16,11 @@ from instrumentation.sources.powercap import PowercapSource
 
 
 class Sampler:
-    """Reads the counters at a fixed rate in a thread of its own; keeps them in memory as they come.
+    """Reads the counters at a fixed rate in a separate thread; keeps them in memory as they come.
 
     Nothing is parsed or written while it runs: that would be part of what is measured. Samples are
     due at whole periods after the start; one that is missed is left out, for two in a row would
-    tell nothing new.
+    add nothing.
     """
 
     def __init__(self, counters: PowercapSource, rate_hz: float) -> None:
@@ -46,22 +45,22 @@ class Sampler:
 
     def _sample(self) -> None:
         period_ns = round(1e9 / self._rate_hz)
-        now, take, ended, keep = (
+        clock_ns, take, ended, keep = (
             time.monotonic_ns,
             self._series.take,
             self._running.acquire,
             self._due_ns.append,
         )
-        due_ns = now()
+        due_ns = clock_ns()
         while True:
             keep(due_ns)
             take()
-            ahead_ns = due_ns + period_ns - now()
+            ahead_ns = due_ns + period_ns - clock_ns()
             if ahead_ns > 0:
                 due_ns += period_ns
             else:
-                due_ns = next_due_ns(due_ns, period_ns, now())
-                ahead_ns = max(0, due_ns - now())
+                due_ns = next_due_ns(due_ns, period_ns, clock_ns())
+                ahead_ns = max(0, due_ns - clock_ns())
             if ended(True, ahead_ns / 1e9):
                 return
 
@@ -78,8 +77,8 @@ class Sampler:
         last = bisect_left(samples, before_ns, key=end_ns)
         return samples[first:last]
 
-    def document(self) -> dict[str, Any]:
-        """`sampler` of run.json: how many samples, and how late they were, in ms."""
+    def lateness(self) -> dict[str, float | None]:
+        """Return how many samples there are, and how late they were, in ms (`sampler`)."""
         first = next(iter(self.readings().values()), [])
         late_ms = sorted(
             (reading.t_before_ns - due_ns) / 1e6
@@ -113,11 +112,11 @@ def next_due_ns(due_ns: int, period_ns: int, now_ns: int) -> int:
 
 
 def end_ns(reading: Reading | ReadFailure) -> int:
-    """When a read had ended, as far as it is known."""
+    """When a read had ended, as far as known."""
     return reading.t_after_ns if isinstance(reading, Reading) else reading.t_before_ns
 
 
-def _fields(reading: Reading | ReadFailure) -> dict[str, Any]:
+def _fields(reading: Reading | ReadFailure) -> dict[str, int | str]:
     if isinstance(reading, ReadFailure):
         return {"t_before_ns": reading.t_before_ns, "error": reading.error}
     return {

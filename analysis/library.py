@@ -53,9 +53,7 @@ def _schema(columns: str) -> dict[str, pl.DataType]:
     return {name: _KINDS[kind] for name, _, kind in parts}
 
 
-RUNS = _schema(
-    "run_id block:i workload configuration state reason started duration_s:f origin",
-)
+RUNS = _schema("run_id block:i workload configuration state reason started duration_s:f origin")
 PHASES = _schema("phase start_ns:i end_ns:i start_s:f end_s:f")
 POWER = _schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
 CONTRASTS = _schema(
@@ -90,7 +88,7 @@ class Suite:
         """Read a suite's folder or bundle and compute its figures; nothing is written.
 
         A bundle is unpacked among temporary files, for as long as the suite is in use. Raises
-        SuiteError where it is not a suite; its message says what to do.
+        SuiteError where it is not a suite; its message names the remedy.
 
         >>> Suite.open("nowhere")
         Traceback (most recent call last):
@@ -152,7 +150,7 @@ class Suite:
 
     @cached_property
     def runs(self) -> pl.DataFrame:
-        """A row a run; `state` is `finished`, `void` or `skipped`, and `reason` says why.
+        """A row a run; `state` is `finished`, `void` or `skipped`, and `reason` is why.
 
         >>> Suite.open(folder).runs.columns[:5]
         ['run_id', 'block', 'workload', 'configuration', 'state']
@@ -182,8 +180,9 @@ class Suite:
 
     @property
     def summary(self) -> pl.DataFrame:
-        """A row a workload × configuration × component: mean joules, ratio to the baseline and
-        verdict (columns: data/README.md, summary.parquet).
+        """Return mean joules, ratio to the baseline and verdict, by workload and configuration.
+
+        A row a workload × configuration × component (columns: data/README.md, summary.parquet).
 
         >>> Suite.open(folder).summary.filter(component="system", workload="sql")["n"].to_list()
         [2, 2, 2, 2]
@@ -247,17 +246,16 @@ class Suite:
         >>> contrasts.select("base", "other", "n").rows()[0]
         ('plain', 'opal', 2)
         """
-        rows = [_contrast(one) for one in self.results.contrasts]
+        rows = [_contrast(contrast) for contrast in self.results.contrasts]
         return pl.DataFrame(rows, schema=CONTRASTS)
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
-        """The self-encrypting disk against each software, by workload, and for the duty profile
-        where one is declared; figures with their 95 % intervals (`…_low`, `…_high`).
+        """Compare the self-encrypting disk with each software, by workload and duty profile.
 
-        Assumptions given here replace those of the plan (`assumptions` has their names). What
-        is divided by the saving is null unless the saving's whole interval is above 0. Empty where
-        nothing can be compared. Raises SuiteError for an assumption that there is not, or that is
-        no such value.
+        Figures with their 95 % intervals (`…_low`, `…_high`). Assumptions given here replace those
+        of the plan (`assumptions` has their names). What is divided by the saving is null unless
+        the saving's whole interval is above 0. Empty where nothing can be compared. Raises
+        SuiteError for an assumption that there is not, or that is no such value.
 
         >>> suite = Suite.open(folder)
         >>> plan, dear = suite.payback(), suite.payback(sed_extra_price=50.0)
@@ -368,12 +366,12 @@ def _named(run: Run | records.VoidRun) -> dict[str, object]:
     return {key: getattr(run, key) for key in keys}
 
 
-def _contrast(one: Contrast) -> dict[str, object]:
-    c = one.comparison
+def _contrast(contrast: Contrast) -> dict[str, object]:
+    c = contrast.comparison
     figures = {} if c is None else {"n": c.n, "verdict": c.verdict, **c.columns}
     return {
-        **{"base": one.base, "other": one.other, "declared": one.declared},
-        **{"workloads": list(one.workloads), "n": 0},
+        **{"base": contrast.base, "other": contrast.other, "declared": contrast.declared},
+        **{"workloads": list(contrast.workloads), "n": 0},
         **figures,
     }
 

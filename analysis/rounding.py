@@ -1,8 +1,8 @@
-"""Has numpy imported without what it has for AVX-512 alone: exponentials and logarithms that round
-otherwise than everywhere else, so that a suite's figures are the same on every x86-64, bit for bit.
+"""Import numpy without code for AVX-512 alone, so that figures are the same on every x86-64.
 
-Each package of ours that uses numpy imports this first; numpy itself only comes where it is used.
-Programs that we start do not inherit it; where numpy was imported before, nothing can be done.
+Its exponentials and logarithms would round otherwise than everywhere else. Each package of ours
+that uses numpy imports this first; numpy itself only comes where it is used. Programs that we start
+do not inherit it; where numpy was imported before, nothing can be done.
 """
 
 from __future__ import annotations

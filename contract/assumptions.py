@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Final, Literal
 
 from contract import schema
-from contract.schema import Range
+from contract.schema import Items, Range
 
 PAPER_WORKLOAD = "kernel_tree"  # the one the paper's payback uses
 # What the net present value depends on, besides the saving: what may have a range of its own.
@@ -41,10 +41,10 @@ class Assumptions:
     battery_wh: Positive
     life_years: Positive
     runs_per_day: Positive
-    discount_rate: NotNegative = 0.03
+    discount_rate: Annotated[float, Range(least=0, below=1)] = 0.03
     grid_g_co2_per_kwh: Positive | None = None
     after_work: Literal["sleep", "idle"] = SLEEP
-    duty: Mapping[str, Positive] = field(default_factory=dict)
+    duty: Annotated[Mapping[str, Positive], Items(1)] = field(default_factory=dict)
     ranges: Mapping[str, tuple[NotNegative, NotNegative]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

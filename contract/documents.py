@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from contract.journal import Entry
 from contract.names import Name
 from contract.parameters import ParameterValue
-from contract.plan import PlanDocument, TargetDocument
+from contract.plan import Plan, TargetDocument
 from contract.schema import COUNT, SECONDS, SHA256, Range
 
 TAIL = "tail"  # the phase after the last one, in which delayed writes reach the disk
@@ -98,14 +98,28 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """Time without power readings, with the system's reason."""
+
+    from_ns: int
+    until_ns: int
+    error: str
+
+
+@dataclass(frozen=True)
 class OtherZone:
-    """What another source read of a zone, in µJ, between two readings of ours."""
+    """What another source read of a zone, in µJ, between two readings of ours.
+
+    `apart_ns`: our reads at both edges and its own are at most this far apart, added; `gaps` of a
+    source that adds up polled powers.
+    """
 
     zone: str
     energy_uj: Annotated[float, Range(least=-1e18, most=1e18)] | None = None
     own_start: Edge | None = None
     own_end: Edge | None = None
     apart_ns: Annotated[float, Range(least=-1e18, most=1e18)] | None = None
+    gaps: tuple[Gap, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +130,7 @@ class OtherSource:
     error: str | None = None
     t_start_ns: int | None = None
     t_end_ns: int | None = None
+    duration_us: float | None = None
 
 
 DiskFacts = Mapping[str, Any]
@@ -185,7 +200,7 @@ class WatermarkLine:
     """A line of watermark.jsonl: one load pattern, or why it was not played.
 
     `edges` are times on the target's clock and the load from there on (1 or 0); `spread_ns` is how
-    far the processors' edges lie apart.
+    far the edges of the `cpus` processors are apart.
     """
 
     boot_id: str
@@ -195,15 +210,24 @@ class WatermarkLine:
     chip_s: float = 0.0
     pad_s: float = 0.0
     spread_ns: int = 0
+    cpus: COUNT | None = None
 
 
 @dataclass(frozen=True)
 class SessionLine:
-    """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended."""
+    """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended.
+
+    Then it has what its steps took; `controller_cpu_s` within `controller_cpu_wall_s` where the
+    controller ran on the target.
+    """
 
     begun_ns: int
     controller_boot_id: str | None = None
     wall_s: float | None = None
+    start_s: float = 0.0
+    fetch_s: float = 0.0
+    controller_cpu_s: float | None = None
+    controller_cpu_wall_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -229,6 +253,27 @@ class Written:
     bytes: Annotated[int, Range(least=1, most=2**63 - 1)]
     seconds: Annotated[float, Range(above=1e-6, most=1e9)]
 
+    @property
+    def mib_s(self) -> float:
+        """MiB a second."""
+        return self.bytes / self.seconds / 2**20
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """What a disk has written in its life, and how much of that its maker promises it has used."""
+
+    written_bytes: int | None = None
+    used_percent: int | None = None
+
+
+@dataclass(frozen=True)
+class LifetimeChange:
+    """Before and after; null where the disk does not report it."""
+
+    before: Lifetime | None = None
+    after: Lifetime | None = None
+
 
 @dataclass(frozen=True)
 class PreconditionDocument:
@@ -241,6 +286,19 @@ class PreconditionDocument:
     interrupted: COUNT
     filled: tuple[Written, ...]
     written: tuple[Written, ...]
+    boot_id: str = ""
+    started_wall: str = ""
+    t_start_ns: int = 0
+    t_end_ns: int = 0
+    role: str = ""
+    serial: str = ""
+    offset_bytes: COUNT = 0
+    passes: COUNT = 0
+    rounds: COUNT = 0
+    round_s: SECONDS = 0.0
+    discarded_bytes: COUNT = 0
+    steady: bool = False
+    health: LifetimeChange = LifetimeChange()
 
 
 @dataclass(frozen=True)
@@ -337,7 +395,7 @@ class RecorderStatus:
 
 # Name of the schema: its title, and the shape. Lines of journal.jsonl have no keys but these.
 DOCUMENTS: Mapping[str, tuple[str, Any]] = {
-    "plan": ("plan.json", PlanDocument),
+    "plan": ("plan.json", Plan),
     "target": ("the resolved description of a target", TargetDocument),
     "journal-line": ("a line of journal.jsonl", Entry),
     "run": ("runs/<run-id>/run.json of a finished run", RunDocument),

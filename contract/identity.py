@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from contract import journal
 from contract.errors import AgentError
@@ -19,11 +20,20 @@ class IdentityError(AgentError):
     """The machine has no id."""
 
 
-def identity(suites: Path = SUITES, machine_id: Path = MACHINE_ID) -> dict[str, Any]:
-    """`{machine_id, boot_id, journal_lines: {suite_id: whole lines}}`; null for damaged journals.
+@dataclass(frozen=True)
+class Identity:
+    """What `python3 -m agent identity` prints.
 
-    Raises IdentityError.
+    `journal_lines` counts whole lines by suite; null for a damaged journal.
     """
+
+    machine_id: str
+    boot_id: str | None = None
+    journal_lines: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def read_identity(suites: Path = SUITES, machine_id: Path = MACHINE_ID) -> Identity:
+    """Return the identity of this machine. Raises IdentityError."""
     try:
         machine = machine_id.read_bytes().strip()
     except OSError as error:
@@ -38,8 +48,4 @@ def identity(suites: Path = SUITES, machine_id: Path = MACHINE_ID) -> dict[str, 
             lines[path.parent.name] = len(journal.read(path))
         except journal.JournalError:
             lines[path.parent.name] = None
-    return {
-        "machine_id": hashlib.sha256(machine + PURPOSE).hexdigest(),
-        "boot_id": journal.boot_id(),
-        "journal_lines": lines,
-    }
+    return Identity(hashlib.sha256(machine + PURPOSE).hexdigest(), journal.boot_id(), lines)

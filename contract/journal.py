@@ -1,4 +1,7 @@
-"""The journal: append-only JSON lines, fsynced, one state of a run a line (data/README.md)."""
+"""The journal: append-only JSON lines, fsynced, one state of a run a line (data/README.md).
+
+`contract.attempts` folds its lines into attempts at runs.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from contract import schema, strict_json, system_text
 from contract.errors import AgentError
 from contract.files import Reserve, json_text, sync_folder
-from contract.schema import COUNT
+from contract.schema import COUNT, Text
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # A disk is brought to a steady state, and that is over; `facts` name its role as `disk`.
@@ -21,11 +25,7 @@ PRECONDITIONING, PRECONDITIONED = "preconditioning", "preconditioned"
 BEGUN = frozenset({"switching", "running", "proving"})
 CLOSED = frozenset({"finished", "void"})
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
-STATES = TERMINAL | {
-    *("suite-started", "waiting", "switching", "running", "proving", "finished", "void"),
-    *(PRECONDITIONING, PRECONDITIONED),
-}
-
+STATES = TERMINAL | BEGUN | CLOSED | {"suite-started", "waiting", PRECONDITIONING, PRECONDITIONED}
 
 # Causes of `void`: the try was cut short (`facts` say `during` which state); its workload cannot
 # run on this target; the controller asked for another; the run or a check was at fault.
@@ -62,7 +62,7 @@ class Entry:
     seq: COUNT
     t_mono_ns: COUNT
     boot_id: str
-    state: str
+    state: Annotated[str, Text("|".join(sorted(STATES)), "must be a state of the journal")]
     run_id: str
     cause: str = ""
     detail: str = ""
@@ -148,13 +148,15 @@ class Journal:
 
 
 def scan(path: Path) -> tuple[list[Entry], int]:
-    """Whole entries and the number of bytes they take; a torn last line is left out.
+    """Return the whole entries of a file and their bytes, as `scan_bytes` does."""
+    return scan_bytes(path.read_bytes(), str(path)) if path.exists() else ([], 0)
+
+
+def scan_bytes(data: bytes, path: str) -> tuple[list[Entry], int]:
+    """Return whole entries and the number of bytes they take; a torn last line is left out.
 
     Raises JournalError if a line in the middle cannot be read: that is damage, not a power cut.
     """
-    if not path.exists():
-        return [], 0
-    data = path.read_bytes()
     complete = data[: data.rfind(b"\n") + 1]
     lines = complete.splitlines(keepends=True)
     entries: list[Entry] = []
@@ -162,30 +164,30 @@ def scan(path: Path) -> tuple[list[Entry], int]:
     for number, line in enumerate(lines):
         try:
             entries.append(parse(line))
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             if number == len(lines) - 1 and len(complete) == len(data):
                 break  # blocks of the last line that never reached the medium read as zeros
             raise JournalError(
-                f"Line {number + 1} of {path} is damaged: the suite cannot be resumed, "
-                "make a new plan."
+                f"Line {number + 1} of {path} is damaged: the suite cannot be resumed. Create a "
+                "new plan."
             ) from error
         used += len(line)
     return entries, used
 
 
 def read(path: Path) -> list[Entry]:
-    """All whole entries of a journal."""
+    """Return all whole entries of a journal."""
     return scan(path)[0]
 
 
 def readable(path: Path) -> tuple[list[Entry], int]:
-    """Entries of a journal that may be damaged, and how many of its lines are none."""
+    """Return the entries of a journal that may be damaged, and how many of its lines are none."""
     entries: list[Entry] = []
     bad = 0
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             entries.append(parse(line))
-        except (ValueError, TypeError):
+        except ValueError:
             bad += 1
     return entries, bad
 
@@ -204,7 +206,7 @@ def follow(
     held: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Entry]:
-    """Entries from number `start` on, once on the medium, until the suite has finished or failed.
+    """Yield the entries from number `start` on, once on the medium, until the suite has ended.
 
     A closing line that others follow (a suite that was resumed) does not end it. Raises
     AbandonedError once the suite was not `held` for 15 s.

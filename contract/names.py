@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -10,10 +9,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
-from contract.schema import Text
+from contract.schema import Text, nearest
 
 PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-_WORDS = "names are of letters, digits, dot, dash and underscore"
+_WORDS = "a name of letters, digits, dots, dashes and underscores"
 Name = Annotated[str, Text(PATTERN, _WORDS)]
 # Neither what a terminal obeys, nor what turns the direction of the text around it, nor what shows
 # nothing (Unicode 15, categories Cc, Cf, Cs, Zl and Zp; not the soft hyphen).
@@ -32,13 +31,7 @@ def safe(name: object) -> bool:
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:
     """Return a sentence on a name that is none of the known ones."""
-    return f"There is no {what} called {name!r}; {hint(name, known)}"
-
-
-def hint(word: str, known: Collection[str]) -> str:
-    """Return the nearest of the known words or, where none is near, all of them."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+    return f"There is no {what} called {name!r}; {nearest(name, known)}"
 
 
 def printable(text: str) -> str:

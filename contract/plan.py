@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from contract import schema, steady_state, strict_json
 from contract.errors import AgentError
 from contract.names import Name
 from contract.parameters import ParameterValue
-from contract.schema import COUNT, REST, SECONDS, SHA256, Range
+from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Range
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
 TARGET_FORMAT = "fde-target/1"
@@ -25,10 +26,11 @@ DATA_OFFSET_BYTES = 16 * 2**20
 ACCESSES = ("sequential", "random")
 MOST_PASSES = 10
 
-# Of an entry of `configurations`; all others are its kind's own.
+# The keys of an entry of `configurations` that are not its kind's settings.
 CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
 # What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
 RaplSource = Literal["powercap", "pyrapl"]
+EncryptedBy = Literal["none", "drive", "processor"]
 Lasting = Annotated[float, Range(above=0)]
 Rest = Annotated[float, Range(least=0, most=1e9)]
 
@@ -41,14 +43,14 @@ class PlanError(AgentError):
 class Disk:
     """A disk named three ways; all three must match before it is written.
 
-    `erase` is the serial number once more, where the owner allows that what lies on it is lost,
-    and behind a blank the 12 digits of its contents.
+    `role` is its key in `disks`. `erase` is the serial number again where the owner permits erasing
+    what is on the disk, followed by a blank and the 12 digits of its contents.
     """
 
-    role: str
+    role: str = field(metadata=KEY)
     by_id: str
     serial: str
-    size_bytes: int
+    size_bytes: COUNT
     erase: str | None = None
 
     @property
@@ -84,19 +86,21 @@ class Filesystem:
 class Configuration:
     """A storage stack.
 
-    `settings` are those that its kind declares, by name. `filesystem` is its own where the suite's
-    factors gave it one.
+    `settings` are those that its kind declares, by name; in JSON they stand beside the other keys,
+    null where they are not used. `filesystem` is its own where the suite's factors gave it one.
     """
 
-    name: str
+    name: Name
     kind: str
-    disk: str
-    settings: Mapping[str, ParameterValue] = field(default_factory=dict)
-    filesystem: Filesystem | None = None
+    disk: Name
+    label: str = field(default="", kw_only=True)
+    encrypted_by: EncryptedBy | None = field(default=None, kw_only=True)
+    settings: Annotated[Mapping[str, ParameterValue], REST] = field(default_factory=dict)
+    filesystem: Filesystem | None = field(default=None, metadata=OMITTED)
 
     @property
     def discard(self) -> bool:
-        """Whether the file system tells the disk what is free, and every layer passes it on."""
+        """Whether the file system discards what is free, and every layer passes that on."""
         return bool(self.settings.get("discard"))
 
 
@@ -113,15 +117,23 @@ class StorageSpec:
 
 
 @dataclass(frozen=True)
-class WorkloadSpec:
-    """An entry of the plan: a workload by its name in the registry, with all its parameters.
+class WorkloadEntry:
+    """An entry of the suite: a workload of the registry with all its parameters.
 
-    `name` is the entry's own: a suite may have the same workload in several sizes.
+    `name` is the entry's own: a suite may have the same workload in several sizes. `workload` is
+    None where that is its name, too. Without `overall` an entry serves a comparison alone and is no
+    part of the figure over all workloads.
     """
 
-    name: str
+    name: Name
+    workload: Name | None = field(default=None, kw_only=True, metadata=OMITTED)
     parameters: Mapping[str, ParameterValue]
-    workload: str
+    overall: bool = field(default=True, metadata=OMITTED)
+
+    @property
+    def workload_name(self) -> str:
+        """The workload's name in the registry."""
+        return self.workload or self.name
 
 
 @dataclass(frozen=True)
@@ -133,7 +145,7 @@ class Run:
     block: COUNT
     configuration: Name
     workload: Name
-    repeat: COUNT = 0
+    repeat: COUNT | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)
@@ -167,55 +179,12 @@ class Quiet:
     """What is switched on the target for the time of a suite, and back afterwards.
 
     `stop` names groups of services (`agent.system.quiet`); `governor` is cpufreq's, and `turbo`
-    whether frequencies beyond the base frequency are allowed, None where it is left as it is.
+    whether frequencies beyond the base frequency are allowed, None where it is not changed.
     """
 
     stop: tuple[Name, ...] = ("timers", "updates", "disks")
     governor: Name | None = None
     turbo: bool | None = None
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the target's own inventory says of what may be read, run or switched on it."""
-
-    storage: StorageSpec
-    assets: Mapping[str, Path]
-    asset_sums: Mapping[str, Mapping[str, str | None]]
-    quiet: Quiet
-
-
-@dataclass(frozen=True)
-class DiskEntry:
-    """`erase` is the serial number once more, where what lies on the disk was given up."""
-
-    by_id: str
-    serial: str
-    size_bytes: COUNT
-    erase: str | None = None
-
-
-@dataclass(frozen=True)
-class ConfigurationEntry:
-    """A storage stack: what its kind declares stands beside these, null where it is not used."""
-
-    name: Name
-    kind: str
-    disk: Name
-    label: str = ""
-    encrypted_by: Literal["none", "drive", "processor"] | None = None
-    filesystem: Filesystem | None = None
-    settings: Annotated[Mapping[str, ParameterValue | None], REST] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class WorkloadEntry:
-    """An entry of the suite; `workload` where it is not the name of what it runs."""
-
-    name: Name
-    parameters: Mapping[str, ParameterValue]
-    workload: Name | None = None
-    overall: bool = True
 
 
 @dataclass(frozen=True)
@@ -235,7 +204,7 @@ class Side:
     phase: str = "all"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeclaredComparison:
     """A comparison within each configuration; `per` is a unit of work, None for joules themselves.
 
@@ -243,154 +212,227 @@ class DeclaredComparison:
     """
 
     name: str
+    question: str = ""
     first: Side
     second: Side
-    question: str = ""
     per: str | None = None
     configurations: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeclaredAnalysis:
-    """What is compared, declared before the first run: `margin` of equivalence and the wanted
-    `half_width` are shares (0.02 is 2 %); with `looks` any it may end after any block.
+    """What is compared, declared before the first run.
+
+    The `margin` of equivalence and the wanted `half_width` are shares (0.02 is 2 %); with `looks`
+    any the suite may end after any block. `pilot` is the suite that gave the number of blocks.
     """
 
     contrasts: tuple[tuple[str, str], ...] = ()
     margin: Annotated[float, Range(above=0)] = 0.02
     half_width: Annotated[float, Range(above=0, most=1)] = 0.005
     looks: Literal["end", "any"] = "end"
-    comparisons: tuple[DeclaredComparison, ...] = ()
+    pilot: str | None = None
+    comparisons: tuple[DeclaredComparison, ...] = field(default=(), metadata=OMITTED)
 
 
 @dataclass(frozen=True)
 class DriftCheckEntry:
-    """What runs before, between and after the blocks; `limit` is a share of its power."""
+    """What runs before, after every `every` blocks, and last; `limit` is a share of its power."""
 
     workload: str
     configuration: str
     limit: Annotated[float, Range(above=0)] = 0.01
+    every: Annotated[int, Range(least=1)] = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExtraBlocks:
-    """Blocks that run a part of the plan, after all others."""
+    """`count` blocks that run a part of the plan after all others, from number `first` on."""
 
+    first: COUNT = 0
     count: COUNT
 
 
 @dataclass(frozen=True, kw_only=True)
+class FitBasis:
+    """What a number of blocks was fitted to: seconds of a block and of all beside the blocks.
+
+    The bounds are what was reckoned with; `suites` are the earlier ones that were looked at.
+    """
+
+    suites: tuple[str, ...] = ()
+    block_s: float = 0.0
+    block_bound_s: float = 0.0
+    ends_s: float = 0.0
+    ends_bound_s: float = 0.0
+    expected_s: float = 0.0
+    reserve: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SuitePlan:
-    """plan.json as a suite's reader takes it; that of a synthetic suite names no storage."""
+    """plan.json as a suite's reader takes it; that of a synthetic suite names no storage.
+
+    `runs` is the order of execution. `attempts` is how often a run is tried until it counts,
+    `run_limit_s` how long one try may take; `may_skip` are entries whose runs may be skipped where
+    their workload cannot run, None for any; `reference_meters` has by channel the meter whose
+    joules are compared.
+    """
 
     format: Literal["fde-plan/3"]
     suite_id: Name
     suite: Name
+    group: str | None = field(default=None, metadata=OMITTED)
+    scale: str = ""
     host: Name
-    origin: Literal["measured", "modelled", "synthetic"]
-    sha256: str
     seed: int | None = None
-    configurations: tuple[ConfigurationEntry, ...] = ()
-    workloads: tuple[WorkloadEntry, ...] = ()
-    runs: tuple[Run, ...] = ()
-    disks: Mapping[Name, DiskEntry] = field(default_factory=dict)
+    blocks: COUNT = 0
+    created_wall: str = ""
+    origin: Literal["measured", "modelled", "synthetic"]
+    disks: Mapping[Name, Disk] = field(default_factory=dict)
     extent: Extent | None = None
     filesystem: Filesystem | None = None
+    configurations: tuple[Configuration, ...] = ()
+    discard_first: bool = True
+    precondition: Precondition | None = field(default=None, metadata=OMITTED)
+    workloads: tuple[WorkloadEntry, ...] = ()
+    may_skip: tuple[str, ...] | None = None
+    runs: tuple[Run, ...] = ()
+    extra_blocks: ExtraBlocks | None = field(default=None, metadata=OMITTED)
     rapl_hz: float = 0.0
     settle_s: Rest = 0.0
     tail_s: float = 0.0
-    pad_s: Rest = 0.0
-    blocks: COUNT = 0
-    extra_blocks: ExtraBlocks | None = None
-    watermark: Watermark | None = None
+    attempts: COUNT = 1
+    run_limit_s: Lasting | None = None
+    assets: Mapping[str, Any] = field(default_factory=dict)
+    quiet: Quiet | None = None
+    rapl_source: RaplSource = field(default="powercap", metadata=OMITTED)
     reference_meters: Mapping[Name, Name] = field(default_factory=dict)
-    precondition: Precondition | None = None
+    pad_s: Rest = 0.0
+    watermark: Watermark | None = None
     analysis: DeclaredAnalysis = DeclaredAnalysis()
     drift_check: DriftCheckEntry | None = None
     assumptions: Mapping[str, Any] = field(default_factory=dict)
-    scale: str = ""
-    created_wall: str = ""
-    group: str | None = None
+    hours: float | None = None
+    basis: FitBasis | None = None
+    sha256: str
+
+    def document(self) -> dict[str, Any]:
+        """Return plan.json as JSON holds it."""
+        return dict(schema.write(self))
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanDocument(SuitePlan):
+class Plan(SuitePlan):
     """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
 
     seed: int = field()
-    configurations: tuple[ConfigurationEntry, ...] = field()
-    workloads: tuple[WorkloadEntry, ...] = field()
-    runs: tuple[Run, ...] = field()
-    disks: Mapping[Name, DiskEntry] = field()
+    disks: Mapping[Name, Disk] = field()
     extent: Extent = field()
     filesystem: Filesystem = field()
+    configurations: tuple[Configuration, ...] = field()
+    workloads: tuple[WorkloadEntry, ...] = field()
+    runs: tuple[Run, ...] = field()
     rapl_hz: float = field()
     settle_s: Rest = field()
     tail_s: float = field()
+    assets: Mapping[str, Asset] = field()
+    quiet: Quiet = Quiet()
     sha256: SHA256 = field()
-    assets: Mapping[str, Asset | str | None]
-    attempts: COUNT = 1
-    run_limit_s: Lasting | None = None
-    may_skip: tuple[str, ...] | None = None
-    discard_first: bool = True
-    quiet: Quiet | None = None
-    rapl_source: RaplSource = "powercap"
+
+    @cached_property
+    def storage(self) -> StorageSpec:
+        """What of it the storage stack needs."""
+        return StorageSpec(
+            self.disks,
+            self.extent,
+            self.filesystem,
+            {configuration.name: configuration for configuration in self.configurations},
+            self.discard_first,
+        )
+
+    @cached_property
+    def entries(self) -> Mapping[str, WorkloadEntry]:
+        """Its workloads by the names of their entries."""
+        return {entry.name: entry for entry in self.workloads}
+
+    @property
+    def asset_paths(self) -> dict[str, Path]:
+        """The paths of its assets by name."""
+        return {name: Path(asset.path) for name, asset in self.assets.items()}
+
+    @property
+    def disks_used(self) -> list[Disk]:
+        """The disks that have a configuration of the plan."""
+        used = {configuration.disk for configuration in self.configurations}
+        return [disk for role, disk in self.disks.items() if role in used]
+
+
+@dataclass(frozen=True)
+class SshLink:
+    """How the controller reaches a target; without `known_hosts` the user's own file counts."""
+
+    host: str
+    user: str = "root"
+    port: int = 22
+    key: str | None = None
+    known_hosts: str | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MeterEntry:
+    """A power meter at the controller: its driver, its port, and what each channel supplies."""
+
+    name: Name
+    kind: str
+    port: str
+    origin: Literal["measured", "modelled"]
+    channels: Mapping[str, str] = field(default_factory=dict)
+    baud: int | None = field(default=None, metadata=OMITTED)
+    settings: Mapping[str, Any] | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)
 class TargetDocument:
-    """The resolved description of a target; more stands in it than is checked here."""
+    """The resolved description of a target; `ssh` is null where the target is the controller."""
 
     format: Literal["fde-target/1"]
-    disks: Mapping[Name, DiskEntry]
+    disks: Mapping[Name, Disk]
     extent_bytes: COUNT
     filesystem: Filesystem
-    configurations: tuple[ConfigurationEntry, ...]
-    host: Name | None = None
-    origin: Literal["measured", "modelled"] | None = None
-    ssh: Mapping[str, Any] | None = None
-    meters: tuple[Mapping[str, Any], ...] | None = None
-    assets: Mapping[str, Asset] | None = None
-    quiet: Quiet | None = None
+    configurations: tuple[Configuration, ...]
+    host: Name = ""
+    origin: Literal["measured", "modelled"] = "modelled"
+    lab: bool = False
+    ssh: SshLink | None = None
+    database: Literal["any", "mariadb", "mysql"] = "any"
+    packages: tuple[str, ...] = ()
+    meters: tuple[MeterEntry, ...] = ()
+    assets: Mapping[str, Asset] = field(default_factory=dict)
+    quiet: Quiet = Quiet()
     rapl_source: RaplSource = "powercap"
-    assumptions: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A whole frozen plan; `runs` is the order of execution."""
-
-    suite_id: str
-    suite: str
-    host: str
-    seed: int
-    origin: str
-    storage: StorageSpec
-    workloads: Mapping[str, WorkloadSpec]
-    runs: tuple[Run, ...]
-    rapl_hz: float
-    settle_s: float
-    tail_s: float
-    pad_s: float
-    # How often a run is tried until it counts, and how long one try may take.
-    attempts: int
-    run_limit_s: float | None
-    assets: Mapping[str, Path]
-    # `sha256`, or `sums`: a file that lists it.
-    asset_sums: Mapping[str, Mapping[str, str | None]]
-    watermark: Watermark | None
-    # Entries whose runs may be skipped where their workload cannot run; None: any.
-    may_skip: tuple[str, ...] | None
-    precondition: Precondition | None
-    quiet: Quiet
-    rapl_source: str
-    sha256: str
+    assumptions: Mapping[str, Any] = field(default_factory=dict)
+    secrets_file: str = ""
 
     @property
-    def disks_used(self) -> list[Disk]:
-        """Those that a configuration of the plan lies on."""
-        used = {configuration.disk for configuration in self.storage.configurations.values()}
-        return [disk for role, disk in self.storage.disks.items() if role in used]
+    def extent(self) -> Extent:
+        """Where the data lies in the test partition."""
+        return Extent(DATA_OFFSET_BYTES, self.extent_bytes)
+
+    @cached_property
+    def storage(self) -> StorageSpec:
+        """What of it the storage stack needs."""
+        return StorageSpec(
+            self.disks,
+            self.extent,
+            self.filesystem,
+            {configuration.name: configuration for configuration in self.configurations},
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the description as JSON holds it: `schema.read` makes the same target of it."""
+        return dict(schema.write(self))
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -439,8 +481,8 @@ def parse(document: Mapping[str, Any]) -> Plan:
             "make a new plan instead of editing one."
         )
     try:
-        plan = _plan(schema.read(PlanDocument, document))
-    except (ValueError, OverflowError) as error:
+        plan = schema.read(Plan, document)
+    except ValueError as error:
         raise PlanError(f"The plan is not complete ({error}): make it again.") from error
     _check(plan)
     return plan
@@ -451,32 +493,32 @@ def load(path: Path) -> Plan:
     return parse(_read(path, "plan"))
 
 
+def seal(plan: Plan) -> Plan:
+    """Return the plan with the `sha256` of its document; raises PlanError as `freeze` does."""
+    return replace(plan, sha256=freeze(plan.document())["sha256"])
+
+
 def load_target(path: Path) -> StorageSpec:
     """Return the storage part of a target's description (`fde-target/1`); raises PlanError."""
     return read_target(path).storage
 
 
-def read_target(path: Path) -> Target:
+def read_target(path: Path) -> TargetDocument:
     """Read a target's description (`fde-target/1`); raises PlanError."""
     return parse_target(_read(path, "description of the target"), path)
 
 
-def parse_target(document: Mapping[str, Any], path: Path) -> Target:
-    """Return a target from its description, which lies in `path`; raises PlanError."""
+def parse_target(document: Mapping[str, Any], path: Path) -> TargetDocument:
+    """Return a target from its description, which is in `path`; raises PlanError."""
     if document.get("format") != TARGET_FORMAT:
         raise PlanError(
             f"{path} has format {document.get('format')!r}, not {TARGET_FORMAT!r}: "
             "provision the target again."
         )
     try:
-        described = schema.read(TargetDocument, document)
-    except (ValueError, OverflowError) as error:
+        return schema.read(TargetDocument, document)
+    except ValueError as error:
         raise PlanError(f"{path} is not complete ({error}): provision the target again.") from error
-    return Target(
-        _storage(described, Extent(DATA_OFFSET_BYTES, described.extent_bytes)),
-        *_assets(described.assets or {}),
-        described.quiet or Quiet(),
-    )
 
 
 def _read(path: Path, what: str) -> dict[str, Any]:
@@ -491,74 +533,10 @@ def _read(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
-def _plan(document: PlanDocument) -> Plan:
-    assets, asset_sums = _assets(document.assets)
-    return Plan(
-        suite_id=document.suite_id,
-        suite=document.suite,
-        host=document.host,
-        seed=document.seed,
-        origin=document.origin,
-        storage=_storage(document, document.extent, document.discard_first),
-        workloads={
-            w.name: WorkloadSpec(w.name, w.parameters, w.workload or w.name)
-            for w in document.workloads
-        },
-        runs=document.runs,
-        rapl_hz=document.rapl_hz,
-        settle_s=document.settle_s,
-        tail_s=document.tail_s,
-        pad_s=document.pad_s,
-        attempts=document.attempts,
-        run_limit_s=document.run_limit_s,
-        assets=assets,
-        asset_sums=asset_sums,
-        watermark=document.watermark,
-        may_skip=document.may_skip,
-        precondition=document.precondition,
-        quiet=document.quiet or Quiet(),
-        rapl_source=document.rapl_source,
-        sha256=document.sha256,
-    )
-
-
-def _assets(
-    declared: Mapping[str, Asset | str | None],
-) -> tuple[dict[str, Path], dict[str, dict[str, str | None]]]:
-    """Paths by name, and the sums of those that have some."""
-    entries = {name: entry for name, entry in declared.items() if entry}
-    paths = {name: Path(e if isinstance(e, str) else e.path) for name, e in entries.items()}
-    return paths, {n: asdict(e) for n, e in entries.items() if not isinstance(e, str)}
-
-
-def _storage(
-    document: PlanDocument | TargetDocument, extent: Extent, discard_first: bool = True
-) -> StorageSpec:
-    return StorageSpec(
-        disks={
-            role: Disk(role, disk.by_id, disk.serial, disk.size_bytes, disk.erase)
-            for role, disk in document.disks.items()
-        },
-        extent=extent,
-        filesystem=document.filesystem,
-        configurations={
-            entry.name: Configuration(
-                entry.name,
-                entry.kind,
-                entry.disk,
-                {key: value for key, value in entry.settings.items() if value is not None},
-                entry.filesystem,
-            )
-            for entry in document.configurations
-        },
-        discard_first=discard_first,
-    )
-
-
 def _check(plan: Plan) -> None:
-    """Cross references; a dangling one would only show hours into a suite."""
-    for configuration in plan.storage.configurations.values():
-        if configuration.disk not in plan.storage.disks:
+    """Raise PlanError for a dangling reference, which would only show hours into a suite."""
+    for configuration in plan.configurations:
+        if configuration.disk not in plan.disks:
             raise PlanError(
                 f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
                 "which the plan does not name: make a new plan."
@@ -567,12 +545,12 @@ def _check(plan: Plan) -> None:
     for run in plan.runs:
         if run.configuration not in plan.storage.configurations:
             raise PlanError(f"Run {run.run_id} has an unknown configuration: make a new plan.")
-        if run.workload not in plan.workloads:
+        if run.workload not in plan.entries:
             raise PlanError(f"Run {run.run_id} has an unknown workload: make a new plan.")
         if run.run_id in run_ids:
             raise PlanError(f"Run id {run.run_id!r} is not unique: make a new plan.")
         run_ids.add(run.run_id)
-    if plan.origin not in ("measured", "modelled"):
+    if plan.origin == "synthetic":
         raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")
 
 

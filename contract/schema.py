@@ -1,172 +1,338 @@
-"""Documents by the shape of a dataclass: read strictly, or told of as a JSON Schema (2020-12).
+"""Read and write documents by the shape of a dataclass, or publish it as JSON Schema (2020-12).
 
-A shape is a dataclass, a builtin, a Literal, a union, Any, `tuple[X, ...]`, `tuple[X, Y]` or
-`Mapping[str, X]`; `Annotated` bounds it with `Range` or `Text`. A field with a default may be
-missing. `python -m contract.schema` writes `data/schema/`.
+A shape is a dataclass, a builtin, a Literal, a union, Any, `tuple[X, ...]`, `tuple[X, Y]`,
+`Sequence[X]` or `Mapping[str, X]`; `Annotated` bounds it with `Range`, `Text` or `Items`. A field
+with a default may be missing. `python -m contract.schema` writes `data/schema/`.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from contract.places import SHARE
 
 FOLDER = SHARE / "data" / "schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _BUILTINS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+_LARGEST = sys.float_info.max
 _Shape = TypeVar("_Shape")
 
 
 @dataclass(frozen=True)
 class Range:
-    """Bounds of a figure: `least` and `most` are allowed, `above` is not."""
+    """Bounds of a figure: `least` and `most` are allowed, `above` and `below` are not."""
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
+    below: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The bounds in words."""
+        names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
+        bounds = self.keywords().items()
+        return " and ".join(f"{names.get(key, 'below')} {bound}" for key, bound in bounds)
 
     def holds(self, value: Any) -> bool:
+        """Return whether a value keeps to it."""
         return (
             (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
             and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
         )
 
     def keywords(self) -> dict[str, Any]:
-        bounds = {"minimum": self.least, "maximum": self.most, "exclusiveMinimum": self.above}
+        """Return it as keywords of JSON Schema."""
+        bounds = {
+            "minimum": self.least,
+            "maximum": self.most,
+            "exclusiveMinimum": self.above,
+            "exclusiveMaximum": self.below,
+        }
         return {key: bound for key, bound in bounds.items() if bound is not None}
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text that is a regular expression from end to end; `words` say so for people."""
+    """A text that matches a regular expression from end to end; `words` describe it to people."""
 
     pattern: str
     words: str = ""
 
     def holds(self, value: Any) -> bool:
+        """Return whether a text keeps to it."""
         return re.fullmatch(self.pattern, value) is not None
 
     def keywords(self) -> dict[str, Any]:
+        """Return it as keywords of JSON Schema."""
         return {"pattern": f"^(?:{self.pattern})$"}
 
 
+@dataclass(frozen=True)
+class Items:
+    """The least number of entries of a list or mapping."""
+
+    least: int
+
+    @property
+    def words(self) -> str:
+        """The bound in words."""
+        return f"of at least {self.least}"
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a list or mapping keeps to it."""
+        return len(value) >= self.least
+
+    def keywords(self) -> dict[str, Any]:
+        """Return it as keywords of JSON Schema."""
+        return {"minItems": self.least, "minProperties": self.least}
+
+
+class Closed:
+    """Base of a shape that refuses unknown keys, for files that people write.
+
+    A key that has no value there (null) is as one that is missing.
+    """
+
+
 REST = "all other keys"
-"""In `Annotated`, of a field that takes all keys for which there is no other."""
+"""In `Annotated`, of a field that takes all keys for which there is no other, but those of null."""
+KEY = {"role": "key"}
+"""Metadata of a field that holds the key under which its object is in a mapping."""
+OMITTED = {"role": "omitted"}
+"""Metadata of a field that `write` leaves out where it has its default."""
 SHA256 = Annotated[str, Text("[0-9a-f]{64}")]
 COUNT = Annotated[int, Range(least=0, most=2**63 - 1)]
 SECONDS = Annotated[float, Range(least=0)]
 
 
-def read(shape: type[_Shape], document: object) -> _Shape:
-    """Return an instance of a dataclass; keys that it has no field for are passed over.
+def read(shape: type[_Shape], document: object, place: str = "") -> _Shape:
+    """Return an instance of a dataclass; keys without a field are ignored, or refused if `Closed`.
 
-    Raises ValueError, which says where the document is not so.
+    Raises ValueError with the place of the fault (below `place`), the wrong value and what it must
+    be.
     """
-    instance: _Shape = _read(shape, document, "")
+    instance: _Shape = _read(shape, document, place)
     return instance
 
 
-def _read(shape: Any, value: Any, place: str) -> Any:  # noqa: PLR0911 - one for each kind of shape
+def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PLR0911 - one a kind
     origin, inner = get_origin(shape), get_args(shape)
     if shape is Any:
         return value
     if origin is Annotated:
-        inner_value = _read(inner[0], value, place)
-        if not all(limit.holds(inner_value) for limit in inner[1:]):
-            raise _other(place, value, inner)
-        return inner_value
+        return _read_bounded(shape, value, place)
     if origin is Literal:
         if not any(type(value) is type(known) and value == known for known in inner):
-            raise _other(place, value, inner)
+            raise _ShapeError(shape, value, place)
         return value
     if origin in (Union, types.UnionType):
-        return _either(inner, value, place)
-    if origin is tuple and isinstance(value, list | tuple):
+        return _read_union(shape, value, place)
+    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
+        inner = (*inner, ...) if origin is Sequence else inner
         shapes = inner[:1] * len(value) if inner[1:] == (...,) else inner
         if len(shapes) != len(value):
-            raise _other(place, value, inner)
+            raise _ShapeError(shape, value, place)
         numbered = enumerate(zip(shapes, value, strict=True))
-        return tuple(_read(of, one, f"{place}[{number}]") for number, (of, one) in numbered)
-    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
+        return tuple(_read(part, item, f"{place}[{number}]") for number, (part, item) in numbered)
+    if _is_mapping(origin) and isinstance(value, Mapping):
         return {
-            _read(inner[0], key, place): _read(inner[1], one, _inside(place, key))
-            for key, one in value.items()
+            _read(inner[0], name, f"a key of {place}"): _read(
+                inner[1], item, _inside(place, name), name
+            )
+            for name, item in value.items()
         }
     if is_dataclass(shape) and isinstance(value, Mapping):
-        return _object(shape, value, place)
-    if shape is float and type(value) in (int, float):
+        return _read_object(shape, value, place, key)
+    if shape is float and type(value) in (int, float) and abs(value) <= _LARGEST:
         return float(value)
     if shape in _BUILTINS and type(value) is shape:
         return value
-    raise _other(place, value, inner)
+    raise _ShapeError(shape, value, place)
 
 
-def _object(shape: Any, value: Mapping[Any, Any], place: str) -> Any:
-    arguments = {}
-    for name, (of, needed) in _fields(shape).items():
-        if _takes_rest(of):
-            rest = {key: one for key, one in value.items() if key not in _fields(shape)}
-            arguments[name] = _read(get_args(of)[0], rest, place)
-        elif name in value:
-            arguments[name] = _read(of, value[name], _inside(place, name))
+def _read_bounded(shape: Any, value: Any, place: str) -> Any:
+    inner, *limits = get_args(shape)
+    try:
+        bounded = _read(inner, value, place)
+    except _ShapeError as error:
+        raise error if error.place != place else _ShapeError(shape, value, place) from None
+    if not all(limit.holds(bounded) for limit in limits):
+        raise _ShapeError(shape, value, place)
+    return bounded
+
+
+def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> Any:
+    layout = _layout(shape)
+    arguments: dict[str, Any] = {} if layout.key is None else {layout.key: key}
+    for name, (hint, needed) in layout.fields.items():
+        if name in value and (needed or not layout.closed or value[name] is not None):
+            arguments[name] = _read(hint, value[name], _inside(place, name))
         elif needed:
             raise ValueError(f"{_inside(place, name)!r} is missing")
+    if layout.rest is not None:
+        name, hint = layout.rest
+        stated = {
+            k: item for k, item in value.items() if k not in layout.fields and item is not None
+        }
+        arguments[name] = _read(hint, stated, place)
+    elif layout.closed:
+        for unknown in (str(name) for name in value if name not in layout.fields):
+            near = nearest(unknown, layout.fields).rstrip(".")
+            raise ValueError(f"unknown key {_inside(place, unknown)!r:.80}; {near}")
     return shape(**arguments)
 
 
-def _either(shapes: tuple[Any, ...], value: Any, place: str) -> Any:
-    faults = []
-    for shape in shapes:
+def _read_union(shape: Any, value: Any, place: str) -> Any:
+    """Read as the first shape that fits; else raise the fault that lies deepest in the value."""
+    deepest: ValueError | None = None
+    for member in get_args(shape):
         try:
-            return _read(shape, value, place)
+            return _read(member, value, place)
+        except _ShapeError as error:
+            if error.place != place:
+                deepest = error
         except ValueError as error:
-            faults.append((shape is not type(None), len(str(error)), error))
-    raise max(faults, key=lambda fault: fault[:2])[2]  # the one that says most
+            deepest = error
+    raise deepest or _ShapeError(shape, value, place)
+
+
+class _Layout(NamedTuple):
+    """What of a dataclass is read: by name the shape of each field and whether it is needed.
+
+    `rest` is the field of all other keys with its shape, `key` the one of the object's own key.
+    """
+
+    fields: Mapping[str, tuple[Any, bool]]
+    rest: tuple[str, Any] | None
+    key: str | None
+    closed: bool
 
 
 @cache
-def _fields(shape: Any) -> dict[str, tuple[Any, bool]]:
-    """By name: the shape of a dataclass's field, and whether it is needed."""
+def _layout(shape: Any) -> _Layout:
     hints = get_type_hints(shape, include_extras=True)
-    return {
-        field.name: (
-            hints[field.name],
-            field.default is MISSING and field.default_factory is MISSING,
-        )
-        for field in fields(shape)
-    }
+    named: dict[str, tuple[Any, bool]] = {}
+    rest, key = None, None
+    for field in fields(shape):
+        hint = hints[field.name]
+        if field.metadata == KEY:
+            key = field.name
+        elif REST in get_args(hint)[1:]:
+            rest = field.name, get_args(hint)[0]
+        else:
+            needed = field.default is MISSING and field.default_factory is MISSING
+            named[field.name] = hint, needed
+    return _Layout(named, rest, key, issubclass(shape, Closed))
 
 
-def _takes_rest(shape: Any) -> bool:
-    return REST in get_args(shape)[1:]
+def _is_mapping(origin: Any) -> bool:
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _inside(place: str, name: object) -> str:
     return f"{place}.{name}" if place else str(name)
 
 
-def _other(place: str, value: object, wanted: tuple[Any, ...]) -> ValueError:
-    shown = value if isinstance(value, str | int | float | None) else type(value).__name__
-    text = f"{place or 'it'} is {shown!r:.60}"
-    for one in wanted:
-        if isinstance(one, Text) and one.words:
-            text += f", but {one.words}"
-        elif isinstance(one, Range | Text):
-            text += "".join(f", {key} {bound}" for key, bound in one.keywords().items())
-    known = [repr(one) for one in wanted if isinstance(one, str)]
-    return ValueError(text + (f", not {' or '.join(known)}" if known else ""))
+class _ShapeError(ValueError):
+    """A value that does not have its shape; its text is made only where it is shown."""
+
+    def __init__(self, shape: Any, value: object, place: str) -> None:
+        super().__init__(shape, value, place)
+        self.place = place
+
+    def __str__(self) -> str:
+        shape, value, place = self.args
+        if isinstance(value, list | Mapping):
+            kind = "a list" if isinstance(value, list) else "a mapping"
+            shown = kind if value else "empty"
+        elif isinstance(value, int) and abs(value) >= 2**64:
+            shown = "too large"
+        else:
+            shown = repr(value if isinstance(value, str | int | float | None) else type(value))
+        text = f"{place or 'the document'} is {shown:.60}, must be {_in_words(shape)}"
+        if get_origin(shape) is Literal and isinstance(value, str):
+            known = [word for word in get_args(shape) if isinstance(word, str)]
+            if near := difflib.get_close_matches(value, known, n=1):
+                text += f"; did you mean {near[0]}?"
+        return text
+
+
+def _in_words(shape: Any) -> str:
+    origin, inner = get_origin(shape), get_args(shape)
+    if origin is Annotated:
+        limits = " and ".join(limit.words or limit.pattern for limit in inner[1:])
+        return limits if isinstance(inner[1], Text) else f"{_in_words(inner[0])} {limits}"
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin in (Union, types.UnionType):
+        numbers = {int, float} <= set(inner)
+        return " or ".join(_in_words(each) for each in inner if not (numbers and each is int))
+    if origin is Sequence or inner[1:] == (...,):
+        return "a list"
+    if origin is tuple:
+        return f"a list of {len(inner)}"
+    return _WORDS.get(shape, "a mapping")
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """Return the nearest of the known words or, where none is near, all of them."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+
+
+def write(value: Any) -> Any:
+    """Return what JSON holds of a dataclass, a mapping, a list or a plain value."""
+    if is_dataclass(value):
+        return _write_object(type(value), value)
+    if isinstance(value, Mapping):
+        return {key: write(item) for key, item in value.items()}
+    return [write(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _write_object(shape: Any, value: Any) -> dict[str, Any]:
+    layout = _layout(shape)
+    document: dict[str, Any] = {}
+    for field in fields(shape):
+        item = getattr(value, field.name)
+        if layout.rest and field.name == layout.rest[0]:
+            document |= write(item)
+        elif field.name in layout.fields and not (
+            field.metadata == OMITTED and item == field.default
+        ):
+            document[field.name] = write(item)
+    return document
 
 
 def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
-    """Return what `_read` asks of a document of this shape."""
+    """Return the JSON Schema of a document of this shape."""
     origin, inner = get_origin(shape), get_args(shape)
     if origin is Annotated:
         bounded = schema(inner[0])
@@ -176,24 +342,26 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [schema(one) for one in inner]}
+        return {"anyOf": [schema(each) for each in inner]}
+    if origin is Sequence:
+        origin, inner = tuple, (*inner, ...)
     if origin is tuple:
         if inner[1:] == (...,):
             return {"type": "array", "items": schema(inner[0])}
         same = {"minItems": len(inner), "maxItems": len(inner)}
-        return {"type": "array", "prefixItems": [schema(one) for one in inner], **same}
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "array", "prefixItems": [schema(each) for each in inner], **same}
+    if _is_mapping(origin):
         names = {} if inner[0] is str else {"propertyNames": schema(inner[0])}
         return {"type": "object", "additionalProperties": schema(inner[1]), **names}
     if isinstance(shape, type) and is_dataclass(shape):
-        properties = {n: of for n, (of, _) in _fields(shape).items() if not _takes_rest(of)}
-        rest = [schema(get_args(of)[0]) for of, _ in _fields(shape).values() if _takes_rest(of)]
+        layout = _layout(shape)
+        rest = layout.rest and schema(get_args(layout.rest[1])[1] | None)
         return {
             "description": " ".join((shape.__doc__ or "").partition("\n\n")[0].split()),
             "type": "object",
-            "properties": {name: schema(of) for name, of in properties.items()},
-            "required": [name for name, (_, needed) in _fields(shape).items() if needed],
-            **({"additionalProperties": rest[0]["additionalProperties"]} if rest else {}),
+            "properties": {name: schema(hint) for name, (hint, _) in layout.fields.items()},
+            "required": [name for name, (_, needed) in layout.fields.items() if needed],
+            **({"additionalProperties": rest} if rest else {}),
         }
     return {} if shape is Any else {"type": _BUILTINS[shape]}
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from contract import schema
 from contract.names import SURROGATES, as_utf8
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Document: TypeAlias = Mapping[str, Json]
+_Shape = TypeVar("_Shape")
 _MOST_DIGITS = 21  # of 64 bits, with a sign
 
 
@@ -65,3 +67,25 @@ def read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def parse(shape: type[_Shape], text: str | bytes) -> _Shape:
+    """Return an instance of a dataclass, read by `contract.schema`. Raises ValueError."""
+    return schema.read(shape, loads(text))
+
+
+def load(shape: type[_Shape], path: Path) -> _Shape | None:
+    """Return the instance in a file; None where there is none that can be read."""
+    try:
+        return parse(shape, path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def lines(shape: type[_Shape], path: Path) -> Iterator[_Shape]:
+    """Yield the whole lines of a file; one that a power cut has torn is left out."""
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        try:
+            yield parse(shape, line)
+        except ValueError:
+            continue

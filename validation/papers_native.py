@@ -34,16 +34,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent.marks import Marks
 from agent.measure import DROP_CACHES, SCRATCH_ROOT
 from agent.sampler import Sampler
-from analysis.energy import trust
+from analysis.energy import own_share
+from contract.documents import Phase
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from contract.parameters import ParameterValue
-from controller.planning.suites import load_suite
+from controller.planning.suites import SuiteWorkload, load_suite
 from instrumentation.sources.powercap import PowercapSource
 from lab import image
 from lab.state import require_room
@@ -88,7 +88,7 @@ class Taken:
     @property
     def share(self) -> tuple[float, bool]:
         """Our share, and whether it is of the time."""
-        return trust.share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
+        return own_share.share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
 
 
 class Native:
@@ -136,7 +136,7 @@ class Native:
                     workload.run(context)
             finally:
                 workload.cleanup(context)
-            return [_taken(document, children_s) for document in marks.document()]
+            return [_taken(phase, children_s) for phase in marks.phases()]
 
     @contextmanager
     def _places(self) -> Iterator[dict[str, Path]]:
@@ -167,10 +167,9 @@ def programs_s() -> float:
     return total_s
 
 
-def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Taken:
-    name, took_ns = document["name"], document["t_end_ns"] - document["t_start_ns"]
-    own_s, busy_s = document["own_cpu_s"], document["cpu_busy_s"]
-    return Taken(name, own_s, busy_s, children_s[name], took_ns / 1e9)
+def _taken(phase: Phase, children_s: Mapping[str, float]) -> Taken:
+    own_s, busy_s = phase.own_cpu_s or 0.0, phase.cpu_busy_s or 0.0
+    return Taken(phase.name, own_s, busy_s, children_s[phase.name], phase.duration_s)
 
 
 def say(line: str) -> None:
@@ -223,7 +222,7 @@ def sized(
 
 def entry_figures(
     native: Native,
-    entry: Mapping[str, Any],
+    entry: SuiteWorkload,
     assets: Mapping[str, Path],
     mib_per_s: float,
 ) -> list[Figure]:
@@ -231,9 +230,9 @@ def entry_figures(
 
     Raises LabError where there is no room for what can run here.
     """
-    name = str(entry["name"])
-    workload = registry.load(str(entry.get("workload", name)))
-    parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    name = entry.name
+    workload = registry.load(entry.workload or name)
+    parameters = sized(workload.name, entry.parameters, mib_per_s)
     if reasons := workload.requires(parameters, assets):
         return [Figure(f"{name}: cannot run here: {' '.join(reasons)}", 0, "phases")]
     try:
@@ -261,7 +260,7 @@ def _phase_figures(title: str, taken: Taken) -> list[Figure]:
     base = "its time, for it is at rest" if at_rest else "its CPU time"
     percent = round(100 * share, 3)
     return [
-        at_most(f"{title} ({taken.phase}), of {base}", percent, "%", 100 * trust.LIMIT),
+        at_most(f"{title} ({taken.phase}), of {base}", percent, "%", 100 * own_share.LIMIT),
         Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
         Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
         Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),
@@ -269,12 +268,12 @@ def _phase_figures(title: str, taken: Taken) -> list[Figure]:
     ]
 
 
-def _longer(mib_per_s: float) -> dict[str, Any]:
+def _longer(mib_per_s: float) -> SuiteWorkload:
     """Return an entry of `file_io` with files that this disk takes seconds for."""
     large_mib = max(1, int(mib_per_s * LONGER_S))
     small_files = max(1, large_mib // 10)
     sizes = {"small_files": small_files, "small_mib": 10, "large_mib": large_mib, "fsync": False}
-    return {"name": "file_io-longer", "workload": "file_io", "parameters": sizes}
+    return SuiteWorkload("file_io-longer", "file_io", sizes)
 
 
 def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
@@ -288,7 +287,7 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
         # Servers have users of their own, who must get to their folder.
         Path(folder).chmod(0o755)
         assets = provide(Path(folder))
-        native = Native(Path(folder), zones_tree(Path(zones)), float(suite["rapl_hz"]))
+        native = Native(Path(folder), zones_tree(Path(zones)), float(suite.rapl_hz))
         mib_per_s = _write_rate(Path(folder) / "probe")
         figures = [
             Figure(f"kernel source: {assets.source}", 1, ""),
@@ -296,10 +295,10 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
             Figure("load of this machine before, 1 min", round(os.getloadavg()[0], 2), ""),
             Figure("this disk writes", round(mib_per_s), "MiB/s"),
         ]
-        for entry in [*suite["workloads"], _longer(mib_per_s)]:
+        for entry in [*suite.workloads, _longer(mib_per_s)]:
             start_s = time.monotonic()
             figures += entry_figures(native, entry, assets.paths, mib_per_s)
-            say(f"{entry['name']}: {time.monotonic() - start_s:.0f} s")
+            say(f"{entry.name}: {time.monotonic() - start_s:.0f} s")
     return figures
 
 

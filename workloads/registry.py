@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from contract.extensions import ExtensionError, Group
-from contract.names import hint, unknown
+from contract.names import unknown
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
-from contract.strict_json import Document
+from contract.schema import nearest
 from workloads import lists
 from workloads.base import Workload, WorkloadError
 
@@ -31,7 +31,7 @@ def load(name: str) -> Workload:
     return workload
 
 
-def complete(name: str, settings: Document) -> dict[str, ParameterValue]:
+def complete(name: str, settings: Mapping[str, object]) -> dict[str, ParameterValue]:
     """All parameters of a workload: the given ones checked, the others by default.
 
     WorkloadError for an unknown workload or parameter (with the nearest name), a value of the wrong
@@ -66,6 +66,6 @@ def _check_words(what: str, words: list[str], choices: Sequence[str]) -> None:
         if len(word.split()) > 1:
             raise WorkloadError(f"The {what} takes words with commas between them, not {word!r}.")
         if choices and word not in choices:
-            raise WorkloadError(f"The {what} knows no {word!r}; {hint(word, choices)}")
+            raise WorkloadError(f"The {what} knows no {word!r}; {nearest(word, choices)}")
     if choices and not words:
         raise WorkloadError(f"The {what} is empty: choose from {', '.join(choices)}.")

@@ -12,6 +12,7 @@ from agent.checks import disks
 from agent.checks.context import CheckContext, Observation, Value
 from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
+from contract.documents import RunDisks
 
 UNREADABLE = "unreadable"
 FRESH_S = 5.0  # for so long the temperature of a disk at rest is what it said last
@@ -74,12 +75,12 @@ class Memory:
 
     `given_up`: how often in a row each check was waited for in vain. A machine that cannot have
     what is wanted, because the room got colder, must not spend its night waiting: each time half
-    as long. `last`: what was read after the run before. `health`: what the disks then said of
+    as long. `last`: what was read after the run before. `health`: what the disks then reported of
     themselves, at `health_s`, None where something was wrong, so that they are asked again.
     """
 
     given_up: dict[str, int] = field(default_factory=dict)
-    last: dict[str, Any] = field(default_factory=dict)
+    last: dict[str, object] = field(default_factory=dict)
     health: dict[str, Health] | None = None
     health_s: float = -math.inf
 
@@ -96,8 +97,7 @@ class Inspection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.findings: list[Finding] = []
-        # Their condition `before` and `after` the run, and how much warmer or colder they may be.
-        self.disks: dict[str, Any] = {"limit_k": context.disk_c}
+        self.disks = RunDisks(limit_k=context.disk_c)
         self._memory = memory
         self._context = context
         self._sleep = sleep
@@ -105,7 +105,7 @@ class Inspection:
         self._begun: dict[tuple[str, str], Any] = {}
 
     def before(self, waiting: Callable[[str, str], None]) -> None:
-        """Look before the run. What time can fix is waited for; `waiting` is told what, and why."""
+        """Look before the run. What time can fix is waited for; `waiting` gets what, and why."""
         for check in TABLE:
             if check.wait is not None:
                 self._wait(check, check.wait, waiting)
@@ -113,12 +113,14 @@ class Inspection:
         self._memory.health = None
         for check in TABLE:
             if isinstance(check.look, Change):
-                now = _read(check.look, context)
-                begun = self._memory.last.get(check.name, now) if check.look.lasting else now
+                current = _read(check.look, context)
+                begun = (
+                    self._memory.last.get(check.name, current) if check.look.lasting else current
+                )
                 self._begun[check.name, check.when] = begun
             elif check.when == "before" and check.wait is None:
                 self._note(check, _look(check.look, context))
-        self.disks["before"] = disks.conditions(context)
+        self.disks = replace(self.disks, before=disks.conditions(context))
 
     def after(self) -> None:
         """Look after the run, and at what changed during it."""
@@ -126,14 +128,14 @@ class Inspection:
         for check in TABLE:
             if isinstance(check.look, Change):
                 before = self._begun.get((check.name, check.when))
-                now = _read(check.look, context)
+                current = _read(check.look, context)
                 if check.look.lasting:
-                    self._memory.last[check.name] = now
-                if before is not None and now is not None:
-                    self._note(check, check.look.judge(before, now))
+                    self._memory.last[check.name] = current
+                if before is not None and current is not None:
+                    self._note(check, check.look.judge(before, current))
             elif check.when == "after":
                 self._note(check, _look(check.look, context))
-        self.disks["after"] = disks.conditions(context)
+        self.disks = replace(self.disks, after=disks.conditions(context))
         self._memory.health = None if blockers(self.findings) else context.health
         self._memory.health_s = self._clock()
 
@@ -171,7 +173,7 @@ class Inspection:
 
 def blockers(findings: list[Finding]) -> list[Finding]:
     """Return what voids the run."""
-    return [one for one in findings if one.severity == "blocker" and not one.ok]
+    return [finding for finding in findings if finding.severity == "blocker" and not finding.ok]
 
 
 def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
@@ -202,6 +204,6 @@ def _read(change: Change, context: CheckContext) -> Any:
 
 
 def _why(check: Check, observation: Observation) -> str:
-    """Return the clause that says what is wrong."""
+    """Return what is wrong, as a clause."""
     clause = _UNREADABLE_WHY if observation.cause == UNREADABLE else check.why
     return clause.format(value=observation.value, **observation.facts)

@@ -29,8 +29,8 @@ The first temperature, the disks' firmware and their error counts are kept in
 QUIET = """
 ## What is switched off while a suite runs
 
-Of these groups, those that the inventory allows by `fde_stop` (timers, updates and disks where it
-does not say). `fde check` and `fde run` name what is active, also of the others.
+Of these groups, those that the inventory allows by `fde_stop` (timers, updates and disks by
+default). `fde check` and `fde run` name what is active, also of the others.
 
 | group | what |
 |---|---|
@@ -39,7 +39,7 @@ does not say). `fde check` and `fde run` name what is active, also of the others
 Left alone: timers named {kept}, and transient units. Indexers are services of the users' own
 systemd. With `desktop` the sessions end of who is logged in there, and what is not saved is lost.
 What was stopped is recorded in `/run`, is started again when the suite ends, however it does
-(`python3 -m agent quiet back` does it by hand), and is back by itself after a boot. Governor and
+(`python3 -m agent quiet back` does it by hand), and is back after a boot. Governor and
 turbo (`fde_governor`, `fde_turbo`) are set by cpupower, recorded and restored likewise.
 """
 LISTS = """
@@ -68,7 +68,8 @@ def document() -> str:
     services = QUIET.format(groups=groups, kept=kept)
     grave, allowed = (
         "\n".join(
-            f"- `{one.expression.pattern}`: {one.reason}" for one in kernel_log.patterns(path)
+            f"- `{pattern.expression.pattern}`: {pattern.reason}"
+            for pattern in kernel_log.patterns(path)
         )
         for path in (kernel_log.GRAVE, kernel_log.ALLOWED)
     )

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from agent.checks import kernel_log, smart
 from agent.system.lock import RUN
-from contract import system_text
+from contract import strict_json, system_text
 from contract.files import write_json
-from contract.strict_json import read_object
 
 Value = int | float | str | None
+Reading = TypeVar("Reading")
+
+
+@dataclass(frozen=True)
+class FirstReadings:
+    """provenance/first-readings.json: what must stay as it was at the suite's begin.
+
+    Of disks by their serial numbers.
+    """
+
+    temperature_c: float | None = None
+    disk_temperatures_c: Mapping[str, float] | None = None
+    medium_errors: Mapping[str, int] | None = None
+    firmware: Mapping[str, str] | None = None
+    disk_links: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ class CheckContext:
     `suite_dir` is where the suite's first readings are kept, None for nowhere; `disks` are the
     kernel's names of the disks under test; `load_limit` is how many CPUs others may keep busy;
     `band_c` and `disk_c` by how much processor and disks may be warmer or colder than at first;
-    `known_health` is what the disks said shortly before, so that they need not be asked again.
+    `known_health` is what the disks reported shortly before, so that they need not be asked again.
     """
 
     mount_point: Path
@@ -74,25 +88,24 @@ class CheckContext:
         """
         return replace(self, known_health=known_health)
 
-    def first(self, key: str, now: Any) -> Any:
-        """Return what the suite read first under this key, for what must stay as it was then.
-
-        `now`, which is then kept, if it is the first.
-        """
+    def first(self, name: str, current: Reading) -> Reading:
+        """Return the suite's first reading of this name; keep `now` if there is none yet."""
         if self.suite_dir is None:
-            return now
+            return current
         path = self.suite_dir / "provenance" / "first-readings.json"
-        kept = read_object(path)
-        if key not in kept:
-            with suppress(OSError):  # no room: the check of that waits for it, and says so
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(path, {**kept, key: now})
-            return now
-        return kept[key]
+        kept = strict_json.load(FirstReadings, path) or FirstReadings()
+        first: Reading | None = getattr(kept, name)
+        if first is not None:
+            return first
+        with suppress(OSError):  # no room: the check of that waits for it, and says so
+            path.parent.mkdir(parents=True, exist_ok=True)
+            known = asdict(kept) | {name: current}
+            write_json(path, {key: value for key, value in known.items() if value is not None})
+        return current
 
     @cached_property
     def health(self) -> dict[str, smart.Health]:
-        """SMART of the disks that tell it, by kernel name."""
+        """SMART of the disks that have it, by kernel name."""
         if self.known_health is not None:
             return self.known_health
         reports = {name: smart.read(self.smartctl, name) for name in self.disks}
@@ -100,12 +113,12 @@ class CheckContext:
 
     @cached_property
     def kernel_lines(self) -> list[kernel_log.Line] | None:
-        """All lines that the kernel still has; None where it shows them to nobody."""
+        """All lines that the kernel still has; None where they may not be read."""
         return kernel_log.read(self.kmsg)
 
 
 def text(path: Path) -> str | None:
-    """Return what a file of one line says; None if it cannot be read."""
+    """Return the content of a file of one line; None if it cannot be read."""
     try:
         return system_text.read(path).strip()
     except OSError:

@@ -13,7 +13,7 @@ _TOLD = ("throttled", "written_bytes", "spare_percent", "used_percent", "errors"
 
 
 def health(context: CheckContext) -> Observation | None:
-    """Return what the disks say of themselves."""
+    """Observe the disks' own verdict on their health."""
     verdicts = {name: h.passed for name, h in context.health.items() if h.passed is not None}
     if not verdicts:
         return None
@@ -31,11 +31,11 @@ def medium_errors(context: CheckContext) -> dict[str, int] | None:
 
 def errors_of_suite(context: CheckContext) -> Observation | None:
     """Whether media have got worse since the suite began."""
-    now = medium_errors(context)
-    if now is None:
+    current = medium_errors(context)
+    if current is None:
         return None
-    then = context.first("medium_errors", now)
-    return grown(then, now)
+    then = context.first("medium_errors", current)
+    return grown(then, current)
 
 
 def io_errors(context: CheckContext) -> dict[str, int] | None:
@@ -46,23 +46,23 @@ def io_errors(context: CheckContext) -> dict[str, int] | None:
 
 def firmware(context: CheckContext) -> Observation | None:
     """Whether the disks' firmware is the one that the suite began with."""
-    now = {}
+    current = {}
     for name in context.disks:
         device = _device(context, name)
         revision = text(device / "firmware_rev") or text(device / "rev")
         if revision:
-            now[_serial(context, name)] = revision
-    if not now:
+            current[_serial(context, name)] = revision
+    if not current:
         return None
-    then = context.first("firmware", now)
-    shown = " ".join(sorted(now.values()))
-    return Observation(shown, now == then)
+    then = context.first("firmware", current)
+    shown = " ".join(sorted(current.values()))
+    return Observation(shown, current == then)
 
 
 def temperatures_c(context: CheckContext) -> dict[str, float]:
     """Return what the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
 
-    Where it reads none, what SMART says.
+    Where it reads none, SMART's.
     """
     temperatures = {}
     for name in context.disks:
@@ -82,18 +82,20 @@ def temperatures_c(context: CheckContext) -> dict[str, float]:
 
 def temperature(context: CheckContext) -> Observation | None:
     """Whether every disk is as warm as at the suite's first run."""
-    now = temperatures_c(context)
-    if not now:
+    current = temperatures_c(context)
+    if not current:
         return None
-    then = context.first("disk_temperatures_c", now)
+    then = context.first("disk_temperatures_c", current)
     off = {
-        s: c - then.get(s, c) for s, c in now.items() if abs(c - then.get(s, c)) > context.disk_c
+        s: c - then.get(s, c)
+        for s, c in current.items()
+        if abs(c - then.get(s, c)) > context.disk_c
     }
     shown = ", ".join(
-        f"{now[s]:.0f} °C, {then[s]:.0f} °C ± {context.disk_c:g} °C wanted" for s in off
+        f"{current[s]:.0f} °C, {then[s]:.0f} °C ± {context.disk_c:g} °C wanted" for s in off
     )
     way = "warmer" if any(difference > 0 for difference in off.values()) else "colder"
-    return Observation(max(now.values()), not off, {"way": way}, shown)
+    return Observation(max(current.values()), not off, {"way": way}, shown)
 
 
 def throttles(context: CheckContext) -> dict[str, int] | None:
@@ -129,14 +131,14 @@ def link(context: CheckContext) -> Observation | None:
     """Whether the links are those that the suite began with; a disk may report none."""
     if not context.disks:
         return None
-    now = {_serial(context, name): "not reported" for name in context.disks}
-    now |= links(context) or {}
-    then = context.first("disk_links", now)
-    return link_changed(then, now)
+    current = {_serial(context, name): "not reported" for name in context.disks}
+    current |= links(context) or {}
+    then = context.first("disk_links", current)
+    return link_changed(then, current)
 
 
-def link_changed(before: dict[str, str], now: dict[str, str]) -> Observation:
-    return Observation("; ".join(sorted(now.values())), before == now)
+def link_changed(before: dict[str, str], current: dict[str, str]) -> Observation:
+    return Observation("; ".join(sorted(current.values())), before == current)
 
 
 def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]]:
@@ -167,7 +169,7 @@ def _device(context: CheckContext, name: str) -> Path:
     return context.sys / "class/block" / name / "device"
 
 
-def grown(before: dict[str, int], now: dict[str, int]) -> Observation:
+def grown(before: dict[str, int], current: dict[str, int]) -> Observation:
     """By how much counts have grown in all; a disk that was not there before counts nothing."""
-    more = sum(max(0, count - before.get(name, count)) for name, count in now.items())
+    more = sum(max(0, count - before.get(name, count)) for name, count in current.items())
     return Observation(more, more == 0)

@@ -78,10 +78,10 @@ def parse(text: str) -> list[Line]:
     return lines
 
 
-def since(before: list[Line], now: list[Line]) -> list[Line]:
+def since(before: list[Line], current: list[Line]) -> list[Line]:
     """Return what was written after the last record of `before`, of level warning and worse."""
     last = before[-1].seq if before else -1
-    return [line for line in now if line.seq > last and line.level <= WARNING]
+    return [line for line in current if line.seq > last and line.level <= WARNING]
 
 
 def grave(lines: list[Line]) -> list[Line]:

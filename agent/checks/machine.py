@@ -70,10 +70,10 @@ def stolen_s(context: CheckContext) -> tuple[float, float, float]:
     return ticks / os.sysconf("SC_CLK_TCK"), time.monotonic() * (os.cpu_count() or 1), limit
 
 
-def stolen(before: tuple[float, float, float], now: tuple[float, float, float]) -> Observation:
+def stolen(before: tuple[float, float, float], current: tuple[float, float, float]) -> Observation:
     """Share of the CPUs' time."""
-    share = round((now[0] - before[0]) / (now[1] - before[1]), 3)
-    return Observation(share, share <= now[2])
+    share = round((current[0] - before[0]) / (current[1] - before[1]), 3)
+    return Observation(share, share <= current[2])
 
 
 def mounted(context: CheckContext) -> Observation:
@@ -113,7 +113,7 @@ def powercap(context: CheckContext) -> Observation:
 
 
 def timers(context: CheckContext) -> Observation | None:
-    """Return what may start work by itself in the middle of a run."""
+    """Observe services that may start work in the middle of a run."""
     by_group = quiet.disturbers(context.systemctl)
     if by_group is None:
         return None
@@ -125,15 +125,15 @@ def kernel_lines(context: CheckContext) -> list[Line] | None:
     return context.kernel_lines
 
 
-def grave(before: list[Line], now: list[Line]) -> Observation:
+def grave(before: list[Line], current: list[Line]) -> Observation:
     """Count the lines that spoil the run."""
-    lines = kernel_log.grave(kernel_log.since(before, now))
+    lines = kernel_log.grave(kernel_log.since(before, current))
     return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
 
-def suspicious(before: list[Line], now: list[Line]) -> Observation:
+def suspicious(before: list[Line], current: list[Line]) -> Observation:
     """Count the warnings that are not known to be harmless."""
-    lines = kernel_log.suspicious(kernel_log.since(before, now))
+    lines = kernel_log.suspicious(kernel_log.since(before, current))
     return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
 

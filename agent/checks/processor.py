@@ -47,23 +47,23 @@ def _package(sys: Path) -> Iterator[float]:
 
 def temperature(context: CheckContext) -> Observation | None:
     """Whether it is within the band around the suite's first reading."""
-    now = temperature_c(context)
-    if now is None:
+    current = temperature_c(context)
+    if current is None:
         return None
-    then = context.first("temperature_c", now)
-    detail = f"{now:.1f} °C, {then:.1f} °C ± {context.band_c:g} °C wanted"
-    way = "warmer" if now > then else "colder"
+    then = context.first("temperature_c", current)
+    detail = f"{current:.1f} °C, {then:.1f} °C ± {context.band_c:g} °C wanted"
+    way = "warmer" if current > then else "colder"
     return Observation(
-        now, then - context.band_c <= now <= then + context.band_c, {"way": way}, detail
+        current, then - context.band_c <= current <= then + context.band_c, {"way": way}, detail
     )
 
 
 def warm_up(context: CheckContext, waited_s: float) -> bool:
     """Keep all CPUs busy for a moment if the machine is too cold and waiting does not help."""
-    now = temperature_c(context)
-    if now is None or waited_s < PATIENCE_S:
+    current = temperature_c(context)
+    if current is None or waited_s < PATIENCE_S:
         return False
-    if now >= context.first("temperature_c", now) - context.band_c:
+    if current >= context.first("temperature_c", current) - context.band_c:
         return False
     work(BUSY_S)
     return True
@@ -118,12 +118,12 @@ def idle_states(context: CheckContext) -> str | None:
     return ", ".join(sorted(state_sets)) if state_sets else None
 
 
-def idle_states_changed(before: str, now: str) -> Observation:
-    return Observation(now, now == before)
+def idle_states_changed(before: str, current: str) -> Observation:
+    return Observation(current, current == before)
 
 
 def throttles(context: CheckContext, part: str) -> int | None:
-    """How often `core` or `package` throttled since boot, over all CPUs; None if nobody counts."""
+    """How often `core` or `package` throttled since boot, over all CPUs; None without counters."""
     counts = [
         number(p) for p in context.cpus.glob(f"cpu[0-9]*/thermal_throttle/{part}_throttle_count")
     ]
@@ -131,5 +131,5 @@ def throttles(context: CheckContext, part: str) -> int | None:
     return sum(known) if known else None
 
 
-def throttled(before: int, now: int) -> Observation:
-    return Observation(now - before, now == before)
+def throttled(before: int, current: int) -> Observation:
+    return Observation(current - before, current == before)

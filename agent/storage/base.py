@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, Final
 
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
-from contract.plan import Configuration, Disk, Extent
+from contract.plan import Configuration, Disk, EncryptedBy, Extent
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,44 @@ class Expectation:
     interleaved: bool = False
 
 
-NOBODY, DRIVE, PROCESSOR = "none", "drive", "processor"
+@dataclass(frozen=True)
+class VolumeHeader:
+    """What cryptsetup reports of a TrueCrypt header: ciphers, their mode, bits of all keys."""
+
+    chain: str
+    mode: str
+    key_bits: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What can only be observed while a mapping is made.
+
+    `state_before` is that of the locking range before it was opened, None without one.
+    """
+
+    state_before: str | None = None
+    header: VolumeHeader | None = None
+
+    def __or__(self, more: Evidence) -> Evidence:
+        return Evidence(more.state_before or self.state_before, more.header or self.header)
+
+
+@dataclass(frozen=True)
+class KindFindings:
+    """What only a kind can observe; `refused` is why a configuration is not what it claims to be.
+
+    `product` and `output` are what a product's own commands print.
+    """
+
+    refused: str = ""
+    product: str = ""
+    output: str = ""
+
+
+UNENCRYPTED: Final = "none"
+DRIVE: Final = "drive"
+PROCESSOR: Final = "processor"
 DISCARD = Parameter(
     "discard", False, "", "the file system discards what is freed, and every layer passes it on"
 )
@@ -99,13 +136,13 @@ DISCARD = Parameter(
 class Kind(ABC):
     """A kind of configuration, in a module that has its `name`, here or in an installed package.
 
-    `encrypted_by` is one of `NOBODY`, `DRIVE`, `PROCESSOR`. `fields` are all that a configuration
-    of the kind may be told besides its name and disk; `packages` what is installed for it on the
-    target (Debian's names).
+    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`. `fields` are all that a
+    configuration of the kind may have besides its name and disk; `packages` what is installed for
+    it on the target (Debian's names).
     """
 
     name: ClassVar[str]
-    encrypted_by: ClassVar[str] = NOBODY
+    encrypted_by: ClassVar[EncryptedBy] = UNENCRYPTED
     fields: ClassVar[tuple[Parameter, ...]] = (DISCARD,)
     packages: ClassVar[tuple[str, ...]] = ()
     # Fields that an inventory gives as lists of arguments; kept as JSON text.
@@ -122,7 +159,7 @@ class Kind(ABC):
         """
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """Return what this machine lacks, with the way out; None if all is there.
+        """Return what this machine lacks, with the remedy; None if all is there.
 
         Destroys nothing.
         """
@@ -130,7 +167,7 @@ class Kind(ABC):
         return None
 
     def conflicts(self, settings: Mapping[str, ParameterValue]) -> Iterator[str]:
-        """Which settings cannot go together, clauses with the way out."""
+        """Which settings cannot go together, clauses with the remedy."""
         del settings
         return iter(())
 
@@ -138,28 +175,23 @@ class Kind(ABC):
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         """Return what `agent.storage.proof` compares the findings with."""
 
-    def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
-        """Make the place ready; evidence that can only be had while the mapping is closed."""
+    def before_attach(self, place: Place, secrets: Secrets) -> Evidence:
+        """Make the place ready, while the mapping is closed."""
         del place, secrets
-        return {}
+        return Evidence()
 
     @abstractmethod
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
-        """Make the mapping, which may destroy what is in the place; evidence had on the way."""
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
+        """Make the mapping, which may destroy what is in the place."""
 
     def detach(self, configuration: Configuration) -> None:
         """Take down what `agent.storage.mapping` cannot, if anything is left of it."""
         del configuration
 
-    def findings(self, configuration: Configuration) -> dict[str, Any]:
-        """Collect what only this kind can find out, for the proof.
-
-        `refused` in it is a sentence: why the configuration is not what it claims to be.
-        """
+    def findings(self, configuration: Configuration) -> KindFindings:
+        """Collect what only this kind can observe, for the proof."""
         del configuration
-        return {}
+        return KindFindings()
 
 
 def settings(

@@ -1,6 +1,6 @@
 """Where Btrfs keeps a byte on its device.
 
-FIEMAP there tells logical addresses, the chunk tree maps them (Documentation/filesystems/btrfs;
+FIEMAP there reports logical addresses, the chunk tree maps them (Documentation/filesystems/btrfs;
 structures of linux/btrfs.h and linux/btrfs_tree.h).
 """
 

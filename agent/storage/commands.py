@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from agent.storage import inspect, mapping, proof, provision, secrets
 from agent.storage.stack import Entered, Stack, bare_after_internal_error
@@ -17,15 +18,20 @@ from contract.files import json_text
 
 
 def check(options: argparse.Namespace) -> int:
-    """Also 0 where a disk is refused: the JSON tells."""
+    """Print the disks; also 0 where one is refused."""
     with lock.disks("check"):
-        survey = inspect.check(plan.load_target(options.target))
-        print(json_text({**survey, "disturbers": quiet.disturbers()}))
+        disks = inspect.check(plan.load_target(options.target))
+        answer = {
+            "disks": [asdict(disk) for disk in disks],
+            "ok": not any(disk.refusals for disk in disks),
+            "disturbers": quiet.disturbers(),
+        }
+        print(json_text(answer))
     return 0
 
 
 def prepare(options: argparse.Namespace) -> int:
-    """Bring the disks to what the target says."""
+    """Bring the disks to what the target's description asks for."""
     with lock.disks("prepare"):
         with _stack(options) as stack:
             done = provision.prepare(
@@ -85,9 +91,11 @@ def prove(options: argparse.Namespace) -> int:
         try:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)
-                document = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
-                print(json_text({**_summary(stack, entered), "proof": document}), flush=True)
-                proven = proven and document["ok"]
+                evidence = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
+                print(
+                    json_text({**_summary(stack, entered), "proof": asdict(evidence)}), flush=True
+                )
+                proven = proven and evidence.ok
         finally:
             stack.leave()
     if not proven:

@@ -1,4 +1,4 @@
-"""What the kernel says about block devices: names, sizes, serials, and who uses them (sysfs)."""
+"""What the kernel reports of block devices: names, sizes, serials, and who uses them (sysfs)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def block_bytes(name: str) -> int:
 
 
 def read_only(name: str) -> bool:
-    """Whether the kernel lets nobody write it, for a switch, the drive or `blockdev --setro`."""
+    """Whether the kernel refuses writes to it, for a switch, the drive or `blockdev --setro`."""
     return system_text.read(BLOCK / name / "ro").strip() == "1"
 
 
@@ -328,8 +328,8 @@ def read(fd: int, offset: int, length: int) -> bytes:
 def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
     """Zeros over these (offset, length) in this order, lengths in bytes, down to the medium.
 
-    The disk is opened exclusively and must be the appearance with the number `seq`, so that nobody
-    can have taken it in between. Raises OSError.
+    The disk is opened exclusively and must be the appearance with the number `seq`, so that no
+    other program can have taken it in between. Raises OSError.
     """
     with opened(path, os.O_RDWR | os.O_EXCL) as fd:
         if _diskseq_of(fd) != seq:
@@ -454,8 +454,8 @@ def openers(disk: str) -> list[Use]:
     nodes |= {(stat.S_IFCHR, n): f.parent.name for f in generic if (n := _number(f)) is not None}
     lasting: set[tuple[str, str]] = set()
     for look in range(3):
-        now = set(_open_in(nodes))
-        lasting = lasting & now if look else now
+        open_ones = set(_open_in(nodes))
+        lasting = lasting & open_ones if look else open_ones
         if not lasting:
             break
         time.sleep(0.1)

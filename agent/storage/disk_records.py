@@ -1,19 +1,21 @@
 """What this testbed has begun with a disk, noted on the target.
 
-A revert leaves random bytes and a teardown the data of its runs, which nobody could tell from
-someone's encrypted volume; an ownership that was interrupted looks like none. The note says what of
-it is ours, as long as nobody else writes to the disk.
+A revert leaves random bytes and a teardown the data of its runs, which look like someone's
+encrypted volume; an ownership that was interrupted looks like none. The record has what of it is
+ours, as long as no other program writes to the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from agent.checks import smart
 from agent.storage import samples
+from contract import schema
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.journal import boot_id
@@ -26,6 +28,26 @@ if TYPE_CHECKING:
 PLACE = Path("/var/lib/fde-testbed/disks.json")
 
 
+@dataclass(frozen=True)
+class Record:
+    """What was begun with a disk.
+
+    `edges` and `samples` are sums of the contents that we left; `edges` is None within a revert,
+    which has begun in this boot at this `diskseq`, with so many `written_bytes`, and False where
+    nothing was left. `taking`: an ownership was begun.
+    """
+
+    edges: tuple[str, ...] | Literal[False] | None = False
+    samples: tuple[str, ...] = ()
+    boot_id: str = ""
+    diskseq: int = 0
+    written_bytes: int | None = None
+    taking: bool = False
+
+
+NOTHING = Record()
+
+
 @contextmanager
 def reverting(
     disk: Disk, facts: DiskFacts, was_done: Callable[[], bool], place: Path = PLACE
@@ -34,36 +56,32 @@ def reverting(
 
     Where that fails, the note stays if the drive `was_done` with it all the same.
     """
-    earlier = _noted(place, disk)
-    here = {"boot_id": boot_id(), "diskseq": facts.diskseq, "written_bytes": _written(facts)}
-    _keep(place, disk, {**here, "edges": None})
+    earlier = _record(place, disk)
+    written_bytes = _written(facts)
+    _keep(place, disk, Record(None, (), boot_id(), facts.diskseq, written_bytes))
     try:
         yield
     except AgentError:
         if not was_done():
-            _keep(place, disk, earlier or None)
+            _keep(place, disk, earlier)
         raise
 
 
 def reverted(disk: Disk, place: Path = PLACE) -> bool:
     """Whether a drive was reverted, and not cleaned up after."""
-    note = _noted(place, disk)
-    return "edges" in note and note["edges"] is None
+    return _record(place, disk).edges is None
 
 
 def _written(facts: DiskFacts) -> int | None:
     """Bytes that were ever written to a disk, by its own count; None where it keeps none."""
     life = smart.lifetime(Path(facts.path).name) if facts.path else None
-    return life["written_bytes"] if life else None
+    return life.written_bytes if life else None
 
 
 def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
-    """Record that what lies on the disk now is ours, and may become blank."""
-    _keep(
-        place,
-        disk,
-        {**_noted(place, disk), "edges": list(facts.edges), "samples": list(facts.samples)},
-    )
+    """Record that the present contents of the disk are ours, and may become blank."""
+    record = replace(_record(place, disk), edges=facts.edges, samples=facts.samples)
+    _keep(place, disk, record)
 
 
 def begin_taking(disk: Disk, place: Path = PLACE) -> None:
@@ -71,26 +89,32 @@ def begin_taking(disk: Disk, place: Path = PLACE) -> None:
 
     It does not show the PIN until all of it is done.
     """
-    _keep(place, disk, {**_noted(place, disk), "taking": True})
+    _keep(place, disk, replace(_record(place, disk), taking=True))
 
 
 def taking(disk: Disk, place: Path = PLACE) -> bool:
     """Whether an ownership was begun and not ended."""
-    return bool(_noted(place, disk).get("taking"))
+    return _record(place, disk).taking
 
 
-def drop(disk: Disk, *keys: str, place: Path = PLACE) -> None:
-    """Parts of a note that are no longer true."""
-    noted = _noted(place, disk)
-    if noted.keys() & keys:
-        kept = {key: value for key, value in noted.items() if key not in keys}
-        _keep(place, disk, kept or None)
+def end_taking(disk: Disk, place: Path = PLACE) -> None:
+    """Record that the ownership that was begun has ended."""
+    record = _record(place, disk)
+    if record.taking:
+        _keep(place, disk, replace(record, taking=False))
+
+
+def forget_contents(disk: Disk, place: Path = PLACE) -> None:
+    """Drop what is recorded of the contents: they are no longer what we left."""
+    record = _record(place, disk)
+    if record.edges is not False:
+        _keep(place, disk, replace(record, edges=False, samples=()))
 
 
 def forget(disk: Disk, place: Path = PLACE) -> None:
-    """Drop the note of a disk that is laid out as ours and whole, or somebody else's."""
-    if _noted(place, disk):
-        _keep(place, disk, None)
+    """Drop the record of a disk that is laid out as ours and whole, or somebody else's."""
+    if _record(place, disk) != NOTHING:
+        _keep(place, disk, NOTHING)
 
 
 def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
@@ -100,28 +124,35 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
     since (same start of the target, same appearance of the device), or must not have been written
     since by its own count, as one that was dead until a power cycle.
     """
-    note = _noted(place, disk)
-    if "edges" not in note or facts.serial != disk.serial or not facts.unknown:
+    record = _record(place, disk)
+    if record.edges is False or facts.serial != disk.serial or not facts.unknown:
         return False
     if facts.opal is not None and facts.opal.locking_enabled:
         return False
-    if note["edges"] is None:
+    if record.edges is None:
         if facts.opal is None or (facts.sid is not None and facts.sid.taken):
             return False
-        here = (note["boot_id"], note["diskseq"]) == (boot_id(), facts.diskseq)
-        written_bytes = note.get("written_bytes")  # a note of an earlier version has none
-        return here or (written_bytes is not None and written_bytes == _written(facts))
-    edges = zip(facts.edges, note["edges"], strict=True)
-    same = all(now == then or now in samples.BLANK_EDGES for now, then in edges)
-    return same and samples.same_or_blanked(facts.samples, note["samples"])
+        same_appearance = (record.boot_id, record.diskseq) == (boot_id(), facts.diskseq)
+        known = record.written_bytes is not None  # a record of an earlier version has none
+        return same_appearance or (known and record.written_bytes == _written(facts))
+    edges = zip(facts.edges, record.edges, strict=True)
+    same = all(current == then or current in samples.BLANK_EDGES for current, then in edges)
+    return same and samples.same_or_blanked(facts.samples, record.samples)
 
 
-def _noted(place: Path, disk: Disk) -> dict[str, Any]:
-    record = read_object(place).get(disk.serial)
-    return record if isinstance(record, dict) else {}
+def _record(place: Path, disk: Disk) -> Record:
+    try:
+        return schema.read(Record, read_object(place)[disk.serial])
+    except (KeyError, ValueError):
+        return NOTHING
 
 
-def _keep(place: Path, disk: Disk, note: dict[str, Any] | None) -> None:
-    notes = {**read_object(place), disk.serial: note}
+def _keep(place: Path, disk: Disk, record: Record) -> None:
+    records = {serial: other for serial, other in read_object(place).items() if other is not None}
+    records.pop(disk.serial, None)
+    if record != NOTHING:
+        default = asdict(NOTHING)
+        fields = asdict(record).items()
+        records[disk.serial] = {key: value for key, value in fields if value != default[key]}
     place.parent.mkdir(parents=True, exist_ok=True)
-    write_json(place, {serial: kept for serial, kept in notes.items() if kept is not None})
+    write_json(place, records)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     DISCARD,
     PROCESSOR,
+    Evidence,
     Expectation,
     Kind,
     Layer,
@@ -25,7 +26,7 @@ from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.system.command import CommandError, run
 from contract.parameters import Parameter, ParameterValue
-from contract.plan import Configuration
+from contract.plan import Configuration, EncryptedBy
 
 # Key derivation is not what is measured, and the passphrase is random: the fewest rounds allowed.
 CHEAP_PBKDF = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
@@ -42,8 +43,10 @@ OTHERS = {
 HMAC, AEAD = "hmac-sha256", "aead"
 HMAC_BITS = 256
 INTEGRITY = f"{MAPPING}_dif"  # as cryptsetup calls it
-# What is written so that it can be read: both ends, where signatures are looked for, and each
-# block group of ext4 begins, whose copies of the superblock are written in a part of a block.
+# What is written with zeros, since what was never written has no tags and cannot be read: both
+# ends, where signatures are looked for, and each block group of ext4 begins, whose copies of the
+# superblock are written in a part of a block. Wiping all of it, as cryptsetup does unasked, would
+# write the whole extent at each switch.
 EDGE_BYTES, GROUP_BYTES = 2**20, 128 * 2**20
 # How the kernel does it, as cryptsetup's --perf-… name it; no part of a header.
 _PERFORMANCE = {
@@ -59,7 +62,7 @@ class DmCrypt(Kind):
     """The kernel encrypts."""
 
     name: ClassVar[str] = "dmcrypt"
-    encrypted_by: ClassVar[str] = PROCESSOR
+    encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     fields: ClassVar[tuple[Parameter, ...]] = (
         Parameter(
             "cipher",
@@ -157,9 +160,7 @@ class DmCrypt(Kind):
         layer = Layer(MAPPING, "CRYPT-LUKS2" if luks else "CRYPT-PLAIN", (segment,))
         return Expectation(layers=(layer,), luks_segment="crypt" if luks else None)
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         if configuration.settings["header"] == "luks2":
             run(
                 [
@@ -176,7 +177,11 @@ class DmCrypt(Kind):
             )
             open_luks(place, secrets, open_arguments(configuration))
             if configuration.settings["integrity"] != "none":
-                _write_edges()
+                with opened(mapping.PATH, os.O_RDWR) as fd:
+                    size = os.lseek(fd, 0, os.SEEK_END)
+                    for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
+                        os.pwrite(fd, bytes(EDGE_BYTES), offset)
+                    os.fsync(fd)
         else:
             run(
                 [
@@ -188,7 +193,7 @@ class DmCrypt(Kind):
                 ],
                 stdin=os.urandom(volume_key_bits(configuration) // 8),
             )
-        return {}
+        return Evidence()
 
 
 def cipher(configuration: Configuration) -> str:
@@ -244,19 +249,6 @@ def _tag_bytes(settings: Mapping[str, ParameterValue]) -> int:
     if settings["integrity"] == HMAC:
         return HMAC_BITS // 8
     return 16 + (12 if str(settings["cipher"]).startswith("aes-gcm") else 16)
-
-
-def _write_edges() -> None:
-    """Zeros where mkfs and udev read: what was never written has no tags and cannot be read.
-
-    Wiping all of it, as cryptsetup does unasked, would write the whole extent at each switch; a
-    file system reads nothing that it has not written.
-    """
-    with opened(mapping.PATH, os.O_RDWR) as fd:
-        size = os.lseek(fd, 0, os.SEEK_END)
-        for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
-            os.pwrite(fd, bytes(EDGE_BYTES), offset)
-        os.fsync(fd)
 
 
 def options(configuration: Configuration) -> tuple[str, ...]:

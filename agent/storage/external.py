@@ -6,7 +6,7 @@ Each is a list of arguments, run as the agent runs, without a shell, with a limi
 `{device}` in an argument is the container that the product gets: our partition from 8 MiB before
 the common extent to the extent's end. What `open` prints last is the block device that it made
 (or the inventory names it), at least as long as the extent; a mapping of ours on it carries the
-file system. The passphrase is a line on standard input of `open`. Nothing that the commands say is
+file system. The passphrase is a line on standard input of `open`. Nothing that they print is
 believed: the probe is looked for wherever a product that keeps the order of data can have put it,
 and the partition's own counter must show that the probe was written there.
 """
@@ -17,14 +17,16 @@ import json
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import mapping
 from agent.storage.base import (
     DISCARD,
     PROCESSOR,
+    Evidence,
     Expectation,
     Kind,
+    KindFindings,
     Layer,
     Place,
     Segment,
@@ -38,7 +40,7 @@ from agent.system.command import CommandError, Progress, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.parameters import Parameter, ParameterValue
-from contract.plan import Configuration
+from contract.plan import Configuration, EncryptedBy
 
 TIMEOUT_S = 120
 _LISTS = ("open", "close", "prove", "describe")
@@ -58,7 +60,7 @@ class External(Kind):
     """A program beside ours encrypts."""
 
     name: ClassVar[str] = "external"
-    encrypted_by: ClassVar[str] = PROCESSOR
+    encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     lists: ClassVar[tuple[str, ...]] = _LISTS
     fields: ClassVar[tuple[Parameter, ...]] = (
         Parameter("product", "VeraCrypt", "", "what reports call it", required=True),
@@ -110,9 +112,7 @@ class External(Kind):
             interleaved=True,
         )
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         length = place.size_sectors + _before_sectors()
         start = place.offset_sectors - _before_sectors()
         uuid = _uuid(configuration)
@@ -135,7 +135,7 @@ class External(Kind):
                 f"{BEFORE_BYTES} B, or fde_extent_bytes be smaller."
             )
         mapping.create(MAPPING, [f"0 {place.size_sectors} linear {device} 0"], uuid=f"{uuid}-top")
-        return {}
+        return Evidence()
 
     def detach(self, configuration: Configuration) -> None:
         uuid, mappings = _uuid(configuration), mapping.devices()
@@ -147,13 +147,13 @@ class External(Kind):
         if device is None or device.exists():
             _call(configuration, "close")
 
-    def findings(self, configuration: Configuration) -> dict[str, Any]:
-        evidence: dict[str, Any] = {"product": _call(configuration, "describe").strip()[:200]}
+    def findings(self, configuration: Configuration) -> KindFindings:
+        product = _call(configuration, "describe").strip()[:200]
         try:
-            evidence["said"] = _call(configuration, "prove").strip()[:2000]
+            output = _call(configuration, "prove").strip()[:2000]
         except CommandError as error:
-            evidence["refused"] = str(error)
-        return evidence
+            return KindFindings(str(error), product)
+        return KindFindings("", product, output)
 
 
 def _device(configuration: Configuration) -> Path | None:

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from agent.storage import devices, disk_records, nvme, opal_ioctl, samples
-from agent.storage.devices import Use
+from agent.storage.devices import SECTOR_BYTES, Use
 from agent.storage.plaintext_probe import locked_read
 from agent.system.command import run
 from agent.system.lock import RUN
+from contract import strict_json
 from contract.plan import DATA_OFFSET_BYTES, Disk
 
 MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
@@ -66,7 +66,7 @@ class Partition:
 
     @property
     def has_marker(self) -> bool:
-        """Whether it claims to be ours; whether it is, its disk's UUIDs tell."""
+        """Whether it claims to be ours; whether it is, its disk's UUIDs show."""
         return self.type_guid.lower() == MARKER_TYPE and self.name == MARKER_NAME
 
 
@@ -81,8 +81,8 @@ class DiskFacts:
     `writes`: write commands that an NVMe disk has counted in its life, `kernel_writes` those of the
     kernel since it started; all asked only where the disk is not ours with nothing else in it.
     `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel shows
-    other partitions than the table says. `opal`: None without Opal. `opal_error`: why the drive did
-    not say whether it has any. `discovery`: what else it says without a PIN. `taking`: an
+    other partitions than the table. `opal`: None without Opal. `opal_error`: why the drive did
+    not report whether it has any. `discovery`: what else it reports without a PIN. `taking`: an
     ownership that we began and did not end is noted, `reverted`: a revert that was not cleaned up
     after. `beside`: other namespaces of the same drive, which have their security in common with
     it. `given_away`: storage controllers that programs drive, asked where there is no disk.
@@ -119,7 +119,7 @@ class DiskFacts:
 
     @property
     def sid(self) -> opal_ioctl.Sid | None:
-        """State of the owner's PIN, if the drive says it."""
+        """State of the owner's PIN, if the drive reports it."""
         return self.discovery.sid
 
     @property
@@ -148,7 +148,7 @@ class DiskFacts:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing is on it, as far as anybody can tell."""
+        """Whether nothing is on it, as far as can be known."""
         return not (self.table or self.signatures or self.partitions or self.unknown)
 
     @property
@@ -219,8 +219,8 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
     elif read_error is None:
         signatures = _signatures([f"/dev/{n}" for n in signatures])
     types = [signature.type for signature in signatures[name]]
-    table = _table(path) if "gpt" in types else {}
-    entries = [_entry(e, int(table["sectorsize"])) for e in table.get("partitions", [])]
+    table = _table(path) if "gpt" in types else None
+    entries = table.parsed() if table else []
     shown = [(devices.partition_start_bytes(n), devices.size_bytes(n)) for n in names]
     listed = {(e.start_bytes, e.size_bytes): e for e in entries}
     uses = devices.uses(name)
@@ -238,7 +238,7 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         beside=tuple(devices.beside(name)) if is_whole else (),
         # A table that can be seen but not read is one all the same.
         table="gpt" if table else next((t for t in types if t in _TABLES), None),
-        table_uuid=str(table.get("id", "")),
+        table_uuid=table.id if table else "",
         signatures=tuple(s for s in signatures[name] if s.type not in _TABLES),
         partitions=tuple(
             _partition(n, place, listed.get(place), signatures[n])
@@ -266,7 +266,7 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
         between = samples.take(facts.path, facts.size_bytes, facts.serial)
         volumes = [(p.start_bytes, p.size_bytes) for p in facts.partitions]
         known = facts.table or facts.signatures
-        volumes += [(at, 0) for at in (() if known else samples.without_table(between.found))]
+        volumes += [(at, 0) for at in (() if known else samples.without_table(between.offsets))]
         headers = samples.headers(facts.path, facts.size_bytes, volumes)
     except OSError as error:
         return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
@@ -277,7 +277,7 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
         headers=headers,
         writes=_writes(facts),
         kernel_writes=devices.writes(Path(facts.path).name),
-        unknown="" if known else _unknown(facts.path, edges, between.found),
+        unknown="" if known else _unknown(facts.path, edges, between.offsets),
     )
 
 
@@ -336,36 +336,74 @@ def _signatures(paths: list[str]) -> dict[str, list[Signature]]:
     """
     signatures: dict[str, list[Signature]] = {Path(path).name: [] for path in paths}
     printed = run(["wipefs", "--no-act", "--json", *paths]).out
-    for entry in json.loads(printed or "{}").get("signatures", []):
-        at, label, uuid_text = int(entry["offset"], 0), entry["label"], entry["uuid"]
-        signatures[entry["device"]].append(Signature(entry["type"], at, label, uuid_text))
+    for each in strict_json.parse(_Wipefs, printed or "{}").signatures:
+        signature = Signature(each.type, int(each.offset, 0), each.label, each.uuid)
+        signatures[each.device].append(signature)
     return signatures
 
 
-def _table(path: str) -> dict[str, Any]:
-    """Return the GPT as sfdisk reads it; empty if it cannot."""
+@dataclass(frozen=True)
+class _Entry:
+    """A partition as `sfdisk --json` prints it; `start` and `size` in sectors."""
+
+    node: str
+    type: str
+    start: int
+    size: int
+    name: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
+class _Table:
+    label: str
+    id: str = ""
+    sectorsize: int = SECTOR_BYTES
+    partitions: tuple[_Entry, ...] = ()
+
+    def parsed(self) -> list[Partition]:
+        """Return the partitions, in bytes."""
+        unit = self.sectorsize
+        return [
+            Partition(e.node, e.type, e.name, e.start * unit, e.size * unit, e.uuid)
+            for e in self.partitions
+        ]
+
+
+@dataclass(frozen=True)
+class _Sfdisk:
+    partitiontable: _Table
+
+
+def _table(path: str) -> _Table | None:
+    """Return the GPT as sfdisk reads it; None if it cannot."""
     output = run(["sfdisk", "--json", path], ok=(0, 1))
     if output.code or not output.out:
-        return {}
-    table: dict[str, Any] = json.loads(output.out)["partitiontable"]
-    return table if table["label"] == "gpt" else {}
+        return None
+    table = strict_json.parse(_Sfdisk, output.out).partitiontable
+    return table if table.label == "gpt" else None
 
 
-def _entry(entry: dict[str, Any], sector_bytes: int) -> Partition:
-    return Partition(
-        path=entry["node"],
-        type_guid=entry["type"],
-        name=entry.get("name", ""),
-        start_bytes=int(entry["start"]) * sector_bytes,
-        size_bytes=int(entry["size"]) * sector_bytes,
-        uuid=entry.get("uuid", ""),
-    )
+@dataclass(frozen=True)
+class _Wiped:
+    """A signature as `wipefs --json` prints it; `offset` is text, hexadecimal."""
+
+    device: str
+    offset: str
+    type: str
+    label: str | None = None
+    uuid: str | None = None
+
+
+@dataclass(frozen=True)
+class _Wipefs:
+    signatures: tuple[_Wiped, ...] = ()
 
 
 def _partition(
     name: str, place: tuple[int, int], entry: Partition | None, signatures: list[Signature]
 ) -> Partition:
-    """Return what the kernel shows, with what the table says of it."""
+    """Return what the kernel shows, with the table's entry."""
     return Partition(
         f"/dev/{name}",
         entry.type_guid if entry else "",

@@ -6,16 +6,17 @@ Checked again right before every destructive step, for a disk may change hands i
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
+from agent.storage.wordings import texts_of
 from agent.system.command import CommandError
 from contract.files import yaml_text
-from contract.places import MOUNT_POINT, command_line
+from contract.places import MOUNT_POINT
 from contract.plan import Disk
 from contract.problem import Fact, Problem, ProblemError, Wording
 
@@ -25,166 +26,17 @@ SerialOf = Callable[[str], str]
 
 
 class _Refusal(NamedTuple):
-    """Templates of a refusal: what prevents writing, a clause; the remedy; what it is said of."""
+    """Templates of a refusal: what prevents writing, a clause; the remedy; its subject."""
 
     reason: str
     remedy: str
     subject: str = "Disk {role} ({by_id}, {path}) "
 
 
-_REVERT = (
-    "revert it by its PSID if nothing on it is needed "
-    f"({command_line('teardown', psid_revert='{typed}')})"
-)
-_ALLOW = (
-    "Choose another disk, or, if nothing on it is needed, allow it in the inventory "
-    "(erase: {allowed})."
-)
-_CORRECT = "Correct the inventory if this is really the disk to be used."
-_WORDINGS: Mapping[str, _Refusal] = {
-    "absent": _Refusal(
-        "there is no block device at {by_id}",
-        "Connect it, or correct by_id in the inventory.",
-        "Disk {role}: ",
-    ),
-    "given-away": _Refusal(
-        "there is no block device at {by_id}, and a program drives {controllers}",
-        "End the virtual machine or SPDK that has it and bind the kernel's driver again, connect "
-        "the disk, or correct by_id in the inventory.",
-        "Disk {role}: ",
-    ),
-    "not-whole": _Refusal(
-        "is a partition or a mapping, not a whole disk", "Name the disk's by-id path."
-    ),
-    "other-serial": _Refusal("has serial {found!r}, the inventory says {serial!r}", _CORRECT),
-    "other-size": _Refusal("has {found} bytes, the inventory says {size_bytes}", _CORRECT),
-    "other-erase": _Refusal(
-        "may be erased only by its serial, the inventory says erase: {erase!r}",
-        "Correct or remove it.",
-    ),
-    "same-identity": _Refusal(
-        "has the same serial and size as {others}",
-        "If these are two paths to one disk, take one away; else disconnect the other disk.",
-    ),
-    "write-protected": _Refusal(
-        "is write-protected",
-        "See its switch, the drive's settings and `blockdev --getro`, or choose another disk.",
-    ),
-    "in-use": _Refusal(
-        "is in use ({device}: {how})", "Choose another disk, or free this one first."
-    ),
-    "shadowed": _Refusal(
-        "hides its start behind an Opal MBR shadow", f"Set MBR Done, or {_REVERT}."
-    ),
-    # Probing a locked disk finds nothing, which is not the same as an empty disk.
-    "locked": _Refusal(
-        "cannot be read ({error}), so its content is unknown", f"Unlock it, or {_REVERT}."
-    ),
-    "unreadable": _Refusal(
-        "cannot be read ({error}), so its content is unknown",
-        "Choose another disk, or repair this one.",
-    ),
-    "dead": _Refusal(
-        "was reverted by this testbed and cannot be read since ({error})",
-        "Power-cycle it (power the target off and on), then run fde teardown.",
-    ),
-    "owned": _Refusal(
-        "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark",
-        f"Have its owner give it up, or {_REVERT}.",
-    ),
-    "stale": _Refusal(
-        "has another partition table than the kernel shows",
-        "Let the kernel read it again (blockdev --rereadpt {path}), then look what is on it.",
-    ),
-    "foreign-signature": _Refusal("carries a signature that is not ours ({types})", _ALLOW),
-    "foreign-inside": _Refusal(
-        "carries a signature that is not ours in its partition ({types})", _ALLOW
-    ),
-    "unknown-data": _Refusal("holds {unknown}", _ALLOW),
-    "other-mark": _Refusal(
-        "carries the testbed's layout, but not the mark of this very disk (a copy of another one, "
-        "or changed by hand)",
-        _ALLOW,
-    ),
-    "foreign-table": _Refusal(
-        "carries a partition table that is not ours ({table}, {inside})", _ALLOW
-    ),
-    "shared": _Refusal(
-        "shares its security subsystem with {beside}, and to own, lock or revert the drive would "
-        "lock or erase these as well",
-        "Choose a drive with one namespace, or delete the others if nothing on them is needed "
-        "(nvme delete-ns).",
-    ),
-    "blocked": _Refusal(
-        "refuses ownership until its next power cycle (Block SID, which firmware sets as it "
-        "starts)",
-        "Switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect the disk "
-        "once the machine is up, then try again.",
-    ),
-    "opal-blocks": _Refusal(
-        "reports Opal blocks of {found} bytes and data blocks of {wanted}, so a locking range "
-        "would not be where it is set",
-        "Update its firmware, format it for the other block size (nvme format), or choose another "
-        "self-encrypting disk.",
-    ),
-    "opal-alignment": _Refusal(
-        "requires locking ranges from block {lowest_lba} on in steps of {alignment_bytes} bytes; "
-        "the testbed's begins at byte {start_bytes} and is {length_bytes} bytes long",
-        "Set fde_extent_bytes to a multiple of the step if only its length does not fit, or choose "
-        "another self-encrypting disk.",
-    ),
-    "opal-no-encryption": _Refusal(
-        "reports that it does not encrypt (media encryption: no)",
-        "Update its firmware, or choose another self-encrypting disk.",
-    ),
-    "silent": _Refusal(
-        "was made to lock by this testbed, or is to be, and does not report now whether it does "
-        "({error}), so that nothing is cleared",
-        "Start a SATA disk with libata.allow_tpm=1 on the kernel's command line; check the cable "
-        "and power of any other.",
-    ),
-    "no-opal": _Refusal(
-        "offers no Opal, which a configuration needs{error}",
-        "Choose a self-encrypting disk, or take the opal configuration out of the inventory.",
-    ),
-    "no-opal-on-sata": _Refusal(
-        "offers no Opal, which a configuration needs{error}; libata keeps Opal from SATA disks "
-        "unless it is told otherwise",
-        "Start the machine with libata.allow_tpm=1 on the kernel's command line; if that changes "
-        "nothing, choose a self-encrypting disk.",
-    ),
-    "unmarked": _Refusal(
-        "does not carry the testbed's partition",
-        "Provision the target first.",
-        "Disk {role} ({by_id}) ",
-    ),
-    "changed": _Refusal(
-        "changed since it was looked at ({differing})",
-        "Find out who else writes it, then run fde check again.",
-    ),
-    "changed-since-check": _Refusal(
-        "changed since it was checked", "Run fde check again, and see what is on it now."
-    ),
-    "extent-begin": _Refusal(
-        "The data would begin {found} bytes into the partition", "Let it begin at {wanted}.", ""
-    ),
-    "extent-size": _Refusal(
-        "The extent has {found} bytes", "Make extent_bytes a positive multiple of {multiple}.", ""
-    ),
-    "extent-large": _Refusal(
-        "has {size_bytes} bytes, the extent needs {needed}",
-        "Choose a smaller extent_bytes.",
-        "Disk {role} ",
-    ),
-    "no-such-serial": _Refusal(
-        "No disk of this inventory has the serial {serial!r}; nothing was reverted",
-        "Give the serial of the self-encrypting disk (one of {known}).",
-        "",
-    ),
-}
+_REFUSALS = {code: _Refusal(**texts) for code, texts in texts_of("refusal").items()}
 WORDINGS = {
     code: Wording(f"{refusal.subject}{refusal.reason}.", refusal.remedy)
-    for code, refusal in _WORDINGS.items()
+    for code, refusal in _REFUSALS.items()
 }
 
 
@@ -200,14 +52,14 @@ def refusal(code: str, disk: Disk, disk_facts: DiskFacts, /, **facts: Fact) -> P
 
 
 def reason(problem: Problem) -> str:
-    """Return what a refusal says of its disk, as a clause."""
-    return _WORDINGS[problem.code].reason.format(**problem.facts)
+    """Return the reason of a refusal, as a clause."""
+    return _REFUSALS[problem.code].reason.format(**problem.facts)
 
 
 def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Problem]:
     """Every reason not to write this disk; empty if it may be written.
 
-    `erase`: whether the inventory's `erase` counts; who does not lay the disk out again says no.
+    `erase`: whether the inventory's `erase` counts; no, where the disk is not laid out again.
     """
     if facts.path is None:
         if facts.given_away:
@@ -222,7 +74,7 @@ def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Proble
 def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Reasons not to put a drive back by its PSID, which was asked for by its serial number.
 
-    That its contents are locked or hidden is none: this is the way out of it.
+    That its contents are locked or hidden is none: this is the remedy.
     """
     if facts.path is None:
         return refusals(disk, facts)
@@ -249,7 +101,7 @@ def shared(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 
 def blocked(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons why nobody can take the drive now; it says so itself."""
+    """Reasons why the drive cannot be taken now, as it reports itself."""
     if facts.sid is None or not facts.sid.blocked or (facts.opal and facts.opal.locking_enabled):
         return []
     return [refusal("blocked", disk, facts)]
@@ -264,7 +116,7 @@ def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
 
 
 def hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons why nobody can say whether the disk is ours; empty if it can be told."""
+    """Reasons why it is unknown whether the disk is ours; empty if it is known."""
     return [] if facts.path is None or facts.stale else _hidden(disk, facts)
 
 
@@ -286,16 +138,12 @@ def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
 def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
     if facts.read_only:
         yield refusal("write-protected", disk, facts)
-    for use in facts.uses:
-        if not (facts.partition and _our_use(use.how)):
-            yield refusal("in-use", disk, facts, device=use.device, how=use.how)
-
-
-def _our_use(how: str) -> bool:
-    """Our mapping, its helpers of the same name, or our mount."""
     held = f"held by {MAPPING}"
-    exact = (f"mounted on {MOUNT_POINT}", held)
-    return how in exact or how.startswith((f"{held}-", f"{held}_"))
+    for use in facts.uses:
+        # Our mapping, its helpers of the same name, or our mount.
+        exact = use.how in (f"mounted on {MOUNT_POINT}", held)
+        if not (facts.partition and (exact or use.how.startswith((f"{held}-", f"{held}_")))):
+            yield refusal("in-use", disk, facts, device=use.device, how=use.how)
 
 
 def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:

@@ -5,9 +5,8 @@ No secret is needed and no PIN is tried, for a wrong try counts against the driv
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent.checks import smart
 from agent.storage import devices, disk_records, guard, layout
@@ -15,49 +14,82 @@ from agent.storage import facts as disk_facts
 from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
 from agent.system.command import run
-from contract import system_text
+from contract import strict_json, system_text
+from contract.documents import Lifetime
 from contract.plan import Disk, StorageSpec
+from contract.problem import Problem
 
 
-def check(spec: StorageSpec) -> dict[str, Any]:
-    """`{"disks": [...], "ok": bool}`; `ok` if no disk is refused. Raises CommandError."""
-    disks = [_disk(spec, disk) for disk in spec.disks.values()]
-    return {"disks": disks, "ok": not any(disk["refusals"] for disk in disks)}
+@dataclass(frozen=True)
+class OpalState:
+    """The state of a drive's Opal; null where the drive does not report it."""
+
+    owned: bool | None
+    locked: bool
+    shadowed: bool
+    sid_blocked: bool | None
 
 
-def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
+@dataclass(frozen=True)
+class DiskCheck:
+    """A disk of the target: its identity, contents in words, and what provisioning would do.
+
+    `ours`: the testbed has had this disk; what is lost on one that it has not, is asked for.
+    """
+
+    role: str
+    by_id: str
+    path: str | None
+    serial: str
+    size_bytes: int
+    model: str
+    transport: str
+    lifetime: Lifetime | None
+    found: str
+    opal: OpalState | None
+    would: tuple[str, ...]
+    refusals: tuple[Problem, ...]
+    fingerprint: str | None
+    ours: bool
+
+
+def check(spec: StorageSpec) -> list[DiskCheck]:
+    """Look at every disk of the target. Raises CommandError."""
+    return [_check(spec, disk) for disk in spec.disks.values()]
+
+
+def _check(spec: StorageSpec, disk: Disk) -> DiskCheck:
     facts = disk_facts.gather(disk)
     reasons = reasons_not_to_prepare(spec, disk, facts)
     model, transport = kind_of_disk(facts.path) if facts.path else ("", "")
-    return {
-        "role": disk.role,
-        "by_id": disk.by_id,
-        "path": facts.path,
-        "serial": facts.serial,
-        "size_bytes": facts.size_bytes,
-        "model": model,
-        "transport": transport,
-        "lifetime": smart.lifetime(Path(facts.path).name) if facts.path else None,
-        "found": describe(disk, facts, spec),
-        "opal": opal(facts),
-        "would": [] if reasons else would(spec, disk, facts),
-        "refusals": [refusal.document() for refusal in reasons],
-        "fingerprint": facts.checked_print,
-        # Whether the testbed has had this disk: what is lost on one that it has not, is asked for.
-        "ours": facts.partition is not None or disk_records.left_by_us(disk, facts),
-    }
+    return DiskCheck(
+        role=disk.role,
+        by_id=disk.by_id,
+        path=facts.path,
+        serial=facts.serial,
+        size_bytes=facts.size_bytes,
+        model=model,
+        transport=transport,
+        lifetime=smart.lifetime(Path(facts.path).name) if facts.path else None,
+        found=describe(disk, facts, spec),
+        opal=opal_state(facts),
+        would=tuple(would(spec, disk, facts)) if not reasons else (),
+        refusals=tuple(reasons),
+        fingerprint=facts.checked_print,
+        ours=facts.partition is not None or disk_records.left_by_us(disk, facts),
+    )
 
 
-def opal(facts: DiskFacts) -> dict[str, bool | None] | None:
-    """Return the state of a drive's Opal for programs; None without it."""
+def opal_state(facts: DiskFacts) -> OpalState | None:
+    """Return the state of a drive's Opal; None without it."""
     if facts.opal is None:
         return None
-    return {
-        "owned": facts.opal.locking_enabled or (facts.sid.taken if facts.sid else None),
-        "locked": facts.opal.locked,
-        "shadowed": facts.shadowed,
-        "sid_blocked": facts.sid.blocked if facts.sid else None,
-    }
+    return OpalState(
+        owned=facts.opal.locking_enabled or (facts.sid.taken if facts.sid else None),
+        locked=facts.opal.locked,
+        shadowed=facts.shadowed,
+        sid_blocked=facts.sid.blocked if facts.sid else None,
+    )
 
 
 def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
@@ -65,22 +97,24 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
     if facts.path is None:
         return "no block device stands there"
     if facts.read_error is not None:
-        says = f"its start or end cannot be read ({facts.read_error})"
+        contents = f"its start or end cannot be read ({facts.read_error})"
     elif facts.shadowed:
-        says = "its start is hidden"
+        contents = "its start is hidden"
     elif facts.partition is not None:
         size_mib = facts.partition.size_bytes // layout.MIB
         fits = layout.matches(facts.partition, spec.extent)
-        says = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
+        contents = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
     elif facts.blank:
         count = len(facts.samples)
-        says = f"blank: its first and last MiB and {count} places between, and no known signature"
+        contents = (
+            f"blank: its first and last MiB and {count} places between, and no known signature"
+        )
     elif disk_records.left_by_us(disk, facts):
-        says = "what an earlier teardown of this testbed left, and nothing else"
+        contents = "what an earlier teardown of this testbed left, and nothing else"
     else:
-        says = "; ".join(map(guard.reason, guard.foreign(disk, facts)))
+        contents = "; ".join(map(guard.reason, guard.foreign(disk, facts)))
     uses = [f"{use.device} {use.how}" for use in facts.uses]
-    parts = [says, *uses, *([opal_in_words(facts)] if facts.opal else [])]
+    parts = [contents, *uses, *([opal_in_words(facts)] if facts.opal else [])]
     if facts.opal_error:
         parts.append(f"no Opal answer ({facts.opal_error.rstrip('.')})")
     elif facts.opal is None and carries_opal(spec, disk.role):
@@ -91,13 +125,13 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
 
 
 def opal_in_words(facts: DiskFacts) -> str:
-    """Return the state of a drive that has Opal, as far as it can be told without a PIN."""
+    """Return the state of a drive that has Opal, as far as known without a PIN."""
     status, sid = facts.opal, facts.sid
     if status is None:
         return "no Opal"
     locked = "a range is locked" if status.locked else "nothing is locked"
     if status.locking_enabled and facts.partition is not None:
-        state = f"owned, by this testbed as its mark says, locking enabled, {locked}"
+        state = f"owned, by this testbed by its mark, locking enabled, {locked}"
     elif status.locking_enabled and facts.taking:
         state = f"half-taken by a provisioning that was interrupted, locking enabled, {locked}"
     elif status.locking_enabled:
@@ -107,7 +141,7 @@ def opal_in_words(facts: DiskFacts) -> str:
     elif sid is not None and sid.taken:
         state = "half-taken: it has an owner's PIN, but locking is not enabled"
     else:
-        state = "not owned, factory state" + ("" if sid else " as far as it tells")
+        state = "not owned, factory state" + ("" if sid else " as far as it reports")
     if sid is not None and sid.blocked:
         state += ", refuses ownership before a power cycle (Block SID)"
     shadow = "on" if status.mbr_enabled and not status.mbr_done else "off"
@@ -141,11 +175,24 @@ def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
 
 
 def kind_of_disk(path: str) -> tuple[str, str]:
-    """Model and transport as lsblk tells them; empty where nobody knows."""
+    """Model and transport as lsblk reports them; empty where unknown."""
     printed = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
-    entry = json.loads(printed)["blockdevices"][0]
+    (listed,) = strict_json.parse(_Listed, printed).blockdevices
     name = Path(path).name
     fabric = devices.controllers(Path(f"/sys/class/block/{name}/device"))[0] / "transport"
     if fabric.exists():
-        return entry["model"] or "", f"nvme/{system_text.read(fabric).strip()}"
-    return entry["model"] or "", entry["tran"] or ""
+        return listed.model or "", f"nvme/{system_text.read(fabric).strip()}"
+    return listed.model or "", listed.tran or ""
+
+
+@dataclass(frozen=True)
+class _Device:
+    model: str | None
+    tran: str | None
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """What `lsblk --json` prints."""
+
+    blockdevices: tuple[_Device, ...]

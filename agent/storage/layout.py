@@ -1,16 +1,15 @@
 """Discard (TRIM): the same state of the medium for every configuration, and what each layer does.
 
-A file system on a plain disk tells the disk what is free, one on dm-crypt does not unless asked: a
-disk that works faster where much is free would favour the one or the other.
+A file system on a plain disk reports to the disk what is free, one on dm-crypt does not unless
+asked: a disk that works faster where much is free would favour the one or the other.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
 
 from agent.storage import devices, disk_records, guard, nvme, samples
 from agent.storage.base import Place
@@ -25,15 +24,16 @@ from agent.storage.facts import (
     with_contents,
 )
 from agent.storage.plaintext_probe import locked_read
+from agent.storage.wordings import wordings
 from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
-from contract.problem import Fact, Problem, WordedError, Wording
+from contract.problem import Fact, Problem, WordedError
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
-ASKED, DISCARDED = "asked", "discarded"
+ASKED, DISCARDED, NOT_PLANNED = "asked", "discarded", "not-planned"
 _LOOKS = 64
 
 
@@ -43,7 +43,7 @@ def discard_extent(place: Place) -> str:
     Who has the partition open is not asked: it is our own mapping. A disk that refuses is used as
     it is, by every configuration alike. Raises CommandError, OSError.
     """
-    if not _limits(Path(place.partition).name)["max_bytes"]:
+    if not DiscardLimits.from_kernel(Path(place.partition).name).max_bytes:
         return NOT_OFFERED
     start, size = place.extent.offset_bytes, place.extent.size_bytes
     where = ("--offset", str(start), "--length", str(size))
@@ -63,25 +63,46 @@ def discarded_bytes(place: Place, outcome: str) -> int:
     return place.extent.size_bytes if outcome in (ASKED, DISCARDED) else 0
 
 
-def discard_findings(place: Place, mappings: dict[str, str], mount_options: str) -> dict[str, Any]:
-    """Return what each layer discards, by name, and whether the file system discards unasked."""
-    names = {Path(place.partition).name: Path(place.partition).name, **mappings}
-    return {
-        "layers": {name: _limits(kernel) for name, kernel in names.items()},
-        "mounted": any(o.partition("=")[0] == "discard" for o in mount_options.split(",")),
-    }
+@dataclass(frozen=True)
+class DiscardLimits:
+    """A device's limits in bytes, a partition's are those of its disk; 0 where there are none."""
+
+    granularity_bytes: int
+    max_bytes: int
+
+    @classmethod
+    def from_kernel(cls, name: str) -> DiscardLimits:
+        """Read those of a device by its kernel name."""
+        device = (BLOCK / name).resolve()
+        queue = (device if (device / "queue").exists() else device.parent) / "queue"
+        files = (queue / "discard_granularity", queue / "discard_max_bytes")
+        return cls(*(int(system_text.read(file)) if file.exists() else 0 for file in files))
 
 
-def _limits(name: str) -> dict[str, int]:
-    """Return a device's limits in bytes, a partition's are those of its disk.
+@dataclass(frozen=True)
+class DiscardFindings:
+    """What each layer discards, by name; `mounted`: the file system discards unasked.
 
-    0 where there are none.
+    `first_outcome` is that of the discard before the configuration was made.
     """
-    device = (BLOCK / name).resolve()
-    queue = (device if (device / "queue").exists() else device.parent) / "queue"
-    files = {"granularity_bytes": "discard_granularity", "max_bytes": "discard_max_bytes"}
-    paths = {key: queue / file for key, file in files.items()}
-    return {key: int(system_text.read(file)) if file.exists() else 0 for key, file in paths.items()}
+
+    layers: Mapping[str, DiscardLimits]
+    mounted: bool
+    first_bytes: int = 0
+    first_outcome: str = NOT_PLANNED
+
+
+def discard_findings(
+    place: Place, mappings: Mapping[str, str], mount_options: str, first_outcome: str
+) -> DiscardFindings:
+    """Return what is discarded now, and what was at first."""
+    names = {Path(place.partition).name: Path(place.partition).name, **mappings}
+    return DiscardFindings(
+        {name: DiscardLimits.from_kernel(kernel) for name, kernel in names.items()},
+        any(option.partition("=")[0] == "discard" for option in mount_options.split(",")),
+        discarded_bytes(place, first_outcome),
+        first_outcome,
+    )
 
 
 MIB = 2**20
@@ -93,32 +114,7 @@ END_BYTES = MIB
 class LayoutError(WordedError):
     """The disk cannot be laid out."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "not-blank": Wording(
-            "Disk {role} ({by_id}) is not blank after it was blanked.",
-            "Find out who else writes it, then provision again.",
-        ),
-        "dead": Wording(
-            "Disk {role} ({by_id}, {path}) was reverted and cannot be read since ({error}).",
-            "Power-cycle it (power the target off and on), then run fde teardown again.",
-        ),
-        "no-partition": Wording(
-            "The kernel does not show the new partition of {path}.",
-            "Reload its table (blockdev --rereadpt) and provision again.",
-        ),
-        "unreadable": Wording(
-            "Disk {role} ({by_id}, {path}) cannot be read ({error}).",
-            "See the kernel log, then try again.",
-        ),
-        "not-written": Wording(
-            "Disk {role} ({by_id}, {path}) could not be blanked ({error}).",
-            "See who uses it, and the kernel log, then try again.",
-        ),
-        "other-extent": Wording(
-            "The partition of disk {role} ({by_id}) is not as large as the plan's extent.",
-            "Provision the target again.",
-        ),
-    }
+    WORDINGS = wordings("LayoutError")
 
 
 def partition_bytes(extent: Extent) -> int:
@@ -146,7 +142,7 @@ def fits(disk: Disk, extent: Extent) -> Problem | None:
 
 
 def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[Problem]:
-    """Reasons why no locking range can be made, by what the drive says without a PIN."""
+    """Reasons why no locking range can be made, by what the drive reports without a PIN."""
     discovery = facts.discovery
     reasons = []
     if discovery.encrypts is False:
@@ -177,7 +173,7 @@ def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
 
 
 def script(disk: Disk, extent: Extent) -> str:
-    """Return what sfdisk is told; the UUIDs bind the mark to the disk's serial number."""
+    """Return the input of sfdisk; the UUIDs bind the mark to the disk's serial number."""
     return (
         f"label: gpt\nlabel-id: {disk_uuid(disk.serial)}\n"
         f"start={START_BYTES // MIB}MiB, size={partition_bytes(extent) // MIB}MiB, "
@@ -217,7 +213,7 @@ def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
     """Make a disk bare after a revert, which leaves random bytes in place of table and data.
 
     What lies there now cannot be compared; that it is the same disk, unused, still must be true.
-    Raises AgentError, which says so where the drive does not answer before a power cycle.
+    Raises AgentError, a separate one where the drive does not answer before a power cycle.
     """
     path = approved.path or disk.by_id
     with guard.holding(disk):

@@ -1,4 +1,4 @@
-"""What device-mapper says of our mappings, read into the terms in which they are planned."""
+"""What device-mapper reports of our mappings, read into the terms in which they are planned."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def revive() -> None:
 
 
 def uuid(kernel: str) -> str:
-    """Return the mapping's UUID, which tells who made it; empty where it has no table."""
+    """Return the mapping's UUID, which shows who made it; empty where it has no table."""
     return system_text.read(BLOCK / kernel / "dm" / "uuid").strip() if kernel else ""
 
 

@@ -1,4 +1,4 @@
-"""What an NVMe controller says of itself, by the kernel's pass-through (linux/nvme_ioctl.h)."""
+"""What an NVMe controller reports, by the kernel's pass-through (linux/nvme_ioctl.h)."""
 
 from __future__ import annotations
 

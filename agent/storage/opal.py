@@ -6,23 +6,33 @@ every other kind on the same disk the last.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import opal_ioctl
-from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.base import (
+    DRIVE,
+    Evidence,
+    Expectation,
+    Kind,
+    Layer,
+    Place,
+    Segment,
+    partition_name,
+)
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
+from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
-from contract.plan import Configuration
-from contract.problem import WordedError, Wording
+from contract import strict_json
+from contract.plan import Configuration, EncryptedBy
+from contract.problem import WordedError
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
@@ -30,12 +40,7 @@ NO_PERMISSION = 2  # of cryptsetup's exit codes
 class NotTakenError(WordedError):
     """The drive did not take our PIN, and is as it was."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "refused": Wording("{error}"),
-        "maybe-blocked": Wording(
-            "{error} Firmware may also forbid it until a power cycle (Block SID)."
-        ),
-    }
+    WORDINGS = wordings("NotTakenError")
 
 
 class NotReady(StrEnum):
@@ -51,7 +56,7 @@ class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
 
     name: ClassVar[str] = "opal"
-    encrypted_by: ClassVar[str] = DRIVE
+    encrypted_by: ClassVar[EncryptedBy] = DRIVE
     range_state = "unlocked"
 
     def label(self, configuration: Configuration) -> str:
@@ -68,23 +73,21 @@ class Opal(Kind):
             plaintext_on_medium=True,
         )
 
-    def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
+    def before_attach(self, place: Place, secrets: Secrets) -> Evidence:
         """Make range and header again if another kind used their place.
 
         The drive is asked whether the range is locked; no read is tried, since a refused one
         disturbs the link that is about to be measured (`agent.runner.read_locked`).
         """
         if why_not_ready(place, secrets, try_passphrase=False) is not None:
-            own(place, secrets)
+            make_range(place, secrets)
         locking_range = range_found(place, secrets)
-        return {"state_before": locking_range.state if locking_range else None}
+        return Evidence(locking_range.state if locking_range else None)
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del configuration
         open_luks(place, secrets, [])
-        return {}
+        return Evidence()
 
 
 def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None:
@@ -129,13 +132,54 @@ def relock(place: Place, secrets: Secrets) -> bool:
     return True
 
 
-def luks_metadata(partition: str) -> dict[str, Any]:
-    """LUKS2 metadata of a partition without salts and digests; raises CommandError if not LUKS2."""
-    document = json.loads(run(["cryptsetup", "luksDump", "--dump-json-metadata", partition]).out)
-    return {
-        "segments": document["segments"],
-        "key_bits": sorted({8 * int(slot["key_size"]) for slot in document["keyslots"].values()}),
-    }
+@dataclass(frozen=True)
+class LuksIntegrity:
+    """What makes the tags of a segment."""
+
+    type: str
+
+
+@dataclass(frozen=True)
+class LuksSegment:
+    """A segment of LUKS2 metadata; `offset` and `size` in bytes are text there."""
+
+    type: str
+    offset: str
+    size: str = ""
+    encryption: str | None = None
+    sector_size: int | None = None
+    integrity: LuksIntegrity | None = None
+
+
+@dataclass(frozen=True)
+class LuksHeader:
+    """LUKS2 metadata without salts and digests; `key_bits` are the sizes of its keys."""
+
+    segments: Mapping[str, LuksSegment]
+    key_bits: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Keyslot:
+    key_size: int
+
+
+@dataclass(frozen=True)
+class _Dump:
+    segments: Mapping[str, LuksSegment]
+    keyslots: Mapping[str, _Keyslot]
+
+
+def luks_header(partition: str) -> LuksHeader:
+    """Read the LUKS2 metadata of a partition; raises CommandError if it is not LUKS2."""
+    printed = run(["cryptsetup", "luksDump", "--dump-json-metadata", partition]).out
+    try:
+        dump = strict_json.parse(_Dump, printed)
+    except ValueError as error:
+        raise CommandError(f"The LUKS2 header of {partition} cannot be read: {error}.") from error
+    return LuksHeader(
+        dump.segments, tuple(sorted({8 * k.key_size for k in dump.keyslots.values()}))
+    )
 
 
 def why_not_ready(
@@ -150,7 +194,7 @@ def why_not_ready(
     if not status.locking_enabled:
         return NotReady.LOCKING_OFF
     try:
-        segment = luks_metadata(place.partition)["segments"]["0"]
+        segment = luks_header(place.partition).segments["0"]
         if try_passphrase:
             run(
                 [
@@ -162,7 +206,7 @@ def why_not_ready(
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
         return NotReady.NO_HEADER
-    described = (segment["type"], segment["offset"], segment["size"])
+    described = (segment.type, segment.offset, segment.size)
     if described != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
         return NotReady.OTHER_RANGE
     if not (state.read_lock_enabled and state.write_lock_enabled):
@@ -174,7 +218,7 @@ def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
     """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
 
     Done before anything is cleared. Raises NotTakenError where the drive refused, AgentError where
-    nobody knows.
+    that is unknown.
     """
     free = sid is None or not sid.taken
     try:
@@ -202,7 +246,7 @@ def has_our_pin(device: str, secrets: Secrets) -> None:
     opal_ioctl.range_status(device, 1, secrets.opal_admin_pin)
 
 
-def own(place: Place, secrets: Secrets) -> None:
+def make_range(place: Place, secrets: Secrets) -> None:
     """Take ownership (or use ours), make the locking range and its LUKS2 header; ends locked.
 
     Raises OpalError if the disk has no Opal, is owned by someone else, shadows its start, or
@@ -243,7 +287,7 @@ def own(place: Place, secrets: Secrets) -> None:
 def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | None:
     """Revert the drive to its factory state, by PIN or, only when asked, by PSID.
 
-    Returns what was done, None if nobody owns the drive. Raises AgentError where it refuses.
+    Returns what was done, None if the drive has no owner. Raises AgentError where it refuses.
     """
     locking = opal_ioctl.status(device).locking_enabled
     if not by_psid:
@@ -258,18 +302,24 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
     return "reverted by PSID"
 
 
-def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class OpalFindings:
     """Opal's part of a proof: discovery flags, the range, its state now and before it was opened.
 
-    None where the disk has no Opal. `state` is `off` where nothing ever locks.
+    `state` is `off` where nothing ever locks.
     """
+
+    status: opal_ioctl.Status
+    range: opal_ioctl.RangeStatus | None
+    state: str
+    state_before: str | None
+
+
+def findings(place: Place, secrets: Secrets, evidence: Evidence) -> OpalFindings | None:
+    """Return Opal's part of a proof; None where the disk has no Opal."""
     status = opal_ioctl.offered(place.partition)
     if status is None:
         return None
     locking_range = range_found(place, secrets)
-    return {
-        "status": asdict(status),
-        "range": asdict(locking_range) if locking_range else None,
-        "state": "off" if locking_range is None or locking_range.off else locking_range.state,
-        "state_before": evidence.get("state_before"),
-    }
+    state = "off" if locking_range is None or locking_range.off else locking_range.state
+    return OpalFindings(status, locking_range, state, evidence.state_before)

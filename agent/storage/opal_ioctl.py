@@ -7,15 +7,14 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
 
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
-from contract.places import command_line
-from contract.problem import WordedError, Wording
+from agent.storage.wordings import wordings
+from contract.problem import WordedError
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
@@ -60,8 +59,6 @@ _ALIGNMENT = struct.Struct(">B7xIQQ")  # whether it must be kept, block, granula
 _BLOCK_SID = 0x0402  # TCG Storage Feature Set: Block SID Authentication 1.01, 4.1
 
 
-_NOT_AUTHORISED = "{device} did not {action} (not authorised: the PIN is not this drive's)."
-_LOCKED_OUT = "{device} did not {action} (locked out after too many wrong PINs)."
 _CODES = {
     NOT_AUTHORISED: "not-authorised",
     LOCKED_OUT: "locked-out",
@@ -73,53 +70,7 @@ _CODES = {
 class OpalError(WordedError):
     """The drive or the kernel refused an Opal call, or the drive is not as it must be."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "long-pin": Wording("An Opal PIN has at most 255 bytes.", "Choose a shorter one."),
-        "not-opened": Wording("{device} cannot be opened ({error})."),
-        "kernel": Wording(
-            "{device} did not {action} ({error}).",
-            "It must be a self-encrypting disk with Opal, and the kernel built with BLK_SED_OPAL.",
-        ),
-        "status": Wording("{device} did not {action} (TCG status {status})."),
-        "not-authorised": Wording(_NOT_AUTHORISED),
-        "locked-out": Wording(_LOCKED_OUT, "Power-cycle the drive."),
-        "no-session": Wording(
-            "{device} did not {action}: another program or the firmware has its only session.",
-            "End that program, or power-cycle the drive.",
-        ),
-        # The same two of a login, whose refusals are counted.
-        "wrong-pin": Wording(
-            f"{_NOT_AUTHORISED} That was {{refused}} of {{most}} tries that the testbed makes: a "
-            "drive locks out after a few (often 5, its TryLimit).",
-            "{way_out}",
-        ),
-        "no-tries": Wording(_LOCKED_OUT, "{way_out}"),
-        "stays-unlocked": Wording("The range of {by_id} is still unlocked.", "Power-cycle it."),
-        "no-opal": Wording("{by_id} offers no Opal.", "Choose a self-encrypting disk."),
-        "shadowed": Wording(
-            "{by_id} hides its start behind an MBR shadow.",
-            f"Revert the drive ({command_line('teardown', psid_revert='{serial}')}), "
-            "then provision again.",
-        ),
-        "not-taken": Wording(
-            "{by_id} did not accept ownership or our PIN ({error}) Each try counts against the "
-            "drive's limit.",
-            "Put the PIN it was owned with into the secrets, or erase the drive by its PSID: "
-            f"{command_line('teardown', psid_revert='{serial}')}.",
-        ),
-        "not-formatted": Wording(
-            "The locking range of {by_id} and its header could not be made: {error}"
-        ),
-        "given-back": Wording("{first} The drive was given back ({actions})."),
-        "not-given-back": Wording(
-            "{first} Giving the drive back failed too: {second}",
-            "Run fde teardown to try it again.",
-        ),
-        "no-psid": Wording(
-            "{device} cannot be reverted by its PSID, which the secrets lack; nothing was tried.",
-            "Put the PSID from the drive's label into the secrets as sed_psid.",
-        ),
-    }
+    WORDINGS = wordings("OpalError")
 
     @property
     def status(self) -> int:
@@ -134,7 +85,7 @@ class OpalError(WordedError):
 
 @dataclass(frozen=True)
 class Status:
-    """What level 0 discovery says."""
+    """Flags of level 0 discovery."""
 
     supported: bool
     locking_supported: bool
@@ -162,7 +113,7 @@ class RangeStatus:
 
 @dataclass(frozen=True)
 class Sid:
-    """What a drive with the feature Block SID says: its SID has an owner's PIN, is blocked."""
+    """What a drive with the feature Block SID reports: its SID has an owner's PIN, is blocked."""
 
     taken: bool
     blocked: bool
@@ -182,7 +133,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What level 0 discovery says beyond `Status`; None for a feature that is not there."""
+    """What level 0 discovery reports beyond `Status`; None for a feature that is not there."""
 
     sid: Sid | None = None
     geometry: Geometry | None = None
@@ -271,8 +222,8 @@ def unlock(device: str, number: int, admin_pin: bytes) -> None:
 
 def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -> None:
     """Let a range lock, or never lock, for reads and writes; its place stays."""
-    now = range_status(device, number, admin_pin)
-    place = (now.start_blocks, now.length_blocks)
+    current = range_status(device, number, admin_pin)
+    place = (current.start_blocks, current.length_blocks)
     buffer = bytearray(_SETUP.pack(*place, enabled, enabled, _session(number, admin_pin)))
     _log_in(device, ADMIN1, _SETUP_RANGE, buffer, f"set up locking range {number}")
 

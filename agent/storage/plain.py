@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import mapping
-from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.base import (
+    Evidence,
+    Expectation,
+    Kind,
+    Layer,
+    Place,
+    Segment,
+    partition_name,
+)
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from contract.plan import Configuration
@@ -25,10 +33,8 @@ class Plain(Kind):
         layer = Layer(MAPPING, mapping.OURS, (segment,))
         return Expectation(layers=(layer,), plaintext_on_medium=True)
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del configuration, secrets
         line = f"0 {place.size_sectors} linear {place.partition} {place.offset_sectors}"
         mapping.create(MAPPING, [line])
-        return {}
+        return Evidence()

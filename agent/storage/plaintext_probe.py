@@ -9,14 +9,14 @@ import hashlib
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
 
 from agent.marks import written_bytes
 from agent.storage import btrfs
 from agent.storage.devices import opened
-from contract.problem import WordedError, Wording
+from agent.storage.wordings import wordings
+from contract.problem import WordedError
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -34,13 +34,24 @@ _FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 class ProbeError(WordedError):
     """The plaintext probe could not be placed or looked for."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "failed": Wording("The plaintext probe could not be read ({error})."),
-        "no-address": Wording(
-            "The file system does not report the address of the plaintext probe.",
-            "Use ext4, XFS or Btrfs on one device.",
-        ),
-    }
+    WORDINGS = wordings("ProbeError")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was observed of the probe, or the `error` that kept it from being looked for.
+
+    `offset_bytes` is where the search begins within the partition; `through_mapping` whether the
+    mapping shows it there (it must, else the place is wrong); `on_medium` whether the raw partition
+    does; `written_bytes` by the partition's counter while it was written.
+    """
+
+    sha256: str = ""
+    offset_bytes: int = 0
+    through_mapping: bool = False
+    on_medium: bool = False
+    written_bytes: int = 0
+    error: str | None = None
 
 
 def content(key: str) -> bytes:
@@ -56,16 +67,12 @@ def look(
     offset_bytes: int,
     *,
     room_bytes: int = 0,
-) -> dict[str, Any]:
+) -> Probe:
     """Write the probe, find its physical place, read it there past the page cache, remove it.
 
     Where a layer puts other things between the data, in its order, the raw place lies up to
-    `room_bytes` behind the one that the file system knows, and all of that is searched.
-
-    Returns `{sha256, offset_bytes, through_mapping, on_medium, written_bytes}`: `offset_bytes`
-    within the partition, where the search begins; `through_mapping` whether the mapping shows it
-    there (it must, else the place is wrong); `on_medium` whether the raw partition does;
-    `written_bytes` by the partition's counter while it was written. Raises ProbeError.
+    `room_bytes` behind the one that the file system knows, and all of that is searched. Raises
+    ProbeError.
     """
     block = content(key)
     path = folder / f"plaintext-probe-{key}"
@@ -75,13 +82,13 @@ def look(
             os.pwrite(file.fileno(), block, 0)
             os.fsync(file.fileno())
             place = physical(file.fileno())
-        return {
-            "sha256": hashlib.sha256(block).hexdigest(),
-            "offset_bytes": offset_bytes + place,
-            "through_mapping": read_direct(mapping, place) == block,
-            "on_medium": contains(partition, offset_bytes + place, room_bytes, block),
-            "written_bytes": written_bytes(Path(partition)) - before_bytes,
-        }
+        return Probe(
+            hashlib.sha256(block).hexdigest(),
+            offset_bytes + place,
+            through_mapping=read_direct(mapping, place) == block,
+            on_medium=contains(partition, offset_bytes + place, room_bytes, block),
+            written_bytes=written_bytes(Path(partition)) - before_bytes,
+        )
     except OSError as error:
         raise ProbeError("failed", error=error.strerror) from error
     finally:

@@ -1,54 +1,33 @@
-"""The proof that a configuration is what the plan says; a mismatch voids the run."""
+"""The proof that a configuration is the planned one; a mismatch voids the run."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.storage import ciphers, devices, layout, mapping, opal, plaintext_probe
-from agent.storage.base import Expectation, Layer, Place, Segment
+from agent.storage.base import Expectation, KindFindings, Layer, Place, Segment, VolumeHeader
 from agent.storage.devices import BLOCK, SECTOR_BYTES
 from agent.storage.dmcrypt import HMAC_BITS
 from agent.storage.guard import MAPPING
+from agent.storage.layout import DiscardFindings
+from agent.storage.opal import LuksHeader, OpalFindings
+from agent.storage.plaintext_probe import Probe
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
+from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import system_text
-from contract.problem import Problem, Wording
+from contract.problem import Problem
 
-MISMATCHES: Mapping[str, Wording] = {
-    "mapping-missing": Wording("The mapping {name} is missing."),
-    "mapping-unplanned": Wording("The mapping {name} is not planned."),
-    "mapping-maker": Wording("The mapping {name} is of {found}, planned {planned}."),
-    "segments": Wording("{name}: the number of dm segments is {found}, planned {planned}."),
-    "segment": Wording("{name}: dm {field} is {found!r}, planned {planned!r}."),
-    "luks-missing": Wording("No LUKS2 header can be read."),
-    "luks": Wording("LUKS2 {field} is {found!r}, planned {planned!r}."),
-    "range": Wording("Opal range {field} is {found!r}, planned {planned!r}."),
-    "range-not-locked": Wording("The range was not locked before it was opened."),
-    "locking-off": Wording("Opal locking is not enabled."),
-    "shadowed": Wording("An MBR shadow hides the start of the disk."),
-    "truecrypt": Wording("TrueCrypt {field} is {found!r}, planned {planned!r}."),
-    "discard": Wording("The file system is mounted with discard, planned without."),
-    "no-discard": Wording("The file system is mounted without discard, planned with."),
-    "kind": Wording("{refused}"),
-    "probe-failed": Wording("{error}"),
-    "probe-elsewhere": Wording(
-        "What is written to the file system does not reach the partition, so the medium proves "
-        "nothing."
-    ),
-    "probe-lost": Wording(
-        "The plaintext probe was not found through the mapping, so the medium proves nothing."
-    ),
-    "probe-plaintext": Wording("The plaintext probe lies in plaintext on the raw partition."),
-    "probe-not-plaintext": Wording(
-        "The plaintext probe is not on the raw partition, where nothing should encrypt it."
-    ),
-}
+MISMATCHES = wordings("mismatch")
+
+
+Value = str | int | bool | tuple[int, ...] | tuple[str, ...] | None
 
 
 def _mismatch(code: str, **facts: Any) -> Problem:
@@ -56,13 +35,13 @@ def _mismatch(code: str, **facts: Any) -> Problem:
 
 
 def _differences(
-    code: str, actual: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
+    code: str, actual: object, planned: Mapping[str, Value], **facts: str
 ) -> list[Problem]:
-    """Mismatches of `code`, one for each planned value that differs from the one found."""
+    """Return a mismatch for each planned value that a field of `actual` differs from."""
     return [
-        _mismatch(code, **facts, field=key, found=actual.get(key), planned=value)
+        _mismatch(code, **facts, field=key, found=getattr(actual, key, None), planned=value)
         for key, value in planned.items()
-        if actual.get(key) != value
+        if getattr(actual, key, None) != value
     ]
 
 
@@ -88,12 +67,50 @@ class Found:
     """What is there: mappings, LUKS2 metadata, Opal's findings, TrueCrypt's header, the probe."""
 
     layers: Sequence[Layer]
-    luks: Mapping[str, Any] | None
-    opal: Mapping[str, Any] | None
-    tcrypt: Mapping[str, Any] | None
-    plaintext_probe: Mapping[str, Any]
-    discard: Mapping[str, Any] = field(default_factory=dict)
-    of_kind: Mapping[str, Any] = field(default_factory=dict)
+    luks: LuksHeader | None
+    opal: OpalFindings | None
+    tcrypt: VolumeHeader | None
+    plaintext_probe: Probe
+    discard: DiscardFindings | None = None
+    of_kind: KindFindings = field(default_factory=KindFindings)
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """A layer with its table, without keys, and the driver of its cipher."""
+
+    name: str
+    made_by: str
+    table: tuple[str, ...]
+    target: str
+    device: str | None
+    offset_sectors: int | None
+    length_sectors: int
+    cipher: str | None
+    volume_key_bits: int | None
+    sector_size: int | None
+    options: tuple[str, ...]
+    cipher_driver: str | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`proof` of run.json (data/README.md); `key_bits` are of the cipher's own key."""
+
+    ok: bool
+    mismatches: tuple[Problem, ...]
+    planned: Planned | None = None
+    layers: tuple[LayerReport, ...] = ()
+    dmsetup_table: str = ""
+    luks: LuksHeader | None = None
+    opal: OpalFindings | None = None
+    tcrypt: VolumeHeader | None = None
+    of_kind: KindFindings | None = None
+    cipher_driver: str | None = None
+    key_bits: int | None = None
+    sector_size: int | None = None
+    plaintext_probe: Probe | None = None
+    discard: DiscardFindings | None = None
 
 
 def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:
@@ -119,15 +136,15 @@ def mismatches(plan: Planned, findings: Found) -> list[Problem]:
     if expectation.luks_segment is not None:
         differing += _luks_mismatches(plan, findings.luks)
     if expectation.range_state != "off" or findings.opal is not None:
-        differing += _opal_mismatches(plan, findings.opal or {})
+        differing += _opal_mismatches(plan, findings.opal)
     if expectation.chain is not None:
         bits = str(512 * len(expectation.chain.split("-")))
         wanted = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
-        differing += _differences("truecrypt", findings.tcrypt or {}, wanted)
-    if findings.discard and findings.discard["mounted"] != plan.discards:
+        differing += _differences("truecrypt", findings.tcrypt, wanted)
+    if findings.discard and findings.discard.mounted != plan.discards:
         differing.append(_mismatch("no-discard" if plan.discards else "discard"))
-    if refused := findings.of_kind.get("refused"):
-        differing.append(_mismatch("kind", refused=refused))
+    if findings.of_kind.refused:
+        differing.append(_mismatch("kind", refused=findings.of_kind.refused))
     return differing + _probe_mismatches(expectation, findings.plaintext_probe)
 
 
@@ -138,29 +155,29 @@ def _layer_mismatches(wanted: Sequence[Layer], actual: Sequence[Layer]) -> list[
     """
     left = {layer.name: layer for layer in _stack(actual)}
     pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
-    for name in [name for name, one in pairs.items() if one is None and left]:
+    for name in [name for name, actual_layer in pairs.items() if actual_layer is None and left]:
         pairs[name] = left.pop(next(iter(left)), None)
-    called = {name: one.name for name, one in pairs.items() if one}
+    called = {name: actual_layer.name for name, actual_layer in pairs.items() if actual_layer}
     differing = [_mismatch("mapping-unplanned", name=name) for name in left]
     for layer in wanted:
-        one = pairs[layer.name]
-        if one is None:
+        actual_layer = pairs[layer.name]
+        if actual_layer is None:
             differing.append(_mismatch("mapping-missing", name=layer.name))
             continue
-        named = {"name": one.name}
-        if layer.made_by not in ("", one.made_by):
-            makers = {"found": one.made_by or "unknown", "planned": layer.made_by}
+        named = {"name": actual_layer.name}
+        if layer.made_by not in ("", actual_layer.made_by):
+            makers = {"found": actual_layer.made_by or "unknown", "planned": layer.made_by}
             differing.append(_mismatch("mapping-maker", **named, **makers))
-        if len(one.segments) != len(layer.segments):
-            counts = {"found": len(one.segments), "planned": len(layer.segments)}
+        if len(actual_layer.segments) != len(layer.segments):
+            counts = {"found": len(actual_layer.segments), "planned": len(layer.segments)}
             differing.append(_mismatch("segments", **named, **counts))
             continue
-        for segment, planned in zip(one.segments, layer.segments, strict=True):
+        for segment, planned in zip(actual_layer.segments, layer.segments, strict=True):
             # All else differs with the target.
             keys = ["target"] if segment.target != planned.target else list(vars(planned))
             known = {**vars(planned), "device": called.get(planned.device or "", planned.device)}
             values = {key: known[key] for key in keys if known[key] is not None}
-            differing += _differences("segment", vars(segment), values, **named)
+            differing += _differences("segment", segment, values, **named)
     return differing
 
 
@@ -174,63 +191,67 @@ def _stack(layers: Sequence[Layer]) -> list[Layer]:
     return stack + list(left.values())
 
 
-def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Problem]:
-    if luks is None:
+def _luks_mismatches(plan: Planned, luks: LuksHeader | None) -> list[Problem]:
+    segment = luks.segments.get("0") if luks else None
+    if luks is None or segment is None:
         return [_mismatch("luks-missing")]
-    wanted: dict[str, Any] = {
+    wanted: dict[str, Value] = {
         "type": plan.expectation.luks_segment,
         "offset": str(plan.offset_bytes),
     }
+    tags = None
     if plan.top.cipher is not None:
         cipher, tags = plan.expectation.luks_cipher or (plan.top.cipher, None)
-        wanted |= {"encryption": cipher, "sector_size": plan.top.sector_size, "integrity": tags}
+        wanted |= {"encryption": cipher, "sector_size": plan.top.sector_size}
     else:
         wanted |= {"size": str(plan.size_bytes)}
-    header_segment = luks.get("segments", {}).get("0", {})
-    tags_found = (header_segment.get("integrity") or {}).get("type")
-    segment = {**header_segment, "integrity": tags_found, "key_bits": luks.get("key_bits")}
+    differing = _differences("luks", segment, wanted)
+    tags_found = segment.integrity.type if segment.integrity else None
+    if plan.top.cipher is not None and tags_found != tags:
+        integrity = {"field": "integrity", "found": tags_found, "planned": tags}
+        differing.append(_mismatch("luks", **integrity))
     if plan.top.key_bits is not None:
-        wanted["key_bits"] = [plan.top.key_bits]
-    return _differences("luks", segment, wanted)
+        differing += _differences("luks", luks, {"key_bits": (plan.top.key_bits,)})
+    return differing
 
 
-def _opal_mismatches(plan: Planned, opal_findings: Mapping[str, Any]) -> list[Problem]:
-    status = opal_findings.get("status", {})
+def _opal_mismatches(plan: Planned, opal_findings: OpalFindings | None) -> list[Problem]:
+    status = opal_findings.status if opal_findings else None
     planned_state = plan.expectation.range_state
     differing = _differences("range", opal_findings, {"state": planned_state})
     if planned_state != "off":
-        wanted = {
+        wanted: dict[str, Value] = {
             "start_blocks": plan.start_blocks,
             "length_blocks": plan.length_blocks,
             "read_lock_enabled": True,
             "write_lock_enabled": True,
         }
-        differing += _differences("range", opal_findings.get("range") or {}, wanted)
-        if opal_findings.get("state_before") != "locked":
+        differing += _differences("range", opal_findings and opal_findings.range, wanted)
+        if opal_findings is None or opal_findings.state_before != "locked":
             differing.append(_mismatch("range-not-locked"))
-        if not status.get("locking_enabled"):
+        if status is None or not status.locking_enabled:
             differing.append(_mismatch("locking-off"))
-    if status.get("mbr_enabled") and not status.get("mbr_done"):
+    if status and status.mbr_enabled and not status.mbr_done:
         differing.append(_mismatch("shadowed"))
     return differing
 
 
-def _probe_mismatches(expectation: Expectation, probe: Mapping[str, Any]) -> list[Problem]:
-    if "error" in probe:
-        return [_mismatch("probe-failed", error=str(probe["error"]))]
-    if not probe["through_mapping"]:
+def _probe_mismatches(expectation: Expectation, probe: Probe) -> list[Problem]:
+    if probe.error is not None:
+        return [_mismatch("probe-failed", error=probe.error)]
+    if not probe.through_mapping:
         return [_mismatch("probe-lost")]
-    if expectation.interleaved and probe["written_bytes"] < plaintext_probe.BLOCK_BYTES:
+    if expectation.interleaved and probe.written_bytes < plaintext_probe.BLOCK_BYTES:
         return [_mismatch("probe-elsewhere")]
-    if probe["on_medium"] == expectation.plaintext_on_medium:
+    if probe.on_medium == expectation.plaintext_on_medium:
         return []
-    return [_mismatch("probe-plaintext" if probe["on_medium"] else "probe-not-plaintext")]
+    return [_mismatch("probe-plaintext" if probe.on_medium else "probe-not-plaintext")]
 
 
-def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[str, Any]:
-    """Look at the entered configuration and compare; the dictionary of the data contract.
+def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> Proof:
+    """Look at the entered configuration and compare it with the plan.
 
-    `folder` lies on the file system under test, `key` makes the plaintext probe. Raises AgentError
+    `folder` is on the file system under test, `key` makes the plaintext probe. Raises AgentError
     where something cannot be read.
     """
     place, configuration = entered.place, entered.configuration
@@ -242,49 +263,44 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     luks = None
     if expectation.luks_segment:
         with suppress(CommandError):
-            luks = opal.luks_metadata(place.partition)
+            luks = opal.luks_header(place.partition)
+    mount_options = run(asked).out.strip()
     findings = Found(
         layers=mapping.layers(mappings, lines),
         luks=luks,
         opal=opal.findings(place, secrets, entered.evidence),
-        tcrypt=entered.evidence.get("tcrypt"),
+        tcrypt=entered.evidence.header,
         plaintext_probe=_plaintext_probe(place, expectation, folder, key),
-        discard=layout.discard_findings(place, mappings, run(asked).out.strip()),
+        discard=layout.discard_findings(place, mappings, mount_options, entered.first_discard),
         of_kind=entered.kind.findings(configuration),
     )
     plan = planned(place, expectation, configuration.discard)
     differing = mismatches(plan, findings)
     crypto = system_text.read(Path("/proc/crypto"))
-    layers = [
-        _document(layer, lines.get(layer.name, []), crypto) for layer in _stack(findings.layers)
-    ]
-    top = next((layer for layer in layers if layer["name"] == MAPPING), {})
-    return {
-        "ok": not differing,
-        "mismatches": [mismatch.document() for mismatch in differing],
-        "planned": asdict(plan),
-        "layers": layers,
-        "dmsetup_table": "\n".join(top.get("table", [])),
-        "luks": findings.luks,
-        "opal": findings.opal,
-        "tcrypt": findings.tcrypt,
-        "of_kind": dict(findings.of_kind),
-        "cipher_driver": top.get("cipher_driver"),
-        "key_bits": _cipher_bits(top),
-        "sector_size": top.get("sector_size"),
-        "plaintext_probe": findings.plaintext_probe,
-        "discard": {
-            **findings.discard,
-            "first_bytes": entered.evidence.get("discarded_bytes", 0),
-            "first_outcome": entered.evidence.get("discarded", "not-planned"),
-        },
-    }
+    layers = tuple(
+        _report(layer, lines.get(layer.name, []), crypto) for layer in _stack(findings.layers)
+    )
+    top = next((layer for layer in layers if layer.name == MAPPING), None)
+    return Proof(
+        ok=not differing,
+        mismatches=tuple(differing),
+        planned=plan,
+        layers=layers,
+        dmsetup_table="\n".join(top.table) if top else "",
+        luks=findings.luks,
+        opal=findings.opal,
+        tcrypt=findings.tcrypt,
+        of_kind=findings.of_kind,
+        cipher_driver=top.cipher_driver if top else None,
+        key_bits=_cipher_bits(top) if top else None,
+        sector_size=top.sector_size if top else None,
+        plaintext_probe=findings.plaintext_probe,
+        discard=findings.discard,
+    )
 
 
-def _plaintext_probe(
-    place: Place, expectation: Expectation, folder: Path, key: str
-) -> dict[str, Any]:
-    """Return what was seen of it, or `{error}`, so that all else that was found is told as well."""
+def _plaintext_probe(place: Place, expectation: Expectation, folder: Path, key: str) -> Probe:
+    """Return what was observed of it; an error, so that all other findings are kept as well."""
     offset_bytes, room_bytes = place.extent.offset_bytes, 0
     try:
         if expectation.interleaved:
@@ -297,32 +313,32 @@ def _plaintext_probe(
             room_bytes=room_bytes,
         )
     except plaintext_probe.ProbeError as error:
-        return {"error": str(error)}
+        return Probe(error=str(error))
 
 
-def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]:
-    """Return a layer for the data contract, with the driver of its cipher; no keys."""
+def _report(layer: Layer, lines: Sequence[str], crypto: str) -> LayerReport:
     first = layer.segments[0] if layer.segments else Segment(0, "none")
-    driver = ciphers.driver(ciphers.algorithm(first.cipher), crypto) if first.cipher else None
-    return {
-        "name": layer.name,
-        "made_by": layer.made_by,
-        "table": [mapping.without_key(line) for line in lines],
-        "target": first.target,
-        "device": first.device,
-        "offset_sectors": first.offset_sectors,
-        "length_sectors": sum(segment.length_sectors or 0 for segment in layer.segments),
-        "cipher": first.cipher,
-        "volume_key_bits": first.key_bits,
-        "sector_size": first.sector_size,
-        "options": list(first.options),
-        "cipher_driver": driver,
-    }
+    return LayerReport(
+        name=layer.name,
+        made_by=layer.made_by,
+        table=tuple(mapping.without_key(line) for line in lines),
+        target=first.target,
+        device=first.device,
+        offset_sectors=first.offset_sectors,
+        length_sectors=sum(segment.length_sectors or 0 for segment in layer.segments),
+        cipher=first.cipher,
+        volume_key_bits=first.key_bits,
+        sector_size=first.sector_size,
+        options=first.options,
+        cipher_driver=ciphers.driver(ciphers.algorithm(first.cipher), crypto)
+        if first.cipher
+        else None,
+    )
 
 
-def _cipher_bits(top: Mapping[str, Any]) -> int | None:
+def _cipher_bits(top: LayerReport) -> int | None:
     """Bits of the cipher's own key: XTS takes two of them, and an HMAC has its own beside."""
-    bits, cipher = int(top.get("volume_key_bits") or 0), top.get("cipher")
-    if not (bits and cipher):
+    if not (top.volume_key_bits and top.cipher):
         return None
-    return (bits - (HMAC_BITS if "(hmac(" in cipher else 0)) // ciphers.key_factor(cipher)
+    hmac_bits = HMAC_BITS if "(hmac(" in top.cipher else 0
+    return (top.volume_key_bits - hmac_bits) // ciphers.key_factor(top.cipher)

@@ -1,4 +1,4 @@
-"""Bring the disks to what the inventory says, and back again; both may be repeated at any time."""
+"""Bring the disks to what the inventory asks for, and back; both may be repeated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def prepare(
             actions += _take(disk, states[role], spec, secrets, dry=dry)
         actions += _lay_out(disk, states[role], spec, dry=dry)
         if carries_opal(spec, role):
-            actions += _own(disk, states[role], spec, secrets, dry=dry)
+            actions += _take_drive(disk, states[role], spec, secrets, dry=dry)
     return actions
 
 
@@ -81,10 +81,10 @@ def _locks(facts: DiskFacts) -> bool:
     if facts.partition is None or not facts.partition.signatures:
         return False
     try:
-        segments = opal.luks_metadata(facts.partition.path)["segments"].values()
+        segments = opal.luks_header(facts.partition.path).segments.values()
     except CommandError:
         return False
-    return any(segment["type"].startswith("hw-opal") for segment in segments)
+    return any(segment.type.startswith("hw-opal") for segment in segments)
 
 
 def _no_opal(disk: Disk, facts: DiskFacts) -> Problem:
@@ -165,35 +165,35 @@ def _give_back(
         actions = [f"would revert {disk.by_id} {how}"] if by_psid or locks or half else []
         return [*actions, f"would remove the partition of {disk.by_id}"]
     with guard.holding(disk):
-        now = disk_facts.gather(disk)
-        reasons = _reasons_not_to_clear(disk, now, by_psid=by_psid)
+        current = disk_facts.gather(disk)
+        reasons = _reasons_not_to_clear(disk, current, by_psid=by_psid)
         if reasons:
             raise GuardError(*reasons)
-        guard.refuse_changed(disk, before, now)
-        if done := _revert(disk, now, secrets, by_psid=by_psid, half=half, locks=locks):
-            layout.blank_after_revert(disk, now)
+        guard.refuse_changed(disk, before, current)
+        if done := _revert(disk, current, secrets, by_psid=by_psid, half=half, locks=locks):
+            layout.blank_after_revert(disk, current)
             return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
         layout.clear(_given_up(disk, before), before)
-        disk_records.drop(disk, "taking")
+        disk_records.end_taking(disk)
     return [f"removed the partition of {disk.by_id}"]
 
 
 def _revert(
-    disk: Disk, now: DiskFacts, secrets: Secrets, *, by_psid: bool, half: bool, locks: bool
+    disk: Disk, current: DiskFacts, secrets: Secrets, *, by_psid: bool, half: bool, locks: bool
 ) -> str | None:
     """Return what was done, None where the drive has no owner; the note records what the drive did.
 
     Raises AgentError where the drive refused.
     """
-    path = now.path or disk.by_id
+    path = current.path or disk.by_id
 
     def was_done() -> bool:
         return locks and not opal_ioctl.status(path).locking_enabled
 
     try:
-        with disk_records.reverting(disk, now, was_done):
+        with disk_records.reverting(disk, current, was_done):
             if half:
-                return _undo_half(path, now, secrets)
+                return _undo_half(path, current, secrets)
             return opal.disown(path, secrets, by_psid=by_psid) if by_psid or locks else None
     except opal_ioctl.OpalError:
         if not was_done():
@@ -201,7 +201,7 @@ def _revert(
     return "reverted, though the drive answered with an error"
 
 
-def _undo_half(path: str, now: DiskFacts, secrets: Secrets) -> str | None:
+def _undo_half(path: str, current: DiskFacts, secrets: Secrets) -> str | None:
     """Take our PIN off a drive that locks nothing yet; None where it was never given it.
 
     Raises AgentError where the drive has a PIN and it is not ours.
@@ -209,7 +209,7 @@ def _undo_half(path: str, now: DiskFacts, secrets: Secrets) -> str | None:
     try:
         opal_ioctl.revert(path, secrets.opal_admin_pin)
     except opal_ioctl.OpalError as error:
-        if error.status == opal_ioctl.NOT_AUTHORISED and not (now.sid and now.sid.taken):
+        if error.status == opal_ioctl.NOT_AUTHORISED and not (current.sid and current.sid.taken):
             return None
         raise
     return "reverted by PIN, which was not in force yet"
@@ -238,7 +238,7 @@ def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         (False, False): "partitioned",
     }
     if not dry:
-        disk_records.drop(disk, "edges", "samples")
+        disk_records.forget_contents(disk)
     return [f"{words[dry, bool(erased)]} {disk.by_id}"]
 
 
@@ -261,12 +261,12 @@ def _take(
         try:
             opal.take(path, secrets, before.sid)
         except opal.NotTakenError:
-            disk_records.drop(disk, "taking")
+            disk_records.end_taking(disk)
             raise
     return [f"took ownership of {disk.by_id}"]
 
 
-def _own(
+def _take_drive(
     disk: Disk, before: DiskFacts, spec: StorageSpec, secrets: Secrets, *, dry: bool
 ) -> list[str]:
     if dry and not layout.ready(disk, before, spec.extent):
@@ -283,7 +283,7 @@ def _own(
     try:
         with guard.holding(disk):
             guard.check_ours(disk)
-            opal.own(place, secrets)
+            opal.make_range(place, secrets)
     except opal_ioctl.OpalError as error:
         if before.opal is None or before.opal.locking_enabled:
             raise
@@ -293,7 +293,7 @@ def _own(
 
 
 def _undo_taking(disk: Disk, secrets: Secrets, first: opal_ioctl.OpalError) -> opal_ioctl.OpalError:
-    """Give a drive back that was just taken and is of no use; the error that says so."""
+    """Give a drive back that was just taken and is of no use; the error to raise."""
     try:
         actions = _give_back(disk, disk_facts.gather(disk), secrets, by_psid=False, dry=False)
     except AgentError as second:

@@ -1,8 +1,9 @@
-"""Kinds of configurations by name; what an entry of an inventory says, checked and completed."""
+"""Kinds of configurations by name; an entry of an inventory, checked and completed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from agent.storage.base import PROCESSOR, Kind, settings
@@ -25,16 +26,21 @@ def load(name: str) -> Kind:
 
 
 def complete(entry: Mapping[str, Any]) -> Configuration:
-    """Return the configuration of an entry, with its kind's defaults.
+    """Return the configuration of an inventory's entry as `fill_in` does."""
+    stated = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
+    return fill_in(Configuration(entry["name"], entry["kind"], entry["disk"], stated))
 
-    Raises AgentError with all that is wrong in it, clauses with the way out.
+
+def fill_in(configuration: Configuration) -> Configuration:
+    """Return the configuration with all settings of its kind.
+
+    Raises AgentError with all that is wrong in it, clauses with the remedy.
     """
-    kind = load(entry["kind"])
-    entry_settings = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
-    completed, broken = settings(kind, entry["disk"], entry_settings)
+    kind = load(configuration.kind)
+    completed, broken = settings(kind, configuration.disk, configuration.settings)
     if broken:
         raise AgentError("; ".join(broken))
-    return Configuration(entry["name"], entry["kind"], entry["disk"], completed)
+    return replace(configuration, settings=completed)
 
 
 def label(configuration: Configuration) -> str:

@@ -1,6 +1,6 @@
 """Is anything between a disk's edges? Read where formats have their headers, and all over the disk.
 
-Headers begin where partitions usually do, also where no table is left to tell. Their places within
+Headers begin where partitions usually do, also where no table is left. Their places within
 a partition are those of libblkid (util-linux 2.41, `libblkid/src/superblocks`), of LUKS2 (on-disk
 format 1.1) and of btrfs, whose copies stand at 64 MiB and 256 GiB.
 """
@@ -40,10 +40,10 @@ BLANK_EDGES = frozenset(hashlib.sha256(byte * MIB).hexdigest() for byte in (b"\0
 
 @dataclass(frozen=True)
 class Samples:
-    """`sums`: of each place in turn, empty where it is blank; `found`: the others' offsets."""
+    """`sums`: of each place in turn, empty where it is blank; `offsets`: where the others are."""
 
     sums: tuple[str, ...]
-    found: tuple[int, ...]
+    offsets: tuple[int, ...]
 
 
 def blank(data: bytes) -> bool:
@@ -138,9 +138,11 @@ def _little(data: bytes, offset: int, length: int) -> int:
     return int.from_bytes(data[offset : offset + length], "little")
 
 
-def same_or_blanked(now: Sequence[str], then: Sequence[str]) -> bool:
+def same_or_blanked(current: Sequence[str], then: Sequence[str]) -> bool:
     """Whether sums differ from earlier ones only where the disk has become blank."""
-    return len(now) == len(then) and all(a in ("", b) for a, b in zip(now, then, strict=True))
+    return len(current) == len(then) and all(
+        a in ("", b) for a, b in zip(current, then, strict=True)
+    )
 
 
 def named(path: str, offsets: Iterable[int]) -> list[tuple[str, int]]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 from agent.storage import devices
+from agent.storage.wordings import wordings
 from agent.system.lock import RUN
 from contract import private, system_text
 from contract.files import write_json
 from contract.places import command_line
-from contract.problem import WordedError, Wording
+from contract.problem import WordedError
 from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
@@ -25,13 +24,7 @@ ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 class PinTriesError(WordedError):
     """The drive refused as many PINs as may be tried; this one was not tried."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "refused": Wording(
-            "{device} refused {refused} logins as {authority}, so nothing was tried: a drive locks "
-            "out after a few (often 5, its TryLimit) until it has been without power.",
-            "{way_out}",
-        )
-    }
+    WORDINGS = wordings("PinTriesError")
 
 
 @dataclass(frozen=True)
@@ -100,17 +93,7 @@ def login(device: str, authority: str) -> Login:
 class SecretsError(WordedError):
     """The secrets cannot be used."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "open": Wording("{path} can be read by other users.", "Run chmod 600 {path}."),
-        "unreadable": Wording(
-            "The secrets {path} cannot be read ({error}): they are kept in memory, and a reboot "
-            "removes them.",
-            "A session of the controller places them; without one, run fde resume.",
-        ),
-        "not-json": Wording("The secrets {path} are not JSON.", "Push them again."),
-        "not-object": Wording("The secrets {path} are not a JSON object.", "Push them again."),
-        "not-line": Wording("The secret {key} in {path} is missing or not one line.", "Set it."),
-    }
+    WORDINGS = wordings("SecretsError")
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import Protocol
 
 from agent.storage import (
     devices,
@@ -31,15 +31,16 @@ from agent.storage import (
     plaintext_probe,
     registry,
 )
-from agent.storage.base import Kind, Place, settings
+from agent.storage.base import Evidence, Kind, Place, settings
 from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
+from agent.storage.wordings import wordings
 from agent.system.command import CommandError, Progress, program_path, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Filesystem, StorageSpec
-from contract.problem import WordedError, Wording
+from contract.problem import WordedError
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
@@ -49,23 +50,7 @@ _FSOPEN, _FSOPEN_CLOEXEC = 430, 1  # of a call that libc has no function for
 class StorageError(WordedError):
     """A configuration could not be entered or left."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "unknown": Wording("There is no configuration {name!r}.", "Choose one of {known}."),
-        "settings": Wording("Configuration {name} is invalid ({broken}).", "Create a new plan."),
-        "unavailable": Wording("{why}"),
-        "not-ours": Wording(
-            "A mapping with a name of ours is not ours ({others}); nothing was closed.",
-            "Rename it (dmsetup rename) or close it.",
-        ),
-        "not-closed": Wording("{first} Closing the storage stack failed too: {second}"),
-        "not-seen": Wording(
-            "{folder} was mounted, but this service does not see it.",
-            "Share the mounts of the machine's first process (mount --make-rshared /).",
-        ),
-        "busy": Wording(
-            "{folder} cannot be unmounted ({error}): {users} use it.", "Stop what uses it."
-        ),
-    }
+    WORDINGS = wordings("StorageError")
 
 
 class Mapper(Protocol):
@@ -83,7 +68,7 @@ class Mapper(Protocol):
 
 @dataclass(frozen=True)
 class Entered:
-    """A configuration that stands; `evidence` was had while its mapping was made.
+    """A configuration that is entered; `first_discard` is the outcome of the discard before it.
 
     `took_s` is the whole switch from what stood before, `mkfs_s` the part of it that mkfs took.
     """
@@ -91,9 +76,10 @@ class Entered:
     configuration: Configuration
     kind: Kind
     place: Place
-    evidence: dict[str, Any]
+    evidence: Evidence
     took_s: float
     mkfs_s: float = 0
+    first_discard: str = layout.NOT_PLANNED
 
 
 @dataclass
@@ -104,7 +90,8 @@ class _Ascent:
     kind: Kind
     filesystem: Filesystem
     place: Place | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
+    first_discard: str = layout.NOT_PLANNED
     mkfs_s: float = 0
 
 
@@ -144,7 +131,7 @@ class Stack:
         """Go to a configuration from wherever the storage stands; freshly formatted, mounted.
 
         Raises AgentError (guard, commands, Opal) with the storage back to bare; one that cannot
-        be had here at all leaves everything as it is.
+        be had here at all changes nothing.
         """
         start_s = time.monotonic()
         configuration = self.spec.configurations.get(name)
@@ -171,6 +158,7 @@ class Stack:
                 ascent.evidence,
                 took_s=time.monotonic() - start_s,
                 mkfs_s=ascent.mkfs_s,
+                first_discard=ascent.first_discard,
             )
             return self.entered
         except BaseException as error:
@@ -178,7 +166,7 @@ class Stack:
             raise
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """Return what this machine lacks for a configuration, with the way out.
+        """Return what this machine lacks for a configuration, with the remedy.
 
         None if all is there.
         """
@@ -199,9 +187,9 @@ class Stack:
     def leave(self) -> None:
         """Go to bare from wherever the storage stands; a mapping that is not ours is left alone.
 
-        It rests on what the kernel says of our own mappings alone. A step that fails keeps no other
-        from being tried, and after an internal error all are tried again. Raises AgentError, or
-        what the internal error was.
+        It rests on what the kernel reports of our own mappings alone. A step that fails keeps no
+        other from being tried, and after an internal error all are tried again. Raises AgentError,
+        or what the internal error was.
         """
         try:
             self._go_down()
@@ -251,7 +239,7 @@ class Stack:
                 opal.relock(place, self.secrets)
 
     def _go_back(self, first: BaseException) -> None:
-        """To bare after a failure; a second failure is told, but does not hide the first."""
+        """To bare after a failure; a second failure is reported, but does not hide the first."""
         try:
             self.leave()
         except AgentError as second:
@@ -299,9 +287,7 @@ class Stack:
     def _discard(self, ascent: _Ascent) -> None:
         assert ascent.place is not None
         if self.spec.discard_first:
-            outcome = layout.discard_extent(ascent.place)
-            ascent.evidence["discarded"] = outcome
-            ascent.evidence["discarded_bytes"] = layout.discarded_bytes(ascent.place, outcome)
+            ascent.first_discard = layout.discard_extent(ascent.place)
 
     def _format(self, ascent: _Ascent) -> None:
         self._check(self.spec.disks[ascent.configuration.disk])
@@ -357,7 +343,7 @@ class Stack:
 
 @contextmanager
 def bare_after_internal_error(stack: Stack) -> Iterator[None]:
-    """Leave whatever is entered where the block ends in an error that nothing was said about."""
+    """Leave whatever is entered where the block ends in an error that is not ours."""
     try:
         yield
     except AgentError:
@@ -383,10 +369,10 @@ def _kernel_has(filesystem: str) -> bool:
 
 
 def _for_all() -> list[str]:
-    """Words before `mount` and `umount`, where this process has a mount namespace of its own.
+    """Words before `mount` and `umount`, where this process has a separate mount namespace.
 
-    A service's sandbox is one: what was mounted there alone, nobody else would see, and what stood
-    mounted before it, it could not unmount.
+    A service's sandbox is one: what was mounted there alone, no other process would see, and what
+    was mounted before it, it could not unmount.
     """
     first = Path("/proc/1/ns/mnt")
     try:

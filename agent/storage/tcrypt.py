@@ -15,16 +15,18 @@ import struct
 import subprocess
 import threading
 import zlib
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
     PROCESSOR,
+    Evidence,
     Expectation,
     Kind,
     Layer,
     Place,
     Segment,
+    VolumeHeader,
     cipher_label,
     partition_name,
 )
@@ -35,7 +37,7 @@ from agent.storage.secrets import Secrets
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.parameters import Parameter
-from contract.plan import Configuration
+from contract.plan import Configuration, EncryptedBy
 from workloads.children.kernel_ciphers import Cipher
 
 HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
@@ -71,7 +73,7 @@ class TrueCrypt(Kind):
     """The kernel encrypts, once for each cipher of the chain."""
 
     name: ClassVar[str] = "tcrypt"
-    encrypted_by: ClassVar[str] = PROCESSOR
+    encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     fields: ClassVar[tuple[Parameter, ...]] = (
         Parameter(
             "cipher", "aes", "", "a cipher, or a cascade of them", choices=CHAINS, required=True
@@ -121,9 +123,7 @@ class TrueCrypt(Kind):
         ]
         return Expectation(layers=(*layers, _container(place)), chain=cipher(configuration))
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del secrets
         lines, start = [], 0
         for segment in _container(place).segments:
@@ -138,7 +138,13 @@ class TrueCrypt(Kind):
         passphrase = os.urandom(24).hex().encode()  # TrueCrypt takes 64 characters at most
         veracrypt = _is_veracrypt(configuration)
         if veracrypt:
-            _write_headers(path, _words(configuration), passphrase, place.extent.size_bytes)
+            data_bytes, keys = place.extent.size_bytes, os.urandom(_KEYS_BYTES)
+            with opened(path, os.O_WRONLY) as fd:
+                # In front of the data, and behind it the backup, which has a separate salt.
+                for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
+                    header = _header(_words(configuration), passphrase, keys, data_bytes)
+                    os.pwrite(fd, header, offset)
+                os.fsync(fd)
         else:
             _create(path, _words(configuration), passphrase)
         rounds = ("--veracrypt-pim", str(_PIM))
@@ -149,31 +155,20 @@ class TrueCrypt(Kind):
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
         run(["cryptsetup", "open", *how, path, MAPPING], stdin=passphrase + b"\n")
-        return {"tcrypt": parse_dump(dumped)}
+        return Evidence(header=parse_dump(dumped))
 
 
-def parse_dump(text: str) -> dict[str, str]:
-    """Return what cryptsetup says of the header.
-
-    The cipher chain, its mode, bits of all its keys.
-    """
+def parse_dump(text: str) -> VolumeHeader:
+    """Return what cryptsetup reports of a header."""
     pairs = (line.partition(":") for line in text.splitlines())
     fields = {key.strip(): value.strip() for key, _, value in pairs}
-    wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
-    return {name: fields.get(label, "") for name, label in wanted.items()}
+    return VolumeHeader(
+        *(fields.get(label, "") for label in ("Cipher chain", "Cipher mode", "MK bits"))
+    )
 
 
 def _is_veracrypt(configuration: Configuration) -> bool:
     return configuration.settings["volume"] == "veracrypt"
-
-
-def _write_headers(path: str, words: list[str], passphrase: bytes, data_bytes: int) -> None:
-    """In front of the data, and behind it the backup, which has a salt of its own."""
-    keys = os.urandom(_KEYS_BYTES)
-    with opened(path, os.O_WRONLY) as fd:
-        for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
-            os.pwrite(fd, _header(words, passphrase, keys, data_bytes), offset)
-        os.fsync(fd)
 
 
 def _header(words: list[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
@@ -230,7 +225,7 @@ def _container(place: Place) -> Layer:
 def _create(path: str, words: list[str], passphrase: bytes) -> None:
     """Make the headers; tcplay takes its answers from standard input, one read for each prompt.
 
-    `-z` leaves the data area as it is. Raises CommandError.
+    `-z` leaves the data area unchanged. Raises CommandError.
     """
     chain = ",".join(f"{word.upper()}-{KEY_BITS}-XTS" for word in words)
     process = subprocess.Popen(

@@ -1,1 +1,1 @@
-"""What the target's operating system is asked and told: programs, services, packages, locks."""
+"""What the target's operating system does for the agent: programs, services, packages, locks."""

@@ -35,7 +35,7 @@ def keep_private() -> None:
     """No core dump and no swap for this process; no memory in the dumps of programs it starts.
 
     Where a dump is made in spite of its limit, the filter leaves no memory in it, but registers,
-    which hold what was copied last. Only root's processes, for nobody else can read the secrets.
+    which hold what was copied last. Only root's processes, for no other user can read the secrets.
     Raises MemoryNotPrivateError.
     """
     if os.geteuid() != 0:
@@ -62,7 +62,7 @@ class CommandError(AgentError):
 
 @contextmanager
 def listening(listen: Callable[[str], None]) -> Iterator[None]:
-    """Have `listen` told, in a clause, that a program still works: for a watchdog, a terminal."""
+    """Call `listen` with a clause while a program still works: for a watchdog, a terminal."""
     _listeners.append(listen)
     try:
         yield
@@ -97,7 +97,7 @@ def run(
 ) -> Output:
     """Run a program to its end; raises CommandError unless its exit code is in `ok`.
 
-    With `progress` it may take longer than `timeout_s`, as long as it is seen to work.
+    With `progress` it may take longer than `timeout_s`, as long as it makes progress.
     """
     environment = {**os.environ, "LC_ALL": "C", "PATH": program_path()}
     try:
@@ -151,8 +151,8 @@ def _communicate(
             return process.communicate(stdin if input_pending else None, min(LOOK_S, timeout_s))
         except subprocess.TimeoutExpired:
             input_pending, now_s = False, time.monotonic()
-        if (now := progress.counts()) != counts:
-            counts, moved_s = now, now_s
+        if (current := progress.counts()) != counts:
+            counts, moved_s = current, now_s
             for listen in _listeners:
                 listen(f"{name} goes on, {now_s - begun_s:.0f} s so far")
         if now_s - moved_s >= timeout_s or now_s >= last_s:

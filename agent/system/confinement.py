@@ -24,7 +24,7 @@ PARSER_LIMIT_S = 300.0
 def allow(
     folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser"
 ) -> list[str]:
-    """Add the rule where AppArmor is on and a server has a profile; says what was done."""
+    """Add the rule where AppArmor is on and a server has a profile; return what was done."""
     return _set(folder, loaded, parser, wanted=True)
 
 

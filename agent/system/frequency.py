@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent.system.command import CommandError, run
 from contract import system_text
+
+
+@dataclass(frozen=True)
+class Settings:
+    """CPUs of each governor, as cpupower takes them; `turbo` is None where it is not offered."""
+
+    governors: Mapping[str, str]
+    turbo: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -22,20 +29,15 @@ class Processor:
     cpus: Path = Path("/sys/devices/system/cpu")
     cpupower: str = "cpupower"
 
-    def state(self) -> dict[str, Any]:
-        """`governors`: each one's CPUs, as cpupower takes them.
-
-        `turbo`, None where it is not offered.
-        """
+    def state(self) -> Settings:
+        """Return the settings as they are now."""
         governors: dict[str, list[str]] = {}
         for place in sorted(self.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")):
             number = place.parents[1].name.removeprefix("cpu")
             name = system_text.read(place).strip()
             governors.setdefault(name, []).append(number)
-        return {
-            "governors": {name: ",".join(cpus) for name, cpus in governors.items()},
-            "turbo": self._turbo(),
-        }
+        cpus_of = {name: ",".join(cpus) for name, cpus in governors.items()}
+        return Settings(cpus_of, self._turbo())
 
     def _turbo(self) -> bool | None:
         for place, allowed in (("cpufreq/boost", "1"), ("intel_pstate/no_turbo", "0")):
@@ -49,31 +51,31 @@ class Processor:
         """Set what is not None on all CPUs. Raises CommandError where that is not so then."""
         if governor is not None:
             run([self.cpupower, "frequency-set", "-g", governor], ok=range(256))
-            if (names := list(self.state()["governors"])) != [governor]:
+            if (names := list(self.state().governors)) != [governor]:
                 raise CommandError(
                     f"The governor is {', '.join(names) or 'none: this machine offers none'}, not "
                     f"{governor} as fde_governor asks: see cpupower frequency-info."
                 )
         if turbo is not None:
             run([self.cpupower, "set", "--turbo-boost", str(int(turbo))], ok=range(256))
-            if (now := self._turbo()) != turbo:
+            if (actual := self._turbo()) != turbo:
                 words = {True: "on", False: "off", None: "not offered by this machine"}
                 raise CommandError(
-                    f"Turbo is {words[now]}, not {words[turbo]} as fde_turbo asks: set it in the "
-                    "firmware, and fde_turbo: null."
+                    f"Turbo is {words[actual]}, not {words[turbo]} as fde_turbo asks. Set it in "
+                    "the firmware, and fde_turbo: null."
                 )
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, before: Settings) -> None:
         """Set what `state` returned earlier; raises CommandError where it is not so then."""
-        if self.state() == dict(state):
+        if self.state() == before:
             return
-        for governor, cpus in state["governors"].items():
+        for governor, cpus in before.governors.items():
             argv = [self.cpupower, "-c", cpus, "frequency-set", "-g", governor]
             run(argv, ok=range(256))
-        if state["turbo"] is not None and state["turbo"] != self._turbo():
-            self.set(None, state["turbo"])
-        if self.state() != dict(state):
+        if before.turbo is not None and before.turbo != self._turbo():
+            self.set(None, before.turbo)
+        if self.state() != before:
             raise CommandError(
-                f"The processor could not be set as it was before the suite ({dict(state)}): see "
+                f"The processor could not be set as it was before the suite ({before}). See "
                 "cpupower frequency-info."
             )

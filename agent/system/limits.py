@@ -110,7 +110,7 @@ def kill_children() -> None:
 
 
 def reap() -> None:
-    """Let go of children that have ended; only between runs, for then nobody waits for one."""
+    """Let go of children that have ended; only between runs, for then no code waits for one."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

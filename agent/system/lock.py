@@ -19,7 +19,7 @@ LONGEST_S = 3600.0
 
 
 class HoldError(AgentError):
-    """A lease that nobody can keep."""
+    """A lease that cannot be kept."""
 
 
 def take(reason: str, seconds: float, path: Path = HOLD) -> None:
@@ -39,7 +39,7 @@ def end(path: Path = HOLD) -> None:
 def reason(path: Path = HOLD) -> str | None:
     """Why the next run is to wait; None without a lease that still runs.
 
-    One that cannot be read, or ends later than any lease may, holds nobody.
+    One that cannot be read, or ends later than any lease may, does not count.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

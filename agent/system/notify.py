@@ -1,4 +1,4 @@
-"""The agent as a service: tells systemd that it is ready and alive (sd_notify(3)), and its unit.
+"""The agent as a service: reports to systemd that it is alive (sd_notify(3)), and its unit.
 
 Outside of a service all of this does nothing.
 """
@@ -58,7 +58,7 @@ class Watchdog:
 
 
 def tell(message: str) -> None:
-    """Send `READY=1` and the like; what does not arrive is not missed."""
+    """Send `READY=1` or a similar message; what does not arrive is not missed."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

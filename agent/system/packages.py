@@ -14,14 +14,15 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.storage.devices import command_name
 from agent.system import confinement
 from agent.system.command import CommandError, run
-from agent.system.quiet import noted, properties
+from agent.system.quiet import properties
+from contract import strict_json
 from contract.files import write_json
-from contract.strict_json import read_object
 
 NOTE = Path("/var/lib/fde-testbed/brought.json")
 # As `apt-get --simulate` prints what it would do: a new package has no version in brackets.
@@ -52,31 +53,45 @@ LOOK_S, SAY_S = 1.0, 30.0
 _FLOCK = struct.Struct("@hhqqi0q")  # struct flock of fcntl(2)
 
 
+@dataclass(frozen=True)
+class Note:
+    """What provisioning has brought, or was about to bring; both are sorted."""
+
+    packages: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
 def note(packages: Sequence[str], files: Sequence[str] = (), path: Path = NOTE) -> bool:
     """Note what comes with these packages and is not there yet, and files; whether that is more."""
     come: set[str] = set()
     if packages:
         argv = ["apt-get", "--simulate", "--no-install-recommends", "install", *packages]
         come = set(NEW.findall(run(argv).out))
-    before = read_object(path)
-    packages_now = sorted({*noted(before, "packages"), *come})
-    files_now = sorted({*noted(before, "files"), *(f for f in files if not Path(f).exists())})
-    if (packages_now, files_now) == (noted(before, "packages"), noted(before, "files")):
+    before = _read(path)
+    new_files = (f for f in files if not Path(f).exists())
+    current = Note(
+        tuple(sorted({*before.packages, *come})), tuple(sorted({*before.files, *new_files}))
+    )
+    if current == before:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"packages": packages_now, "files": files_now})
+    write_json(path, asdict(current))
     return True
+
+
+def _read(path: Path) -> Note:
+    return strict_json.load(Note, path) or Note()
 
 
 def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -> list[str]:
     """Install packages, none of whose services starts now or at boot; returns what was done.
 
     Raises CommandError. Services are held back by policy-rc.d, as Debian's policy (9.3.3) has it;
-    one that is there already is left as it is.
+    one that is there already is left unchanged.
     """
     _apt("--quiet", "update")
     note(packages, [str(policy)], path)
-    ours = str(policy) in noted(read_object(path), "files")
+    ours = str(policy) in _read(path).files
     try:
         if ours:
             policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
@@ -93,7 +108,7 @@ def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
 
     A database server draws power. Returns those that were active or enabled.
     """
-    packages = installed(noted(read_object(path), "packages"))
+    packages = installed(_read(path).packages)
     if not packages:
         return []
     units = sorted(set(UNIT.findall(run(["dpkg", "-L", *packages]).out)))
@@ -115,9 +130,9 @@ def remove(path: Path = NOTE) -> list[str]:
 
     A package that something else needs by now stays. Raises CommandError.
     """
-    before = read_object(path)
+    before = _read(path)
     actions = confinement.revoke()
-    brought = installed(noted(before, "packages"))
+    brought = installed(before.packages)
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else
         gone.pop()
@@ -126,7 +141,7 @@ def remove(path: Path = NOTE) -> list[str]:
         actions.append(f"removed {', '.join(gone)}")
     if left := sorted(set(brought) - set(gone)):
         actions.append(f"left {', '.join(left)}, which other packages need")
-    for name in noted(before, "files"):
+    for name in before.files:
         place = Path(name)
         if place.is_dir():
             shutil.rmtree(place)
@@ -156,7 +171,7 @@ def _apt(*arguments: str) -> None:
 
 
 def wait_for_apt(locks: Sequence[Path] = LOCKS, limit_s: float = LIMIT_S) -> None:
-    """Wait until apt and dpkg are free, and say for whom; raises CommandError after the limit."""
+    """Wait until apt and dpkg are free, and print for whom; raises CommandError after the limit."""
     begun_s, said_s = time.monotonic(), -SAY_S
     while holder := lock_holder(locks):
         waited_s = time.monotonic() - begun_s

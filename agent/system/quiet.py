@@ -1,21 +1,24 @@
-"""Stops what starts work by itself (timers, updaters, indexers, …), and starts again exactly that.
+"""Stops what starts work unasked (timers, updaters, indexers, …), and starts again exactly that.
 
-What was stopped is remembered in memory-backed /run: after a boot all of it is back by itself.
+What was stopped is remembered in memory-backed /run: after a boot all of it is back.
 """
 
 from __future__ import annotations
 
 import pwd
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Annotated
 
 from agent.system import frequency
 from agent.system.command import CommandError, run
 from agent.system.lock import RUN
+from contract import strict_json
 from contract.files import write_json
 from contract.plan import Quiet
-from contract.strict_json import read_object
+from contract.schema import REST
 
 REMEMBERED = RUN / "quiet.json"
 TIMERS = "*.timer"
@@ -36,6 +39,21 @@ KEPT = (
 )
 LIMIT_S = 90.0
 MANAGERS = "user@*.service"
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What was stopped, and the processor's settings before; kept in /run."""
+
+    units: tuple[str, ...] = ()
+    processor: frequency.Settings | None = None
+
+
+@dataclass(frozen=True)
+class Disturbers:
+    """What `python3 -m agent quiet list` prints: active units by group."""
+
+    by_group: Annotated[Mapping[str, tuple[str, ...]], REST]
 
 
 def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
@@ -63,7 +81,7 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
     return {group: by_group[group] for group in GROUPS if by_group.get(group)}
 
 
-def told(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
+def describe_disturbers(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
     """Return a line on the services that a suite stops, and one on those it does not."""
     words = {group: f"{group} ({', '.join(units)})" for group, units in by_group.items()}
     stopped = "; ".join(word for group, word in words.items() if group in stop)
@@ -136,7 +154,7 @@ def off(
 
     Returns what was stopped, none where nothing was active.
 
-    A unit that does not stop is no error here: the check `timers` tells of it before every run.
+    A unit that does not stop is no error here: the check `timers` reports it before every run.
     Raises CommandError where the processor could not be set.
     """
     quiet, processor = quiet or Quiet(), processor or frequency.Processor()
@@ -145,14 +163,11 @@ def off(
     wanted = quiet.governor is not None or quiet.turbo is not None
     if units or wanted:
         path.parent.mkdir(parents=True, exist_ok=True)
-        before = read_object(path)
+        before = strict_json.load(Remembered, path) or Remembered()
         # Before they are stopped, so that an agent killed in between leaves nothing off for good.
         # Of the processor what was first: the second time it is as we have set it.
-        document = {
-            "units": sorted({*noted(before, "units"), *units}),
-            "processor": before.get("processor") or (processor.state() if wanted else None),
-        }
-        write_json(path, document)
+        first = before.processor or (processor.state() if wanted else None)
+        write_json(path, asdict(Remembered(tuple(sorted({*before.units, *units})), first)))
         _ask(systemctl, "stop", units)
     if wanted:
         processor.set(quiet.governor, quiet.turbo)
@@ -169,14 +184,13 @@ def back(
     Returns the units. Raises CommandError where the processor could not be set, once all else is
     done.
     """
-    document = read_object(path)
-    units = noted(document, "units")
-    if units:
-        _ask(systemctl, "start", units)
-    if isinstance(document.get("processor"), dict):
-        (processor or frequency.Processor()).restore(document["processor"])
+    before = strict_json.load(Remembered, path) or Remembered()
+    if before.units:
+        _ask(systemctl, "start", before.units)
+    if before.processor:
+        (processor or frequency.Processor()).restore(before.processor)
     path.unlink(missing_ok=True)
-    return units
+    return list(before.units)
 
 
 def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
@@ -188,9 +202,3 @@ def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
             run([*argv, verb, *names], ok=range(256), timeout_s=LIMIT_S)
         except (CommandError, KeyError, ValueError):
             continue  # it takes longer than anybody should wait: systemd continues with it
-
-
-def noted(document: Mapping[str, object], key: str) -> list[str]:
-    """Return the names that a note of ours has under this key; none where it has no list."""
-    names = document.get(key)
-    return [str(name) for name in names] if isinstance(names, list) else []

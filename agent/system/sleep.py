@@ -1,4 +1,4 @@
-"""Whether a machine may fall asleep by itself: what its kernel can, and what asks for it.
+"""Whether a machine may fall asleep when idle: what its kernel can, and what asks for it.
 
 Sleep of systemd is off where its targets are masked (systemd-sleep.conf(5), systemctl(1)). What
 asks for it is logind (logind.conf(5)), a desktop's session, or the lid of a laptop.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import configparser
 from pathlib import Path
-from typing import Any
 
 from contract import system_text
 
@@ -18,10 +17,12 @@ _LOGIND = ("usr/lib", "etc", "run")
 _SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"})
 
 
-def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """`able`: whether the kernel can sleep (None: it does not say).
+def facts(root: Path = Path("/")) -> dict[str, bool | str | None]:
+    """Return what can put the machine to sleep.
 
-    `masked`: sleep is off. `idle_action`, `lid_action`: what logind is told to do, empty where that
+    `able`: whether the kernel can sleep (None: unknown).
+
+    `masked`: sleep is off. `idle_action`, `lid_action`: what logind does, empty where that
     is no sleep or there is no lid. `desktop`: the display manager, empty without one.
     """
     state = root / "sys/power/state"
@@ -29,18 +30,14 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
     lid = any((root / "proc/acpi/button/lid").glob("*"))
     idle, closed = settings.get("idleaction", "ignore"), settings.get("handlelidswitch", "suspend")
     manager = root / "etc/systemd/system/display-manager.service"
+    units = [root / folder / name for name in TARGETS for folder in _UNITS]
     return {
         "able": bool(system_text.read(state).split()) if state.exists() else None,
-        "masked": any(_masked(root, name) for name in TARGETS),
+        "masked": any(p.is_symlink() and str(p.readlink()) == "/dev/null" for p in units),
         "idle_action": idle if idle in _SLEEPS else "",
         "lid_action": closed if lid and closed in _SLEEPS else "",
         "desktop": manager.readlink().name if manager.is_symlink() else "",
     }
-
-
-def _masked(root: Path, unit: str) -> bool:
-    places = (root / folder / unit for folder in _UNITS)
-    return any(p.is_symlink() and str(p.readlink()) == "/dev/null" for p in places)
 
 
 def _logind(root: Path) -> dict[str, str]:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agent.checks.context import CheckContext
 
 DISK = "sdx"
+Known = TypeVar("Known")
 SMART: dict[str, Any] = {
     "serial_number": "S1",
     "smart_status": {"passed": True},
@@ -117,3 +118,9 @@ class Patience:
         self.now_s += seconds
         if self._acts:
             self._acts.pop(0)()
+
+
+def known(value: Known | None) -> Known:
+    """Return what is not None; fails where it is."""
+    assert value is not None
+    return value

@@ -36,17 +36,17 @@ from typing import Any
 from agent import pack
 from agent.tests import hostile_changes
 from analysis.suite.bundle import ABOUT
-from contract import journal, names
+from contract import journal, names, schema
 from contract import plan as plans
 from contract.documents import BundleDocument
 from contract.errors import AgentError
+from contract.status import Event
 from controller.cli.app import guarded
 from controller.cli.app import main as fde
 from controller.planning import compiler, suites
 from controller.planning.known_names import SUITES
 from controller.session import seal, suite_folder
-from controller.session.progress import Event
-from controller.session.progress import document as status_document
+from controller.session.progress import suite_status
 from controller.sharing import sandbox
 from controller.target import connection
 from controller.tests import examples
@@ -266,8 +266,9 @@ class Cases:
         (folder / "x.yml").write_bytes(text)
 
         def compiled() -> None:
-            document = suites.scaled(suites.load_suite("x", folder), None)
-            compiler.compile_plan("x", document, self.target, seed=1, configurations=["plain"])
+            target = schema.read(plans.TargetDocument, self.target)
+            suite = suites.load_suite("x", folder)
+            compiler.compile_plan("x", suite, target, seed=1, configurations=["plain"])
 
         return _said(compiled)
 
@@ -408,7 +409,7 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
     (folder / "next.json").write_text(json.dumps(next_json), encoding="utf-8")
     write_manifest(folder)
     (folder / "status").mkdir()
-    status = status_document(
+    status = suite_status(
         plans.load(folder / "plan.json"),
         journal.read(folder / "journal.jsonl"),
         watts={"system": 20.5},
@@ -417,7 +418,7 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
         since_s=3.0,
         now=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    (folder / "status" / "status.json").write_text(json.dumps(status), encoding="utf-8")
+    (folder / "status" / "status.json").write_text(json.dumps(asdict(status)), encoding="utf-8")
 
 
 def run(seeds: Sequence[int], folder: Path) -> Figures:

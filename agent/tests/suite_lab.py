@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from agent import runner
+from agent.storage.proof import Proof
 from agent.storage.stack import Stack
 from agent.system import limits, notify
 from contract import journal, plan
@@ -123,7 +124,7 @@ class Lab:
         self.assets: tuple[str, ...] = ()
         self.reasons: dict[str, list[str]] = {}
         self.needs: dict[str, Needs] = {}
-        self.proof: dict[str, Any] = {"ok": True, "mismatches": []}
+        self.proof = Proof(True, ())
 
     def execute(self) -> int:
         writer = journal.Journal(self.folder / "journal.jsonl")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import attempts, cli
+from agent import cli, requests
 from agent.tests.suite_lab import Lab, entries, killed, sound
 from contract import journal, plan
 from contract.errors import AgentError
@@ -141,7 +141,7 @@ def test_a_request_has_a_finished_run_repeated_once(
     assert request(lab, 1, seq) == request(lab, 1, seq) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert answers == [{"changed": True}, {"changed": False}]
-    with (lab.folder / attempts.FILE).open("a") as file:
+    with (lab.folder / requests.FILE).open("a") as file:
         file.write('{"run_id": "torn')
     assert lab.execute() == 0
     after = entries(lab)[before:]
@@ -210,7 +210,7 @@ def test_a_request_that_means_nothing_is_refused(
     assert lab.execute() == 0
     assert request(lab, 0, seq) == 1
     assert "does not finish" in capsys.readouterr().err
-    assert not (lab.folder / attempts.FILE).exists()
+    assert not (lab.folder / requests.FILE).exists()
 
 
 def test_distinct_runs_in_a_row_stop_the_suite_also_over_kills(

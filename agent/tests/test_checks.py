@@ -27,6 +27,7 @@ from agent.checks import (
 from agent.checks.__main__ import document
 from agent.system import lock
 from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
+from contract.documents import Lifetime, RunDisks
 
 CPU = "sys/devices/system/cpu"
 DEVICE = f"sys/class/block/{DISK}/device"
@@ -240,11 +241,8 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
         "used_percent": None,
         "errors": 3,
     }
-    assert inspection.disks == {
-        "limit_k": 5.0,
-        "before": {DISK: conditions},
-        "after": {DISK: conditions | {"temperature_c": 38.5}},
-    }
+    warmer = conditions | {"temperature_c": 38.5}
+    assert inspection.disks == RunDisks({DISK: conditions}, {DISK: warmer}, limit_k=5.0)
 
 
 def test_a_disk_that_failed_is_asked_again_before_the_next_run(place: Machine) -> None:
@@ -260,9 +258,9 @@ def test_a_disk_tells_what_of_its_life_is_used(
     place: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{place.root}:{os.environ['PATH']}")
-    assert smart.lifetime(DISK) == {"written_bytes": 1_024_000, "used_percent": None}
+    assert smart.lifetime(DISK) == Lifetime(1_024_000, None)
     _write("smart.json", _smart(percentage_used=7))(place)
-    assert smart.lifetime(DISK) == {"written_bytes": 1_024_000, "used_percent": 7}
+    assert smart.lifetime(DISK) == Lifetime(1_024_000, 7)
     place.write("smart.json", "{}")
     assert smart.lifetime(DISK) is None
     assert smart.lifetime(None) is None

@@ -12,6 +12,7 @@ import pytest
 from agent.storage import disk_records, samples
 from agent.storage.facts import DiskFacts
 from agent.storage.opal_ioctl import Discovery, Sid, Status
+from contract.documents import Lifetime
 from contract.errors import AgentError
 from contract.plan import Disk
 
@@ -95,8 +96,8 @@ def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a drive that is dead until a power cycle, by what it counts as written in its life."""
-    life = {"written_bytes": 512_000}
-    monkeypatch.setattr("agent.checks.smart.lifetime", lambda _name: dict(life))
+    life = Lifetime(512_000)
+    monkeypatch.setattr("agent.checks.smart.lifetime", lambda _name: life)
     with pytest.raises(AgentError), disk_records.reverting(DISK, LEFT, lambda: True, place):
         raise AgentError("the drive says no, and does it")
     assert disk_records.reverted(DISK, place)
@@ -104,7 +105,7 @@ def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
     assert disk_records.left_by_us(DISK, again, place)
     taken = Discovery(sid=Sid(taken=True, blocked=False))
     assert not disk_records.left_by_us(DISK, replace(again, discovery=taken), place)
-    life["written_bytes"] += 512_000
+    life = Lifetime(1_024_000)
     assert not disk_records.left_by_us(DISK, again, place)
     disk_records.leave(DISK, LEFT, place)
     assert not disk_records.reverted(DISK, place)
@@ -113,10 +114,10 @@ def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
 def test_parts_of_a_note_end_by_themselves(place: Path) -> None:
     disk_records.begin_taking(DISK, place)
     disk_records.leave(DISK, LEFT, place)
-    disk_records.drop(DISK, "edges", "samples", place=place)
+    disk_records.forget_contents(DISK, place)
     assert disk_records.taking(DISK, place)
     assert not disk_records.left_by_us(DISK, LEFT, place)
-    disk_records.drop(DISK, "taking", place=place)
+    disk_records.end_taking(DISK, place)
     assert not disk_records.taking(DISK, place)
 
 

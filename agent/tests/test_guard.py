@@ -325,8 +325,8 @@ def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
             with pytest.raises(GuardError) as refused:
                 provision.teardown(_spec(OPAL), Secrets(b"passphrase", b"pin"), dry=dry)
             assert _told(refused.value) == [("silent", why)]
-        header = {"segments": {"0": {"type": "hw-opal-crypt"}}, "key_bits": []}
-        monkeypatch.setattr(opal, "luks_metadata", lambda _path, answer=header: answer)
+        header = opal.LuksHeader({"0": opal.LuksSegment("hw-opal-crypt", "0")})
+        monkeypatch.setattr(opal, "luks_header", lambda _path, answer=header: answer)
         with pytest.raises(GuardError) as refused:
             provision.teardown(_spec(), Secrets(b"passphrase", b"pin"))
         assert _told(refused.value) == [("silent", why)]

@@ -101,7 +101,7 @@ def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
 
 def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
     for name in HOSTILE:
-        document = {"format": group.FORMAT, "group": "g", "suites": [name], "hosts": ["h"]}
+        document = {"format": "fde-group/1", "group": "g", "suites": [name], "hosts": ["h"]}
         (tmp_path / group.FILE).write_text(json.dumps(document), encoding="utf-8")
         with pytest.raises(ControllerError, match="damaged"):
             group.suites(tmp_path)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent import attempts
 from agent.tests.suite_lab import Deadly, Lab, die, entries, killed, sound
-from contract import journal, plan
+from contract import attempts, journal, plan
 from contract.journal import Journal
 from workloads.base import Context
 
@@ -42,7 +41,7 @@ def test_killed_at_every_line_nothing_is_lost_and_nothing_false(
         written = entries(lab)
         assert len(written) == number + (when == "after")
         before = sound(lab)
-        open_runs = attempts.Accounts(written).open()
+        open_runs = [a.run_id for a in attempts.History(written).begun()]
         if when == "after":
             reached.add(written[-1].state)
         assert lab.execute() == 0

@@ -31,7 +31,7 @@ CASCADE = "truecrypt-aes-twofish-serpent"
 # Begins the scripts that run in the guest; `tell` collects the mismatches of spoilt stacks.
 PROLOGUE = f"""
 import json, os, sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from contract import plan
 from agent.system.command import run
@@ -42,7 +42,8 @@ keys = secrets.load(Path("{FOLDER}/secrets.json"))
 stack = Stack(spec, keys)
 said = {{}}
 def tell(name, entered):
-    said[name] = proof.prove(entered, keys, stack.mount_point, name)["mismatches"]
+    found = proof.prove(entered, keys, stack.mount_point, name)
+    said[name] = [asdict(mismatch) for mismatch in found.mismatches]
 """
 EPILOGUE = """
 finally:
@@ -132,7 +133,7 @@ try:
         run(["sync"])
         command = f"dd if=/dev/{raw} bs=1M skip={skip} count={count} status=none | grep -ac FILLED"
         filled = int(run(["sh", "-c", command], ok=(0, 1)).out)
-        said.setdefault(name, []).append([found["mismatches"], found["discard"], filled])
+        said.setdefault(name, []).append([len(found.mismatches), asdict(found.discard), filled])
         run(["sh", "-c", f"yes FILLED | head -c 32M > {stack.mount_point}/filled"])
 """
         + EPILOGUE
@@ -140,7 +141,7 @@ try:
     printed = json.loads(target.python(script))
     for name, discards in printed.items():
         for mismatches, discard, filled in discards if name != "state" else ():
-            assert mismatches == []
+            assert mismatches == 0
             assert discard["first_bytes"] == EXTENT_BYTES
             assert filled == 0, name
             assert discard["mounted"] == name.endswith("-discard")

@@ -174,7 +174,7 @@ try:
     found = proof.prove(planned, stack.secrets, stack.mount_point, "wrong")
 finally:
     stack.leave()
-print(json.dumps(found["mismatches"]))
+print(json.dumps([dataclasses.asdict(each) for each in found.mismatches]))
 """
     mismatches = json.loads(target.python(script))
     facts = {"field": "key_bits", "found": 256, "planned": 512}

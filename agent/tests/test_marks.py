@@ -40,14 +40,14 @@ def test_the_machine_rests_before_and_after_each_phase_and_right_before_the_tail
         with marks.phase("third"):
             pass
         marks.tail(0.1)
-        phases = marks.document()
-    assert [phase["name"] for phase in phases] == ["first", "second", "third", "tail"]
-    assert phases[0]["t_start_ns"] - begun_ns >= PAD_NS
-    pauses_ns = [b["t_start_ns"] - a["t_end_ns"] for a, b in pairwise(phases)]
+        phases = marks.phases()
+    assert [phase.name for phase in phases] == ["first", "second", "third", "tail"]
+    assert phases[0].t_start_ns - begun_ns >= PAD_NS
+    pauses_ns = [b.t_start_ns - a.t_end_ns for a, b in pairwise(phases)]
     assert pauses_ns[0] >= PAD_NS
     assert pauses_ns[1] >= 2 * PAD_NS + 50_000_000
     assert pauses_ns[2] >= PAD_NS
-    assert phases[-1]["t_end_ns"] - phases[-1]["t_start_ns"] >= 100_000_000
+    assert phases[-1].t_end_ns - phases[-1].t_start_ns >= 100_000_000
 
 
 def test_a_phase_that_fails_is_kept_and_a_nested_one_is_refused_before_any_rest(
@@ -65,4 +65,4 @@ def test_a_phase_that_fails_is_kept_and_a_nested_one_is_refused_before_any_rest(
             marks.phase("inner"),
         ):
             pass
-        assert [phase["name"] for phase in marks.document()] == ["work", "outer"]
+        assert [phase.name for phase in marks.phases()] == ["work", "outer"]

@@ -36,7 +36,7 @@ PLACE = Place(Disk("sed", "/dev/disk/by-id/x", "S1", 2**31), DEVICE, 1, Extent(2
 KEYS = Secrets(b"passphrase", b"pin")
 OWNED = Status(True, True, True, False, False, False)
 LOCKING = RangeStatus(0, 1, True, True, "locked")
-HEADER = {"type": "hw-opal", "offset": str(2**24), "size": str(2**30)}
+HEADER = opal.LuksSegment("hw-opal", str(2**24), str(2**30))
 Answers = Callable[[int], list[int]]
 
 
@@ -117,7 +117,7 @@ def test_a_drive_that_has_locked_out_is_not_counted(answers: Answers) -> None:
     [
         ({}, None),
         ({"status": replace(OWNED, locking_enabled=False)}, opal.NotReady.LOCKING_OFF),
-        ({"header": {**HEADER, "offset": "0"}}, opal.NotReady.OTHER_RANGE),
+        ({"header": replace(HEADER, offset="0")}, opal.NotReady.OTHER_RANGE),
         ({"header": CommandError("no LUKS2 header")}, opal.NotReady.NO_HEADER),
         ({"found": replace(LOCKING, write_lock_enabled=False)}, opal.NotReady.NO_LOCKS),
     ],
@@ -137,7 +137,7 @@ def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
 
     monkeypatch.setattr(opal_ioctl, "status", given("status"))
     monkeypatch.setattr(opal_ioctl, "range_status", given("found"))
-    monkeypatch.setattr(opal, "luks_metadata", given("header", lambda h: {"segments": {"0": h}}))
+    monkeypatch.setattr(opal, "luks_header", given("header", lambda h: opal.LuksHeader({"0": h})))
     monkeypatch.setattr(opal, "run", lambda *_, **__: Output(0, "", ""))
     missing = opal.why_not_ready(PLACE, KEYS)
     assert missing == cause
@@ -167,7 +167,7 @@ def test_a_drive_that_cannot_be_owned_says_why(
     answers(0)
     monkeypatch.setattr(opal_ioctl, "status", lambda _: status)
     monkeypatch.setattr(opal, "run", failing)
-    error = _raised(lambda: opal.own(PLACE, KEYS))
+    error = _raised(lambda: opal.make_range(PLACE, KEYS))
     assert error.code == cause
     assert (cause in ("shadowed", "not-taken")) == ("--psid-revert S1" in str(error))
     assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).code == "no-psid"

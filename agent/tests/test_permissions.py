@@ -41,7 +41,7 @@ def frozen(**changes: Any) -> plan.Plan:
     return plan.parse(plan.freeze({**PLAN, **changes}))
 
 
-def target(**changes: Any) -> plan.Target:
+def target(**changes: Any) -> plan.TargetDocument:
     return plan.parse_target({**TARGET, **changes}, Path("target.json"))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.marks import Marks
 from agent.phase_pyrapl import PhasePyrapl
 from agent.sampler import Sampler
+from agent.tests.check_context import known
+from contract.documents import Counter
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.test_pyrapl import lay_out, lead, set_uj
 
@@ -27,7 +28,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def phases(root: Path, *steps: dict[str, int]) -> list[list[dict[str, Any]]]:
+def phases(root: Path, *steps: dict[str, int]) -> list[tuple[Counter, ...]]:
     """PyRAPL's counters of one phase after the other, in each of which counters are set."""
     with PowercapSource.open(root / "sys/class/powercap") as source:
         marks = Marks(source, Sampler(source, 0), pyrapl=PhasePyrapl())
@@ -35,29 +36,29 @@ def phases(root: Path, *steps: dict[str, int]) -> list[list[dict[str, Any]]]:
             with marks.phase(f"{number}"):
                 for zone, energy_uj in step.items():
                     set_uj(root, zone, energy_uj)
-        documents = marks.document()
+        documents = marks.phases()
     for phase in documents:
-        assert [c["zone"] for c in phase["counters"]] == ["package-0", "dram"] * 2
-        assert [c["source"] for c in phase["counters"]] == ["rapl"] * 2 + ["pyrapl"] * 2
-    return [phase["counters"][2:] for phase in documents]
+        assert [c.zone for c in phase.counters] == ["package-0", "dram"] * 2
+        assert [c.source for c in phase.counters] == ["rapl"] * 2 + ["pyrapl"] * 2
+    return [phase.counters[2:] for phase in documents]
 
 
 def test_each_phase_has_a_measurement_of_its_own(root: Path) -> None:
     first, second = phases(root, {PACKAGE: 1250}, {PACKAGE: 1300, DRAM: 507})
-    assert [c["end"]["energy_uj"] for c in first] == [250, 0]
-    assert [c["end"]["energy_uj"] for c in second] == [50, 7]
+    assert [known(c.end).energy_uj for c in first] == [250, 0]
+    assert [known(c.end).energy_uj for c in second] == [50, 7]
     for counter in first + second:
-        assert (counter["start"]["energy_uj"], counter["flags"]) == (0, [])
-        assert counter["start"]["t_after_ns"] <= counter["end"]["t_before_ns"]
+        assert (known(counter.start).energy_uj, counter.flags) == (0, ())
+        assert known(counter.start).t_after_ns <= known(counter.end).t_before_ns
 
 
 def test_a_counter_that_went_round_has_no_figure_and_the_next_phase_has(root: Path) -> None:
     set_uj(root, PACKAGE, RANGE_UJ - 1000)
     (package, dram), (after, _) = phases(root, {PACKAGE: 500, DRAM: 507}, {PACKAGE: 900})
-    assert (package["start"], package["end"]) == (None, None)
-    assert package["flags"] == ["pyrapl-wrapped", "read-failed"]
-    assert (dram["end"]["energy_uj"], dram["flags"]) == (7, [])
-    assert (after["end"]["energy_uj"], after["flags"]) == (400, [])
+    assert (package.start, package.end) == (None, None)
+    assert package.flags == ("pyrapl-wrapped", "read-failed")
+    assert (known(dram.end).energy_uj, dram.flags) == (7, ())
+    assert (known(after.end).energy_uj, after.flags) == (400, ())
 
 
 def test_one_that_went_round_in_between_and_rose_again_has_none_either(root: Path) -> None:
@@ -73,8 +74,8 @@ def test_one_that_went_round_in_between_and_rose_again_has_none_either(root: Pat
                 set_uj(root, PACKAGE, 20)
                 _await_samples(sampler, len(sampler._due_ns))
                 set_uj(root, PACKAGE, RANGE_UJ - 1)
-        package = marks.document()[0]["counters"][2]
-    assert (package["end"], package["flags"]) == (None, ["pyrapl-wrapped"])
+        package = marks.phases()[0].counters[2]
+    assert (package.end, package.flags) == (None, ("pyrapl-wrapped",))
 
 
 def _await_samples(sampler: Sampler, before: int) -> None:
@@ -89,8 +90,8 @@ def test_a_unit_that_is_wrong_shows(root: Path, monkeypatch: pytest.MonkeyPatch)
     true = DeviceAPI.energy
     monkeypatch.setattr(DeviceAPI, "energy", lambda self: tuple(e / 1e6 for e in true(self)))
     (package, dram), *_ = phases(root, {PACKAGE: 50_000_000})
-    assert (package["end"]["energy_uj"], package["flags"]) == (50, ["pyrapl-differs"])
-    assert dram["flags"] == []
+    assert (known(package.end).energy_uj, package.flags) == (50, ("pyrapl-differs",))
+    assert dram.flags == ()
 
 
 def test_a_layout_that_pyrapl_does_not_know_is_a_failed_read(root: Path) -> None:
@@ -99,5 +100,5 @@ def test_a_layout_that_pyrapl_does_not_know_is_a_failed_read(root: Path) -> None
     (root / "sys/devices/system/cpu/present").unlink()
     assert counters == "package-0\n"
     (package, dram), *_ = phases(root, {PACKAGE: 1250})
-    assert package["flags"] == dram["flags"] == ["read-failed"]
-    assert package["end"] is None
+    assert package.flags == dram.flags == ("read-failed",)
+    assert package.end is None

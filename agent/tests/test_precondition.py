@@ -207,10 +207,8 @@ def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
     scene.backing.write_bytes(b"\xaa" * (SIZE_BYTES + 2**20))
     states: list[str] = []
     plan = planned(rounds=5, round_s=10)
-    wanted = replace(plan, storage=replace(plan.storage, disks=scene.spec.disks, extent=extent))
-    wanted = replace(
-        wanted, storage=replace(wanted.storage, configurations=scene.spec.configurations)
-    )
+    configurations = tuple(scene.spec.configurations.values())
+    wanted = replace(plan, disks=scene.spec.disks, extent=extent, configurations=configurations)
     precondition.all_disks(
         *(wanted, scene.backing.parent, scene.stack(wanted.storage), []),
         tell=lambda state, *, detail="", facts: states.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,47 +9,33 @@ from typing import Any
 import pytest
 
 from agent.storage import ciphers, mapping, plaintext_probe, proof, registry, tcrypt
-from agent.storage.base import Layer, Place, Segment
+from agent.storage.base import KindFindings, Layer, Place, Segment, VolumeHeader
+from agent.storage.layout import DiscardFindings
+from agent.storage.opal import LuksHeader, LuksIntegrity, LuksSegment, OpalFindings
+from agent.storage.opal_ioctl import RangeStatus, Status
+from agent.storage.plaintext_probe import Probe
 from agent.storage.proof import MISMATCHES, Found, Planned
 from contract.plan import Disk, Extent
 from contract.problem import Problem
 
 PLACE = Place(Disk("plain", "/x", "S", 2**31), "/dev/sdx1", 1, Extent(2**24, 2**30))
-SEEN = {"through_mapping": True, "on_medium": False}
-PLAIN_SEEN = {"through_mapping": True, "on_medium": True}
-LUKS: dict[str, Any] = {
-    "segments": {
-        "0": {
-            "type": "crypt",
-            "offset": "16777216",
-            "encryption": "aes-xts-plain64",
-            "sector_size": 4096,
-        }
-    },
-    "key_bits": [512],
-}
-OPAL_LUKS: dict[str, Any] = {
-    "segments": {"0": {"type": "hw-opal", "offset": "16777216", "size": "1073741824"}},
-    "key_bits": [256],
-}
-OPAL: dict[str, Any] = {
-    "status": {"locking_enabled": True, "mbr_enabled": False, "mbr_done": False},
-    "range": {
-        "start_blocks": 4352,
-        "length_blocks": 262144,
-        "read_lock_enabled": True,
-        "write_lock_enabled": True,
-    },
-    "state": "unlocked",
-    "state_before": "locked",
-}
-OFF: dict[str, Any] = {
-    "status": {"locking_enabled": True, "mbr_enabled": False, "mbr_done": False},
-    "range": {"read_lock_enabled": False, "write_lock_enabled": False},
-    "state": "off",
-    "state_before": None,
-}
-HEADER = {"chain": "aes-twofish-serpent", "mode": "xts-plain64", "key_bits": "1536"}
+SEEN = Probe(through_mapping=True)
+PLAIN_SEEN = Probe(through_mapping=True, on_medium=True)
+SEGMENT = LuksSegment("crypt", "16777216", encryption="aes-xts-plain64", sector_size=4096)
+LUKS = LuksHeader({"0": SEGMENT}, (512,))
+OPAL_LUKS = LuksHeader({"0": LuksSegment("hw-opal", "16777216", "1073741824")}, (256,))
+STATUS = Status(
+    supported=True,
+    locking_supported=True,
+    locking_enabled=True,
+    locked=False,
+    mbr_enabled=False,
+    mbr_done=False,
+)
+RANGE = RangeStatus(4352, 262144, True, True, "unlocked")
+OPAL = OpalFindings(STATUS, RANGE, "unlocked", "locked")
+OFF = OpalFindings(STATUS, RangeStatus(0, 0, False, False, "unlocked"), "off", None)
+HEADER = VolumeHeader("aes-twofish-serpent", "xts-plain64", "1536")
 
 
 def _planned(kind: str, **entry: object) -> Planned:
@@ -132,6 +117,11 @@ def _mismatch(code: str, facts: dict[str, Any] | None = None) -> Problem:
 
 def _fields(mismatches: list[Problem]) -> list[tuple[str, Any]]:
     return [(mismatch.code, mismatch.facts.get("field")) for mismatch in mismatches]
+
+
+def _with_part(opal: OpalFindings, part: str | None, **changes: Any) -> OpalFindings:
+    inner = {part: replace(getattr(opal, part), **changes)} if part else changes
+    return replace(opal, **inner)
 
 
 def _with_top(findings: Found, **changes: Any) -> Found:
@@ -248,7 +238,8 @@ def test_a_mapping_too_many_is_told() -> None:
 )
 def test_a_header_with_other_ciphers_is_told(key: str | None, value: str | None) -> None:
     plan, findings = SOUND["cascade"]
-    header = {**HEADER, key: value} if key else None
+    changes: dict[str, Any] = {key: value} if key else {}
+    header = replace(HEADER, **changes) if key else None
     mismatches = proof.mismatches(plan, replace(findings, tcrypt=header))
     fields = [key] if key else ["chain", "mode", "key_bits"]
     assert _fields(mismatches) == [("truecrypt", field) for field in fields]
@@ -271,10 +262,9 @@ def test_what_cryptsetup_says_of_a_truecrypt_header_is_read() -> None:
         ("sector_size", 512),
     ],
 )
-def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: object) -> None:
+def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: Any) -> None:
     plan, findings = SOUND["dmcrypt"]
-    luks = copy.deepcopy(LUKS)
-    luks["segments"]["0"][key] = value
+    luks = replace(LUKS, segments={"0": replace(SEGMENT, **{key: value})})
     assert _fields(proof.mismatches(plan, replace(findings, luks=luks))) == [("luks", key)]
 
 
@@ -297,8 +287,7 @@ def test_a_range_that_does_not_lock_as_planned_is_told(
     part: str | None, key: str, value: object, cause: str
 ) -> None:
     plan, findings = SOUND["opal"]
-    opal = copy.deepcopy(OPAL)
-    (opal[part] if part else opal)[key] = value
+    opal = _with_part(OPAL, part, **{key: value})
     (mismatch,) = proof.mismatches(plan, replace(findings, opal=opal))
     assert mismatch.code == cause
     assert mismatch.facts.get("field", key) == key
@@ -313,8 +302,7 @@ def test_a_range_that_locks_where_it_should_be_off_is_told(
     name: str, part: str | None, key: str, value: object, cause: str
 ) -> None:
     plan, findings = SOUND[name]
-    opal = copy.deepcopy(OFF)
-    (opal[part] if part else opal)[key] = value
+    opal = _with_part(OFF, part, **{key: value})
     (mismatch,) = proof.mismatches(plan, replace(findings, opal=opal))
     assert mismatch.code == cause
 
@@ -328,23 +316,22 @@ def test_opal_without_opal_is_told() -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_a_probe_that_is_not_where_it_should_be_proves_nothing(name: str) -> None:
     plan, findings = SOUND[name]
-    lost = {"through_mapping": False, "on_medium": False}
-    mismatches = proof.mismatches(plan, replace(findings, plaintext_probe=lost))
+    mismatches = proof.mismatches(plan, replace(findings, plaintext_probe=Probe()))
     assert mismatches == [_mismatch("probe-lost")]
-    planned = findings.plaintext_probe["on_medium"]
-    turned = {"through_mapping": True, "on_medium": not planned}
+    planned = findings.plaintext_probe.on_medium
+    turned = Probe(through_mapping=True, on_medium=not planned)
     mismatches = proof.mismatches(plan, replace(findings, plaintext_probe=turned))
     assert mismatches == [_mismatch("probe-not-plaintext" if planned else "probe-plaintext")]
 
 
 def test_a_probe_that_could_not_be_looked_for_and_a_discard_are_told() -> None:
     plan, findings = SOUND["plain"]
-    failed = replace(findings, plaintext_probe={"error": "no room"})
+    failed = replace(findings, plaintext_probe=Probe(error="no room"))
     assert proof.mismatches(plan, failed) == [_mismatch("probe-failed", {"error": "no room"})]
-    mounted = replace(findings, discard={"mounted": True})
+    mounted = replace(findings, discard=DiscardFindings({}, mounted=True))
     assert proof.mismatches(plan, mounted) == [_mismatch("discard")]
     assert proof.mismatches(replace(plan, discards=True), mounted) == []
-    silent = replace(findings, discard={"mounted": False})
+    silent = replace(findings, discard=DiscardFindings({}, mounted=False))
     assert proof.mismatches(replace(plan, discards=True), silent) == [_mismatch("no-discard")]
 
 
@@ -373,20 +360,20 @@ TAGGED = _planned("dmcrypt", **AES, integrity="hmac-sha256")
 
 
 def test_tags_are_proven_by_header_tables_and_a_probe_that_reached_the_partition() -> None:
-    segment = {**LUKS["segments"]["0"], "integrity": {"type": "hmac(sha256)"}}
-    luks = {"segments": {"0": segment}, "key_bits": [768]}
+    segment = replace(SEGMENT, integrity=LuksIntegrity("hmac(sha256)"))
+    luks = LuksHeader({"0": segment}, (768,))
     layers = TAGGED.expectation.layers
-    probe = {**SEEN, "written_bytes": 4096}
+    probe = replace(SEEN, written_bytes=4096)
 
-    def causes(luks: dict[str, Any], **changed: Any) -> list[str]:
-        findings = Found(layers, luks, None, None, {**probe, **changed})
+    def causes(luks: LuksHeader, **changed: Any) -> list[str]:
+        findings = Found(layers, luks, None, None, replace(probe, **changed))
         return [one.code for one in proof.mismatches(TAGGED, findings)]
 
     assert causes(luks) == []
-    assert causes({**luks, "segments": LUKS["segments"]}) == ["luks"]
+    assert causes(replace(luks, segments=LUKS.segments)) == ["luks"]
     assert causes(luks, written_bytes=0) == ["probe-elsewhere"]
     assert causes(luks, on_medium=True) == ["probe-plaintext"]
-    refused = Found(layers, luks, None, None, probe, of_kind={"refused": "it says no"})
+    refused = Found(layers, luks, None, None, probe, of_kind=KindFindings("it says no"))
     assert [one.sentence for one in proof.mismatches(TAGGED, refused)] == ["it says no"]
 
 

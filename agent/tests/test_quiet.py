@@ -128,7 +128,7 @@ def test_a_damaged_memory_is_an_empty_one(system: System) -> None:
 def test_a_group_is_stopped_where_the_inventory_allows_it(system: System) -> None:
     system.set("apt-daily.timer", "inactive")
     by_group = quiet.disturbers(system.systemctl) or {}
-    assert quiet.told(by_group, ["timers"]) == [
+    assert quiet.describe_disturbers(by_group, ["timers"]) == [
         "stopped while a suite runs: timers (cron.service)",
         "will disturb, and fde_stop does not allow to stop them: databases (mariadb.service)",
     ]
@@ -167,9 +167,9 @@ def test_governor_and_turbo_are_set_and_restored(
     system: System, processor: frequency.Processor
 ) -> None:
     first = processor.state()
-    assert first == {"governors": {"powersave": "0,1", "schedutil": "2"}, "turbo": True}
+    assert first == frequency.Settings({"powersave": "0,1", "schedutil": "2"}, True)
     wanted = Quiet(stop=(), governor="performance", turbo=False)
-    set_to = {"governors": {"performance": "0,1,2"}, "turbo": False}
+    set_to = frequency.Settings({"performance": "0,1,2"}, False)
     for _ in range(2):  # an agent that was killed sets them again, and knows what was first
         quiet.off(wanted, system.systemctl, system.remembered, processor)
         assert processor.state() == set_to

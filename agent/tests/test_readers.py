@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent import readers
+from agent.tests.check_context import known
 from contract import extensions
 from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.perf import PerfSource
@@ -17,8 +18,6 @@ from instrumentation.tests.test_perf import ALL
 from instrumentation.tests.test_perf import lay_out as lay_out_perf
 from instrumentation.tests.test_pyrapl import lay_out as lay_out_pyrapl
 from instrumentation.tests.test_pyrapl import lead, set_uj
-
-ENTRY = {"zone", "own_start", "own_end", "apart_ns"}
 
 
 @pytest.fixture
@@ -43,17 +42,15 @@ def test_pyrapl_and_our_own_side_by_side(root: Path) -> None:
         others.begin()
         set_uj(root, "intel-rapl:0", 1250)
         (pyrapl,) = others.end().values()
-    package, dram = pyrapl["zones"]
-    assert set(package) == {*ENTRY, "energy_uj"}
-    assert (package["zone"], package["energy_uj"], dram["energy_uj"]) == ("package-0", 250, 0)
-    assert package["own_end"]["energy_uj"] - package["own_start"]["energy_uj"] == 250
-    assert set(package["own_end"]) == {"t_before_ns", "t_after_ns", "energy_uj"}
+    package, dram = known(pyrapl.zones)
+    assert (package.zone, package.energy_uj, dram.energy_uj) == ("package-0", 250, 0)
+    assert known(package.own_end).energy_uj - known(package.own_start).energy_uj == 250
     # Both edges together, each from one reader's first stamp to the other's last.
-    assert pyrapl["t_start_ns"] < pyrapl["t_end_ns"]
-    least_ns = pyrapl["t_start_ns"] - package["own_start"]["t_before_ns"]
-    least_ns += package["own_end"]["t_after_ns"] - pyrapl["t_end_ns"]
-    whole_ns = package["own_end"]["t_after_ns"] - package["own_start"]["t_before_ns"]
-    assert least_ns <= package["apart_ns"] <= whole_ns
+    assert known(pyrapl.t_start_ns) < known(pyrapl.t_end_ns)
+    least_ns = known(pyrapl.t_start_ns) - known(package.own_start).t_before_ns
+    least_ns += known(package.own_end).t_after_ns - known(pyrapl.t_end_ns)
+    whole_ns = known(package.own_end).t_after_ns - known(package.own_start).t_before_ns
+    assert least_ns <= known(package.apart_ns) <= whole_ns
 
 
 def test_a_failure_of_pyrapl_is_told_and_the_next_run_begins_afresh(root: Path) -> None:
@@ -62,9 +59,9 @@ def test_a_failure_of_pyrapl_is_told_and_the_next_run_begins_afresh(root: Path) 
         others.begin()
         set_uj(root, "intel-rapl:0", 3)
         set_uj(root, "intel-rapl:0/intel-rapl:0:0", 2)
-        assert set(others.end()["pyrapl"]) == {"error"}
+        assert others.end()["pyrapl"].zones is None
         others.begin()
-        assert others.end()["pyrapl"]["zones"][0]["energy_uj"] == 0
+        assert known(others.end()["pyrapl"].zones)[0].energy_uj == 0
 
 
 def test_perf_where_the_kernel_has_it(root: Path) -> None:
@@ -73,14 +70,13 @@ def test_perf_where_the_kernel_has_it(root: Path) -> None:
         others = readers.OtherReaders(source, {"perf": lambda: PerfSource.open(perf_root)})
         others.begin()
         perf = others.end()["perf"]
-    if "error" in perf:
-        pytest.skip(f"perf_event_open is not permitted here: {perf['error']}")
-    (zone,) = perf["zones"]
-    assert set(zone) == {*ENTRY, "energy_uj"}
-    assert zone["zone"] == "package-0"
-    assert isinstance(zone["energy_uj"], int)
-    assert perf["t_start_ns"] >= zone["own_start"]["t_after_ns"]
-    assert perf["t_end_ns"] <= zone["own_end"]["t_before_ns"]
+    if perf.error:
+        pytest.skip(f"perf_event_open is not permitted here: {perf.error}")
+    (zone,) = known(perf.zones)
+    assert zone.zone == "package-0"
+    assert isinstance(zone.energy_uj, int)
+    assert known(perf.t_start_ns) >= known(zone.own_start).t_after_ns
+    assert known(perf.t_end_ns) <= known(zone.own_end).t_before_ns
 
 
 def test_perf_that_cannot_be_opened_is_a_sentence(
@@ -91,7 +87,7 @@ def test_perf_that_cannot_be_opened_is_a_sentence(
         others = readers.OtherReaders(source)
         others.begin()
         perf = others.end()["perf"]
-    assert "`sudo modprobe rapl`" in perf["error"]
+    assert "`sudo modprobe rapl`" in known(perf.error)
 
 
 def test_a_counter_that_was_gone_is_not_compared(root: Path) -> None:
@@ -101,9 +97,9 @@ def test_a_counter_that_was_gone_is_not_compared(root: Path) -> None:
         (root / "sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj").write_text("")
         source.read()
         set_uj(root, "intel-rapl:0", 1250)
-        package, dram = others.end()["pyrapl"]["zones"]
-    assert package["own_end"] is None
-    assert dram["own_end"] is not None
+        package, dram = known(others.end()["pyrapl"].zones)
+    assert package.own_end is None
+    assert dram.own_end is not None
 
 
 SHUNT = """
@@ -149,21 +145,20 @@ def test_a_source_of_an_installed_package_is_read_as_well(root: Path, shunt: Pat
         shunt.write_text("7300")
         documents = others.end()
         assert list(documents) == ["pyrapl", "shunt"]
-        package, screen = documents["shunt"]["zones"]
-        assert set(package) == {*ENTRY, "energy_uj"}
-        assert (package["energy_uj"], screen["energy_uj"]) == (300, 300)
-        assert package["own_start"]["t_after_ns"] <= documents["shunt"]["t_start_ns"]
-        assert documents["shunt"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
-        assert (screen["own_start"], screen["apart_ns"]) == (None, None)
+        package, screen = known(documents["shunt"].zones)
+        assert (package.energy_uj, screen.energy_uj) == (300, 300)
+        assert known(package.own_start).t_after_ns <= known(documents["shunt"].t_start_ns)
+        assert known(documents["shunt"].t_end_ns) <= known(package.own_end).t_before_ns
+        assert (screen.own_start, screen.apart_ns) == (None, None)
         # Whatever it raises is told, spoils no run and none of the others.
         others.begin()
         shunt.write_text("empty")
         documents = others.end()
-        assert "invalid literal" in documents["shunt"]["error"]
-        assert documents["pyrapl"]["zones"]
+        assert "invalid literal" in known(documents["shunt"].error)
+        assert documents["pyrapl"].zones
         shunt.write_text("7300")
         others.begin()
-        assert others.end()["shunt"]["zones"][0]["energy_uj"] == 0
+        assert known(others.end()["shunt"].zones)[0].energy_uj == 0
 
 
 def test_a_polled_power_tells_its_gaps(root: Path, tmp_path: Path) -> None:
@@ -175,17 +170,17 @@ def test_a_polled_power_tells_its_gaps(root: Path, tmp_path: Path) -> None:
         opener = {"hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 3600.0)}
         others = readers.OtherReaders(source, opener)
         others.begin()
-        (sound,) = others.end()["hwmon"]["zones"]
+        (sound,) = known(others.end()["hwmon"].zones)
         others.begin()
         (chip / "power1_input").rename(chip / "gone")
         others._readers[0]._source.read()  # type: ignore[union-attr]
         (chip / "gone").rename(chip / "power1_input")
-        (cut,) = others.end()["hwmon"]["zones"]
+        (cut,) = known(others.end()["hwmon"].zones)
         others.begin()
-        (after,) = others.end()["hwmon"]["zones"]
+        (after,) = known(others.end()["hwmon"].zones)
         others._readers[0]._source.close()  # type: ignore[union-attr]
-    assert (sound["zone"], sound["own_end"], sound["gaps"]) == ("power_meter/power1", None, [])
-    assert sound["energy_uj"] > 0
-    assert cut["energy_uj"] is None
-    assert [gap["error"] for gap in cut["gaps"]] == ["No such file or directory"]
-    assert (after["energy_uj"] >= 0, after["gaps"]) == (True, [])
+    assert (sound.zone, sound.own_end, sound.gaps) == ("power_meter/power1", None, ())
+    assert known(sound.energy_uj) > 0
+    assert cut.energy_uj is None
+    assert [gap.error for gap in known(cut.gaps)] == ["No such file or directory"]
+    assert (known(after.energy_uj) >= 0, after.gaps) == (True, ())

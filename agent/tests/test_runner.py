@@ -13,7 +13,7 @@ import pytest
 from agent import measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
-from agent.storage.proof import MISMATCHES
+from agent.storage.proof import MISMATCHES, Proof
 from agent.system import limits
 from agent.tests.injections import fail_at, lines_of
 from agent.tests.suite_lab import Action, Lab, blocks_document, entries
@@ -100,7 +100,7 @@ def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
 def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
     facts = {"field": "encryption", "found": "rot13", "planned": "aes"}
     mismatch = Problem.from_wording(MISMATCHES, "luks", facts)
-    lab.proof = {"ok": False, "mismatches": [mismatch.document()]}
+    lab.proof = Proof(False, (mismatch,))
     assert lab.execute() == 1
     assert "finished" not in lab.last().values()
     assert lab.run_json(0)["void_reason"] == mismatch.sentence

@@ -319,15 +319,15 @@ def test_the_identity_tells_the_machine_apart_and_hides_its_id(tmp_path: Path) -
     writer.append("suite-started")
     writer.append("suite-finished")
     writer.close()
-    answer = identity.identity(tmp_path / "suites", id_file)
-    assert answer["journal_lines"] == {"s-1": 2}
-    assert answer["boot_id"] == journal.boot_id()
-    assert id_file.read_text().strip() not in json.dumps(answer)
+    answer = identity.read_identity(tmp_path / "suites", id_file)
+    assert answer.journal_lines == {"s-1": 2}
+    assert answer.boot_id == journal.boot_id()
+    assert id_file.read_text().strip() not in answer.machine_id
     id_file.write_text("another\n")
-    assert identity.identity(tmp_path / "suites", id_file)["machine_id"] != answer["machine_id"]
+    assert identity.read_identity(tmp_path / "suites", id_file).machine_id != answer.machine_id
     id_file.write_text("\n")
     with pytest.raises(identity.IdentityError, match="empty"):
-        identity.identity(tmp_path / "suites", id_file)
+        identity.read_identity(tmp_path / "suites", id_file)
 
 
 def agent(suite: Path, **environment: str) -> subprocess.CompletedProcess[str]:

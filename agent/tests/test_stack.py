@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.storage import devices, layout, mapping
-from agent.storage.base import Expectation, Kind, Place
+from agent.storage.base import Evidence, Expectation, Kind, Place, VolumeHeader
 from agent.storage.facts import MARKER_NAME, MARKER_TYPE, DiskFacts, Partition
 from agent.storage.guard import GuardError, refusal
 from agent.storage.secrets import Secrets
@@ -24,7 +23,7 @@ from contract.parameters import Parameter
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
 EXTENT = Extent(2**24, 2**25)
-DISCARD = {"discarded": "not-offered", "discarded_bytes": 0}  # of a partition that is none
+HEADER = VolumeHeader("aes", "xts-plain64", "512")
 SIZE_BYTES = layout.partition_bytes(EXTENT)
 
 
@@ -84,15 +83,13 @@ class LoopKind(Kind):
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         raise NotImplementedError
 
-    def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
-        del secrets
+    def before_attach(self, place: Place, secrets: Secrets) -> Evidence:
+        del secrets, place
         assert not self.mapping.devices()
         self.calls.append("before")
-        return {"seen": place.extent.offset_bytes}
+        return Evidence("locked")
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del configuration, secrets
         self.calls.append("attach")
         offset = ["-o", str(place.extent.offset_bytes)]
@@ -108,7 +105,7 @@ class LoopKind(Kind):
         self.mapping.stuck = self.sticks
         if self.interrupted:
             raise self.interrupted
-        return {"made": True}
+        return Evidence(header=HEADER)
 
 
 class Scene:
@@ -169,7 +166,8 @@ def test_entering_ends_mounted_and_freshly_formatted(scene: Scene) -> None:
     stack = scene.stack()
     entered = stack.enter("one")
     assert stack.state == "mounted"
-    assert entered.evidence == {"seen": EXTENT.offset_bytes, "made": True, **DISCARD}
+    assert entered.evidence == Evidence("locked", HEADER)
+    assert entered.first_discard == layout.NOT_OFFERED, "it is no partition"
     assert 0 < entered.mkfs_s < entered.took_s
     (stack.mount_point / "left behind").write_text("x")
     stack.enter("two")

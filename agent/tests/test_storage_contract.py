@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.storage import layout, mapping, registry
-from agent.storage.base import DRIVE, NOBODY, PROCESSOR, Layer, Place
+from agent.storage.base import DRIVE, PROCESSOR, UNENCRYPTED, Layer, Place
 from contract.errors import AgentError
 from contract.plan import CONFIGURATION_KEYS, Configuration, Disk, Extent
 
@@ -107,7 +107,7 @@ def test_no_layer_of_a_kind_leaves_our_partition(kind: str, entry: dict[str, Any
 def test_a_kind_declares_itself(kind: str, entry: dict[str, Any]) -> None:
     one = registry.load(kind)
     assert one.name == kind
-    assert one.encrypted_by in (NOBODY, DRIVE, PROCESSOR)
+    assert one.encrypted_by in (UNENCRYPTED, DRIVE, PROCESSOR)
     assert one.range_state in ("off", "unlocked")
     assert len({field.name for field in one.fields}) == len(one.fields)
     for field in one.fields:

@@ -44,7 +44,7 @@ def test_a_pattern_that_fails_is_told_and_costs_nothing_else(
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {4095})
     marks.play(SHORT, tmp_path, "start")
     (line,) = lines(tmp_path)
-    assert "ended early" in line["error"] and "edges" not in line
+    assert "ended early" in line["error"] and not line["edges"]
 
 
 def test_a_torn_line_stays_one_line(tmp_path: Path) -> None:

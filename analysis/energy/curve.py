@@ -77,7 +77,7 @@ FILL = 3  # whole windows on each side of a gap that tell what the power in it w
 def stepped(
     held: Windows, power: Floats, edges_ns: Ints, cut: Ints, part_s: Floats
 ) -> tuple[Floats, Floats]:
-    """What an edge `part_s` into a window has to be given beyond its share, and the uncertainty.
+    """Return what an edge `part_s` into a window adds to its share, and the uncertainty.
 
     Marks are where the load steps. With the power p₁ in the windows before and p₂ after, a window
     of length T cut at the share x holds, by its own mean, (p₁ − p₂) T x (1 − x) more before the
@@ -125,11 +125,11 @@ Neighbour = tuple[npt.NDArray[np.bool_], Floats]  # whether it is whole, and its
 def _beyond_share(
     cut: Ints, share: Floats, mean: Floats, ahead: Neighbour, behind: Neighbour
 ) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Whether a window is taken to have a single step, and what it has before the edge beyond
-    `share` of its own mean power, in W of the whole window.
+    """Return whether a window has a single step, and its power before the edge beyond its share.
 
-    Of a window's edges the first ends what has the power of the window ahead of it, the last begins
-    what has that of the one behind; what is left has one power, from nothing to twice the mean.
+    The power is in W of the whole window, beyond `share` of the window's mean. Of a window's edges
+    the first ends what has the power of the window ahead of it, the last begins what has that of
+    the one behind; what is left has one power, from nothing to twice the mean.
     """
     (whole_ahead, before), (whole_behind, after) = ahead, behind
     from_ = np.where(whole_ahead, share[np.searchsorted(cut, cut, side="left")], 0.0)
@@ -147,12 +147,12 @@ def _beyond_share(
 
 
 def level_part(power_w: Floats, quantum_w: float) -> tuple[int, int]:
-    """Of a rest's n windows, from the edge on, those that are at its level: from the first up to
-    the last, up to three of the former and one of the latter left out.
+    """Return the first and the last of a rest's n windows that are at its level.
 
-    Where the first is not at the power of those behind it, the load changed beside its mark, or the
-    meter still told of it. The last may tell of the load after the rest. Fewer than four windows
-    cannot tell, and (n, n) says that there is no level.
+    Counted from the edge on; up to three at the front and one at the back are left out. Where the
+    first is not at the power of those behind it, the load changed beside its mark, or the meter
+    still showed it. The last may hold the load after the rest. Fewer than four windows are too few,
+    and (n, n) means that there is no level.
     """
     count = len(power_w)
     if count < 4:
@@ -170,11 +170,10 @@ def level_part(power_w: Floats, quantum_w: float) -> tuple[int, int]:
 
 
 def level_w(power_w: Floats) -> tuple[float, float]:
-    """Power of a rest at the edge that it lies beside, from its n windows from there on, and the
-    variance of one of them about it.
+    """Return a rest's power at its edge, and the variance of one window about it.
 
-    Their mean, unless they fall or rise by more than chance, as after a load while the machine
-    cools; then what their straight line has at the edge.
+    `n` windows from the edge on. Their mean, unless they fall or rise by more than chance, as after
+    a load while the machine cools; then what their straight line has at the edge.
     """
     count = len(power_w)
     mean_w, scatter_w2 = float(np.mean(power_w)), float(np.var(power_w, ddof=1))
@@ -234,7 +233,7 @@ def plateau(
 
 
 def by_counter(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool_]) -> Floats:
-    """Energy of gaps by the meter's own counter, NaN where it does not tell."""
+    """Energy of gaps by the meter's own counter, NaN where it does not know."""
     counter, power = held.energy_j[name], held.power_w[name]
     filled_j = np.full(len(after), np.nan)
     ok = alone & (after >= 0) & (after < len(counter) - 1)
@@ -273,7 +272,7 @@ class Curve:
     `void` where nothing is known. Of the rests beside the edges: sum of the squares about their
     means, and its degrees of freedom. `counter_contradicted`: the meter's own counter cannot be
     that of its power. `window_s` is the time that a reading is the mean of, as far
-    as it is known; `slow` where that is longer than declared.
+    as far as known; `slow` where that is longer than declared.
     """
 
     t_ns: Ints

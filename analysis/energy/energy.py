@@ -7,25 +7,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
 from analysis.energy.curve import Edge as PhaseEdge
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
-from analysis.energy.uncertainty import (
-    TypeB,
-    counter_uncertainty_j,
-    half_width,
-)
-from analysis.energy.watermarks import delays_s
+from analysis.energy.uncertainty import TypeB, counter_uncertainty_j, half_width
+from analysis.energy.watermark_check import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_samples, rapl_tables
 from contract.documents import Edge
 from contract.plan import SuitePlan
+from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S
 from instrumentation.sources.counter import Reading
@@ -88,7 +85,7 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
 
     With `windows`, a stretch that is short for the counter's updates is flagged or has no figure.
 
-    The edges alone are exact to the counter's resolution; the samples only tell how often it went
+    The edges alone are exact to the counter's resolution; the samples only count how often it went
     round where more than one wrap is possible.
     """
     if counter.start is None or counter.end is None:
@@ -115,7 +112,7 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
 
 
 def _statistical_j(counter: Counter, start: Edge, end: Edge, energy_j: float) -> float:
-    """A read lies somewhere between its stamps, and tells the count of the last update before it.
+    """Return the uncertainty of a difference of two reads, each between its stamps.
 
     The power at both edges is taken as the mean between them: nothing else is known of it.
     """
@@ -149,8 +146,9 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
 
 
 def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
-    """Yield the first reading of each zone: two sources of one counter must not count twice, and
-    pyRAPL's, which has no more than that of its phase, never stands in for ours.
+    """Yield the first reading of each zone: two sources of one counter must not count twice.
+
+    pyRAPL's knows no more than its phase, and never replaces ours.
     """
     zones: set[str] = set()
     for counter in counters:
@@ -190,27 +188,32 @@ RAPL, PYRAPL = "rapl", "pyrapl"
 COUNTERS = (RAPL, PYRAPL)
 ALL = "all"
 BETWEEN = "between"
-Row = dict[str, Any]
+Row = dict[str, str | float | None]
 
 
-def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
+def energy_table(
+    suite: Suite,
+    clock: TargetClock | None = None,
+    marks: Iterable[WatermarkTrust] | None = None,
+) -> pl.DataFrame:
     """Return the table of `ENERGY_SCHEMA`: a row a run × phase × component.
 
     `all` is the sum of the phases without the tail; `between` what lies between the phases, if
     anything does: phases, tail and `between` are together all from the first start to the last end.
     """
     clock = clock or TargetClock.fit(suite.clock)
+    marks = watermarks(suite, clock) if marks is None else list(marks)
     rows: list[Row] = []
     counters, still = _counter_energies(suite)
     for run in suite.runs:
         rows += _zone_rows(run, RAPL, "", counters[run.run_id])
         rows += _pyrapl_rows(run, still)
     for meter in suite.meters:
-        rows += _meter_rows(suite, meter, clock)
+        rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name))
     same = {"suite_id": suite.suite_id, "host": suite.host}
     work = {(run.run_id, phase): done for run in suite.runs for phase, done in _work(run)}
     frame = pl.DataFrame(
-        [{**same, **row, **work.get((row["run_id"], row["phase"]), {})} for row in rows],
+        [{**same, **row, **work.get((str(row["run_id"]), str(row["phase"])), {})} for row in rows],
         schema={**ENERGY_SCHEMA, **dict.fromkeys(_PARTS, pl.Float64())},
     )
     frame = _without_small_totals(_with_intervals(frame).select(list(ENERGY_SCHEMA)))
@@ -221,15 +224,16 @@ _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "e
 
 
 def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without the joules of meters that saw less of the whole machine than its processor and
-    memory took, or its drive, over all runs: they see a part of it, as one of two supplies.
+    """Leave out joules of meters below those of processor and memory, or of the drive.
+
+    Over all runs: such a meter sees a part of the machine, as one of two supplies.
     """
     totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
     rapl = totals.filter(source=RAPL)
     package = "package" if "package" in set(rapl["component"]) else "package-0"
     parts = [
         rapl.filter(pl.col("component").is_in([package, "dram"])),
-        totals.filter(pl.col("component") == "drive", ~pl.col("source").is_in(COUNTERS)),
+        totals.filter(~pl.col("source").is_in(COUNTERS), component="drive"),
     ]
     small = pl.lit(False)
     for meter in totals.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():
@@ -252,8 +256,7 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_references(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """Without the rows of meters that only cross-check another's channel, and of components that
-    stood still, which have no joules.
+    """Leave out rows of cross-checking meters and of components that stood still.
 
     Figures of two meters are never averaged: with one of them missing in some runs, their
     difference in calibration would look like one of configurations.
@@ -340,7 +343,7 @@ def _counter_energies(
 def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
     """As of our reader by pyRAPL, which measures phases alone: nothing between them.
 
-    Components of their own, `pyrapl-` and the zone, so that its figures never mix with those of our
+    Separate components, `pyrapl-` and the zone, so that its figures never mix with those of our
     reader; none of a zone that stood still.
     """
     by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
@@ -350,14 +353,14 @@ def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
                 by_phase = by_zone.setdefault(counter.zone, {})
                 by_phase[phase.name] = (phase.duration_s, _by_pyrapl(counter))
     for zone, by_phase in by_zone.items():
-        by_phase[ALL] = _whole(run, by_phase)
+        by_phase[ALL] = _run_energy(run, by_phase)
         if (run.run_id, zone) in still:
             by_zone[zone] = none_of(by_phase)
     yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
 
 
 def _by_pyrapl(counter: Counter) -> Energy:
-    """Its figure as it is: what is wrong with it, the flags of the run say."""
+    """Return its figure unchanged: the run's flags name what is wrong with it."""
     if counter.start is None or counter.end is None:
         return Energy(None, None, 0.0, counter.flags)
     energy_j = counter.end.energy_uj / 1e6
@@ -383,7 +386,7 @@ def _zone_rows(
             yield _row(run, label | {"origin": run.origin}, duration_s, energy, None)
 
 
-def _whole(run: Run, by_phase: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
+def _run_energy(run: Run, by_phase: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
     """All phases without the tail."""
     measured = [by_phase[phase.name] for phase in run.measured_phases if phase.name in by_phase]
     seconds = sum(phase.duration_s for phase in run.measured_phases)
@@ -420,7 +423,7 @@ def _zone_energies(
             energy = counted(counter, samples().get(zone, ()))
         by_phase[phase.name] = (phase.duration_s, energy)
         within[phase.name] = (phase.duration_s, _summand(counter, energy, run))
-    total = _whole(run, within)
+    total = _run_energy(run, within)
     between = [counted(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
@@ -430,9 +433,7 @@ def _zone_energies(
 
 
 def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
-    """A phase that is too short for a figure of its own has one, as uncertain as it is, within the
-    sum of a run that is long enough.
-    """
+    """Return a too short phase's joules as a part of the sum of a run that is long enough."""
     run_s = sum(phase.duration_s for phase in run.measured_phases)
     if energy.energy_j is not None or rapl.SHORTER not in energy.flags:
         return energy
@@ -442,7 +443,7 @@ def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
 
 
 def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:
-    """Several stretches of a counter, with their durations; each has edges of its own."""
+    """Several stretches of a counter, with their durations; each has separate edges."""
     flags = sorted({flag for _, energy in parts for flag in energy.flags})
     known = [energy for _, energy in parts if energy.energy_j is not None]
     total_s = sum(seconds for seconds, _ in parts)
@@ -463,7 +464,9 @@ def _pauses(run: Run) -> list[tuple[int, int]]:
     return [(end, start) for end, start in pairs if start > end]
 
 
-def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]:
+def _meter_rows(
+    suite: Suite, meter: Meter, clock: TargetClock, late_s: Mapping[str, float]
+) -> Iterator[Row]:
     """By run and channel, as `_counter_rows`; all edges of all runs in one pass."""
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
     every: set[PhaseEdge] = {edge for of_run in edges.values() for edge in of_run.values()}
@@ -472,7 +475,7 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
     if every and meter.channels:
         metered = Metered.of(
             *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
-            late_s=delays_s(suite, meter, clock),
+            late_s=late_s,
         )
     still = {}
     if metered is not None:
@@ -502,7 +505,7 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                 duration_s = sum(end - start for start, end in stretches) * 1e-9
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
-                yield _row(run, label, duration_s, energy, meter.accuracy)
+                yield _row(run, label, duration_s, energy, meter.terms)
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
@@ -519,15 +522,15 @@ def _row(
     label: Mapping[str, str],
     duration_s: float,
     energy: Energy,
-    accuracy: Mapping[str, object] | None,
+    terms: Sequence[ErrorTerm] | None,
 ) -> Row:
     """`label`: phase, source, component and origin of the energy.
 
-    `accuracy` None: nobody states limits for this source, so there is no whole interval.
+    `terms` None: no limits are stated for this source, so there is no whole interval.
     """
     type_b = None
-    if accuracy is not None and energy.energy_j is not None:
-        type_b = TypeB.of(accuracy, energy.energy_j, duration_s)
+    if terms is not None and energy.energy_j is not None:
+        type_b = TypeB.of(terms, energy.energy_j, duration_s)
     parts: tuple[float | None, float | None] = (None, None)
     if type_b is not None and energy.statistical_j is not None:
         parts = type_b.parts_j(energy.statistical_j)

@@ -134,7 +134,7 @@ class _Channel:
         self._last_end = int(held.end_ns[end - 1])
 
     def finish(self, held: Windows | None, name: str) -> None:
-        """The edges after the last window, and what lies between it and them."""
+        """Return the edges after the last window, and what lies between it and them."""
         rest = np.arange(self._next, len(self._edges))
         self._e_high[rest], self._e_low[rest] = self._high, self._low
         self._c_s[rest] = self._covered_s
@@ -185,7 +185,9 @@ class _Channel:
 
         Few windows estimate their scatter poorly: Student's t instead of the normal quantile.
         """
-        near = self._filled_j2 * _few(np.minimum(self._count, 2 * FILL))
+        # Wider by what a 95 % interval from so few values is; of two, their range is the scatter.
+        few = np.maximum(np.minimum(self._count, 2 * FILL) - 1, 2)
+        near = self._filled_j2 * (special.stdtrit(few, 0.975) / 1.959964) ** 2
         # Half the mean square of a step is the variance of a window, given those beside it.
         variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
         usual = np.maximum(self._filled_j2, variance * self._filled_s2)
@@ -234,9 +236,9 @@ class _Channel:
     def _rested(
         self, piece: Piece, power: Floats, edge: int, place: tuple[int, float]
     ) -> _Rested | None:
-        """Return what the rest beside an edge tells of it, `place` (window's number, s into it).
+        """Return what the rest beside an edge shows of it, `place` (window's number, s into it).
 
-        Whole windows that lie in the rest even if all are displaced by the bound tell its power.
+        Whole windows that lie in the rest even if all are displaced by the bound give its power.
         """
         held = piece.held
         t, bound = int(self._edges.t_ns[edge]), float(self._edges.bound_ns[edge])
@@ -331,8 +333,9 @@ class _Channel:
         self._by_plateau(plain.chosen(known & ~counted))
 
     def _settle(self) -> None:
-        """Fill gaps by the counter where it agrees with the power beside them, which is known
-        when all windows have passed.
+        """Fill gaps by the counter where it agrees with the power beside them.
+
+        That is known when all windows have passed.
         """
         agrees = self._check.agrees(self._resolution.counter_quantum_j)
         for gaps in self._countable:
@@ -352,8 +355,9 @@ class _Channel:
 
 @dataclass(frozen=True, eq=False)
 class _Filled:
-    """Gaps: the stretch of each, its energy by the windows beside it with the uncertainty, its
-    length, and its energy by the meter's own counter (NaN where that does not tell).
+    """Gaps: their stretches, lengths, and energy by windows (uncertain) and by the counter.
+
+    NaN where the counter does not know.
     """
 
     between: Ints
@@ -363,7 +367,7 @@ class _Filled:
     counted_j: Floats = field(default_factory=lambda: np.empty(0))
 
     def chosen(self, which: npt.NDArray[np.bool_]) -> _Filled:
-        """Some of them."""
+        """Return the selected ones."""
         counted_j = self.counted_j[which] if len(self.counted_j) else self.counted_j
         rest = (self.plateau_j[which], self.u_j[which], self.seconds[which])
         return _Filled(self.between[which], *rest, counted_j)
@@ -371,8 +375,9 @@ class _Filled:
 
 @dataclass(frozen=True)
 class _Rested:
-    """What an edge has to be given beyond its share of the window that it cuts, by the power of the
-    rest beside it; that power; its uncertainty; and whether the rest was level from the edge on.
+    """What edges add to their shares by the power of the rest beside them.
+
+    And that power, its uncertainty, and whether the rest was level from the edge on.
     """
 
     more_j: float
@@ -386,10 +391,10 @@ def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:
 
     What a rest gives an edge and what the neighbouring windows give it differ by (J, for a step of
     W, and the uncertainty in J). Where that is more than chance, either the load
-    does not step at its mark (the spread of the differences says how far), or the meter answers
+    does not step at its mark (by the spread of the differences), or the meter answers
     late (their mean).
     """
-    known = [one for one in responses if one[1] > 0 and one[2] > 0]
+    known = [response for response in responses if response[1] > 0 and response[2] > 0]
     if not known:
         return 0.0
     apart_j, swing_w, u_j = np.array(known).T
@@ -401,9 +406,3 @@ def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:
         spread = float((apart_j**2).sum()) / float((swing_w**2).sum())
         found_s = max(found_s, math.sqrt(spread))
     return found_s
-
-
-def _few(count: Ints) -> Floats:
-    """Square of what a 95 % interval from so few values is wider by than with many."""
-    known = np.maximum(count - 1, 2)  # of two, their range stands for the scatter
-    return np.asarray((special.stdtrit(known, 0.975) / 1.959964) ** 2)

@@ -11,11 +11,11 @@ from itertools import chain, islice
 import numpy as np
 
 from analysis.energy.curve import Curve, Edge
+from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.uncertainty import LOOKED_AT, Resolution, reading_variance_j2
 from analysis.energy.updates import HELD_FLAG, Updates
-from analysis.energy.upsets import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
 from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples
@@ -33,7 +33,7 @@ UNSURE_SHARE, UNSURE_FLAG = 0.04, "coarse-readings"
 
 @dataclass(frozen=True)
 class Energy:
-    """Energy of one or more stretches in one component; `energy_j` None where nothing tells it.
+    """Energy of one or more stretches in one component; `energy_j` None where it is unknown.
 
     `statistical_j` is a standard uncertainty; `coverage` the share of the time that windows cover.
     """
@@ -53,7 +53,7 @@ class Energy:
 
 @dataclass(frozen=True, eq=False)
 class Metered:
-    """What one pass over a meter's records tells of its channels at all edges.
+    """What one pass over a meter's records finds of its channels at all edges.
 
     `only_w` is the power of a channel that gave one value in all records; `constant_ns` are by
     channel the stretches in which it gave one value.
@@ -117,8 +117,8 @@ class Metered:
             name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
             for name, curve in curves.items()
         }
-        only_w = {n: w for n, one in constant.items() if (w := one.only_w) is not None}
-        constant_ns = {name: one.stretches() for name, one in constant.items()}
+        only_w = {n: w for n, channel in constant.items() if (w := channel.only_w) is not None}
+        constant_ns = {name: channel.stretches() for name, channel in constant.items()}
         spans = stuck.stretches(), odd
         return cls(ordered, timing, resolutions, updates, curves, *spans, only_w, constant_ns)
 
@@ -127,7 +127,7 @@ class Metered:
     ) -> Energy:
         """Of one or more stretches together, each from an edge's time to another's, in ns.
 
-        With `refuse_short`, one that is shorter than a window has a figure only where rests tell.
+        With `refuse_short`, one shorter than a window has a figure only where rests give it.
         """
         curve = self.curves[channel]
         pairs = [(self._places[start], self._places[end]) for start, end in stretches]
@@ -197,7 +197,7 @@ class Metered:
         return math.sqrt(variance_j2)
 
     def _displaced_s(self, edges: Iterable[int]) -> float:
-        """Standard uncertainty of the place of all windows: they are off by up to the bounds."""
+        """Return the standard uncertainty of the place of all windows."""
         clock_ns = max(self.edges[edge].bound_ns for edge in edges)
         # Records that are asked for come late each by itself: what they share is the mean.
         meter_ns = self.timing.bound_ns / (2 if self.timing.kind == "poll" else 1)

@@ -47,8 +47,8 @@ def still_zones(
             key=lambda run: (run.boot_id, run.t_start_ns),
         )
         every = [_stretches(energies[run.run_id][zone]) for run in zone_runs]
-        never = not any(one.energy_j for stretches in every for one in stretches)
-        known = any(one.energy_j is not None for stretches in every for one in stretches)
+        never = not any(stretch.energy_j for stretches in every for stretch in stretches)
+        known = any(stretch.energy_j is not None for stretches in every for stretch in stretches)
         if never and known:
             pairs |= {(run.run_id, zone) for run in zone_runs}
         if never or kind_of(zone) == "uncore":  # a graphics processor that is asleep takes nothing
@@ -59,7 +59,7 @@ def still_zones(
         # A step of the counter at 1 W.
         patience = WHOLE_S + max((unit_nj(c.max_range_uj or 0) or 0) * 1e-9 for c in counters)
         still = [
-            any(one.energy_j == 0 and one.seconds >= patience for one in stretches)
+            any(stretch.energy_j == 0 and stretch.seconds >= patience for stretch in stretches)
             or stopped_s.get((run.run_id, zone), 0.0) >= LONGEST_S + patience
             for run, stretches in zip(zone_runs, every, strict=True)
         ]
@@ -96,22 +96,20 @@ def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]
 def below_packages(
     runs: Sequence[Run], energies: Mapping[str, Mapping[str, Energies]]
 ) -> set[tuple[str, str]]:
-    """Pairs of run and zone, as `still_zones`, of a platform zone that counted less than its
-    packages.
-    """
+    """Return pairs of run and platform zone that counted less than its packages."""
     zones = dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone)
     packages = [zone for zone in zones if kind_of(zone) == "package"]
     platforms = [zone for zone in zones if kind_of(zone) == "psys"]
     if len(platforms) != 1 or not packages:
         return set()
-    total = [_whole(energies[run.run_id], platforms) for run in runs]
-    part = [_whole(energies[run.run_id], packages) for run in runs]
+    total = [_joined(energies[run.run_id], platforms) for run in runs]
+    part = [_joined(energies[run.run_id], packages) for run in runs]
     if standing.below(total, part, standing.update_of(total)) is None:
         return set()
     return {(run.run_id, platforms[0]) for run in runs}
 
 
-def _whole(by_zone: Mapping[str, Energies], zones: Iterable[str]) -> Stretch:
+def _joined(by_zone: Mapping[str, Energies], zones: Iterable[str]) -> Stretch:
     """Of a run, the joules of some zones together."""
     stretches = [by_zone[zone]["all"] for zone in zones if zone in by_zone]
     energies = [energy.energy_j for _, energy in stretches]
@@ -166,7 +164,7 @@ def still_runs(
 
 
 def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
-    """Whether what a run does moves this channel, as far as it tells."""
+    """Return whether what a run does moves this channel, where that is known."""
     phases = run.measured_phases
     if channel.startswith("drive"):
         written = [phase.disk_written_bytes for phase in phases]

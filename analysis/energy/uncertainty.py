@@ -7,16 +7,15 @@ has it; distributions are propagated as in its Supplement 1 (JCGM 101), in close
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import chdtri, ndtr
 
 from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats
-from instrumentation.accuracy import read_terms
+from instrumentation.accuracy import ErrorTerm
 
 # Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
 # such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.
@@ -26,7 +25,7 @@ LOOKED_AT = 50_000  # readings of a channel, at its beginning
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a channel can tell apart: last digit and noise of its power, last digit of its counter.
+    """What a channel resolves: last digit and noise of its power, last digit of its counter.
 
     `noise_w` is the standard deviation of a reading besides its rounding.
     """
@@ -69,7 +68,7 @@ class Resolution:
     def rest_uncertainty_j(
         self, variance_w2: float, count: int, width_s: float, rest_s: float
     ) -> float:
-        """Of the energy of `rest_s` of rest whose power so many whole windows beside it have told.
+        """Return the doubt of `rest_s` of rest whose power so many whole windows beside it have.
 
         `variance_w2` is their variance in W².
 
@@ -101,10 +100,10 @@ def last_digit(values: Floats) -> float:
 
 
 def _noise_w(power: Floats, quantum_w: float) -> float:
-    """Standard deviation of a reading besides its rounding, where the readings are quietest.
+    """Return a reading's standard deviation besides rounding, where readings are quietest.
 
     The lowest twentieth of the variances of some readings in a row, which lies at a known share of
-    their mean if all are as quiet (χ²); if fewer are, too much is said rather than too little.
+    their mean if all are as quiet (χ²); if fewer are, the estimate is rather too large.
     Noise of less than a quarter of the last digit vanishes in the rounding and is taken for that.
     """
     size, share = _QUIET if len(power) >= _FEW_READINGS else _QUIET_IN_FEW
@@ -144,15 +143,15 @@ class TypeB:
     limits_j: tuple[float, ...]
 
     @classmethod
-    def of(cls, accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> TypeB | None:
-        """Return the terms of `accuracy` (meter.json) that are stated; None if there is none.
+    def of(cls, terms: Iterable[ErrorTerm], energy_j: float, duration_s: float) -> TypeB | None:
+        """Return those of an instrument's terms that are stated; None if there is none.
 
         Each holds in one direction for a whole run, so it does not average out.
         """
         scales = {"1": abs(energy_j), "W": duration_s}
         limits = tuple(
             term.limit * scales[term.unit]
-            for term in read_terms(accuracy)
+            for term in terms
             if term.limit is not None and term.unit in scales
         )
         return cls(limits) if limits else None
@@ -165,7 +164,7 @@ class TypeB:
     def half_width_95_j(self, statistical_j: float) -> float:
         """Of the 95 % interval together with a normal statistical part.
 
-        The widest rectangle is taken as it is; the others go in as normal.
+        The widest rectangle stays a rectangle; the others go in as normal.
         """
         widest, sigma = self.parts_j(statistical_j)
         return float(half_width(np.array([widest]), np.array([sigma]))[0])
@@ -207,7 +206,7 @@ def _integral(x: Floats, s: Floats) -> Floats:
 def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -> float:
     """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
 
-    The seconds say within how long the count that was read is that of the edge; each is a
+    The seconds are those within which the count that was read is that of the edge; each is a
     rectangle, as is the counter's last digit at either end.
     """
     terms: Sequence[float] = [power_w * seconds for power_w, seconds in edges]

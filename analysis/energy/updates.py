@@ -28,7 +28,7 @@ class Updates:
 
     @classmethod
     def seen_in(cls, power_w: Floats, quantum_w: float) -> Updates:
-        """Tell from consecutive readings of one channel and their last digit."""
+        """Find updates from consecutive readings of one channel and their last digit."""
         change_w = np.abs(np.diff(power_w))
         moved = np.flatnonzero(change_w)
         holds = int(np.count_nonzero(np.diff(moved) > 1))

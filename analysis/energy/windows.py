@@ -60,7 +60,7 @@ class Timing:
     """How a meter's records lie on the controller's clock.
 
     `bound_ns`: all ends may be too late by up to this, the same for all of a stretch; with
-    `poll` each end by itself. `flags`: what contradicts the meter's description. `extra_ns`: where
+    `poll` each end separately. `flags`: what contradicts the meter's description. `extra_ns`: where
     there was a record too many.
     """
 
@@ -74,7 +74,7 @@ class Timing:
 class OwnTime:
     """A meter's own time of each record in ns, and the number of the stretch that it belongs to.
 
-    `device`: the time that the record tells; a new stretch where the port was opened or that time
+    `device`: the time in the record; a new stretch where the port was opened or that time
     went back. `index`: records numbered, times the window. `poll`: none.
     """
 
@@ -84,7 +84,7 @@ class OwnTime:
         self._last: tuple[int, int, int] | None = None  # epoch, arrival, own time
 
     def of(self, table: pl.DataFrame, ahead: pl.DataFrame | None) -> tuple[Ints, Ints]:
-        """Times (_UNKNOWN where there is none) and stretches; `ahead` are the records after."""
+        """Return times (_UNKNOWN if there is none) and stretches; `ahead` are the records after."""
         epoch = table["epoch"].to_numpy().astype(np.int64)
         if self._kind == "poll":
             return np.full(len(table), _UNKNOWN), np.zeros(len(table), np.int64)
@@ -163,7 +163,7 @@ def _rate(late: Floats) -> float:
     """By how much of a window each record comes later than the one before, missing ones aside.
 
     What is missing makes whole windows: so the lowest of some records are held against those that
-    follow them, whole windows are taken off, and the median tells the rate; then over four times as
+    follow them, whole windows are taken off, and the median gives the rate; then over four times as
     many, and so on. `late` is in windows.
     """
     count = len(late) // GROUP
@@ -274,7 +274,7 @@ def _joined(parts: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
 
 
 def _pieces(stretch: Ints, device_ns: Ints) -> Iterator[Ints]:
-    """Rows with a time of their own, by stretch."""
+    """Return rows with a device time, by stretch."""
     known = np.flatnonzero(device_ns != _UNKNOWN)
     if len(known) == 0:
         return
@@ -327,7 +327,7 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
 
 
 def joined(end: Ints, width: Ints, epoch: Ints, last: tuple[int, int] | None) -> tuple[Ints, Ints]:
-    """Starts and ends; `last` are the end and the epoch of the window before the first."""
+    """Return starts and ends; `last` are the end and epoch of the window before the first."""
     first_end, first_epoch = last or (int(end[0] - width[0]), int(epoch[0]))
     end = np.maximum(np.maximum.accumulate(end), first_end)
     before = np.concatenate([[first_end], end[:-1]])
@@ -356,7 +356,7 @@ class Remarks:
         for table in samples.tables(["t_mono_ns", "window_s", "flags"]):
             remarked = table.filter(pl.col("flags") != "")
             for flags in remarked["flags"].unique():
-                bearing = remarked.filter(pl.col("flags") == flags)
+                bearing = remarked.filter(flags=flags)
                 end = bearing["t_mono_ns"].to_numpy().astype(np.int64)
                 width = np.rint(bearing["window_s"].to_numpy() * 1e9).astype(np.int64)
                 for word in set(flags.split()) - KNOWN:

@@ -88,7 +88,7 @@ def money(results: Results) -> Iterator[Budgeted]:
 
 
 def of_payback(suite: Suite, p: Payback, a: Assumptions) -> Iterator[Budgeted]:
-    """Saving, money a year, and years where a payback is demonstrated."""
+    """Return saving, money a year, and years where a payback is demonstrated."""
     source = suite.reference_meter(SYSTEM) or ""
     for budget in _worth(p, a):
         yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, budget)
@@ -120,24 +120,26 @@ def ratio_budget(
 Column = tuple[pl.DataType, Callable[[Budgeted, Row], object]]
 NUMBER, TEXT = pl.Float64(), pl.String()
 COLUMNS: Mapping[str, Column] = {
-    "figure": (TEXT, lambda of, _: of.budget.figure),
-    "workload": (TEXT, lambda of, _: of.workload),
-    "base": (TEXT, lambda of, _: of.base),
-    "configuration": (TEXT, lambda of, _: of.configuration),
-    "source": (TEXT, lambda of, _: of.source),
-    "component": (TEXT, lambda of, _: of.component),
-    "unit": (TEXT, lambda of, _: of.budget.unit),
-    "value": (NUMBER, lambda of, _: of.budget.value),
-    "low": (NUMBER, lambda of, _: of.budget.interval.low),
-    "high": (NUMBER, lambda of, _: of.budget.interval.high),
-    "combined": (NUMBER, lambda of, _: of.budget.combined),
+    "figure": (TEXT, lambda budgeted, _: budgeted.budget.figure),
+    "workload": (TEXT, lambda budgeted, _: budgeted.workload),
+    "base": (TEXT, lambda budgeted, _: budgeted.base),
+    "configuration": (TEXT, lambda budgeted, _: budgeted.configuration),
+    "source": (TEXT, lambda budgeted, _: budgeted.source),
+    "component": (TEXT, lambda budgeted, _: budgeted.component),
+    "unit": (TEXT, lambda budgeted, _: budgeted.budget.unit),
+    "value": (NUMBER, lambda budgeted, _: budgeted.budget.value),
+    "low": (NUMBER, lambda budgeted, _: budgeted.budget.interval.low),
+    "high": (NUMBER, lambda budgeted, _: budgeted.budget.interval.high),
+    "combined": (NUMBER, lambda budgeted, _: budgeted.budget.combined),
     "freedom": (
         NUMBER,
-        lambda of, _: of.budget.freedom if math.isfinite(of.budget.freedom) else None,
+        lambda budgeted, _: (
+            budgeted.budget.freedom if math.isfinite(budgeted.budget.freedom) else None
+        ),
     ),
-    "factor": (NUMBER, lambda of, _: of.budget.factor),
-    "expanded": (NUMBER, lambda of, _: of.budget.expanded),
-    "not_stated": (TEXT, lambda of, _: " ".join(of.budget.missing)),
+    "factor": (NUMBER, lambda budgeted, _: budgeted.budget.factor),
+    "expanded": (NUMBER, lambda budgeted, _: budgeted.budget.expanded),
+    "not_stated": (TEXT, lambda budgeted, _: " ".join(budgeted.budget.missing)),
     "term": (TEXT, lambda _, row: row.term),
     "type": (TEXT, lambda _, row: row.evaluation),
     "distribution": (TEXT, lambda _, row: row.distribution),
@@ -151,26 +153,24 @@ COLUMNS: Mapping[str, Column] = {
     ),
     "sensitivity_least": (NUMBER, lambda _, row: min(row.sensitivities, default=None)),
     "sensitivity_most": (NUMBER, lambda _, row: max(row.sensitivities, default=None)),
-    "correlation": (
-        NUMBER,
-        lambda _, row: row.correlation if len(row.sensitivities) > 1 else None,
-    ),
+    "correlation": (NUMBER, lambda _, row: row.correlation if len(row.sensitivities) > 1 else None),
     "contribution": (NUMBER, lambda _, row: row.contribution),
-    "share": (NUMBER, lambda of, row: of.budget.share(row)),
+    "share": (NUMBER, lambda budgeted, row: budgeted.budget.share(row)),
     "stated_by": (TEXT, lambda _, row: row.stated),
 }
 
 
 def table(results: Results) -> pl.DataFrame:
-    """A row a term of every budget (columns: data/README.md): of every figure that is a headline
-    somewhere, i.e. joules and ratios of each workload, configuration and component, ratios over all
-    workloads, savings and what they are worth.
+    """Return a row a term of every budget (columns: data/README.md).
+
+    Of every figure that is a headline somewhere: joules and ratios of each workload, configuration
+    and component, ratios over all workloads, savings and what they are worth.
     """
     same = {"suite_id": results.suite.suite_id, "host": results.suite.host}
     rows = [
-        {**same, **{name: value(one, row) for name, (_, value) in COLUMNS.items()}}
-        for one in (*joules(results), *ratios(results), *overall(results), *money(results))
-        for row in one.budget.rows
+        {**same, **{name: value(budgeted, row) for name, (_, value) in COLUMNS.items()}}
+        for budgeted in (*joules(results), *ratios(results), *overall(results), *money(results))
+        for row in budgeted.budget.rows
     ]
     kinds = {name: kind for name, (kind, _) in COLUMNS.items()}
     return pl.DataFrame(rows, schema={**dict.fromkeys(same, TEXT), **kinds})

@@ -8,13 +8,7 @@ from statistics import fmean
 
 import polars as pl
 
-from analysis.money.payback import (
-    PROFILE,
-    SECONDS_PER_HOUR,
-    Payback,
-    battery_runs,
-    payback,
-)
+from analysis.money.payback import PROFILE, SECONDS_PER_HOUR, Payback, battery_runs, payback
 from analysis.stats.budget import Reading, of_terms
 from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working
@@ -76,7 +70,7 @@ Sides = Mapping[tuple[str, str], Side]
 
 
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """The self-encrypting disk against each software that spares it, in each working workload.
+    """Compare the self-encrypting disk with each software that spares it, by working workload.
 
     Empty where the plan has no assumptions, or no meter saw the whole system; without what takes
     longer than the day in which it is to be done.
@@ -151,13 +145,13 @@ def _payback(
 ) -> Payback | None:
     """Return the payback of so many runs of each workload; None where no block has them all.
 
-    With `daily` they are those of a day; else the assumptions say how many runs a day there are.
+    With `daily` they are those of a day; else the assumptions have the runs a day.
     """
     a, sed = suite.assumptions, suite.sed
     if a is None or sed is None:
         return None
-    one = next(iter(runs)) if len(runs) == 1 else None
-    weights = runs if one is None else {one: 1.0}
+    only = next(iter(runs)) if len(runs) == 1 else None
+    weights = runs if only is None else {only: 1.0}
     base, other = (_together(sides, name, weights) for name in (against, sed))
     if base is None or other is None:
         return None
@@ -170,7 +164,7 @@ def _payback(
         return None
     base_j, sed_j = ([side.energy_j[b] for b in blocks] for side in (base, other))
     sooner_s = [base.seconds[b] - other.seconds[b] for b in blocks]
-    each_day = a.runs_per_day if not daily else 1.0 if one is None else runs[one]
+    each_day = a.runs_per_day if not daily else 1.0 if only is None else runs[only]
     whole_j = {SLEEP: sed_j}
     readings = [part.reading(blocks, 1.0) for part in base.parts]
     readings += [part.reading(blocks, -1.0) for part in other.parts]
@@ -184,16 +178,15 @@ def _payback(
 
     # Of the one meter that read all; of several, none is known.
     sources = base.sources | other.sources
-    accuracy = (meter.accuracy for meter in suite.meters if {meter.name} == sources)
-    terms = read_terms(next(accuracy, {}))
+    known = (meter.terms for meter in suite.meters if {meter.name} == sources)
+    terms = next(known, read_terms({}))
 
     rule = a.after_work if a.after_work in whole_j else SLEEP
     return payback(
-        one or PROFILE,
+        only or PROFILE,
         against,
         base_j,
         whole_j[rule],
-        sed_s=[other.seconds[b] for b in blocks],
         assumptions=a,
         origin=records.joint(base.origins | other.origins),
         runs_per_day=each_day,
@@ -252,14 +245,14 @@ def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
     names = suite.reference(against), suite.reference(sed)
     references = [
         name
-        for name, of in zip(names, (against, sed), strict=True)
-        if name and suite.disk_of(name) == suite.disk_of(of)
+        for name, side in zip(names, (against, sed), strict=True)
+        if name and suite.disk_of(name) == suite.disk_of(side)
     ]
     return (references[0], references[1]) if len(set(references)) == 2 else None
 
 
-def _without_the_disks(sed: Side, here: Side | None, sed_reference: Side | None) -> Side:
-    """The self-encrypting side less what the two disks differ by without encryption, by block.
+def _without_the_disks(sed: Side, reference: Side | None, sed_reference: Side | None) -> Side:
+    """Return the self-encrypting side less the disks' difference without encryption, by block.
 
     `here` is the other disk without encryption, `there` the self-encrypting one.
     """
@@ -268,16 +261,16 @@ def _without_the_disks(sed: Side, here: Side | None, sed_reference: Side | None)
         blocks = values.keys() & plus.keys() & minus.keys()
         return {block: values[block] + plus[block] - minus[block] for block in sorted(blocks)}
 
-    if here is None or sed_reference is None:
+    if reference is None or sed_reference is None:
         return replace(sed, energy_j={}, tail_j={}, seconds={}, parts=())
     return replace(
         sed,
-        energy_j=moved(sed.energy_j, here.energy_j, sed_reference.energy_j),
-        tail_j=moved(sed.tail_j, here.tail_j, sed_reference.tail_j),
-        seconds=moved(sed.seconds, here.seconds, sed_reference.seconds),
-        origins=sed.origins | here.origins | sed_reference.origins,
-        sources=sed.sources | here.sources | sed_reference.sources,
-        parts=(*sed.parts, *here.parts, *_weighted(sed_reference.parts, -1.0)),
+        energy_j=moved(sed.energy_j, reference.energy_j, sed_reference.energy_j),
+        tail_j=moved(sed.tail_j, reference.tail_j, sed_reference.tail_j),
+        seconds=moved(sed.seconds, reference.seconds, sed_reference.seconds),
+        origins=sed.origins | reference.origins | sed_reference.origins,
+        sources=sed.sources | reference.sources | sed_reference.sources,
+        parts=(*sed.parts, *reference.parts, *_weighted(sed_reference.parts, -1.0)),
     )
 
 

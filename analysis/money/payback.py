@@ -5,10 +5,10 @@ the saving is monotone in it and takes its limits over: swapped where it falls w
 only where the saving's interval stays above 0 if it is divided by it. What the meter's limits of
 error may add to or take from the
 saving belongs to its interval here (`analysis.stats.budget`). Where that holds 0 there is no
-demonstrated payback, and the break-even price says what could be paid at most.
+demonstrated payback, and the break-even price is what could be paid at most.
 
 Runs are without interest, as in the paper; years, break-even prices, the present
-value and its probability are with the interest that is declared, so that they say the same.
+value and its probability are with the interest that is declared, so that they agree.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ PROFILE = "profile"  # stands for a workload where the unit is a day of the duty
 class Payback:
     """The saving of one configuration over another, and what follows from it.
 
-    The unit is a run of `workload`, done `runs_per_day` times a day, which takes `hours_per_day` on
-    the self-encrypting disk; for `PROFILE` it is a day of the duty profile. `runs`,
+    The unit is a run of `workload`, done `runs_per_day` times a day; for `PROFILE` it is a day of
+    the duty profile. `runs`,
     `years` and `break_even_electricity` (a price per kWh at which the disk is repaid within its
     life) are None unless it `saves`, i.e. the saving's 95 % interval, the meter's error included,
     lies above 0; `years` also where interest takes more than is saved.
@@ -45,7 +45,7 @@ class Payback:
 
     `probability` of payback within the disk's life holds what the scatter between blocks and the
     meter's error leave open, and the declared `ranges` of the assumptions, each uniform; an
-    assumption without a range is taken as it is. None where the saving has no interval. A payback
+    assumption without a range is fixed. None where the saving has no interval. A payback
     is `demonstrated` where it is at least `DEMONSTRATED`. `budget` is that of the saving, with the
     scatter and the meter's error; its interval is
     carried on to all that follows. `meter_j` is the half width of the 95 % interval of what the
@@ -57,7 +57,6 @@ class Payback:
     workload: str
     against: str
     runs_per_day: float
-    hours_per_day: float
     saving_j: Estimate
     saves: bool
     runs: Span | None
@@ -129,7 +128,6 @@ def payback(
     base_j: Sequence[float],
     sed_j: Sequence[float],
     *,
-    sed_s: Sequence[float],
     assumptions: Assumptions,
     origin: str,
     runs_per_day: float | None = None,
@@ -140,8 +138,8 @@ def payback(
 ) -> Payback:
     """Payback of the self-encrypting disk against one software configuration.
 
-    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block, `sed_s[i]`
-    the seconds that it took on the self-encrypting disk. `meter` are the terms of the meter's
+    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block. `meter`
+    are the terms of the meter's
     error in the saving.
     `runs_per_day` is the assumptions' where it is not given. With `any_look` all intervals, and the
     probability with them, hold at any number of looks.
@@ -171,7 +169,6 @@ def payback(
         workload=workload,
         against=against,
         runs_per_day=each_day,
-        hours_per_day=each_day * estimate(sed_s).mean / SECONDS_PER_HOUR,
         saving_j=saving,
         saves=saves,
         runs=runs,
@@ -214,9 +211,10 @@ def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span |
 
 
 def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | None:
-    """What the years of `repaid_after_years` change with a unit of money saved a year, in closed
-    form: −p / (s² (1 − r p/s)) × r / ln(1 + r) with the price p, the saving s and the interest r.
-    None where it is never repaid.
+    """Return by how much a unit of money saved a year changes the years to repay.
+
+    In closed form: −p / (s² (1 − r p/s)) × r / ln(1 + r) with the price p, the saving s and the
+    interest r. None where it is never repaid.
     """
     rate, price = assumptions.discount_rate, assumptions.sed_extra_price
     left = 1 - rate * price / saved_per_year if saved_per_year > 0 else 0.0
@@ -231,10 +229,10 @@ DRAWS, SEED = 4_096, 20_261_126
 
 
 def _probability(saving_j: Span, n: int, each_day: float, assumptions: Assumptions) -> float | None:
-    """Share of Student's t distribution of the saving that repays the disk within its life, in the
-    mean over the declared ranges of the assumptions.
+    """Return the share of the saving's t distribution that repays the disk within its life.
 
-    The error of the mean is found back from the 95 % interval.
+    The mean over the declared ranges of the assumptions. The error of the mean is found back from
+    the 95 % interval.
     """
     if saving_j.low is None or saving_j.high is None:
         return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from contract.places import SHARE
 
@@ -28,7 +28,7 @@ CONDITIONS = (
 
 @dataclass(frozen=True)
 class Citation:
-    """What the copy at hand says of its paper; empty where it does not say."""
+    """What the copy at hand has of its paper; empty where it lacks it."""
 
     paper: str
     copy: str
@@ -45,6 +45,30 @@ class Citation:
         head = f"{self.authors}: " if self.authors else ""
         tail = "".join(f", {part}" for part in (self.venue, self.year) if part)
         return f"{head}{self.title}{tail}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One counterpart of a figure, as the column `counterparts` states it (README.md there)."""
+
+    workload: str
+    phases: str
+    work: str = ""
+    sizes: str = ""
+    on: str = ""
+    against: str = ""
+    against_phases: str = ""
+    says: Literal["", "loss", "gain", "times", "apart"] = ""
+    take: Literal["", "average", "mean", "geometric", "min", "max", "rank"] = ""
+    media: str = ""
+    member: str = ""
+    note: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Rule:
+        """Read `workload=…; phases=…`. Raises ValueError, TypeError where a key is unknown."""
+        pairs: dict[str, Any] = dict(field.split("=", 1) for field in text.split("; "))
+        return cls(**pairs)
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,7 @@ class Published:
     unit: str
     doubtful: bool
     note: str
+    counterparts: tuple[Rule, ...]
 
     @property
     def usable(self) -> float:
@@ -92,7 +117,7 @@ class Published:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells this figure from every other of its paper."""
+        """Return what distinguishes this figure from every other of its paper."""
         conditions = tuple(getattr(self, name) for name in CONDITIONS)
         return (
             self.entry,
@@ -106,9 +131,7 @@ class Published:
 
 @dataclass(frozen=True)
 class ReferenceConfiguration:
-    """What a configuration of these tables is: its kind, for software its cipher and key, and what
-    people call it.
-    """
+    """A configuration of these tables: kind, cipher and key of software, and a name for people."""
 
     configuration: str
     kind: str
@@ -132,7 +155,9 @@ def citations() -> tuple[Citation, ...]:
 def configurations() -> dict[str, ReferenceConfiguration]:
     """Return the configurations of the papers' rows, by name."""
     return {
-        row["configuration"]: ReferenceConfiguration(**row | {"key_bits": _whole(row["key_bits"])})
+        row["configuration"]: ReferenceConfiguration(
+            **row | {"key_bits": _integer(row["key_bits"])}
+        )
         for row in rows("configurations")
     }
 
@@ -145,19 +170,18 @@ def published(paper: str | None = None) -> list[Published]:
     known = [citation.paper for citation in citations()]
     if paper is not None and paper not in known:
         raise KeyError(f"no paper {paper!r}: there are {', '.join(known)}")
-    return [figure for name in known if paper in (None, name) for figure in _figures(name)]
-
-
-@cache
-def _figures(paper: str) -> tuple[Published, ...]:
-    return tuple(_figure(row) for row in rows(paper))
+    return [
+        figure for name in known if paper in (None, name) for figure in map(_figure, rows(name))
+    ]
 
 
 def _figure(row: dict[str, Any]) -> Published:
     half = row.pop("half_width_95")
     counts = ("size_bytes", "block_bytes", "iterations")
-    changed: dict[str, Any] = {name: _whole(row[name]) for name in counts}
+    changed: dict[str, Any] = {name: _integer(row[name]) for name in counts}
     changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
+    rules = filter(None, row["counterparts"].split(" | "))
+    changed["counterparts"] = tuple(map(Rule.from_text, rules))
     changed["fitting"] = float(row["fitting"]) if row["fitting"] else None
     return Published(
         **row | changed,
@@ -173,7 +197,7 @@ def rows(name: str) -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
-def _whole(text: str) -> int | None:
+def _integer(text: str) -> int | None:
     return int(text) if text else None
 
 
@@ -182,7 +206,7 @@ MARK = "†"
 
 @dataclass(frozen=True)
 class Unsafe:
-    """A cipher, mode or format that is unsafe today, why, and who says so."""
+    """A cipher, mode or format that is unsafe today, why, and the source."""
 
     name: str
     words: tuple[str, ...]
@@ -190,7 +214,7 @@ class Unsafe:
     source: str
 
     def named_in(self, text: str) -> bool:
-        """Whether it is named as a word of its own: `3DES` is not `DES`."""
+        """Return whether it is named as a separate word: `3DES` is not `DES`."""
         each = "|".join(re.escape(word) for word in self.words)
         return bool(re.search(rf"(?<![a-z0-9])(?:{each})(?![a-z0-9])", text.lower()))
 
@@ -204,14 +228,14 @@ def known() -> tuple[Unsafe, ...]:
 @cache
 def marked(text: str) -> str:
     """Return the text with a mark where it names something unsafe."""
-    return f"{text}{MARK}" if any(one.named_in(text) for one in known()) else text
+    return f"{text}{MARK}" if any(unsafe.named_in(text) for unsafe in known()) else text
 
 
 def reasons(texts: Iterable[str]) -> list[str]:
     """Return a sentence each on what is unsafe in any of these texts."""
     all_of_them = list(texts)
     return [
-        f"{MARK} {one.name} is unsafe today: {one.why} ({one.source})."
-        for one in known()
-        if any(one.named_in(text) for text in all_of_them)
+        f"{MARK} {unsafe.name} is unsafe today: {unsafe.why} ({unsafe.source})."
+        for unsafe in known()
+        if any(unsafe.named_in(text) for text in all_of_them)
     ]

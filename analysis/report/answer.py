@@ -1,4 +1,4 @@
-"""What several pages say of comparisons, of what was measured and of figures' origin."""
+"""Sentences of several pages: comparisons, what was measured, and figures' origin."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def line(
     way: str = "",
     **fields: str,
 ) -> AnswerLine:
-    """A line of the first page by the catalogue's sentence for its code, or for one `way` of it.
+    """Return a line of the first page by the catalogue's sentence for its code and `way`.
 
     What stands between two ** there is the verdict.
     """
@@ -39,7 +39,7 @@ def line(
 
 
 def banner(origin: str) -> Blocks:
-    """Return what must be said of figures that are not measured; nothing where they are."""
+    """Return the banner of figures that are not measured; nothing where they are."""
     if origin == MEASURED:
         return ()
     text = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
@@ -125,7 +125,7 @@ NEAR = 1.1  # upper over lower limit: an interval of some ±5 %
 def near(low: float | None, high: float | None) -> bool:
     """Whether limits of an unsettled ratio are close enough for the first page.
 
-    Where they hold nearly anything it says no more than that, and the figures stand among the
+    Where they hold nearly anything it states only that, and the figures stand among the
     details.
     """
     return low is not None and high is not None and high <= NEAR * low

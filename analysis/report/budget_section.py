@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from analysis.money import budgets
 from analysis.report import view, words
+from analysis.report.texts import catalogue
 from analysis.report.view import Blocks
 from analysis.stats.budget import SCATTER
 from analysis.stats.results import Results
 from instrumentation.accuracy import NOT_STATED
 
-TERMS = {
-    SCATTER: "scatter between blocks",
-    "power_factor": "power factor",
-    "count": "last digit of the counter",
-    "update": "age of the count",
-}
 KEY = (
     "By the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008). Every interval "
     "of joules, ratios and money holds the scatter between blocks (type A) and what the "
@@ -28,13 +23,16 @@ def budget_section(results: Results) -> Blocks:
     """Return the key, who states which term, and which figures lack one."""
     budgeted = [*budgets.joules(results), *budgets.overall(results)]
     stated = dict.fromkeys(
-        (row.term, row.stated) for one in budgeted for row in one.budget.rows if row.stated
+        (row.term, row.stated) for figure in budgeted for row in figure.budget.rows if row.stated
     )
     if not budgeted:
         return ()
     page = view.paragraph(KEY, "key")
     lacking = dict.fromkeys(
-        (one.source, term) for one in budgeted for term in one.budget.missing if term != SCATTER
+        (figure.source, term)
+        for figure in budgeted
+        for term in figure.budget.missing
+        if term != SCATTER
     )
     page += view.bullets(
         f"Incomplete: no limit is stated for the {named(term)} of {source}, so that its figures "
@@ -49,7 +47,7 @@ def budget_section(results: Results) -> Blocks:
 
 def named(name: str) -> str:
     """Return a term for people."""
-    return TERMS.get(name, name)
+    return catalogue().tables["terms_of_error"].get(name, name)
 
 
 def limit_of(value: float | None, unit: str) -> str:

@@ -31,7 +31,7 @@ BUDGET = "budget.csv"
 
 @dataclass(frozen=True)
 class Built:
-    """Where the page is, what the terminal is told, and of one suite its results and answer."""
+    """The page's path, the terminal's text, and of one suite its results and answer."""
 
     page: Path
     text: str
@@ -66,7 +66,7 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
 
 
 def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
-    """What `fde report` says: the table, the first page's lines, what the suite cannot say."""
+    """Return what `fde report` prints: the table, the first page's lines, what is missing."""
     notes = [*results.suite.problems, *results.reservations]
     notes += [note.sentence for note in results.flags if not reserves(note.code)]
     left = missing_section.sentence(results.suite)

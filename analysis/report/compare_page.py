@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.report import answer, render, view, words
-from analysis.report.figures import history
 from analysis.report.view import Blocks, Fields, Page, Section
 from analysis.stats.compare import LEAST_NIGHTS, NIGHT_SD, Compared
 from analysis.suite.records import joint
@@ -56,10 +55,10 @@ def failures(pairs: Sequence[Compared], percent: float) -> str:
     Else empty.
     """
     increases = [
-        f"{one.workload} on {one.configuration} {words.change_in(one)} in {pair.b.suite_id}"
+        f"{ratio.workload} on {ratio.configuration} {words.change_in(ratio)} in {pair.b.suite_id}"
         for pair in pairs
-        for one in pair.increases
-        if one.ratio > 1 + percent / 100
+        for ratio in pair.increases
+        if ratio.ratio > 1 + percent / 100
     ]
     if not increases:
         return ""
@@ -84,7 +83,7 @@ def page(pairs: Sequence[Compared]) -> Page:
     parts = [_pair(pair, letter) for letter, pair in lettered]
     differ, joules, costs = (view.join(part) for part in zip(*parts, strict=True))
     sections = [Section("What differs", "differs", differ)]
-    rows = [(letter, one) for letter, pair in lettered for one in pair.increases]
+    rows = [(letter, ratio) for letter, pair in lettered for ratio in pair.increases]
     columns: Fields[tuple[str, Ratio]] = {
         "Suite": lambda row: row[0],
         "Workload": lambda row: words.name_of(row[1].workload),
@@ -108,28 +107,27 @@ def page(pairs: Sequence[Compared]) -> Page:
 def _history(pairs: Sequence[Compared], origin: str) -> Blocks:
     """Return the joules over all workloads, by suite."""
     caption = "Change of energy over all workloads beside the first suite, with 95 % intervals"
-    names = dict.fromkeys(one.configuration for pair in pairs for one in pair.overall)
+    names = dict.fromkeys(ratio.configuration for pair in pairs for ratio in pair.overall)
     rows = []
     for i, pair in enumerate(pairs):
-        by = {one.configuration: words.change_in(one) for one in pair.overall}
+        by = {ratio.configuration: words.change_in(ratio) for ratio in pair.overall}
         date = pair.b.plan.created_wall[:10]
         rows.append([_letter(i), date, *(by.get(name, words.NOTHING) for name in names)])
-    drawn = view.picture(history.draw(pairs, origin), caption, origin, wide=True)
     headers = ["Suite", "Date", *map(pairs[0].a.label, names)]
-    return drawn + view.table(caption, headers, rows, words=2, origin=origin)
+    return view.table(caption, headers, rows, words=2, origin=origin)
 
 
 def _letter(place: int) -> str:
-    """B, C, … Z, then S27, S28, …"""
+    """Return B, C, … Z, then S27, S28 and so on."""
     return chr(ord("B") + place) if place < 25 else f"S{place + 2}"
 
 
 def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
     """Return what differs, the joules and the costs of one suite beside the first."""
     differing: Fields[Difference] = {
-        "What": lambda one: one.what,
-        "A": lambda one: _short(one.a),
-        letter: lambda one: _short(one.b),
+        "What": lambda difference: difference.what,
+        "A": lambda difference: _short(difference.a),
+        letter: lambda difference: _short(difference.b),
     }
     what = f"Plans, meters and machines: {letter} beside A"
     differ = view.paragraph(_differ(pair, letter))
@@ -137,23 +135,23 @@ def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
     if pair.other_work:
         text = (
             f"Other parameters, so other work: {', '.join(map(words.name_of, pair.other_work))}. "
-            f"There {letter} / A says nothing of the machines."
+            f"There {letter} / A is no statement about the machines."
         )
         differ += view.note("Not alike. ", view.paragraph(text), "warning")
     names: Fields[Ratio] = {
-        "Workload": lambda one: words.name_of(one.workload),
-        "Configuration": lambda one: pair.a.label(one.configuration),
+        "Workload": lambda ratio: words.name_of(ratio.workload),
+        "Configuration": lambda ratio: pair.a.label(ratio.configuration),
     }
     of_joules: Fields[Ratio] = {
         **names,
         f"{letter} / A [95 % interval]": _ratio,
-        "n in A": lambda one: str(one.blocks_a),
-        f"n in {letter}": lambda one: str(one.blocks_b),
+        "n in A": lambda ratio: str(ratio.blocks_a),
+        f"n in {letter}": lambda ratio: str(ratio.blocks_b),
     }
     of_costs: Fields[Ratio] = {
         **names,
-        "Cost in A": lambda one: _cost(one.cost_a),
-        f"Cost in {letter}": lambda one: _cost(one.cost_b),
+        "Cost in A": lambda ratio: _cost(ratio.cost_a),
+        f"Cost in {letter}": lambda ratio: _cost(ratio.cost_b),
         f"{letter} beside A [95 % interval]": _ratio,
     }
     component, origin = words.name_of(pair.component), pair.origin
@@ -171,8 +169,8 @@ def _differ(pair: Compared, letter: str) -> str:
     count = len(pair.differences)
     if not count:
         return (
-            f"Nothing that the plans and the machines of A and {letter} tell differs but the time "
-            "and the order."
+            f"Nothing that the plans and the machines of A and {letter} record differs but the "
+            "time and the order."
         )
     more = f"; {count - MOST} more are not shown" if count > MOST else ""
     return f"{count} thing{'s differ' if count > 1 else ' differs'} between A and {letter}{more}."
@@ -186,5 +184,5 @@ def _cost(ratio: float | None) -> str:
     return words.NOTHING if ratio is None else words.percent(ratio)
 
 
-def _ratio(one: Ratio) -> str:
-    return words.ratio(one) + f" ({words.NO_INTERVAL})" * (one.low is None)
+def _ratio(ratio: Ratio) -> str:
+    return words.ratio(ratio) + f" ({words.NO_INTERVAL})" * (ratio.low is None)

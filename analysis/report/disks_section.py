@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.report import view, words
-from analysis.report.figures import rounds
 from analysis.report.view import Blocks, Fields
 from analysis.stats.disks import Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
@@ -19,25 +18,31 @@ SILENT = "not reported"
 def disk_table(results: Results) -> Blocks:
     """By configuration: temperatures, what was counted during its runs, and the disk's settings."""
     if not results.disks:
-        return view.paragraph("The runs do not tell the condition of their disks.")
+        return view.paragraph("The runs do not record the condition of their disks.")
     limit = limit_k(results.suite)
     base = results.suite.label(results.suite.baseline or "")
     within = "" if limit is None else f", flagged beyond ±{limit:g} K"
     columns: Fields[Condition] = {
-        "Configuration": lambda one: results.suite.label(one.configuration),
-        "Disk": lambda one: one.disk,
-        "°C before (lowest to highest)": lambda one: _temperature(one, "before"),
-        "°C after (lowest to highest)": lambda one: _temperature(one, "after"),
-        f"Warmer than under {base}, before; after (K{within})": lambda one: (
-            words.NOTHING if one.configuration == results.suite.baseline else _warmer(one, limit)
+        "Configuration": lambda condition: results.suite.label(condition.configuration),
+        "Disk": lambda condition: condition.disk,
+        "°C before (lowest to highest)": lambda condition: _temperature(condition, "before"),
+        "°C after (lowest to highest)": lambda condition: _temperature(condition, "after"),
+        f"Warmer than under {base}, before; after (K{within})": lambda condition: (
+            words.NOTHING
+            if condition.configuration == results.suite.baseline
+            else _warmer(condition, limit)
         ),
-        "Throttled in runs": lambda one: _counted(one, "throttled"),
-        "Written in runs (GB)": lambda one: _counted(one, "written_bytes", 1e9),
-        "Media errors in runs": lambda one: _counted(one, "errors"),
-        "Link and queue": lambda one: ", then ".join(one.settings.get("link", (SILENT,))),
-        "Write cache": lambda one: ", then ".join(one.settings.get("write_cache", (SILENT,))),
-        "Spare, first; last (%)": lambda one: _life(one, "spare_percent"),
-        "Life used, first; last (%)": lambda one: _life(one, "used_percent"),
+        "Throttled in runs": lambda condition: _counted(condition, "throttled"),
+        "Written in runs (GB)": lambda condition: _counted(condition, "written_bytes", 1e9),
+        "Media errors in runs": lambda condition: _counted(condition, "errors"),
+        "Link and queue": lambda condition: ", then ".join(
+            condition.settings.get("link", (SILENT,))
+        ),
+        "Write cache": lambda condition: ", then ".join(
+            condition.settings.get("write_cache", (SILENT,))
+        ),
+        "Spare, first; last (%)": lambda condition: _life(condition, "spare_percent"),
+        "Life used, first; last (%)": lambda condition: _life(condition, "used_percent"),
     }
     what = (
         "The disk under each configuration, by its own account before and after the finished runs"
@@ -53,22 +58,22 @@ def disk_table(results: Results) -> Blocks:
     return page
 
 
-def _temperature(one: Condition, when: str) -> str:
-    return words.span(one.temperature_c[when]) if when in one.temperature_c else SILENT
+def _temperature(condition: Condition, when: str) -> str:
+    return words.span(condition.temperature_c[when]) if when in condition.temperature_c else SILENT
 
 
-def _warmer(one: Condition, limit: float | None) -> str:
-    flag = "flagged: " if too_warm(one, limit) else ""
-    warmer = [f"{k:+.1f}".replace("-", "−") for k in one.warmer_k.values()]
+def _warmer(condition: Condition, limit: float | None) -> str:
+    flag = "flagged: " if too_warm(condition, limit) else ""
+    warmer = [f"{k:+.1f}".replace("-", "−") for k in condition.warmer_k.values()]
     return flag + "; ".join(warmer) if warmer else SILENT
 
 
-def _counted(one: Condition, what: str, unit: float = 1.0) -> str:
-    return words.rounded(one.counted[what] / unit) if what in one.counted else SILENT
+def _counted(condition: Condition, what: str, unit: float = 1.0) -> str:
+    return words.rounded(condition.counted[what] / unit) if what in condition.counted else SILENT
 
 
-def _life(one: Condition, what: str) -> str:
-    return "; ".join(map(words.given, one.life[what])) if what in one.life else SILENT
+def _life(condition: Condition, what: str) -> str:
+    return "; ".join(map(words.exact, condition.life[what])) if what in condition.life else SILENT
 
 
 SPECIFICATION = "SNIA SSS PTS 2.0.2"
@@ -76,17 +81,8 @@ ACCESSES = {"sequential": "128 KiB in order", "random": "4 KiB anywhere"}
 
 
 def disks_section(results: Results) -> Blocks:
-    """Sentences, and the rounds of each disk that was preconditioned."""
-    page = view.join(view.paragraph(text) for text in sentences(results.suite))
-    for done in results.suite.preconditioned.values():
-        if done is not None:
-            caption = (
-                f"Preconditioning of disk {done.role}: what each round wrote a second. Shaded: the "
-                "last five rounds, which count; dotted: a tenth from their mean; dashed: the line "
-                "that fits them best."
-            )
-            page += view.picture(rounds.draw(done, results.origin), caption, results.origin)
-    return page
+    """Return in which state each disk was."""
+    return view.join(view.paragraph(text) for text in sentences(results.suite))
 
 
 def sentences(suite: Suite) -> Iterator[str]:
@@ -95,7 +91,7 @@ def sentences(suite: Suite) -> Iterator[str]:
         if role not in suite.preconditioned:
             yield f"Disk {role} was not preconditioned; {_as_found(suite, role)}."
         elif (done := suite.preconditioned[role]) is None:
-            yield f"Disk {role} was to be preconditioned, and nothing tells whether it was."
+            yield f"Disk {role} was to be preconditioned, and there is no record that it was."
         else:
             yield _preconditioned(done) + _made_anew(suite, role)
 
@@ -111,7 +107,7 @@ def _preconditioned(done: Preconditioned) -> str:
         text += f" (it was begun {done.interrupted} more times, and interrupted)"
     window = done.window
     if window is None:
-        return f"{text}; they are too few to tell whether it was steady."
+        return f"{text}; they are too few to show whether it was steady."
     where = (
         f"{words.rounded(window.mean)} MiB/s in rounds {window.first} to {window.last}, "
         f"range {_percent(window.range_share)} of that (at most {_percent(RANGE_LIMIT)}), change "
@@ -126,7 +122,7 @@ def _preconditioned(done: Preconditioned) -> str:
 
 
 def _as_found(suite: Suite, role: str) -> str:
-    """Discarded, or used as far as it told."""
+    """Return whether it was discarded, else how far it was used."""
     runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
     discards = [run.proof.discard for run in runs if run.proof.discard is not None]
     outcomes = {discard.first_outcome for discard in discards if discard.first_bytes}
@@ -141,8 +137,8 @@ def _as_found(suite: Suite, role: str) -> str:
     written = _number(suite.machine.get(f"disks.{role}.written_bytes"))
     used = _number(suite.machine.get(f"disks.{role}.used_percent"))
     facts = [f"{_size(written)} written in its life"] if written is not None else []
-    facts += [f"{words.given(used)} % of its life used"] if used is not None else []
-    text = f"it was as found: {', '.join(facts) or 'what it has written so far, it does not tell'}"
+    facts += [f"{words.exact(used)} % of its life used"] if used is not None else []
+    text = f"it was as found: {', '.join(facts) or 'it does not report what it has written so far'}"
     if failed:
         text += (
             f". It {' or '.join(sorted(failed))} the discard before each configuration, so each "
@@ -152,9 +148,9 @@ def _as_found(suite: Suite, role: str) -> str:
 
 
 def _made_anew(suite: Suite, role: str) -> str:
-    """What preconditioning cannot do for a range that is made again in the midst of a suite."""
-    here = [name for name in suite.configurations if suite.disk_of(name) == role]
-    if suite.sed not in here or len(here) < 2:
+    """Return the limit of preconditioning for a range that is made again in the suite."""
+    names = [name for name in suite.configurations if suite.disk_of(name) == role]
+    if suite.sed not in names or len(names) < 2:
         return ""
     return (
         f" {suite.label(suite.sed)} shares it with others: its range is then made again each time, "

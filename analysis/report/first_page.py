@@ -6,16 +6,15 @@ catalogue by its code; this module decides on codes, figures and their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.energy.watermarks import DISAGREES
+from analysis.energy.watermark_check import DISAGREES
 from analysis.report import view, words
 from analysis.report.answer import against, line, near, void
 from analysis.report.payback_text import money_line
-from analysis.report.tables import energy_of
 from analysis.report.texts import say
 from analysis.report.trust_section import twice
 from analysis.report.view import Blocks, Link
@@ -42,7 +41,9 @@ def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
     suite = results.suite
     bare = [name for name in suite.configurations if suite.reference(name) == name]
     others = [name for name in suite.configurations if name not in (*bare, suite.baseline)]
-    compared = [_one(results, name) for name in others or bare if name != suite.baseline]
+    compared = [
+        _compare_with_base(results, name) for name in others or bare if name != suite.baseline
+    ]
     return (
         *_costs(results, compared),
         _most(results),
@@ -59,25 +60,27 @@ def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
     """
     shown: Blocks = ()
     before = ""
-    for one in answers:
-        label = say(f"answer.{one.question}.label") if one.question != before else ""
+    for reply in answers:
+        label = say(f"answer.{reply.question}.label") if reply.question != before else ""
         details = Link(say("answer.trust.link"), "#trust")
-        shown += view.answer(one, label, details if linked and one.question == "trust" else None)
-        before = one.question
+        shown += view.answer(
+            reply, label, details if linked and reply.question == "trust" else None
+        )
+        before = reply.question
     return shown
 
 
 def sentence(answers: Sequence[AnswerLine]) -> Blocks:
     """Return the first screen's bold sentences: what encryption costs, and whether it pays."""
-    costs = [one.verdict for one in answers if one.question == "cost"]
-    pays = [one.verdict for one in answers if one.question == "payback"]
+    costs = [reply.verdict for reply in answers if reply.question == "cost"]
+    pays = [reply.verdict for reply in answers if reply.question == "payback"]
     sentences = [f"{text.rstrip('. ')}." for text in (*costs, *pays)]
     return (view.Answer("", " ".join(sentences), ""),)
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """A configuration against the disk without encryption; `why` says what a comparison lacks."""
+    """A configuration against the disk without encryption; `why` is what a comparison lacks."""
 
     name: str
     label: str
@@ -106,7 +109,7 @@ class _Compared:
 CODES = ("more", "less", "equivalent", "two-disks", "unsettled", "unknown")
 
 
-def _one(results: Results, name: str) -> _Compared:
+def _compare_with_base(results: Results, name: str) -> _Compared:
     suite = results.suite
     base = suite.reference(name) if suite.reference(name) != name else suite.baseline
     contrast = against(results, base, name)
@@ -141,7 +144,7 @@ def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
         rapl = ", and RAPL counts no disk" * bool({"package", "package-0"} & components)
         return "no-meter", f"no meter saw the whole system{rapl}"
     done = {run.configuration for run in suite.compared_runs}
-    missing = [one for one in (base, name) if one not in done]
+    missing = [side for side in (base, name) if side not in done]
     if missing:
         skipped = {run.configuration for run in suite.skipped}.issuperset(missing)
         labels = " or ".join(map(suite.label, missing))
@@ -162,42 +165,42 @@ def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLi
     if many and settled:
         yield _together(compared)
         return
-    for one in settled:
-        yield _told(one, one.code)
+    for cost in settled:
+        yield _cost_line(cost, cost.code)
     unsettled = _unsettled(compared)
-    named = [(one, c) for one, c in unsettled if not many and near(c.low, c.high)]
-    for one, _ in named:
-        yield _told(one, "unsettled", "near")
+    named = [(cost, c) for cost, c in unsettled if not many and near(c.low, c.high)]
+    for cost, _ in named:
+        yield _cost_line(cost, "unsettled", "near")
     wide = [pair for pair in unsettled if pair not in named]
     if wide:
         least = min(c.n for _, c in wide)
         yield line(
             "cost",
             "unsettled",
-            {"configurations": [one.name for one, _ in wide], "blocks": least},
+            {"configurations": [cost.name for cost, _ in wide], "blocks": least},
             "wide" if least > 1 else "single",
-            names=_names([one for one, _ in wide]),
+            names=_names([cost for cost, _ in wide]),
             blocks=count(least, "block"),
         )
-    for why in dict.fromkeys(one.why for one in compared if one.comparison is None):
-        lacking = [one for one in compared if one.why == why]
-        facts = {"configurations": [one.name for one in lacking], "why": why[0]}
+    for why in dict.fromkeys(cost.why for cost in compared if cost.comparison is None):
+        lacking = [cost for cost in compared if cost.why == why]
+        facts = {"configurations": [cost.name for cost in lacking], "why": why[0]}
         yield line("cost", "unknown", facts, names=_names(lacking), why=why[1])
 
 
 def _names(several: Sequence[_Compared]) -> str:
     if len(several) > NAMED:
         return f"{len(several)} configurations"
-    return listed([one.label for one in several])
+    return listed([cost.label for cost in several])
 
 
 def _unsettled(compared: Sequence[_Compared]) -> list[tuple[_Compared, Comparison]]:
-    return [(one, c) for one in compared if (c := one.comparison) and one.code == "unsettled"]
+    return [(cost, c) for cost in compared if (c := cost.comparison) and cost.code == "unsettled"]
 
 
-def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
+def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
     """One configuration with its figure and its interval; only the interval where it is open."""
-    c = one.comparison
+    c = cost.comparison
     assert c is not None and c.low is not None and c.high is not None
     margin = f"{c.margin * 100:g} %"
     remark = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
@@ -205,24 +208,24 @@ def _told(one: _Compared, code: str, way: str = "") -> AnswerLine:
     return line(
         "cost",
         code,
-        {**one.facts, "configurations": [one.name]} if way else one.facts,
+        {**cost.facts, "configurations": [cost.name]} if way else cost.facts,
         way,
-        name=one.label,
-        base=one.base,
+        name=cost.label,
+        base=cost.base,
         distance=words.distance(c),
         change=words.change(c).partition(" (")[0],
         margin=margin,
         interval=words.interval_of(c.low, c.high),
-        rest=f"{one.scope}{remark}",
+        rest=f"{cost.scope}{remark}",
     )
 
 
 def _together(compared: Sequence[_Compared]) -> AnswerLine:
     """Many configurations: how many cost more, the least and the most of these, and the rest."""
-    pairs = [(c, one.label) for one in compared if (c := one.comparison) and one.code == "more"]
+    pairs = [(c, cost.label) for cost in compared if (c := cost.comparison) and cost.code == "more"]
     more = sorted(pairs, key=lambda pair: pair[0].ratio)
-    counts = {code: sum(one.code == code for one in compared) for code in CODES}
-    margins = [f"{c.margin * 100:g} %" for one in compared if (c := one.comparison)]
+    counts = {code: sum(cost.code == code for cost in compared) for code in CODES}
+    margins = [f"{c.margin * 100:g} %" for cost in compared if (c := cost.comparison)]
     rest = [
         f"{number} {say(f'answer.cost.several.{code}', margin=margins[0])}"
         for code, number in counts.items()
@@ -291,14 +294,13 @@ def _most(results: Results) -> AnswerLine:
 
 
 def _most_joules(results: Results, component: str) -> AnswerLine:
-    of = results.summary.filter(component=component)
-    rows = [row for row in of.rows(named=True) if row["mean_j"] is not None]
-    worst: Mapping[str, Any] | None = max(rows, key=lambda row: row["mean_j"], default=None)
+    rows = [row for row in results.summary_rows if row.component == component]
+    worst = max(rows, key=lambda row: row.mean_j, default=None)
     if worst is None:
         return line("most", "unknown")
-    joules = words.plus_minus(energy_of(worst), "J")
-    facts = {"workload": worst["workload"], "component": component, "mean_j": worst["mean_j"]}
-    return line("most", "joules", facts, name=words.name_of(worst["workload"]), joules=joules)
+    joules = words.plus_minus(worst.joules, "J")
+    facts = {"workload": worst.workload, "component": component, "mean_j": worst.mean_j}
+    return line("most", "joules", facts, name=words.name_of(worst.workload), joules=joules)
 
 
 def _trusted(results: Results) -> AnswerLine:
@@ -339,7 +341,7 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
         return unsound
     if incidents.void_to_end or incidents.never:
         return line("next", "resume", _command("resume", folder), "void")
-    lacking = [one.why[0] for one in compared if one.comparison is None]
+    lacking = [cost.why[0] for cost in compared if cost.comparison is None]
     for why in lacking:
         if why != "skipped":  # this machine cannot run it, however often it tries
             command = _again(results) if why in RUN_AGAIN else ""
@@ -347,10 +349,10 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     unsettled = _unsettled(compared)
     if not unsettled:
         return line("next", "nothing-open", _command("verify", folder))
-    needed = [(planning.blocks_to_settle(c) or planning.PILOT, one) for one, c in unsettled]
-    hopeless = [one for number, one in needed if number > planning.MOST_BLOCKS]
+    needed = [(planning.blocks_to_settle(c) or planning.PILOT, cost) for cost, c in unsettled]
+    hopeless = [cost for number, cost in needed if number > planning.MOST_BLOCKS]
     if hopeless:
-        return _quieter(results, [one for one, _ in unsettled if one in hopeless])
+        return _quieter(results, [cost for cost, _ in unsettled if cost in hopeless])
     most = max(planning.PILOT, *(number for number, _ in needed))
     facts: dict[str, Any] = {"blocks": most, "command": _again(results, most)}
     made = min(c.n for _, c in unsettled)
@@ -365,7 +367,7 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
         results, results.suite.baseline, first.name
     )
     scatter = scatter_shares(contrast) if contrast else {}
-    facts: dict[str, Any] = {"configurations": [one.name for one in hopeless]}
+    facts: dict[str, Any] = {"configurations": [cost.name for cost in hopeless]}
     worst = max(scatter, key=lambda name: scatter[name], default="")
     advice = ""
     if worst:

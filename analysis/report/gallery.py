@@ -35,8 +35,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Entry:
-    """A suite, or what is none: its name, the origin of its figures, where its page and its bundle
-    are in the site (`bundle` is empty where there is none), and a sentence about it.
+    """A page of the site: its name, origin of figures, address, bundle and a sentence.
+
+    `bundle` is empty where there is none.
     """
 
     title: str
@@ -64,7 +65,11 @@ class OwnEntry:
 def of_suite(results: Results, page: str, bundle: str) -> Entry:
     """Return a suite's entry."""
     suite = results.suite
-    beside = {one.other: one for one in results.contrasts if one.base == suite.baseline}
+    beside = {
+        contrast.other: contrast
+        for contrast in results.contrasts
+        if contrast.base == suite.baseline
+    }
     rows = []
     for name in suite.configurations:
         role = suite.disk_of(name)
@@ -90,9 +95,9 @@ def _machine(results: Results) -> str:
 
 
 def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
-    """What is no suite, and its page: joules of each marked load as the difference of the counter.
+    """Return what is no suite, and its page: joules of each marked load.
 
-    Raises SuiteError.
+    The difference of the counter. Raises SuiteError. Raises SuiteError.
     """
     try:
         document = strict_json.loads((folder / ENTRY).read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
 
     `say` gets the terminal's text before the page is written.
 
-    Every suite without an up-to-date report of its own gets one first, for the page leads there.
+    Every suite without an up-to-date report gets one first, for the page leads there.
     Raises SuiteError or OSError.
     """
     place = folders[0]
@@ -64,9 +64,9 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
 def page(group: Hosts, place: Path) -> Page:
     """Return what stands on the page; links to the hosts' own reports are relative to `place`."""
     by_heading = {
-        name: effects
-        for name, of in hosts_sections.by_heading(group).items()
-        if (effects := [effect for effect in of if effect.by_host])
+        name: measured
+        for name, effects in hosts_sections.by_heading(group).items()
+        if (measured := [effect for effect in effects if effect.by_host])
     }
     pictures = view.join(
         view.picture(drawn, FIGURE, group.origin, wide=True)
@@ -75,7 +75,7 @@ def page(group: Hosts, place: Path) -> Page:
     below = (
         Section("Do the hosts differ?", "differ", hosts_sections.tests(group)),
         Section("Pictures", "pictures", pictures),
-        Section("Each host's own report", "own", _own(group, place)),
+        Section("Each host's own report", "own", _links(group, place)),
         Section("Provenance", "provenance", hosts_sections.provenance(group)),
     )
     answers = view.join(view.paragraph(s, "answer") for s in hosts_sections.sentences(group))
@@ -92,7 +92,7 @@ def page(group: Hosts, place: Path) -> Page:
     )
 
 
-def _own(group: Hosts, place: Path) -> Blocks:
+def _links(group: Hosts, place: Path) -> Blocks:
     def link(folder: Path) -> str:
         report = folder.resolve() / "report.html"
         return quote(Path(os.path.relpath(report, place.resolve())).as_posix())
@@ -142,13 +142,13 @@ def _rows(group: Hosts, effect: Effect) -> Iterator[dict[str, Any]]:
                 "suite_id": host.suite.suite_id,
                 "origin": host.results.origin,
             }
-            yield {**same, "statement": HOST, **of_host, **_of(effect.by_host[host.name])}
+            yield {**same, "statement": HOST, **of_host, **_columns(effect.by_host[host.name])}
     if effect.these is not None:
         tests = {name: getattr(effect, name) for name in (*TESTS, "hosts")}
-        yield {**same, "statement": THESE, **_of(effect.these), **tests}
+        yield {**same, "statement": THESE, **_columns(effect.these), **tests}
     if effect.general is not None:
-        yield {**same, "statement": GENERAL, **_of(effect.general)}
+        yield {**same, "statement": GENERAL, **_columns(effect.general)}
 
 
-def _of(c: Comparison) -> dict[str, Any]:
+def _columns(c: Comparison) -> dict[str, Any]:
     return {"n": c.n, **c.columns, "verdict": c.verdict}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from analysis.energy import trust
 from analysis.report import answer, missing_section, view, words
-from analysis.report.provenance import sentence as incidents_sentence
+from analysis.report.provenance import plan_and_machine
+from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.tables import cell_of
+from analysis.report.trust_section import measured_sentence
 from analysis.report.view import Blocks, Fields, Group, Matrix, MatrixCell
 from analysis.report.words import count
 from analysis.stats import disks
@@ -19,12 +20,11 @@ from analysis.stats.hosts import ALL, Effect, Hosts
 from analysis.stats.results import Results
 from analysis.suite.records import MEASURED, SYSTEM
 
-NAMED = 3  # so many configurations are told one by one, more of them as a range
 DRIVE, SOFTWARE = "encryption in the drive (Opal)", "encryption in software"
 
 
 def sentences(group: Hosts) -> list[str]:
-    """What the drive's encryption costs on these hosts, what software's does, and on others."""
+    """Return the cost of encryption by drive and by software on these hosts, and on others."""
     suite = group.first
     drive = _effects(group, [] if suite.sed is None else [suite.sed])
     software = _effects(group, suite.software)
@@ -52,7 +52,7 @@ def _effects(group: Hosts, names: Sequence[str]) -> list[Effect]:
 
 
 def _costs(group: Hosts, what: str, effects: Sequence[Effect]) -> str:
-    """Each configuration's mean over these hosts, and whether that mean speaks for each of them."""
+    """Each configuration's mean over these hosts, and whether that mean holds for each of them."""
     if not effects:
         return f"What {what} costs on these hosts is unknown: not every host has both sides."
     used = min(len(effect.workloads) for effect in effects)
@@ -62,33 +62,19 @@ def _costs(group: Hosts, what: str, effects: Sequence[Effect]) -> str:
         f"energy against {group.first.label(group.first.baseline or '')}, over "
         f"{answer.extent(used, len(counted(group.first)), blocks)} each,"
     )
-    if len(effects) <= NAMED:
-        labelled = what != DRIVE
-        return f"{where} {'; '.join(_one(group, effect, labelled) for effect in effects)}."
-    by_ratio = sorted((e.these.ratio if e.these else 1.0, e.other) for e in effects)
-    ends = [
-        f"{words.percent(ratio)} ({group.first.label(name)})"
-        for ratio, name in (by_ratio[0], by_ratio[-1])
-    ]
-    counts = {
-        word: sum(e.hosts == word for e in effects) for word in ("alike", "differ", "inconclusive")
-    }
-    verdicts = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
-    return (
-        f"{where} by {ends[0]} to {ends[1]} in the mean: of {len(effects)} configurations, as to "
-        f"the hosts, {verdicts}."
-    )
+    labelled = what != DRIVE
+    return f"{where} {'; '.join(_effect_sentence(group, effect, labelled) for effect in effects)}."
 
 
-def _one(group: Hosts, effect: Effect, labelled: bool) -> str:
+def _effect_sentence(group: Hosts, effect: Effect, labelled: bool) -> str:
     """One configuration: where the hosts differ, each of them comes before their mean."""
     c = effect.these
     if c is None:
         return ""
     label = f"with {group.first.label(effect.other)} " if labelled else ""
     each = [
-        (name, words.change_alone(one.ratio, one.low, one.high))
-        for name, one in effect.by_host.items()
+        (name, words.change_alone(comparison.ratio, comparison.low, comparison.high))
+        for name, comparison in effect.by_host.items()
     ]
     if effect.hosts == "differ":
         changes = ", ".join(f"{change} on {name}" for name, change in each)
@@ -104,7 +90,7 @@ def _one(group: Hosts, effect: Effect, labelled: bool) -> str:
 
 
 def _general(group: Hosts) -> str:
-    """Return what may be said of hosts that were not measured."""
+    """Return what holds of hosts that were not measured."""
     count = len(group.names)
     if count < LEAST_HOSTS:
         return (
@@ -119,14 +105,9 @@ def _general(group: Hosts) -> str:
     ]
     if not effects:
         return "What holds for other hosts is unknown: not every host has both sides."
-    if len(effects) > NAMED + 1:
-        sure = sum(c.verdict != "inconclusive" for _, c in effects)
-        verdicts = f"{sure} of {len(effects)} configurations have a verdict"
-    else:
-        verdicts = "; ".join(
-            f"{group.first.label(name)} {words.change(c)}, {words.verdict_of(c)}"
-            for name, c in effects
-        )
+    verdicts = "; ".join(
+        f"{group.first.label(name)} {words.change(c)}, {words.verdict_of(c)}" for name, c in effects
+    )
     return (
         f"For hosts in general, as far as these {count} were chosen at random from them "
         f"(the host is the unit, not the block): {verdicts}."
@@ -143,11 +124,11 @@ def heading(effect: Effect, group: Hosts) -> str:
 def by_heading(group: Hosts) -> dict[str, list[Effect]]:
     """Effects beside the baseline.
 
-    Over all workloads only where they are several, for one alone would say the same twice.
+    Over all workloads only where they are several, for one alone would repeat it.
     """
     overall = group.overall if len(counted(group.first)) > 1 else ()
     effects = [*(e for e in overall if e.base == group.first.baseline), *group.single]
-    return {name: list(of) for name, of in groupby(effects, lambda e: heading(e, group))}
+    return {name: list(members) for name, members in groupby(effects, lambda e: heading(e, group))}
 
 
 SIGNS = {"differ": "≠", "alike": "≈", "inconclusive": "?"}
@@ -164,8 +145,10 @@ def matrix(group: Hosts) -> Blocks:
         f"Energy of the {words.name_of(group.component)} against {baseline}, by host",
         ("Configuration", *group.names, f"Mean of {len(group.names)}", "Hosts"),
         tuple(
-            Group(name, tuple((group.first.label(e.other), tuple(_cells(group, e))) for e in of))
-            for name, of in by.items()
+            Group(
+                name, tuple((group.first.label(e.other), tuple(_cells(group, e))) for e in members)
+            )
+            for name, members in by.items()
         ),
         group.origin,
     )
@@ -193,17 +176,6 @@ def _legend(group: Hosts) -> str:
     )
 
 
-FACTS = (
-    ("System", "os_release"),
-    ("Kernel", "uname"),
-    ("Kernel", "kernel"),
-    ("Processor", "cpu.model"),
-    ("Microcode", "cpu.microcode"),
-    ("Governor", "cpu.governor"),
-    ("Memory, bytes", "memory_bytes"),
-    ("cryptsetup", "versions.cryptsetup"),
-    ("Database", "versions.mariadbd"),
-)
 FEW = 5  # blocks, below which Welch's test errs more often than it says
 
 
@@ -229,7 +201,7 @@ def tests(group: Hosts) -> Blocks:
     page = view.table_of(what, effects, columns, words=2, origin=group.origin, group=True)
     page += view.paragraph(
         "All the same: Welch's one-way test of the blocks' log-ratios, which lets every host "
-        "scatter by itself. Not alike: the largest p of all pairs' tests of a ratio within "
+        "scatter differently. Not alike: the largest p of all pairs' tests of a ratio within "
         f"±{group.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
         "degrees of freedom by Welch and Satterthwaite. Hosts in general: Student's t over the "
         "hosts' means, one figure a host, from three hosts on; it holds as far as the hosts were "
@@ -259,33 +231,12 @@ def _mean(c: Comparison | None) -> str:
 def trusted(group: Hosts) -> Iterator[str]:
     """How far to trust each host, a line each."""
     for host in group.hosts:
-        yield f"{host.name}: {'; '.join(_trusted(host.results))}."
-
-
-def _trusted(results: Results) -> Iterator[str]:
-    suite = results.suite
-    blocks = len({run.block for run in suite.runs})
-    planned = suite.planned_blocks or blocks
-    yield f"{blocks} of {count(int(planned), 'block')}, {count(len(suite.runs), 'finished run')}"
-    yield answer.void(suite)
-    if left := missing_section.sentence(suite):
-        yield left
-    for meter in trust.meters(suite, results.energy):
-        if meter.component == SYSTEM and meter.mean_coverage is not None:
-            share = min(meter.mean_coverage, 0.9999 if meter.gaps else 1.0)
-            yield f"{meter.source} saw {share * 100:.4g} % of the measured time"
-    checked = results.drift_check
-    if checked is None:
-        yield "no drift check"
-    else:
-        moved, limit = words.percent(1 + checked.worst.change, 2), words.given(checked.limit * 100)
-        yield f"drift check {checked.verdict} ({moved}, limit ±{limit} %)"
-    if incidents := incidents_sentence(results.incidents):
-        yield incidents[0].lower() + incidents[1:].rstrip(".")
-    if not suite.sealed:
-        yield "not sealed"
-    if suite.problems:
-        yield f"{count(len(suite.problems), 'reservation')}, told in its own report"
+        results = host.results
+        left, problems = missing_section.sentence(host.suite), len(host.suite.problems)
+        drift = drift_check_sentence(host.suite, results.drift_check)
+        texts = [measured_sentence(results), drift, f"Not measured: {left}." if left else ""]
+        texts += [f"{count(problems, 'reservation')} in its own report."] * bool(problems)
+        yield f"{host.name}: {' '.join(filter(None, texts))}"
 
 
 def provenance(group: Hosts) -> Blocks:
@@ -294,12 +245,14 @@ def provenance(group: Hosts) -> Blocks:
     What is the same everywhere stands once in each column.
     """
     facts = [_facts(host.results) for host in group.hosts]
-    labels = dict.fromkeys(label for of in facts for label in of)
-    rows = [[label, *(of.get(label, words.NOTHING) for of in facts)] for label in labels]
+    labels = dict.fromkeys(label for host_facts in facts for label in host_facts)
+    rows = [
+        [label, *(host_facts.get(label, words.NOTHING) for host_facts in facts)] for label in labels
+    ]
     heads = ["What", *group.names]
     table = view.table("Machines, disks and meters", heads, rows, words=len(heads))
     return table + view.paragraph(
-        "A meter's limits of error are in the joules of its own host alone; within a host most of "
+        "A meter's limits of error are in the joules of its host alone; within a host most of "
         "them cancel in a ratio, between hosts nothing would. So ratios are compared, not joules.",
         "key",
     )
@@ -307,18 +260,13 @@ def provenance(group: Hosts) -> Blocks:
 
 def _facts(results: Results) -> dict[str, str]:
     suite = results.suite
-    facts = {"Suite": suite.suite_id, "Planned": suite.plan.created_wall}
-    of_disks = [
-        (f"Disk {role}, {what}", f"disks.{role}.{what}")
-        for role in disks.roles(suite)
-        for what in ("model", "firmware", "size_bytes", "transport")
-    ]
-    for label, path in (*FACTS, *of_disks):
-        if text := suite.machine.get(path):
-            facts.setdefault(label, text)
+    facts = plan_and_machine(results)
+    for role in disks.roles(suite):
+        of_disk = (suite.machine.get(f"disks.{role}.{what}") for what in ("model", "firmware"))
+        facts[f"Disk {role}"] = ", ".join(filter(None, of_disk)) or words.NOTHING
     for meter in suite.meters:
-        limit = meter.accuracy.get("relative_limit")
-        stated = f", ±{limit * 100:g} % by its maker" if isinstance(limit, int | float) else ""
+        limit = next((t.limit for t in meter.terms if t.name == "gain"), None)
+        stated = "" if limit is None else f", ±{limit * 100:g} % by its maker"
         origin = "" if meter.origin == MEASURED else f", {meter.origin}"
         channels = ", ".join(meter.channels)
         facts[f"Meter {meter.name}"] = f"{meter.kind}: {channels}{stated}{origin}"

@@ -46,10 +46,12 @@ def missing(suite: Suite) -> list[Missing]:
 def sentence(suite: Suite) -> str:
     """In a line, or empty: which workloads were skipped, and how many parts were left out."""
     parts_missing = missing(suite)
-    skipped = dict.fromkeys(words.name_of(one.workload) for one in parts_missing if one.skipped)
-    parts = len({(one.workload, one.what) for one in parts_missing if not one.skipped})
+    skipped = dict.fromkeys(words.name_of(part.workload) for part in parts_missing if part.skipped)
+    parts = len({(part.workload, part.what) for part in parts_missing if not part.skipped})
     clauses = [f"skipped: {', '.join(skipped)}"] * bool(skipped)
-    partly = dict.fromkeys(words.name_of(one.workload) for one in parts_missing if not one.skipped)
+    partly = dict.fromkeys(
+        words.name_of(part.workload) for part in parts_missing if not part.skipped
+    )
     clauses += [f"left out: {words.count(parts, 'part')} of {', '.join(partly)}"] * bool(parts)
     return "; ".join(clauses)
 
@@ -57,12 +59,12 @@ def sentence(suite: Suite) -> str:
 def left_out(results: Results) -> Blocks:
     """Return a row a part and reason; a sentence where nothing is missing."""
     columns: Fields[Missing] = {
-        "Workload": lambda one: words.name_of(one.workload),
-        "What": lambda one: one.what,
-        "Reason": lambda one: one.reason,
-        "Configurations": lambda one: ", ".join(map(results.suite.label, one.configurations)),
-        "Runs": lambda one: str(one.runs),
+        "Workload": lambda part: words.name_of(part.workload),
+        "What": lambda part: part.what,
+        "Reason": lambda part: part.reason,
+        "Configurations": lambda part: ", ".join(map(results.suite.label, part.configurations)),
+        "Runs": lambda part: str(part.runs),
     }
-    caption = "Left out or skipped, and why: nothing is said about these"
+    caption = "Left out or skipped, and why: there are no figures of these"
     table = view.table_of(caption, missing(results.suite), columns, words=4, group=True)
     return table or view.paragraph("Nothing that was planned was left out or skipped.")

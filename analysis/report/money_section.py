@@ -9,7 +9,6 @@ from analysis.money import costs
 from analysis.money.costs import Battery
 from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
-from analysis.report.figures import payback_curve
 from analysis.report.payback_text import chance, name_of, price, saved, span
 from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
@@ -33,9 +32,9 @@ ON_THE_DRIVE = (
 
 
 def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """What is saved, when the drive is repaid, what it is worth, and the carbon where known."""
+    """Return what is saved, when the drive is repaid, what it is worth, and the carbon."""
     worst = records.joint(p.origin for p in paybacks)
-    life, unit = words.given(a.life_years), a.currency
+    life, unit = words.exact(a.life_years), a.currency
     no_unit = replace(a, currency="")
     first: Fields[Payback] = {
         "Workload": lambda p: name_of(p, a),
@@ -45,10 +44,14 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
         "What the self-encrypting drive saves beside software encryption": {
             "Saving a run (J)": lambda p: saved(p.whole_saving_j),
             f"A year ({unit})": lambda p: span(p.saving_per_year),
-            "Meter may be off by": _meter,
+            "Meter may be off by": lambda p: (
+                words.NOTHING
+                if p.meter_share is None
+                else f"± {words.rounded(p.meter_share * 100)} %"
+            ),
         },
         "Until the drive is repaid (95 % intervals)": {
-            f"Years, with {words.given(a.discount_rate * 100)} % interest": _years,
+            f"Years, with {words.exact(a.discount_rate * 100)} % interest": _years,
             "Runs, without": lambda p: words.span(p.runs),
         },
         f"What the drive is worth in its {life} years (95 % intervals)": {
@@ -59,7 +62,7 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
         },
     }
     if a.grid_g_co2_per_kwh is not None:
-        grid = f"a grid of {words.given(a.grid_g_co2_per_kwh)} g/kWh"
+        grid = f"a grid of {words.exact(a.grid_g_co2_per_kwh)} g/kWh"
         shown[f"CO₂ avoided on {grid}; making the drive is not counted"] = {
             "A year (kg)": lambda p: span(p.co2_kg_per_year),
             f"In {life} years (kg)": lambda p: span(p.co2_kg_in_life),
@@ -68,11 +71,6 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
         view.table_of(caption, paybacks, {**first, **columns}, words=2, origin=worst, group=True)
         for caption, columns in shown.items()
     )
-
-
-def _meter(p: Payback) -> str:
-    share = p.meter_share
-    return words.NOTHING if share is None else f"± {words.rounded(share * 100)} %"
 
 
 def _years(p: Payback) -> str:
@@ -106,19 +104,18 @@ def money_section(results: Results) -> Blocks:
         named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
         others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
         page += _lines(results, a, profiles, others)
-        page += _pictures(results, a, profiles or by_workload)
     return page + _batteries(results, a)
 
 
 def _declared(a: Assumptions) -> Blocks:
     text = (
         "Declared before the first run: the self-encrypting drive costs "
-        f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.given(a.life_years)} "
+        f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.exact(a.life_years)} "
         "years; "
-        f"electricity costs {words.given(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
-        f"is {words.given(a.discount_rate * 100)} % a year; each workload by itself is computed at "
+        f"electricity costs {words.exact(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
+        f"is {words.exact(a.discount_rate * 100)} % a year; each workload alone is computed at "
         f"{payback_text.times(a.runs_per_day)} runs a day; a battery holds "
-        f"{words.given(a.battery_wh)} Wh."
+        f"{words.exact(a.battery_wh)} Wh."
     )
     if a.duty:
         each = [f"{payback_text.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
@@ -137,7 +134,7 @@ def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> 
         page += view.paragraph(lacking)
     headline = costs.headline_payback(paybacks)
     if headline is not None:
-        page += view.bullets(payback_text.decision(headline, a, results.suite.label))
+        page += view.bullets(payback_text.basis(headline, a))
     return page
 
 
@@ -152,27 +149,9 @@ def _lines(
         notes += f" {ON_THE_DRIVE}"
     page = tables(results, a, first) + view.paragraph(notes, "key")
     if apart:
-        by_itself = f"Each workload by itself, {len(others)} lines"
+        by_itself = f"Each workload alone, {len(others)} lines"
         page += view.folded(by_itself, tables(results, a, others))
     return page
-
-
-def _pictures(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """When the drive is repaid, for the line that is named first."""
-    headline = costs.headline_payback(paybacks)
-    if headline is None:
-        return ()
-    label = results.suite.label
-    shown = [p for p in paybacks if p.workload == headline.workload]
-    worst = records.joint(p.origin for p in shown)
-    labels = {p.against: label(p.against) for p in shown}
-    work = payback_text.work(headline, a)
-    return view.picture(
-        payback_curve.draw(shown, a, labels, worst),
-        f"Electricity saved so far, with {words.given(a.discount_rate * 100)} % interest a year, "
-        f"less the drive's extra price, at {work}. The drive is repaid where the line crosses 0.",
-        worst,
-    )
 
 
 def _batteries(results: Results, a: Assumptions) -> Blocks:
@@ -183,7 +162,7 @@ def _batteries(results: Results, a: Assumptions) -> Blocks:
         "Energy a run (J)": lambda b: words.plus_minus(b.energy_j),
         "Runs (95 % interval)": lambda b: span(b.runs),
     }
-    caption = f"Runs on a battery of {words.given(a.battery_wh)} Wh"
+    caption = f"Runs on a battery of {words.exact(a.battery_wh)} Wh"
     worst = records.joint(b.origin for b in batteries)
     held = view.table_of(caption, batteries, columns, words=2, origin=worst, group=True)
     if len(batteries) <= MANY:

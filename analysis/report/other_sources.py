@@ -7,27 +7,12 @@ from itertools import product
 from statistics import fmean
 
 from analysis.report import view, words
+from analysis.report.texts import catalogue
 from analysis.report.view import Blocks
 from analysis.stats.results import Results
 from analysis.stats.stats import estimate
 from analysis.suite.readers import of_other_zones
 from analysis.suite.records import Run, joint
-
-# What each can and cannot tell; sources of packages speak for themselves.
-SEES = {
-    "battery": (
-        "The battery's gauge sees the whole machine, display included, but only while it runs on "
-        "its battery; a gauge is renewed every 1 to 30 s, so that short runs lie within its steps."
-    ),
-    "hwmon": (
-        "Sensors of the board see the supply line that each is named after, at the rate at which "
-        "they are polled; what is drawn between two readings is not seen."
-    ),
-    "nvml": (
-        "NVML sees the graphics processor's board alone: not the processor, the memory or any disk."
-    ),
-}
-
 
 HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
 
@@ -45,7 +30,7 @@ def section(results: Results) -> Blocks:
     page = view.table(what, HEADERS, rows, words=4, origin=origin, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     failed += [why for name in sources if (why := _still(runs, name))]
-    notes = [SEES.get(name, "") for name in sources]
+    notes = [catalogue().tables["sources"].get(name, "") for name in sources]
     notes += ["No verdict rests on them: they are whole runs, and in no sum."]
     return page + view.paragraph(" ".join(filter(None, [*notes, *failed])), "key")
 
@@ -54,11 +39,11 @@ def _rows(results: Results, source: str) -> Iterator[list[str]]:
     runs = [run for run in results.suite.compared_runs if source in run.other_sources]
     zones = dict.fromkeys(zone.zone for run in runs for zone in run.zones_of(source))
     moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
-    for zone, *of in product(moved, results.suite.workloads, results.suite.configurations):
+    for zone, *cell in product(moved, results.suite.workloads, results.suite.configurations):
         figures = [
             (run, joules)
             for run in runs
-            if [run.workload, run.configuration] == of
+            if [run.workload, run.configuration] == cell
             and (joules := _joules(run, source, zone)) is not None
         ]
         if not figures:
@@ -66,12 +51,14 @@ def _rows(results: Results, source: str) -> Iterator[list[str]]:
         blocks: dict[int, list[float]] = {}
         for run, joules in figures:
             blocks.setdefault(run.block, []).append(joules)
-        power_w = [joules / _seconds(run, source) for run, joules in figures]
+        records = [run.other_sources[source] for run, _ in figures]
+        seconds = [max((r.t_end_ns or 0) - (r.t_start_ns or 0), 1) / 1e9 for r in records]
+        power_w = [joules / s for (_, joules), s in zip(figures, seconds, strict=True)]
         yield [
             source,
             zone,
-            words.name_of(of[0]),
-            results.suite.label(of[1]),
+            words.name_of(cell[0]),
+            results.suite.label(cell[1]),
             words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
             words.number(fmean(power_w)),
             str(len(blocks)),
@@ -82,11 +69,6 @@ def _joules(run: Run, source: str, name: str) -> float | None:
     """None where the source gave no figure, or had a gap."""
     zones = (zone for zone in run.zones_of(source) if zone.zone == name)
     return next((z.energy_uj / 1e6 for z in zones if z.energy_uj is not None), None)
-
-
-def _seconds(run: Run, source: str) -> float:
-    record = run.other_sources[source]
-    return max(float((record.t_end_ns or 0) - (record.t_start_ns or 0)), 1.0) / 1e9
 
 
 def _still(runs: Sequence[Run], source: str) -> str:

@@ -8,7 +8,7 @@ from analysis.money import costs
 from analysis.money.payback import DEMONSTRATED, PROFILE, Payback
 from analysis.report import words
 from analysis.report.answer import line
-from analysis.report.texts import say
+from analysis.report.texts import catalogue, say
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
@@ -16,13 +16,6 @@ from contract.assumptions import IDLE, RANGED, SLEEP, Assumptions
 from contract.command_results import AnswerLine
 
 Label = Callable[[str], str]
-RANGES = {
-    "sed_extra_price": "the drive's price",
-    "electricity_price_per_kwh": "the price of electricity",
-    "life_years": "its life",
-    "runs_per_day": "the work",
-    "discount_rate": "interest",
-}
 
 
 def money_line(results: Results) -> AnswerLine:
@@ -68,44 +61,27 @@ def payback_line(
         facts,
         way,
         years=words.span(years, "years"),
-        life=words.given(a.life_years),
+        life=words.exact(a.life_years),
         worth=words.rounded(top),
         price=money(a.sed_extra_price, a),
         basis=say("answer.payback.basis", against=label(payback.against), work=at) + disks_too,
     )
 
 
-def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[str]:
-    """What to decide by: saved a year, worth in the drive's life, the price to pay at most."""
-    a, against = assumptions, label(payback.against)
-    life = f"{words.given(a.life_years)} years"
+def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
+    """Return what the figures of a payback rest on: the machine after work, the tail, ranges."""
     sentences = [
-        f"Instead of {against}, {_saves(payback)} {span(payback.saving_per_year, a.currency)} of "
-        f"electricity a year, {span(payback.kwh_per_year, 'kWh')}, at {work(payback, a)}.",
-        f"Bought for the electricity alone, it may cost at most "
-        f"{span(payback.break_even_price, a.currency)} more to be repaid within its {life}; it "
-        f"costs {money(a.sed_extra_price, a)} more.",
-        f"With {words.given(a.discount_rate * 100)} % interest a year, as all of this, buying it "
-        f"is worth {price(payback.net_present_value, a)} today (net present value; below 0 means "
-        "a loss).",
-    ]
-    rule = AFTER_WORK[payback.after_work]
-    sentences += [
-        f"All of this is for a machine that {rule} once its work is done.",
+        f"All of this is for a machine that {AFTER_WORK[payback.after_work]} once its work is "
+        f"done, at {work(payback, assumptions)}.",
         _tail(payback),
     ]
     if payback.probability is not None:
-        ranged = [RANGES[name] for name in RANGED if name in a.ranges]
+        names = catalogue().tables["ranges"]
+        ranged = [names[name] for name in RANGED if name in assumptions.ranges]
         counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
         sentences.append(
-            f"The probability that it is repaid within {life} is {chance(payback.probability)}, "
-            f"from the scatter of the measurement and the meter's error{counts}."
-        )
-    if payback.co2_kg_per_year is not None and payback.co2_kg_in_life is not None:
-        sentences.append(
-            f"On a grid of {words.given(a.grid_g_co2_per_kwh or 0.0)} g CO₂/kWh it avoids "
-            f"{span(payback.co2_kg_per_year, 'kg')} of CO₂ a year, "
-            f"{span(payback.co2_kg_in_life, 'kg')} in {life}; making the drive is not counted."
+            "The probability of payback is from the scatter of the measurement and the meter's "
+            f"error{counts}."
         )
     return sentences
 
@@ -171,11 +147,11 @@ def name_of(payback: Payback, assumptions: Assumptions) -> str:
 
 def money(value: float, assumptions: Assumptions) -> str:
     """`25 USD`."""
-    return f"{words.given(value)} {assumptions.currency}".rstrip()
+    return f"{words.exact(value)} {assumptions.currency}".rstrip()
 
 
 def span(value: Span | None, unit: str = "") -> str:
-    """`0.021 (0.018 to 0.024) USD`; says so where there is no interval."""
+    """Return `0.021 (0.018 to 0.024) USD`, or that there is no interval."""
     if value is not None and value.low is None and value.high is None:
         return f"{f'{words.rounded(value.mid)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
     return words.span(value, unit)
@@ -207,7 +183,7 @@ def saved(value: Estimate | None) -> str:
 
 def times(count: float) -> str:
     """How often: `24`, `0.5`, `12 000`."""
-    return words.number(count, 0) if count == int(count) else words.given(count)
+    return words.number(count, 0) if count == int(count) else words.exact(count)
 
 
 def chance(probability: float | None) -> str:
@@ -221,22 +197,13 @@ def chance(probability: float | None) -> str:
     return f"{probability * 100:.{1 if min(probability, 1 - probability) < 0.1 else 0}f} %"
 
 
-def _saves(payback: Payback) -> str:
-    saving = payback.saving_j
-    if saving.high is not None and saving.high < 0:
-        return "the self-encrypting drive needs more; it saves"
-    if not payback.saves:
-        return "whether the self-encrypting drive saves anything is inconclusive; here it saves"
-    return "the self-encrypting drive saves"
-
-
 def _runs(count: float, workload: str) -> str:
     runs = "run" if count == 1 else "runs"
     return f"{times(count)} {runs} of “{words.name_of(workload)}”"
 
 
 def _judged(payback: Payback) -> tuple[str, str]:
-    """Whether a drive that saves something is repaid in its life: the code, and how it is said."""
+    """Return whether a drive that saves is repaid in its life: the code, and its way."""
     if payback.demonstrated:
         return "pays", ""
     if payback.years is None:
@@ -253,5 +220,5 @@ def _lacking(results: Results) -> str:
     if results.suite.sed is None:
         return "the plan has no self-encrypting drive with Opal"
     if not costs.alternatives(results.suite):
-        return "the plan has no encryption in software on a disk without encryption of its own"
+        return "the plan has no encryption in software on a disk without encryption in its hardware"
     return "no block has the whole system's energy with and without it"

@@ -6,34 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from statistics import fmean
 
-from analysis.energy import trust
+from analysis.energy import run_checks
 from analysis.report import view, words
+from analysis.report.texts import catalogue
 from analysis.report.view import Blocks
 from analysis.report.words import count
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results
 from analysis.suite.incidents import IncidentLog
-from contract import journal
 
 QUIET = (
     "No interruptions: one start, one boot, every run finished at its first try, nothing was "
     "waited for, and no meter fell silent."
 )
-CUT_SHORT = {
-    journal.TARGET_DOWN: "Tries cut short: the target lost power or was started again",
-    journal.SHUT_DOWN: "Tries cut short: the target was shut down",
-    journal.AGENT_KILLED: "Tries cut short: the agent was killed",
-    journal.STOPPED: "Tries cut short: the suite was stopped",
-}
-WAITED = {
-    "secrets": "for the disks' secrets, which no disk of the target keeps",
-    "disks": "for a disk that was not there",
-    "counters": "for the counters of the processor's energy",
-    "held": "because the controller asked for it",
-    "temperature": "for the temperature of the first run",
-    "room": "for free room on the target",
-    "load": "for other programs to come to rest",
-}
 SHOWN = 3  # runs that are named one by one
 
 
@@ -76,9 +61,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _times(number: int, noun: str, of: str, plural: str = "") -> Iterator[str]:
+def _times(number: int, noun: str, things: str, plural: str = "") -> Iterator[str]:
     if number > 0:
-        yield f"{number} {noun if number == 1 else plural or noun + 's'} {of}"
+        yield f"{number} {noun if number == 1 else plural or noun + 's'} {things}"
 
 
 def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
@@ -104,7 +89,7 @@ def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
         more = ", ".join(f"{number} {how}" for how, number in kinds.items() if number)
         yield ["Repetitions", times(incidents.at_once + incidents.later), more]
     for wait in incidents.waits:
-        why = WAITED.get(wait.cause, f"({wait.cause})")
+        why = catalogue().tables["waited"].get(wait.cause, f"({wait.cause})")
         more = "" if wait.cause == "secrets" else f": {wait.sentence}"  # its words are for the log
         yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}{more}"]
     for silence in filter(None, (*incidents.silences, incidents.unlinked)):
@@ -124,12 +109,12 @@ def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
 
 def _cut_short(incidents: IncidentLog) -> Iterator[list[str]]:
     by_cause: dict[str, list[str]] = {}
-    for one in incidents.interruptions:
-        by_cause.setdefault(one.cause, []).append(one.during)
+    for interruption in incidents.interruptions:
+        by_cause.setdefault(interruption.cause, []).append(interruption.during)
     for cause, during in by_cause.items():
         states = Counter(state for state in during if state)
         doing = ", ".join(f"{n} while {state}" for state, n in states.most_common())
-        yield [CUT_SHORT[cause], times(len(during)), doing]
+        yield [catalogue().tables["cut_short"][cause], times(len(during)), doing]
 
 
 def times(number: int) -> str:
@@ -137,55 +122,15 @@ def times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-PLAN = {
-    "suite_id": "Suite",
-    "scale": "Scale",
-    "sha256": "Plan, SHA-256",
-    "seed": "Seed of the order",
-    "origin": "Origin at best",
-}
-MACHINE = {
-    "os_release": "System",
-    "uname": "Kernel",
-    "cpu.model": "Processor",
-    "lab_machine": "Virtual lab's machine",
-    "lab_disks": "Virtual lab's model of its disks",
-    "versions.cryptsetup": "cryptsetup",
-}
-TIMES = {  # of timing.json, in a table and in a line
-    "measuring_s": ("Measuring (phases and tails)", "measuring"),
-    "preparing_s": ("Preparing and settling", "preparing"),
-    "between_phases_s": ("Between phases", "between phases"),
-    "preconditioning_s": ("Preconditioning the disks", "preconditioning"),
-    "switching_s": ("Switching configurations", "switching"),
-    "proving_s": ("Proving configurations", "proving"),
-    "between_runs_s": ("Between runs", "between runs"),
-    "repeated_s": ("Tries that were void or cut short", "void tries"),
-    "waiting_s": ("Waiting", "waiting"),
-    "down_s": ("Target or agent away", "down"),
-    "start_s": ("Starting", "starting"),
-    "fetch_s": ("Fetching", "fetching"),
-    "other_s": ("Other", "other"),
-    "wall_s": ("All", "all"),
-}
-
-
 def provenance_section(results: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
-    suite = results.suite
-    plan = suite.plan
-    facts = [[label, str(getattr(plan, key))] for key, label in PLAN.items()]
-    facts += [
-        [label, words.LAB_MACHINES.get(suite.machine[key], suite.machine[key])]
-        for key, label in MACHINE.items()
-        if key in suite.machine
-    ]
-    if shares := trust.stolen_shares(results.energy):
-        mean, most = (words.number(100 * of, 1) for of in (fmean(shares), max(shares)))
+    facts = [list(fact) for fact in plan_and_machine(results).items()]
+    if shares := run_checks.stolen_shares(results.energy):
+        mean, most = (words.number(100 * share, 1) for share in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
-    page = _time(suite.timing)
+    page = _time(results.suite.timing)
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
-    if disks := specimens.table(suite):
+    if disks := specimens.table(results.suite):
         heads, *differing = disks
         caption = "What the disks differ in besides their encryption"
         page += view.table(caption, heads, differing, words=3)
@@ -193,6 +138,17 @@ def provenance_section(results: Results) -> Blocks:
         "The whole plan is in plan.json, the machine before and after in the folder provenance.",
         "key",
     )
+
+
+def plan_and_machine(results: Results) -> dict[str, str]:
+    """Return by their labels what the plan and the machine are."""
+    suite, tables = results.suite, catalogue().tables
+    facts = {label: str(getattr(suite.plan, key)) for key, label in tables["plan"].items()}
+    return facts | {
+        label: words.LAB_MACHINES.get(suite.machine[key], suite.machine[key])
+        for key, label in tables["machine"].items()
+        if key in suite.machine
+    }
 
 
 def _time(timing: Mapping[str, float]) -> Blocks:
@@ -203,7 +159,7 @@ def _time(timing: Mapping[str, float]) -> Blocks:
             words.number(timing[key], 0),
             f"{timing[key] / wall_s * 100:.0f} %" if wall_s > 0 else "",
         ]
-        for key, (label, _) in TIMES.items()
+        for key, label in catalogue().tables["times"].items()
         if key in timing
     ]
     page = view.table("Where the time went", ["Step", "Seconds", "Share"], rows)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.published import reference
-from analysis.published.beside import CLOSE, Agreement, Beside, Word, agreement, beside, judged
+from analysis.published.agreement import CLOSE, Agreement, Verdict, count_agreement, verdict_on
+from analysis.published.compared_figures import ComparedFigure, compare_figures
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.report import view, words
 from analysis.report.view import Blocks, Fields
@@ -19,25 +20,25 @@ DOUBT = "*"
 FEW = 24  # so many rows are shown at once, more only folded
 
 
-def tables(results: Results, rows: Sequence[Beside]) -> Blocks:
+def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
     """All of a paper's: as one table where they are few, else a summary and a fold a place."""
     if len(rows) <= FEW:
         return view.join(
             _table(results, f"{_quantities(part).capitalize()}: published, and in this suite", part)
             for part in _by_origin(rows)
         )
-    by_place: dict[str, list[Beside]] = {}
+    by_place: dict[str, list[ComparedFigure]] = {}
     for row in rows:
         by_place.setdefault(row.published.place, []).append(row)
-    summary = [(place, part, agreement(part)) for place, part in by_place.items()]
-    columns: Fields[tuple[str, list[Beside], Agreement]] = {
-        "Where": lambda of: of[0],
-        "What": lambda of: _quantities(of[1]),
-        "Figures": lambda of: str(len(of[1])),
-        "Ratios": lambda of: str(of[2].ratios),
-        "Agree": lambda of: str(of[2].words["agrees"]),
-        "Pairs in the same order": lambda of: (
-            f"{of[2].same_order} of {of[2].pairs}" if of[2].pairs else words.NOTHING
+    summary = [(place, part, count_agreement(part)) for place, part in by_place.items()]
+    columns: Fields[tuple[str, list[ComparedFigure], Agreement]] = {
+        "Where": lambda entry: entry[0],
+        "What": lambda entry: _quantities(entry[1]),
+        "Figures": lambda entry: str(len(entry[1])),
+        "Ratios": lambda entry: str(entry[2].ratios),
+        "Agree": lambda entry: str(entry[2].words["agrees"]),
+        "Pairs in the same order": lambda entry: (
+            f"{entry[2].same_order} of {entry[2].pairs}" if entry[2].pairs else words.NOTHING
         ),
     }
     caption = "Published, and in this suite: how much agrees"
@@ -57,26 +58,26 @@ def conditions(figure: Published) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _by_origin(rows: Sequence[Beside]) -> list[list[Beside]]:
+def _by_origin(rows: Sequence[ComparedFigure]) -> list[list[ComparedFigure]]:
     origins = dict.fromkeys(row.origin for row in rows)
     return [[row for row in rows if row.origin == origin] for origin in origins]
 
 
-def _quantities(rows: Sequence[Beside]) -> str:
+def _quantities(rows: Sequence[ComparedFigure]) -> str:
     """Return what the rows are of, without whether it is the least or the most of it."""
     bare = (row.published.quantity.removesuffix("_min").removesuffix("_max") for row in rows)
     return words.listed(list(dict.fromkeys(name.replace("_", " ") for name in bare)))
 
 
-def _table(results: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
+def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Blocks:
     modelled = joint_origin(results.energy)
     mark = f" ({modelled})" if modelled != MEASURED else ""
-    columns: Fields[Beside] = {
+    columns: Fields[ComparedFigure] = {
         "What": lambda row: f"{_titled(row.published)} ({row.published.unit})",
         "Compared": lambda row: _compared(results, row),
         "Ratio, published": _published_ratio,
         "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
-        "Agreement": lambda row: "" if row.is_baseline else judged(row) or words.NOTHING,
+        "Agreement": lambda row: "" if row.is_baseline else verdict_on(row) or words.NOTHING,
         "Published": lambda row: value(row.published),
         "Here": lambda row: words.plus_minus(row.measured),
         f"Joules here{mark}": lambda row: (
@@ -88,29 +89,29 @@ def _table(results: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
     return view.table_of(caption, rows, columns, words=2, origin=rows[0].origin, group=True)
 
 
-def _published_ratio(row: Beside) -> str:
+def _published_ratio(row: ComparedFigure) -> str:
     mark = DOUBT if row.published.doubtful else ""
     return "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark
 
 
-def _compared(results: Results, row: Beside) -> str:
+def _compared(results: Results, row: ComparedFigure) -> str:
     """Return the configuration where that is what is compared, else the algorithm.
 
     Unsafe ones marked.
     """
     if row.published.configuration:
         return results.suite.label(row.configuration)
-    more = [row.here.note]
-    more += [results.suite.label(row.configuration)] if row.here.configuration else []
-    more += [row.entry] if row.entry != row.here.workload else []
+    more = [row.counterpart.note]
+    more += [results.suite.label(row.configuration)] if row.counterpart.configuration else []
+    more += [row.entry] if row.entry != row.counterpart.workload else []
     if row.stands_in:
-        derived = any(part.unit == "derivations" for part in row.here.parts)
+        derived = any(part.unit == "derivations" for part in row.counterpart.parts)
         shown = (
             f"{words.grouped(number)} iterations" if derived else size_of(number)
             for number in row.stands_in
         )
         more.append(f"here of {', '.join(shown)}")
-    return ", ".join([reference.marked(row.here.member), *filter(None, more)])
+    return ", ".join([reference.marked(row.counterpart.member), *filter(None, more)])
 
 
 def _titled(figure: Published) -> str:
@@ -120,7 +121,7 @@ def _titled(figure: Published) -> str:
     return conditions(figure) or figure.quantity.replace("_", " ")
 
 
-MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
+MEANINGS: dict[Verdict, tuple[str, str]] = {  # of one ratio, of several
     "agrees": ("agrees with the published one", "agree with the published one"),
     "same direction": ("has the same direction", "have the same direction"),
     "opposite": ("has the opposite direction", "have the opposite direction"),
@@ -133,7 +134,7 @@ def published_section(results: Results) -> Blocks:
     touched: Blocks = ()
     others = []
     for citation in citations():
-        rows = beside(results.suite, results.energy, published(citation.paper))
+        rows = compare_figures(results.suite, results.energy, published(citation.paper))
         if rows:
             touched += _touched(results, citation, rows)
         else:
@@ -141,11 +142,11 @@ def published_section(results: Results) -> Blocks:
     if not others:
         return touched
     return touched + view.paragraph(
-        f"This suite measured nothing of {words.listed(others)}: docs/papers.md says what would."
+        f"This suite measured nothing of {words.listed(others)}: docs/papers.md lists what would."
     )
 
 
-def _touched(results: Results, citation: Citation, rows: list[Beside]) -> Blocks:
+def _touched(results: Results, citation: Citation, rows: list[ComparedFigure]) -> Blocks:
     page = view.heading(citation.short, 3, f"paper-{citation.paper}")
     page += view.paragraph(
         f"{citation.text}. Sizes, drive and machine may differ, so only ratios within one table "
@@ -153,14 +154,14 @@ def _touched(results: Results, citation: Citation, rows: list[Beside]) -> Blocks
         f"{DOUBT} is doubtful.",
         "key",
     )
-    page += view.paragraph(" ".join(said(rows)))
-    texts = [text for row in rows for text in (row.here.member, row.published.software)]
+    page += view.paragraph(" ".join(sentences(rows)))
+    texts = [text for row in rows for text in (row.counterpart.member, row.published.software)]
     return page + tables(results, rows) + view.bullets(reference.reasons(texts))
 
 
-def said(rows: list[Beside]) -> list[str]:
+def sentences(rows: list[ComparedFigure]) -> list[str]:
     """Return what agrees and what does not, in sentences that follow from the figures."""
-    agreed = agreement(rows)
+    agreed = count_agreement(rows)
     if not agreed.ratios:
         return ["Of this paper there is no ratio here to hold beside a published one."]
     parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in agreed.words.items() if n]

@@ -9,13 +9,7 @@ from analysis.report import answer, view, words
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import parse
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import (
-    Answer,
-    Contrast,
-    Question,
-    passes,
-    questions,
-)
+from analysis.stats.contrasts import Answer, Contrast, Question, passes, questions
 from analysis.stats.results import Results, whole_joules
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS
@@ -26,34 +20,33 @@ MOST_DOUBTED = 4  # comparisons that a doubt names
 
 
 def contrasts_section(results: Results) -> Blocks:
-    """Return the contrasts of the family, what they are, doubts, and the next suite."""
+    """Return the contrasts of the family, what they are, and doubts."""
     compared = results.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
     columns: Fields[Contrast] = {
-        "Contrast": lambda one: _pair(results, one.base, one.other),
-        "Change [95 % interval]": lambda one: words.change_in(one.comparison),
-        "n": lambda one: _of(one, lambda c: str(c.n), "0"),
-        "p, adjusted": lambda one: _of(one, lambda c: words.p_value(c.p_of_verdict)),
-        "Verdict": lambda one: _of(one, words.verdict_of, "inconclusive"),
+        "Contrast": lambda contrast: _pair(results, contrast.base, contrast.other),
+        "Change [95 % interval]": lambda contrast: words.change_in(contrast.comparison),
+        "n": lambda contrast: _text_of(contrast, lambda c: str(c.n), "0"),
+        "p, adjusted": lambda contrast: _text_of(contrast, lambda c: words.p_value(c.p_of_verdict)),
+        "Verdict": lambda contrast: _text_of(contrast, words.verdict_of, "inconclusive"),
     }
     caption = f"Contrasts: system energy over “{answer.over_all(results.suite)}”"
     page = view.table_of(caption, compared, columns, words=1, origin=results.origin)
-    page += view.bullets([_kind_of_interval(results), *_whole(results), *doubts(results)])
-    page += view.folded("The same in each workload alone", _by_workload(results))
-    return page + view.paragraph(str(results.next_suite["sentence"]))
+    page += view.bullets([_kind_of_interval(results), *_overall(results), *doubts(results)])
+    return page + view.folded("The same in each workload alone", _by_workload(results))
 
 
-def _whole(results: Results) -> Iterator[str]:
-    """What the figure over all workloads is, and what one pass of the suite takes beside it."""
+def _overall(results: Results) -> Iterator[str]:
+    """Yield what the figure over all workloads is, and what one pass of the suite takes."""
     yield (
         f"“{answer.over_all(results.suite)}” is the geometric mean of the workloads' ratios: each "
         "weighs the same, however many joules it takes."
     )
     for title, weights in passes(results.suite):
         ratios = [
-            f"{_pair(results, base, other)} {words.change_in(one)}"
-            for base, other, one in whole_joules(results, weights)
+            f"{_pair(results, base, other)} {words.change_in(ratio)}"
+            for base, other, ratio in whole_joules(results, weights)
         ]
         if ratios:
             yield f"In joules of {title}: {'; '.join(ratios)}. No verdict rests on these."
@@ -62,9 +55,9 @@ def _whole(results: Results) -> Iterator[str]:
 def doubts(results: Results) -> Iterator[str]:
     """Yield a sentence for each doubt, with what it concerns."""
     cells: dict[str, dict[str, None]] = {}
-    for one in results.contrasts:
-        for code in one.comparison.doubts if one.comparison else ():
-            name = f"{_pair(results, one.base, one.other)} over all"
+    for contrast in results.contrasts:
+        for code in contrast.comparison.doubts if contrast.comparison else ():
+            name = f"{_pair(results, contrast.base, contrast.other)} over all"
             cells.setdefault(code, {})[name] = None
     for (workload, name, _, component), c in results.family.versus.items():
         if component == results.family.component:
@@ -78,18 +71,18 @@ def doubts(results: Results) -> Iterator[str]:
 
 
 def _by_workload(results: Results) -> Blocks:
-    """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
+    """Return declared contrasts of two kinds of encryption, with their extra blocks."""
     rows = [
-        (one, workload, c)
-        for one in results.contrasts
-        if one.declared and results.suite.baseline not in (one.base, one.other)
-        for workload, c in one.by_workload.items()
+        (contrast, workload, c)
+        for contrast in results.contrasts
+        if contrast.declared and results.suite.baseline not in (contrast.base, contrast.other)
+        for workload, c in contrast.by_workload.items()
     ]
     columns: Fields[tuple[Contrast, str, Comparison]] = {
-        "Contrast": lambda of: _pair(results, of[0].base, of[0].other),
-        "Workload": lambda of: words.name_of(of[1]),
-        "Change [95 % interval]": lambda of: words.change_in(of[2]),
-        "n": lambda of: str(of[2].n),
+        "Contrast": lambda row: _pair(results, row[0].base, row[0].other),
+        "Workload": lambda row: words.name_of(row[1]),
+        "Change [95 % interval]": lambda row: words.change_in(row[2]),
+        "n": lambda row: str(row[2].n),
     }
     what = "Declared contrasts of two encryptions in each workload: system energy, no verdicts"
     return view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
@@ -99,10 +92,10 @@ def _pair(results: Results, base: str, other: str) -> str:
     return f"{results.suite.label(other)} against {results.suite.label(base)}"
 
 
-def _of(
-    one: Contrast | Answer, text: Callable[[Comparison], str], without: str = words.NOTHING
+def _text_of(
+    compared: Contrast | Answer, text: Callable[[Comparison], str], without: str = words.NOTHING
 ) -> str:
-    return without if one.comparison is None else text(one.comparison)
+    return without if compared.comparison is None else text(compared.comparison)
 
 
 def _kind_of_interval(results: Results) -> str:
@@ -147,7 +140,7 @@ def sentences(results: Results) -> list[str]:
 
 
 def _answers(results: Results, question: Question) -> list[Answer]:
-    return [one for one in results.answers if one.question == question]
+    return [reply for reply in results.answers if reply.question == question]
 
 
 def sentence(results: Results, question: Question, answers: Sequence[Answer]) -> str:
@@ -190,12 +183,14 @@ def _table(results: Results, question: Question, answers: Sequence[Answer]) -> B
     per = UNITS.get(question.per)
     size = per.size if per else 1.0
     columns: Fields[Answer] = {
-        "Configuration": lambda one: results.suite.label(one.configuration),
-        "First": lambda one: _scaled(one.first, size),
-        "Second": lambda one: _scaled(one.second, size),
-        "First against second [95 %]": lambda one: words.change_in(one.comparison),
-        "n": lambda one: _of(one, lambda c: str(c.n), "0"),
-        "Verdict": lambda one: _of(one, words.verdict_of, words.verdict("inconclusive", None)),
+        "Configuration": lambda reply: results.suite.label(reply.configuration),
+        "First": lambda reply: _scaled(reply.first, size),
+        "Second": lambda reply: _scaled(reply.second, size),
+        "First against second [95 %]": lambda reply: words.change_in(reply.comparison),
+        "n": lambda reply: _text_of(reply, lambda c: str(c.n), "0"),
+        "Verdict": lambda reply: _text_of(
+            reply, words.verdict_of, words.verdict("inconclusive", None)
+        ),
     }
     unit = f"J/{per.one}" if per else "J"
     caption = f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})"

@@ -42,7 +42,9 @@ def html(page: Page) -> str:
     Its policy lets a browser run our own scripts alone, and load nothing.
     """
     made = environment()
-    explained = any(isinstance(one, Terms) for section in page.sections for one in section.blocks)
+    explained = any(
+        isinstance(block, Terms) for section in page.sections for block in section.blocks
+    )
     made.filters["explained"] = Explaining(catalogue().terms if explained else ())
     traces = any(view.every(Trace, page))
     view.draw(page)

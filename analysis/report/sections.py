@@ -101,8 +101,8 @@ class Report:
         """
         results = self.results
         # Commands name the folder without where it lies on this machine.
-        folder, here = results.suite.folder.resolve(), Path.cwd()
-        folder = folder.relative_to(here) if folder.is_relative_to(here) else Path(folder.name)
+        folder, cwd = results.suite.folder.resolve(), Path.cwd()
+        folder = folder.relative_to(cwd) if folder.is_relative_to(cwd) else Path(folder.name)
         lines = first_page.lines(results, folder)
         picture, table = tables.overall_picture(results), tables.matrix(results)
         trust = trust_section.trust_box(results, self.twice, results.drift_check)

@@ -14,17 +14,18 @@ from analysis.stats.levels import LEAST, Level, Levels
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate
 from analysis.stats.steadiness import Steadiness
+from analysis.suite.records import Suite
 
 SCATTERS = "it scatters by more than it changed"
-FEW_READINGS = "so few readings do not tell how much they scatter"
+FEW_READINGS = "so few readings do not show how much they scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
 def steadiness_section(
     results: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
 ) -> Blocks:
-    """The drift check, runs on more than one level, and scatter, drift and order by workload."""
-    page = view.paragraph(drift_check_sentence(results, drift_check))
+    """Return the drift check, levels of runs, and scatter, drift and order by workload."""
+    page = view.paragraph(drift_check_sentence(results.suite, drift_check))
     page += drift_check_table(results, drift_check)
     page += _levels_table(results)
     columns: Fields[Steadiness] = {
@@ -49,8 +50,9 @@ def steadiness_section(
 
 
 def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
-    """Whether the configuration before changes a run's joules, in any workload (Holm), and what
-    the test could have found.
+    """Return whether the configuration before changes a run's joules, in any workload (Holm).
+
+    And what the test could have found.
     """
     tested = [
         (s.workload, s.carry_over_p, s.carry_over_least_percent)
@@ -60,7 +62,7 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     if not tested:
         return (
             "Carry-over from one configuration to the next was not tested: too few blocks, or the "
-            "order cannot tell. A plan of this version lets each configuration follow itself as "
+            "order leaves it open. A plan of this version lets each configuration follow itself as "
             "often as any other, so that it cancels in ratios."
         )
     p_values = holm(np.array([p for _, p, _ in tested]))
@@ -77,16 +79,14 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     )
 
 
-def drift_check_sentence(results: Results, drift_check: DriftCheck | None) -> str:
+def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
     """Whether the drift check moved between its first and its last run."""
     if drift_check is None:
-        return "There is no drift check: nothing ran twice on the baseline to tell."
-    of = (
-        f"{words.name_of(drift_check.workload)} on {results.suite.label(drift_check.configuration)}"
-    )
+        return "There is no drift check: nothing ran twice on the baseline."
+    subject = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
     apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
     runs = f"over {drift_check.runs} runs{apart}"
-    limit = f"limit ±{words.given(drift_check.limit * 100)} %"
+    limit = f"limit ±{words.exact(drift_check.limit * 100)} %"
     worst = drift_check.worst
     change = f"{_change(worst)} ({where(worst)})"
     if drift_check.verdict == MOVED:
@@ -96,7 +96,7 @@ def drift_check_sentence(results: Results, drift_check: DriftCheck | None) -> st
         verdict = f"cannot tell {runs}: {why}; {limit}"
     else:
         verdict = f"held: its power changed by {change} {runs}; {limit}"
-    return f"The drift check ({of}) {verdict}."
+    return f"The drift check ({subject}) {verdict}."
 
 
 def _change(reading: Reading) -> str:
@@ -135,22 +135,22 @@ def _hours(hours: float) -> str:
 def _levels_table(results: Results) -> Blocks:
     """Return the levels of each workload and configuration that has more than one."""
     columns: Fields[tuple[Levels, Level]] = {
-        "Workload": lambda of: words.name_of(of[0].workload),
-        "Configuration": lambda of: results.suite.label(of[0].configuration),
-        "Level (J)": lambda of: words.number(of[1].mean_j),
-        "Runs": lambda of: f"{of[1].runs} of {of[0].runs}",
-        "Share of runs [95 %]": lambda of: (
-            f"{words.number(100 * of[1].low, 0)} to {words.number(100 * of[1].high, 0)} %"
+        "Workload": lambda row: words.name_of(row[0].workload),
+        "Configuration": lambda row: results.suite.label(row[0].configuration),
+        "Level (J)": lambda row: words.number(row[1].mean_j),
+        "Runs": lambda row: f"{row[1].runs} of {row[0].runs}",
+        "Share of runs [95 %]": lambda row: (
+            f"{words.number(100 * row[1].low, 0)} to {words.number(100 * row[1].high, 0)} %"
         ),
     }
-    rows = [(one, level) for one in results.family.levels for level in one.levels]
+    rows = [(cell, level) for cell in results.family.levels for level in cell.levels]
     what = "More than one level: the gap is wider than the scatter explains (5 % risk in all)"
     page = view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
-    short = [one for one in results.family.levels if one.p_adjusted is None]
+    short = [cell for cell in results.family.levels if cell.p_adjusted is None]
     if short:
         page += view.paragraph(
             f"Whether runs have more than one level takes {LEAST} of them: of "
-            f"{words.count(len(short), 'cell')} of the table of workloads it cannot be told.",
+            f"{words.count(len(short), 'cell')} of the table of workloads it is unknown.",
             "key",
         )
     return page
@@ -159,10 +159,10 @@ def _levels_table(results: Results) -> Blocks:
 def flagged(results: Results, workload: str) -> set[tuple[int, str]]:
     """(block, configuration) of the runs of a workload that are on its smaller level."""
     return {
-        (block, one.configuration)
-        for one in results.family.levels
-        if one.workload == workload
-        for block in one.blocks
+        (block, cell.configuration)
+        for cell in results.family.levels
+        if cell.workload == workload
+        for block in cell.blocks
     }
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -14,8 +13,7 @@ from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Estimate
-from analysis.stats.summary import COMPONENTS
+from analysis.stats.summary import COMPONENTS, SummaryRow
 from analysis.suite.records import SYSTEM
 
 PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
@@ -52,19 +50,20 @@ def _headline(
 ) -> list[str]:
     """One row of `headline_rows`."""
     names = [words.name_of(workload), results.suite.label(configuration)]
-    rows = results.summary.filter(workload=workload, configuration=configuration).rows(named=True)
+    pair = workload, configuration
+    rows = [row for row in results.summary_rows if (row.workload, row.configuration) == pair]
     if not rows:
         skipped = any(run.workload == workload for run in results.suite.skipped)
         why = "skipped" if skipped else "no finished run"
         return [*names, *[words.NOTHING] * (len(components) + 1), "0", why, ""]
-    by = {row["component"]: row for row in rows}
+    by = {row.component: row for row in rows}
     judged = by.get(results.family.component)
     lead = judged or rows[0]
     return [
         *names,
-        *(words.plus_minus(energy_of(by.get(c))) for c in components),
-        words.number(lead["mean_s"]),
-        str(lead["n"]),
+        *(words.plus_minus(by[c].joules if c in by else None) for c in components),
+        words.number(lead.mean_s),
+        str(lead.n),
         "1" if configuration == results.suite.baseline else _ratio(judged),
         verdict_of(judged),
     ]
@@ -83,29 +82,16 @@ def headline(results: Results) -> Table:
     return Table("", [*headers, ratio, "verdict"], rows, words=2)
 
 
-def energy_of(row: Mapping[str, Any] | None) -> Estimate | None:
-    """Return the joules of a row of the summary."""
-    if row is None:
-        return None
-    return Estimate(row["n"], row["mean_j"], row["ci_low_j"], row["ci_high_j"])
-
-
-def _ratio(row: dict[str, float] | None) -> str:
+def _ratio(row: SummaryRow | None) -> str:
     if row is None:
         return words.NOTHING
-    text = words.ratio_of(row["ratio"], row["ratio_low"], row["ratio_high"])
-    return f"{text} ({words.NO_INTERVAL})" if row["n"] < 2 and row["ratio"] is not None else text
+    text = words.ratio_of(row.ratio, row.ratio_low, row.ratio_high)
+    return f"{text} ({words.NO_INTERVAL})" if row.n < 2 and row.ratio is not None else text
 
 
-def yet(row: Mapping[str, Any]) -> bool:
-    """Whether a row of the summary is equivalent and significantly different."""
-    p = row.get("p_adjusted")
-    return row["verdict"] == "equivalent" and p is not None and p < LEVEL
-
-
-def verdict_of(row: Mapping[str, Any] | None) -> str:
+def verdict_of(row: SummaryRow | None) -> str:
     """Return the verdict of a row of the summary in words."""
-    return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row), row["n"])
+    return "" if row is None else words.verdict(row.verdict, row.ratio, row.both, row.n)
 
 
 NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
@@ -142,9 +128,9 @@ def matrix(results: Results) -> Blocks:
     if results.suite.by_disk:
         on = [(results.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]
         groups = tuple(
-            Group(f"Disk {disk}", tuple(row for of, row in on if of == disk))
+            Group(f"Disk {disk}", tuple(row for base_disk, row in on if base_disk == disk))
             for disk in dict.fromkeys(map(results.suite.disk_of, results.suite.configurations))
-            if any(of == disk for of, _ in on)
+            if any(base_disk == disk for base_disk, _ in on)
         )
     shown = Matrix(caption, (corner, *heads), groups, results.origin)
     return (shown, *_legend(results, over))

@@ -1,4 +1,4 @@
-"""The page's frame, its first screen and what its script says: templates/en.yml."""
+"""The page's frame, its first screen and its script's texts: templates/en.yml."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All sentences by key, and the terms."""
+    """All sentences by key, what codes are called by table, and the terms."""
 
     texts: Mapping[str, str]
+    tables: Mapping[str, Mapping[str, str]]
     terms: tuple[Term, ...]
 
 
@@ -41,7 +42,7 @@ def catalogue() -> Catalogue:
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     entries = document["terms"].items()
     terms = (Term(name, tuple(e.get("forms", [name])), e["text"]) for name, e in entries)
-    return Catalogue(document["texts"], tuple(terms))
+    return Catalogue(document["texts"], document["tables"], tuple(terms))
 
 
 def say(key: str, **fields: str) -> str:

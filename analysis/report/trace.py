@@ -45,7 +45,7 @@ def trace(suite_folder: Path, run_id: str, out: Path) -> Traced:
 
 
 def find(suite: Suite, run_id: str) -> Run:
-    """The finished run of that id or number, or the only one that begins with it or holds it."""
+    """Return the finished run of that id or number, or the only one that holds it."""
     if not suite.runs:
         raise SuiteError("No run finished in this suite: there is nothing to draw.")
     ids = [run.run_id for run in suite.runs]
@@ -58,8 +58,8 @@ def find(suite: Suite, run_id: str) -> Run:
         if len(fitting) == 1:
             return next(run for run in suite.runs if run.run_id == fitting[0])
     for runs, how in ((suite.skipped, "was skipped"), (suite.void, "is void")):
-        if one := next((run for run in runs if run.run_id == run_id), None):
-            raise SuiteError(f"Run {run_id} {how}: {one.reason.rstrip('.')}.")
+        if match := next((run for run in runs if run.run_id == run_id), None):
+            raise SuiteError(f"Run {run_id} {how}: {match.reason.rstrip('.')}.")
     offered = ", ".join(nearest(run_id, ids)[:SHOWN])
     if run_id:
         raise SuiteError(f"There is no finished run {run_id} in this suite. Nearest: {offered}.")

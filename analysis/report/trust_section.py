@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analysis.energy import trust
-from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES
+from analysis.energy import cross_checks, own_share, run_checks
+from analysis.energy.watermark_check import AGREES, CANNOT_TELL, DISAGREES
 from analysis.flags import meaning
 from analysis.report import answer, disks_section, missing_section, provenance, view, words
 from analysis.report.budget_section import limit_of, named
@@ -16,7 +16,6 @@ from analysis.stats.drift_check import DriftCheck
 from analysis.stats.results import Results
 from analysis.suite import readers
 from analysis.suite.records import Meter, Suite
-from instrumentation.accuracy import read_terms
 
 TITLE = "How far to trust it"
 
@@ -28,13 +27,8 @@ def trust_box(
     results: Results, twice: Sequence[Sequence[str]], drift_check: DriftCheck | None
 ) -> Blocks:
     """Five lines at most: what was measured, how it agrees, and what limits it."""
-    steady = [*_agreement(twice), drift_check_sentence(results, drift_check)]
-    lines = [
-        " ".join(
-            [_blocks(results), *_seen(results), provenance.sentence(results.incidents)]
-        ).strip(),
-        " ".join(steady),
-    ]
+    steady = [*_agreement(twice), drift_check_sentence(results.suite, drift_check)]
+    lines = [measured_sentence(results), " ".join(steady)]
     left = missing_section.sentence(results.suite)
     limits = [f"Not measured: {left}."] * bool(left)
     # Their first sentences; the whole texts stand at Trust.
@@ -47,20 +41,25 @@ def trust_box(
     return view.note(TITLE, view.bullets([*limits, *lines]), kind)
 
 
-def _blocks(results: Results) -> str:
+def measured_sentence(results: Results) -> str:
+    """Return how many blocks and runs there are, what the meter saw, and what interrupted them."""
     suite = results.suite
     blocks = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or blocks
-    of = "" if planned == blocks else f" of {planned}"
+    of_planned = "" if planned == blocks else f" of {planned}"
     sealed = "" if suite.sealed else " The files are not sealed."
-    return (
-        f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, "
-        f"{answer.void(suite)}; {trust.proof(suite, results.origin)}.{sealed}"
+    text = (
+        f"{blocks}{of_planned} block{'s' * (blocks != 1)}, "
+        f"{count(len(suite.runs), 'finished run')}, {answer.void(suite)}; "
+        f"{run_checks.proof(suite, results.origin)}.{sealed}"
     )
+    return " ".join(
+        [text, *_measured_time(results), provenance.sentence(results.incidents)]
+    ).strip()
 
 
-def _seen(results: Results) -> Iterator[str]:
-    for meter in trust.meters(results.suite, results.energy):
+def _measured_time(results: Results) -> Iterator[str]:
+    for meter in run_checks.meters(results.suite, results.energy):
         if meter.component == "system" and meter.mean_coverage is not None:
             yield (
                 f"The meter saw {_part(meter.mean_coverage)} of the measured time, "
@@ -94,16 +93,16 @@ def trust_section(results: Results, known_twice: Sequence[Sequence[str]]) -> Blo
     heads = ["What", "Held against", "Found", "Verdict"]
     page = view.bullets([*results.reservations, *suite.problems])
     page += view.table("Cross-checks, and whether they agree", heads, known_twice, words=4)
-    proof = f"{len(suite.runs)} runs finished; {trust.proof(suite, results.origin)}."
+    proof = f"{len(suite.runs)} runs finished; {run_checks.proof(suite, results.origin)}."
     page += view.bullets([proof, _seal(suite), *map(_accuracy, suite.meters)])
     page += missing_section.left_out(results)
     page += view.bullets(_own_share(suite))
     page += provenance.incident_table(results.incidents)
     page += disks_section.disk_table(results)
     page += _coverage(results)
-    flags = [[flag, meaning(flag), str(n)] for flag, n in trust.flagged(results.energy)]
+    flags = [[flag, meaning(flag), str(n)] for flag, n in run_checks.flagged(results.energy)]
     page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
-    failed = [[name, message, str(n)] for name, message, n in trust.warnings(suite)]
+    failed = [[name, message, str(n)] for name, message, n in run_checks.warnings(suite)]
     what = "Checks that were not passed in finished runs"
     page += view.table(what, ["Check", "Message", "Runs"], failed, words=2)
     void = [[v.run_id, v.reason] for v in suite.void]
@@ -116,7 +115,7 @@ def twice(results: Results) -> Iterator[list[str]]:
     suite = results.suite
     for agreement in readers.agreements(suite):
         yield ["RAPL, our reader", agreement.reader, *readers_row(agreement)]
-    clock = trust.clock(suite, results.clock)
+    clock = cross_checks.clock(suite, results.clock)
     if not results.watermarks:
         why = "the suite played no load watermark" if suite.meters else "there is no meter"
         yield ["Target's clock by round trips", "load watermark", f"{_clock(clock)}; {why}", ""]
@@ -125,13 +124,13 @@ def twice(results: Results) -> Iterator[list[str]]:
         against = f"load watermark as {mark.source} saw it{channel} (session {mark.session})"
         finding = f"{_clock(clock)}; load pattern: {mark.sentence.replace(' -', ' −')}"
         yield ["Target's clock by round trips", against, finding, mark.verdict]
-    for pair in trust.two_meters(suite, results.all_energy):
+    for pair in cross_checks.two_meters(suite, results.all_energy):
         reference = f"{pair.reference}, {pair.channel}: the reference"
         yield [reference, pair.other, *_two_meters(pair)]
-    yield from _whole(trust.whole(results.energy))
+    yield from _whole_rows(cross_checks.against_parts(results.energy))
 
 
-def _two_meters(pair: trust.TwoMeters) -> tuple[str, str]:
+def _two_meters(pair: cross_checks.TwoMeters) -> tuple[str, str]:
     if pair.ratio is None:
         return "no run has both", CANNOT_TELL
     finding = f"{words.percent(pair.ratio)} over {count(pair.runs, 'run')}"
@@ -162,7 +161,7 @@ def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
     return text + more, DISAGREES if agreement.unexplained else AGREES
 
 
-def _clock(clock: trust.ClockTrust) -> str:
+def _clock(clock: cross_checks.ClockTrust) -> str:
     if clock.bound_ms is None:
         return "no usable clock reading: phases cannot be placed on the meter's time"
     missing = f"; {clock.runs_without} runs have none" if clock.runs_without else ""
@@ -173,7 +172,7 @@ def _clock(clock: trust.ClockTrust) -> str:
     )
 
 
-def _whole(compared: trust.WholeAgainstParts) -> Iterator[list[str]]:
+def _whole_rows(compared: cross_checks.WholeAgainstParts) -> Iterator[list[str]]:
     """Two sources that cannot both be right, or a row that they can."""
     if not compared.runs or compared.worst_ratio is None:
         return
@@ -194,7 +193,7 @@ def _whole(compared: trust.WholeAgainstParts) -> Iterator[list[str]]:
 
 
 def _coverage(results: Results) -> Blocks:
-    columns: Fields[trust.MeterTrust] = {
+    columns: Fields[run_checks.MeterTrust] = {
         "Meter": lambda m: m.source,
         "Channel": lambda m: words.name_of(m.component),
         "Phases": lambda m: str(m.phases),
@@ -202,7 +201,7 @@ def _coverage(results: Results) -> Blocks:
         "Worst": lambda m: _share(m.worst_coverage),
         "Runs with gaps": lambda m: str(len(m.gaps)),
     }
-    rows = trust.meters(results.suite, results.energy)
+    rows = run_checks.meters(results.suite, results.energy)
     return view.table_of("The meter's coverage of the measured phases", rows, columns, words=2)
 
 
@@ -212,11 +211,11 @@ def _share(value: float | None) -> str:
 
 def _own_share(suite: Suite) -> Iterator[str]:
     """How much of the CPU time was ours, where most of it was."""
-    worst = max(trust.own_shares(suite), key=lambda one: one.worst[1], default=None)
+    worst = max(own_share.own_shares(suite), key=lambda phase: phase.share, default=None)
     if worst is not None:
         yield (
-            f"Our own share of the busy CPU time was {worst.worst[1] * 100:.2f} % at most, in "
-            f"{words.name_of(worst.workload)}, {worst.worst[0]} (target: {trust.LIMIT:.0%})."
+            f"Our own share of the busy CPU time was {worst.share * 100:.2f} % at most, in "
+            f"{words.name_of(worst.workload)}, {worst.phase} (target: {own_share.LIMIT:.0%})."
         )
 
 
@@ -230,7 +229,7 @@ def _seal(suite: Suite) -> str:
 
 def _accuracy(meter: Meter) -> str:
     """Return what is stated of a meter, and where it counts."""
-    terms = read_terms(meter.accuracy)
+    terms = meter.terms
     stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in terms if t.limit]
     unknown = [named(t.name) for t in terms if t.limit is None]
     if not stated:

@@ -63,8 +63,9 @@ class Paragraph(Block):
 
 @dataclass(frozen=True)
 class Answer(Block):
-    """A line of the first page: what it is about (empty where that is as above), the verdict in
-    bold, the rest of the sentence, and a command to type or a link.
+    """A line of the first page: subject, verdict in bold, reason, and a command or a link.
+
+    The subject is empty where it is that of the line above.
     """
 
     label: str
@@ -174,7 +175,7 @@ class Table(Block):
 
 
 class MatrixCell(NamedTuple):
-    """A change with what is said below it; `kind` is a verdict, `hint` has the interval."""
+    """A change with the text below it; `kind` is a verdict, `hint` has the interval."""
 
     text: str
     kind: str = ""
@@ -240,13 +241,6 @@ class Terms(Block):
 
 
 @dataclass(frozen=True)
-class Gallery(Block):
-    """Figures side by side where there is room."""
-
-    inside: Blocks
-
-
-@dataclass(frozen=True)
 class Columns(Block):
     """`aside` stands right of both others where there is room, else between them."""
 
@@ -281,8 +275,8 @@ def every(kind: type[Piece], shown: object) -> Iterator[Piece]:
     elif is_dataclass(shown) and not isinstance(shown, Table):
         yield from every(kind, tuple(getattr(shown, field.name) for field in fields(shown)))
     elif isinstance(shown, tuple):
-        for one in shown:
-            yield from every(kind, one)
+        for block in shown:
+            yield from every(kind, block)
 
 
 def draw(page: Page) -> None:
@@ -290,7 +284,9 @@ def draw(page: Page) -> None:
     if pictures := list(every(Picture, page)):
         from analysis.report.figures import style
 
-        for picture, svg in zip(pictures, style.svgs([one.drawn for one in pictures]), strict=True):
+        for picture, svg in zip(
+            pictures, style.svgs([picture.drawn for picture in pictures]), strict=True
+        ):
             vars(picture)["svg"] = svg
 
 
@@ -362,7 +358,7 @@ def table_of(
     origin: str = "",
     group: bool = False,
 ) -> Blocks:
-    """A table with a row for each of `rows`: under each heading the text that its column makes."""
+    """Return a table with a row for each of `rows`: under each heading its column's text."""
     cells = [[text(row) for text in columns.values()] for row in rows]
     return table(caption, list(columns), cells, words=words, origin=origin, group=group)
 
@@ -375,12 +371,6 @@ def picture(drawn: Figure | None, caption: str, origin: str, wide: bool = False)
 def trace(drawn: Figure | None, caption: str, origin: str, curves: str) -> Blocks:
     """Return a picture of power over time that can be zoomed, if one was drawn."""
     return () if drawn is None else (Trace(drawn, caption, origin, True, curves),)
-
-
-def gallery(figures: Iterable[Blocks]) -> Blocks:
-    """Return a gallery, if there is a figure for it."""
-    inside = join(figures)
-    return (Gallery(inside),) if inside else ()
 
 
 def columns(first: Blocks, aside: Blocks, below: Blocks) -> Blocks:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # their modules take YAML and SciPy, which most words do without
+import yaml
+
+if TYPE_CHECKING:  # their modules take SciPy, which most words do without
     from analysis.report.view import Verdict
     from analysis.stats.comparison import Comparison
     from analysis.stats.stats import Estimate, Span
@@ -19,42 +22,14 @@ NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
-NAMES = {
-    "file_io": "File write and read",
-    "kernel_tree": "Kernel tree",
-    "kernel_grep": "Kernel grep",
-    "sql": "SQL",
-    "video": "Video",
-    "idle": "Idle",
-    "drift_check": "Drift check",
-    "access_patterns": "Access patterns",
-    "block_sizes": "Block sizes",
-    "kernel_ciphers": "The kernel's ciphers",
-    "key_derivation": "Key derivation",
-    "file_ciphers": "Ciphers on files",
-    "cipher_modes": "Cipher modes",
-    "package": "CPU packages",
-    "package-0": "CPU package",
-    "dram": "RAM",
-    "pyrapl-package": "CPU packages by pyRAPL",
-    "pyrapl-package-0": "CPU package by pyRAPL",
-    "pyrapl-dram": "RAM by pyRAPL",
-    "drive": "drive",
-    "system": "system",
-    "read-10mb": "Read one 10 MB file",
-    "write-1gb": "Write a 1 GB file",
-    "untar": "Unpack the kernel",
-}
+_TABLES = yaml.safe_load(
+    Path(__file__).with_name("templates").joinpath("names.yml").read_text(encoding="utf-8")
+)
+NAMES: Mapping[str, str] = _TABLES["names"]
+VARIANTS: Mapping[str, str] = _TABLES["variants"]
+LAB_MACHINES: Mapping[str, str] = _TABLES["lab_machines"]
 # A zone of one of several packages; `package-0` alone is the only one there is.
 _SOCKET = re.compile(r"package-([1-9]\d*(?:-die-\d+)?|\d+(?=/)|\d+-die-\d+)(/dram)?")
-# What the virtual lab's guest runs on.
-LAB_MACHINES = {
-    "kvm": "QEMU with KVM",
-    "uml": "User Mode Linux",
-    "tcg": "QEMU without KVM, every instruction emulated",
-}
-# What entries of the suites add to their workload's name.
-VARIANTS = {"no-aes": "without AES instructions", "cfb8": "CFB-8", "pim": "PIM"}
 
 
 def name_of(identifier: str) -> str:
@@ -78,7 +53,7 @@ def count(number: int, noun: str) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b` or `a, b and c`."""
     *first, last = items
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -107,17 +82,14 @@ def plus_minus(value: Estimate | Interval | None, unit: str = "") -> str:
     """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
     if value is None:
         return NOTHING
-    places = min(decimals(value.half_width, value.mean), _bearable(value.mean))
+    # Five digits in all, four decimals at most.
+    most = 4 if abs(value.mean) < 10 else max(0, 4 - math.floor(math.log10(abs(value.mean))))
+    places = min(decimals(value.half_width, value.mean), most)
     text = number(value.mean, places)
     if value.half_width is not None:
         half = number(value.half_width, places)
         text += f" ± {half}" if half.strip("0.") else f" ± <{number(10.0**-places, places)}"
     return f"{text} {unit}".rstrip()
-
-
-def _bearable(value: float) -> int:
-    """Decimals beyond which nobody reads on: five digits in all, four decimals at most."""
-    return 4 if abs(value) < 10 else max(0, 4 - math.floor(math.log10(abs(value))))
 
 
 def signed(value: Estimate | None, unit: str = "") -> str:
@@ -211,7 +183,7 @@ def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> V
 
 
 def unseen(n: int) -> str:
-    """`a mode in up to 26 % of runs would be missed`."""
+    """Return `a mode in up to 26 % of runs would be missed`."""
     return f"a mode in up to {100 * (1 - 0.05 ** (1 / n)):.0f} % of runs would be missed"
 
 
@@ -221,7 +193,7 @@ def verdict_of(value: Comparison) -> Verdict:
 
 
 def sign(word: str, ratio: float | None, both: bool = False) -> str:
-    """The verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ where equivalent and significantly different."""
+    """Return the verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ for an equivalent difference."""
     way = SIGNS["differs"] if ratio is None or ratio >= 1 else "▼"
     if word == "differs":
         return way
@@ -252,7 +224,7 @@ def rounded(value: float | None) -> str:
     return number(round(value, 2 - power), max(0, 2 - power))
 
 
-def given(value: float) -> str:
+def exact(value: float) -> str:
     """Return a figure that was given, as it was given: `25`, `0.12`."""
     return f"{value:.10g}"
 
@@ -290,7 +262,7 @@ _SIZES = ((2**30, "GB"), (2**20, "MB"), (2**10, "KB"))
 class PhaseName:
     """The fields before the number, what is done there last: `("aes-128-cbc", "encrypt", "text")`.
 
-    `number` is of bytes (`unit` B) or of what `COUNTED` says; None where there is none.
+    `number` is of bytes (`unit` B) or of what `COUNTED` names; None where there is none.
     """
 
     fields: tuple[str, ...]

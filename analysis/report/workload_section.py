@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.report import view, words
 from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
-from analysis.report.tables import energy_of
 from analysis.report.view import Blocks, Fields
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
     COMPONENTS,
     PerUnit,
+    SummaryRow,
     block_values,
     compare_pairs,
     estimate_of,
@@ -44,7 +43,7 @@ def units_section(results: Results) -> Blocks:
     if not rows_of_all:
         return view.paragraph("No run counted the work that it did.")
     what = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
-    origin = joint_origin(results.energy.filter(pl.col("component") == component))
+    origin = joint_origin(results.energy.filter(component=component))
     heads = ["Workload", *HEADERS]
     page = view.table(what, heads, rows_of_all, words=3, origin=origin, group=True)
     page += view.paragraph(
@@ -74,20 +73,17 @@ def _cells(results: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
     ]
 
 
-def joules(value: Estimate | None, one: str) -> str:
+def joules(value: Estimate | None, unit: str) -> str:
     """`1.23 ± 0.04 mJ/MB`: in the prefix that leaves a digit before the point."""
     if value is None:
         return words.NOTHING
     factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value.mean) >= f), PREFIXES[-1])
-    return words.plus_minus(value.scaled(1 / factor), f"{prefix}J/{one}")
-
-
-BROAD_IN = 6.0  # a broader picture has no room for another beside it
+    return words.plus_minus(value.scaled(1 / factor), f"{prefix}J/{unit}")
 
 
 def workload_section(results: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
     """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
-    energy = results.energy.filter(pl.col("workload") == name)
+    energy = results.energy.filter(workload=name)
     page = view.heading(words.name_of(name), 3, f"workload-{name}")
     if energy.is_empty():
         reasons = list(dict.fromkeys(r.reason for r in results.suite.skipped if r.workload == name))
@@ -106,7 +102,7 @@ def _pictures(results: Results, energy: pl.DataFrame, name: str, component: str)
     by_unit = per_unit(results.suite, energy, name, component)
     phases = [row for row in by_unit if row.phase != ALL and row.unit == by_unit[0].unit]
     what = f"Energy of the {words.name_of(component)}"
-    drawn = joint_origin(energy.filter(pl.col("component") == component))
+    drawn = joint_origin(energy.filter(component=component))
     per = f"Energy per {phases[0].unit.one}" if phases else ""
     page: Blocks = ()
     for unit, axis in by_size.AXES.items():
@@ -127,18 +123,15 @@ def _pictures(results: Results, energy: pl.DataFrame, name: str, component: str)
 
 
 def _bars(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
-    """Narrow pictures beside each other, wide ones below."""
-    narrow: list[Blocks] = []
-    wide: list[Blocks] = []
+    """Return the bars of a workload, as the paper's figures where it has some."""
+    page: Blocks = ()
     for plot in bars.plots_of(name):
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
         dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
         drawn = bars.draw(plot, energy, results.suite)
-        broad = drawn is not None and drawn.get_figwidth() > BROAD_IN
-        shown = view.picture(drawn, caption, joint_origin(energy), broad)
-        (wide if broad else narrow).append(shown)
-    return view.gallery(narrow) + view.join(wide)
+        page += view.picture(drawn, caption, joint_origin(energy), wide=True)
+    return page
 
 
 def _over_time(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
@@ -167,20 +160,20 @@ def _blocks(
 
 
 def _components(results: Results, name: str) -> Blocks:
-    rows = results.summary.filter(pl.col("workload") == name).rows(named=True)
+    rows = [row for row in results.summary_rows if row.workload == name]
     rank = {component: i for i, component in enumerate(COMPONENTS)}
     order = {configuration: i for i, configuration in enumerate(results.suite.configurations)}
-    rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
-    columns: Fields[dict[str, Any]] = {
-        "Configuration": lambda row: results.suite.label(row["configuration"]),
-        "Component (source)": lambda row: f"{words.name_of(row['component'])} ({row['source']})",
-        "Energy (J)": lambda row: words.plus_minus(energy_of(row)),
-        "Mean power (W)": lambda row: words.number(row["mean_w"]),
-        "Time (s)": lambda row: words.number(row["mean_s"]),
+    rows.sort(key=lambda r: (order.get(r.configuration, 99), rank.get(r.component, 99)))
+    columns: Fields[SummaryRow] = {
+        "Configuration": lambda row: results.suite.label(row.configuration),
+        "Component (source)": lambda row: f"{words.name_of(row.component)} ({row.source})",
+        "Energy (J)": lambda row: words.plus_minus(row.joules),
+        "Mean power (W)": lambda row: words.number(row.mean_w),
+        "Time (s)": lambda row: words.number(row.mean_s),
         "Change [95 % interval]": lambda row: (
             ""
-            if row["configuration"] == results.suite.baseline
-            else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
+            if row.configuration == results.suite.baseline
+            else words.change_of(row.ratio, row.ratio_low, row.ratio_high)
         ),
     }
     caption = f"{words.name_of(name)}: every component"

@@ -1,3 +1,3 @@
-"""What the blocks allow to say: intervals, verdicts, how many more are needed."""
+"""What the blocks show: intervals, verdicts, how many more are needed."""
 
 from analysis import rounding  # noqa: F401  # before numpy

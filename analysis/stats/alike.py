@@ -45,7 +45,9 @@ def document_distance(name: str, kept: bytes, made: bytes) -> float:
     if kept == made:
         return 0.0
     if name.endswith(".csv"):
-        tables = (pl.read_csv(io.BytesIO(one), infer_schema_length=None) for one in (kept, made))
+        tables = (
+            pl.read_csv(io.BytesIO(content), infer_schema_length=None) for content in (kept, made)
+        )
         return table_distance(*tables)
     return distance(strict_json.loads(kept), strict_json.loads(made))
 

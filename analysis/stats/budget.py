@@ -53,7 +53,7 @@ class Row:
     """One term: `half_width / divisor` is its standard uncertainty, None where it is not stated.
 
     `sensitivities` are one for each reading, `correlation` is that of the error in any two of them.
-    `matters` says whether the budget is incomplete without it; `stated` who states it.
+    `matters` is whether the budget is incomplete without it; `stated` who states it.
     """
 
     term: str
@@ -117,7 +117,7 @@ def scatter(error: float | None, df: float | None, unit: str, any_look: bool = F
 
 
 def of_terms(terms: Iterable[ErrorTerm], readings: Sequence[Reading]) -> tuple[Row, ...]:
-    """An instrument's terms of error (type B) in a figure that is made of these readings of it."""
+    """Return an instrument's terms of error (type B) in a figure made of these readings."""
     return tuple(_of_term(term, readings) for term in terms)
 
 
@@ -207,7 +207,7 @@ class Budget:
         return float(half_widths[0])
 
     def _widened(self, rest: float) -> float:
-        """The deviation of a normal distribution whose 95 % are those of all but the widest."""
+        """Return the deviation of a normal distribution with the 95 % of all but the widest."""
         if self.any_look:  # the bound that holds at every look is of the scatter alone
             a = next((row for row in self.rows if row.evaluation == "A"), None)
             u, factor = (0.0, 1.0) if a is None else (a.contribution or 0.0, a.divisor / NORMAL)
@@ -272,11 +272,7 @@ Mean = tuple[float, float]  # joules and seconds
 
 
 def joules_budget(
-    terms: Iterable[ErrorTerm],
-    mean: Mean,
-    error: float | None,
-    df: float,
-    any_look: bool = False,
+    terms: Iterable[ErrorTerm], mean: Mean, error: float | None, df: float, any_look: bool = False
 ) -> Budget:
     """Of a mean over blocks with its standard error and degrees of freedom."""
     rows = scatter(error, df, "J", any_look), *of_terms(terms, [Reading(*mean, 1.0)])
@@ -284,8 +280,9 @@ def joules_budget(
 
 
 def instrument_error(terms: Iterable[ErrorTerm], pairs: Sequence[tuple[Mean, Mean]]) -> float:
-    """Standard uncertainty of the logarithm of a ratio from what does not cancel in it; 0 where
-    nothing is stated.
+    """Return a log-ratio's standard uncertainty from what does not cancel in it.
+
+    0 where nothing is stated.
     """
     if not pairs or any(joules <= 0 for pair in pairs for joules, _ in pair):
         return 0.0

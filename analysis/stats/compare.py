@@ -29,7 +29,7 @@ from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
-from contract.plan import ConfigurationEntry, WorkloadEntry
+from contract.plan import Configuration, WorkloadEntry
 
 COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
@@ -131,8 +131,9 @@ def _adjusted(pairs: Sequence[Compared]) -> list[Compared]:
 
 
 def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
-    """By workload and configuration, how much nights in the order of time differ: the root mean
-    square of successive differences, which a lasting change moves once only.
+    """Return by workload and configuration how much nights in the order of time differ.
+
+    The root mean square of successive differences, which a lasting change moves only once.
     """
     means: dict[tuple[str, str], list[float]] = {}
     for blocks in nights:
@@ -169,7 +170,9 @@ def _compared(
     if not shared:
         raise SuiteError(_nothing_shared(a, b))
     joules = [
-        _of(key, list(blocks_a[key].values()), list(blocks_b[key].values()), sds.get(key, 0.0))
+        _ratio_of(
+            key, list(blocks_a[key].values()), list(blocks_b[key].values()), sds.get(key, 0.0)
+        )
         for key in shared
     ]
     origins = [name for energy in energies for name in energy["origin"].unique()]
@@ -197,7 +200,7 @@ def _overall(
             joules = [blocks[key] for key in keys if key[1] == name]
             complete = sorted(set.intersection(*(set(each) for each in joules)))
             sides.append([stats.gmean([each[n] for each in joules]) for n in complete])
-        if all(sides) and (ratio := _of(("all", name), sides[0], sides[1], 0.0)):
+        if all(sides) and (ratio := _ratio_of(("all", name), sides[0], sides[1], 0.0)):
             yield ratio
 
 
@@ -206,9 +209,9 @@ def between_nights(
 ) -> tuple[float, float] | None:
     """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference.
 
-    None where one side has no scatter to tell, for want of a second value.
+    None where one side has no known scatter, for want of a second value.
 
-    Each night has an effect of its own with this deviation, `NIGHT_SD` at least, beside the scatter
+    Each night has a separate effect with this deviation, `NIGHT_SD` at least, beside the scatter
     of its blocks; degrees of freedom by Welch and Satterthwaite.
     """
     if len(a) < 2 or len(b) < 2:
@@ -246,7 +249,7 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
         {m.name: f"{m.kind}, {', '.join(m.channels)}" for m in suite.meters} for suite in (a, b)
     ]
     for name in dict.fromkeys([*meters[0], *meters[1]]):
-        yield from _unlike(f"meter {name}", *(of.get(name) for of in meters))
+        yield from _unlike(f"meter {name}", *(parts.get(name) for parts in meters))
     for kind, key in (("configuration", "stacks"), ("workload", "entries")):
         of_a, of_b = (_documents(getattr(suite, key)) for suite in (a, b))
         for name in dict.fromkeys([*of_a, *of_b]):
@@ -254,7 +257,7 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
 
 
 def _documents(
-    entries: Mapping[str, ConfigurationEntry | WorkloadEntry],
+    entries: Mapping[str, Configuration | WorkloadEntry],
 ) -> dict[str, dict[str, object]]:
     """Entries of a plan with what their kinds declare beside the other keys."""
     documents = {name: asdict(entry) for name, entry in entries.items()}
@@ -282,7 +285,7 @@ def _text(value: Any) -> str | None:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _of(
+def _ratio_of(
     key: tuple[str, str], a: Sequence[float], b: Sequence[float], night_sd: float
 ) -> Ratio | None:
     if min(*a, *b) <= 0:  # no logarithm: then there is no ratio

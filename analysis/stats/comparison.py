@@ -44,7 +44,7 @@ def sample_skewness(values: Floats) -> Floats:
 
 
 def skewness_error(n: Floats) -> Floats:
-    """Standard deviation of `sample_skewness` of `n` normal values."""
+    """Return the standard deviation of `sample_skewness` of `n` normal values."""
     n = np.maximum(n, LEAST_SHAPE)
     return np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
 
@@ -290,11 +290,6 @@ class Comparison:
         return verdict(*self.deciding)
 
     @property
-    def unseen_share(self) -> float:
-        """The share of runs in another mode that so many blocks miss with 5 % probability."""
-        return unseen_share(self.n)
-
-    @property
     def contradicted(self) -> bool:
         """Whether the plain interval seems to show what the verdict, for its family, denies."""
         low, high = self.low, self.high
@@ -307,7 +302,7 @@ class Comparison:
 
     @property
     def columns(self) -> dict[str, float | None]:
-        """As columns of a table; data/README.md says what they are."""
+        """Return columns of a table (data/README.md)."""
         return {
             "ratio": self.ratio,
             "ratio_low": self.low,
@@ -323,20 +318,16 @@ class Comparison:
         return self.verdict == "equivalent" and p is not None and p < LEVEL
 
 
-def unseen_share(n: int) -> float:
-    """The share of runs in another mode that `n` runs miss with 5 % probability: 1 − 0.05^(1/n)."""
-    return float(1 - LEVEL ** (1 / n))
-
-
 SKEWED, FOLLOWING = "skewed", "blocks-follow"
 LEAST_SERIAL = 8  # blocks; fewer have too few neighbours
 SURE = float(special.ndtri(0.995))  # each assumption is doubted in 1 % of what keeps it
 
 
 def doubts_of(logs: Floats) -> tuple[str, ...]:
-    """Which assumptions the log-ratios of blocks in the order of time (rows of one dimension)
-    contradict: that they are no more skewed than normal ones, and that none follows its neighbour
-    (its correlation with the next one, by its normal approximation).
+    """Return which assumptions the log-ratios of blocks in the order of time contradict.
+
+    That they (rows of one dimension) are no more skewed than normal ones, and that none follows its
+    neighbour (its correlation with the next one, by its normal approximation).
     """
     n = len(logs)
     off = logs - np.mean(logs)
@@ -350,8 +341,9 @@ def doubts_of(logs: Floats) -> tuple[str, ...]:
 
 
 def pooled_skewness(alike: Sequence[Comparison]) -> float:
-    """The skewness that the same pair of configurations shows in all of its workloads together, to
-    be followed where it is larger than a workload's own; 0 where normal blocks may show as much.
+    """Return the skewness that a pair of configurations shows in all its workloads together.
+
+    It counts where it is larger than a workload's; 0 where normal blocks may show as much.
     """
     known = [c for c in alike if c.error is not None and c.n >= LEAST_SHAPE]
     if len(known) < 2:
@@ -402,7 +394,7 @@ def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
-    """Return what the two tests allow to say, each at 5 %.
+    """Return the verdict of the two tests, each at 5 %.
 
     *equivalent*: both one-sided tests reject a ratio beyond the margin, i.e. the 90 % interval lies
     within 1/(1 + margin) … 1 + margin. *differs*: the two-sided test rejects a ratio of 1. A ratio
@@ -433,12 +425,12 @@ def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def closed(p_values: Floats, settled: Floats) -> Floats:
-    """Adjusted p-values of several tests (last axis but one) of each of m questions (last axis), of
-    which at most one claims what is false.
+    """Return adjusted p-values of several tests of m questions, one of each false at most.
 
-    A step-down procedure: every question still open is tested at 5 % divided by their number. One
-    is settled, and no longer counts, where `settled` (p-values of questions) says that none of its
-    other tests can go wrong any more. With the tests themselves for `settled` it is Holm's.
+    Tests are the last axis but one, questions the last. A step-down procedure: every question still
+    open is tested at 5 % divided by their number. One is settled, and no longer counts, where
+    `settled` (p-values of questions) shows that none of its other tests can go wrong any more. With
+    the tests themselves for `settled` it is Holm's.
     """
     order = np.argsort(settled, axis=-1)
     m = settled.shape[-1]
@@ -460,13 +452,13 @@ Judged = TypeVar("Judged", Comparison, Comparison | None)
 
 
 def judged(comparisons: Sequence[Judged]) -> list[Judged]:
-    """The comparisons as one family, in the same order, with all p-values adjusted (`closed`).
+    """Return the comparisons as one family, in order, with all p-values adjusted (`closed`).
 
     At most 5 % for any false verdict in it, whatever is true: a ratio cannot be 1 and beyond the
     margin, so one test of each comparison at most can err. A comparison no longer counts once both
     of its tests reject, or once its ratio is shown to be beyond the margin.
 
-    One without an interval (n < 2) was never tested: it stays as it is and counts for nothing, as
+    One without an interval (n < 2) was never tested: it stays unchanged and counts for nothing, as
     does None.
     """
     tested = [c for c in comparisons if c is not None and c.error is not None]

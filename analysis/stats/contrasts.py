@@ -49,21 +49,19 @@ def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
     return [_contrast(suite, joules, *pair) for pair in pairs(suite)]
 
 
-def scatter_shares(one: Contrast) -> dict[str, float]:
-    """By workload, its share of the variance of blocks, as far as workloads scatter by
-    themselves.
-    """
+def scatter_shares(contrast: Contrast) -> dict[str, float]:
+    """Return each workload's share of the variance of blocks."""
     squares = {
         name: c.sd_log**2
-        for name, c in one.by_workload.items()
-        if name in one.workloads and c.sd_log is not None
+        for name, c in contrast.by_workload.items()
+        if name in contrast.workloads and c.sd_log is not None
     }
     total = sum(squares.values())
     return {name: square / total for name, square in squares.items()} if total else {}
 
 
 def working(suite: Suite) -> list[str]:
-    """Return the workloads that do something: idling saves nobody anything."""
+    """Return the workloads that do something: idling saves nothing."""
     return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
 
 
@@ -73,8 +71,10 @@ def counted(suite: Suite) -> list[str]:
 
 
 def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
-    """Return what joules may be summed over, by its name: one run of each counted workload, and the
-    declared duty of a day where it has workloads of the suite. Weights by workload.
+    """Return by name what joules may be summed over, as weights by workload.
+
+    One run of each counted workload, and the declared duty of a day where it has workloads of the
+    suite.
     """
     weighted: list[tuple[str, Mapping[str, float]]] = [
         ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
@@ -129,8 +129,8 @@ def _contrast(
     for workload in working(suite):
         sides = joules.get((workload, base), {}), joules.get((workload, other), {})
         rest = _rest(suite, joules, workload, base, other)
-        if (one := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
-            alone[workload] = one.comparison
+        if (comparison := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
+            alone[workload] = comparison
     both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
     compared = compare_in_blocks(
         suite,
@@ -138,7 +138,7 @@ def _contrast(
     )
     if compared is None:
         return Contrast(base, other, declared, None, ())
-    return Contrast(base, other, declared, compared.comparison, tuple(both), alone)
+    return Contrast(base, other, declared, compared, tuple(both), alone)
 
 
 def _rest(
@@ -152,7 +152,7 @@ def _rest(
 class Question:
     """A comparison as it was declared; `per` is a unit of work, or empty for the joules themselves.
 
-    `fault` says in a sentence why it cannot be answered from this plan; empty where it can.
+    `fault` is a sentence why it cannot be answered from this plan; empty where it can.
     """
 
     name: str
@@ -225,8 +225,8 @@ def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuratio
     first = _values(on, question.first, question.per)
     second = _values(on, question.second, question.per)
     compared = compare_pairs(suite, second, first)
-    one, other = (estimate_of(values, suite.any_look) for values in (first, second))
-    return Answer(question, configuration, one, other, compared)
+    mean_first, other = (estimate_of(values, suite.any_look) for values in (first, second))
+    return Answer(question, configuration, mean_first, other, compared)
 
 
 def _values(energy: pl.DataFrame, side: Side, per: str) -> BlockValues:

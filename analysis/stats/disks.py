@@ -70,7 +70,7 @@ def roles(suite: Suite) -> list[str]:
 
 
 def _fact(suite: Suite, role: str, key: str) -> str:
-    """Return what the agent found of a disk before the first run, else what the plan says.
+    """Return what the agent found of a disk before the first run, else what the plan has.
 
     Or empty.
     """
@@ -109,8 +109,8 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What one run tells of its configuration's disk, by `WHEN`."""
+class _Report:
+    """What one run records of its configuration's disk, by `WHEN`."""
 
     cell: tuple[int, str]
     disk: str
@@ -122,8 +122,8 @@ class _Told:
 
 
 def conditions(suite: Suite) -> list[Condition]:
-    """By configuration, in the plan's order; only those whose runs tell of their disk."""
-    reports = {name: list(_told(suite, name)) for name in suite.configurations}
+    """By configuration, in the plan's order; only those whose runs record their disk."""
+    reports = {name: list(_reports(suite, name)) for name in suite.configurations}
     base = reports.get(suite.baseline or "", [])
     return [_condition(name, runs, base) for name, runs in reports.items() if runs]
 
@@ -142,15 +142,15 @@ def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | N
 
 
 def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
-    """A sentence for each disk apart by more than the limit, and for each setting that changed."""
+    """Yield a sentence for each disk beyond the limit, and for each setting that changed."""
     limit, base = limit_k(suite), suite.label(suite.baseline or "")
-    for one in conditions:
-        if apart := too_warm(one, limit):
+    for condition in conditions:
+        if apart := too_warm(condition, limit):
             way = "warmer" if apart[1] > 0 else "colder"
             yield (
-                f"The disk under {suite.label(one.configuration)} was {abs(apart[1]):.1f} K {way} "
-                f"{apart[0]} its runs than that under {base} (limit {limit:g} K): what differs "
-                "between the two may be heat."
+                f"The disk under {suite.label(condition.configuration)} was {abs(apart[1]):.1f} K "
+                f"{way} {apart[0]} its runs than that under {base} (limit {limit:g} K): what "
+                "differs between the two may be heat."
             )
     for key, what in SETTINGS.items():
         settings = {
@@ -163,7 +163,7 @@ def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
             yield f"The disks' {what} was not the same in all runs ({each})."
 
 
-def _told(suite: Suite, name: str) -> Iterator[_Told]:
+def _reports(suite: Suite, name: str) -> Iterator[_Report]:
     planned = suite.plan.disks.get(suite.disk_of(name))
     for run in suite.compared_runs:
         if run.configuration != name:
@@ -175,11 +175,11 @@ def _told(suite: Suite, name: str) -> Iterator[_Told]:
         elif len(names) > 1:
             names = []
         for disk in names[:1]:
-            of = {"before": run.disks.before[disk], "after": run.disks.after.get(disk, {})}
-            yield _Told((run.block, run.workload), disk, of)
+            facts = {"before": run.disks.before[disk], "after": run.disks.after.get(disk, {})}
+            yield _Report((run.block, run.workload), disk, facts)
 
 
-def _condition(name: str, runs: Sequence[_Told], base: Sequence[_Told]) -> Condition:
+def _condition(name: str, runs: Sequence[_Report], base: Sequence[_Report]) -> Condition:
     temperatures = {when: _values(runs, "temperature_c", when) for when in WHEN}
     cells, of_base = ({when: _by_cell(reports, when) for when in WHEN} for reports in (runs, base))
     both = {when: cells[when].keys() & of_base[when].keys() for when in WHEN}
@@ -212,13 +212,13 @@ def _condition(name: str, runs: Sequence[_Told], base: Sequence[_Told]) -> Condi
     )
 
 
-def _values(runs: Sequence[_Told], key: str, when: str) -> list[float]:
+def _values(runs: Sequence[_Report], key: str, when: str) -> list[float]:
     return [n[when] for run in runs if when in (n := run.numbers(key))]
 
 
-def _by_cell(runs: Sequence[_Told], when: str) -> dict[tuple[int, str], float]:
+def _by_cell(runs: Sequence[_Report], when: str) -> dict[tuple[int, str], float]:
     """Temperature in °C by block and workload, of repeated runs the mean."""
-    cells: dict[tuple[int, str], list[_Told]] = {}
+    cells: dict[tuple[int, str], list[_Report]] = {}
     for run in runs:
         cells.setdefault(run.cell, []).append(run)
     by_cell = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}

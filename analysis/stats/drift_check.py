@@ -1,6 +1,6 @@
 """The drift check: whether what should always take the same power did, from first to last.
 
-It runs before, between and after the blocks, so that its own readings tell how much they scatter:
+It runs before, between and after the blocks, so that its own readings show how much they scatter:
 no change is called one that this scatter explains.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -43,13 +42,12 @@ class Reading:
 
     `change` from the first to the last is that of a straight line through their logarithms, as a
     share: 0.01 is 1 % more. It has a 95 % interval by Student's t from `LEAST` runs on, and none
-    before: then nothing tells how much they scatter. `p_value` is two-sided, of no change.
+    before: then nothing shows how much they scatter. `p_value` is two-sided, of no change.
     """
 
     phase: str
     component: str
     source: str
-    run_ids: tuple[str, ...]
     powers_w: tuple[float, ...]
     change: float
     low: float | None = None
@@ -76,12 +74,14 @@ class DriftCheck:
 
     @property
     def verdict(self) -> str:
-        """`moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
+        """Return `moved`, `held`, or `cannot tell` where scatter explains or hides a change.
+
+        `moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
         that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
-        its scatter explains it, or is unknown; else `held`.
+        its scatter explains it, or is unknown.
         """
         verdicts = {self.verdict_of(reading) for reading in self.readings}
-        return next((one for one in (MOVED, CANNOT_TELL) if one in verdicts), HELD)
+        return next((verdict for verdict in (MOVED, CANNOT_TELL) if verdict in verdicts), HELD)
 
     def verdict_of(self, reading: Reading) -> str:
         """Return the same of one reading among them."""
@@ -141,33 +141,25 @@ def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, fl
 
 
 def _readings(rows: pl.DataFrame, times: Mapping[str, float]) -> Iterator[Reading]:
-    """By phase and component, of two runs or more; whole runs where no phases are told."""
+    """By phase and component, of two runs or more; whole runs where there are no phases."""
     phases = [name for name in rows["phase"].unique(maintain_order=True) if name != ALL] or [ALL]
-    powers: dict[tuple[Any, ...], dict[str, float]] = {}
-    for *key, run_id, power_w in rows.select(
+    powers: dict[tuple[str, str, str], dict[str, float]] = {}
+    for phase, component, source, run_id, power_w in rows.select(
         "phase", "component", "source", "run_id", "power_w"
     ).iter_rows():
-        if key[0] in phases:
-            powers.setdefault(tuple(key), {})[run_id] = power_w
+        if phase in phases:
+            powers.setdefault((phase, component, source), {})[run_id] = power_w
     for reading, by_run in powers.items():
         runs = [run_id for run_id in times if run_id in by_run]
         if len(runs) > 1:
-            yield _reading(
-                reading, [by_run[run_id] for run_id in runs], {r: times[r] for r in runs}
-            )
+            yield _reading(reading, [by_run[r] for r in runs], np.array([times[r] for r in runs]))
 
 
-def _reading(
-    what: tuple[Any, ...], powers_w: Sequence[float], times: Mapping[str, float]
-) -> Reading:
+def _reading(what: tuple[str, str, str], powers_w: Sequence[float], hours: Floats) -> Reading:
     n = len(powers_w)
-    hours = np.array(list(times.values()))
     at = np.arange(n, dtype=float) if np.isnan(hours).any() else hours
     change, error = line_change(np.log(powers_w), at)
-    phase, component, source = what
-    reading = Reading(
-        phase, component, source, tuple(times), tuple(powers_w), float(np.expm1(change))
-    )
+    reading = Reading(*what, tuple(powers_w), float(np.expm1(change)))
     if n < LEAST:
         return reading
     half = float(special.stdtrit(n - 2, 1 - LEVEL / 2)) * float(error)
@@ -178,8 +170,10 @@ def _reading(
 
 
 def line_change(values: Floats, at: Floats) -> tuple[Floats, Floats]:
-    """How much a straight line through values (last axis) at these times rises from the first to
-    the last, and its standard error; NaN for two, which have no scatter about it.
+    """Return how much a straight line through values (last axis) rises, and its error.
+
+    From the first to the last of the times; the standard error is NaN for two, which have no
+    scatter.
     """
     apart = at - np.mean(at)
     mass = float(np.sum(apart**2)) or 1.0

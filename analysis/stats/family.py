@@ -7,29 +7,24 @@ component that is judged, and for the declared questions. What is neither has an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
 from analysis.energy.energy import COUNTERS, PYRAPL
 from analysis.stats.budget import Mean, instrument_error, joules_budget
-from analysis.stats.comparison import (
-    SKEWED,
-    Comparison,
-    judged,
-    pooled_skewness,
-)
+from analysis.stats.comparison import SKEWED, Comparison, judged, pooled_skewness
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.levels import Levels, apart, find_levels
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import (
     COMPONENTS,
-    KEYS,
+    RATIO_COLUMNS,
     SUMMARY_SCHEMA,
     Group,
     Key,
+    SummaryRow,
     base_of,
     compare_in_blocks,
     first_component,
@@ -76,14 +71,17 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
     selected = _selected(suite)
     contrasts_judged = []
-    for one in contrasts(suite, energy):
-        alone, c = one.by_workload, one.comparison
+    for contrast in contrasts(suite, energy):
+        alone, c = contrast.by_workload, contrast.comparison
         if c is not None:
             shared = pooled_skewness(list(alone.values())) / math.sqrt(max(1, len(alone)))
-            sides = [(means.get((w, one.base)), means.get((w, one.other))) for w in one.workloads]
-            codes = _codes(levels, selected, one.base, one.other)
+            sides = [
+                (means.get((w, contrast.base)), means.get((w, contrast.other)))
+                for w in contrast.workloads
+            ]
+            codes = _codes(levels, selected, contrast.base, contrast.other)
             c = _completed(c, terms, sides, shared, codes)
-        contrasts_judged.append(replace(one, comparison=c))
+        contrasts_judged.append(replace(contrast, comparison=c))
     answers = []
     for answer in comparisons(suite, energy):
         if (c := answer.comparison) is not None:
@@ -91,8 +89,10 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
             names = asked.second.workload, asked.first.workload
             both = [tuple(means.get((w, answer.configuration)) for w in names)]
             two_levels = any(
-                one.blocks and one.workload in names and one.configuration == answer.configuration
-                for one in levels
+                level.blocks
+                and level.workload in names
+                and level.configuration == answer.configuration
+                for level in levels
             )
             c = _completed(c, terms, both, 0.0, (LEVELS,) * two_levels)
         answers.append(replace(answer, comparison=c))
@@ -126,9 +126,7 @@ def _judged_once(comparisons: Sequence[Comparison | None]) -> list[Comparison | 
 
 
 def _versus(
-    suite: Suite,
-    groups: Mapping[Key, Group],
-    levels: Sequence[Levels],
+    suite: Suite, groups: Mapping[Key, Group], levels: Sequence[Levels]
 ) -> dict[Key, Comparison]:
     """Each group against its baseline's, not yet judged."""
     compared: dict[Key, Comparison] = {}
@@ -138,9 +136,9 @@ def _versus(
             continue
         others = [(key[0], name, *key[2:]) for name in suite.configurations]
         rest = [groups[k].energy_j for k in others if k in groups and k not in (key, base)]
-        one = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
-        if one is not None:
-            compared[key] = one.comparison
+        comparison = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
+        if comparison is not None:
+            compared[key] = comparison
     skewed = {
         alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
         for alike in {key[1:] for key in compared}
@@ -169,9 +167,9 @@ def _codes(
 def _selected(suite: Suite) -> frozenset[str]:
     """Return the configurations under which tries were void more often than under the others."""
     return frozenset(
-        one.configuration
-        for one in void_tries(suite)
-        if one.p_adjusted < LEVEL and one.void * one.others > one.others_void * one.tries
+        tries.configuration
+        for tries in void_tries(suite)
+        if tries.p_adjusted < LEVEL and tries.void * tries.others > tries.others_void * tries.tries
     )
 
 
@@ -207,37 +205,42 @@ def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]
     if source in COUNTERS:
         return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
     meter = next((meter for meter in suite.meters if meter.name == source), None)
-    return read_terms({} if meter is None else meter.accuracy)
+    return read_terms({}) if meter is None else meter.terms
 
 
-def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
-    """Return the table of `SUMMARY_SCHEMA`, in the plan's order."""
-    versus = (family or judge(suite, energy)).versus
-    rows: list[dict[str, Any]] = []
+def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator[SummaryRow]:
+    """Yield the rows of the summary, in the plan's order."""
     groups = groups_of(suite, energy)
     for key, group in groups.items():
         if group.mean is None:
             continue
-        c = versus.get(key)
+        c = family.versus.get(key)
         beside: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
         terms = terms_of(suite, *key[2:])
         joules = joules_budget(terms, group.mean, *group.error_j, suite.any_look)
         decided = c is not None and (c.p_adjusted is not None or c.error is None)
-        rows.append(
-            {
-                "suite_id": suite.suite_id,
-                "host": suite.host,
-                **dict(zip(KEYS, key, strict=True)),
-                "n": len(group.energy_j),
-                "mean_j": group.mean[0],
-                "ci_low_j": joules.interval.low,
-                "ci_high_j": joules.interval.high,
-                "mean_s": group.mean[1],
-                "mean_w": group.mean_w,
-                **({} if c is None else c.columns),
-                "verdict": c.verdict if c is not None and decided else "",
-                "doubts": "" if c is None else " ".join(c.doubts),
-                "origin": records.joint([*group.origins, *beside]),
-            }
+        yield SummaryRow(
+            suite.suite_id,
+            suite.host,
+            *key,
+            n=len(group.energy_j),
+            mean_j=group.mean[0],
+            ci_low_j=joules.interval.low,
+            ci_high_j=joules.interval.high,
+            mean_s=group.mean[1],
+            mean_w=group.mean_w,
+            **(dict.fromkeys(RATIO_COLUMNS) if c is None else c.columns),
+            verdict=c.verdict if c is not None and decided else "",
+            doubts="" if c is None else " ".join(c.doubts),
+            origin=records.joint([*group.origins, *beside]),
         )
-    return pl.DataFrame(rows, schema=dict(SUMMARY_SCHEMA))
+
+
+def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
+    """Return the table of `SUMMARY_SCHEMA`."""
+    return as_table(summary_rows(suite, energy, family or judge(suite, energy)))
+
+
+def as_table(rows: Iterable[SummaryRow]) -> pl.DataFrame:
+    """Return rows of the summary as summary.parquet has them."""
+    return pl.DataFrame([asdict(row) for row in rows], schema=dict(SUMMARY_SCHEMA))

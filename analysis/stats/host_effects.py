@@ -1,6 +1,6 @@
 """The host as a factor: what holds for these hosts, whether they differ, what holds for others.
 
-Each host brings its own log-ratios, one a block; hosts share no block, and nothing says that they
+Each host brings its own log-ratios, one a block; hosts share no block, and nothing shows that they
 scatter alike. The mean over these hosts weighs each the same, whatever its number of blocks. Its
 standard error is made of the hosts' own, with degrees of freedom after Satterthwaite (Biometrics
 Bulletin 2, 1946) and Welch (Biometrika 34, 1947). Whether the hosts differ is asked by Welch's
@@ -68,8 +68,8 @@ def p_alike(logs: Sequence[Floats], margin: float) -> Floats:
     """
     parts = [LogRatio.of(host) for host in logs]
     tests = [
-        combined([one, other], [1.0, -1.0]).p_equivalence(margin)
-        for one, other in combinations(parts, 2)
+        combined([first, other], [1.0, -1.0]).p_equivalence(margin)
+        for first, other in combinations(parts, 2)
     ]
     return np.asarray(np.max(tests, axis=0), dtype=float)
 

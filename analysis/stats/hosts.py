@@ -125,8 +125,10 @@ def hosts(folders: Sequence[Path]) -> Hosts:
         Results(suite, TargetClock.fit(suite.clock), energy, ())
         for suite, energy in zip(suites, energies, strict=True)
     ]
-    component = first_component(COMPONENTS, *(set(one.summary["component"]) for one in derived))
-    each = tuple(Host(one, by_block(one.energy, component)) for one in derived)
+    component = first_component(
+        COMPONENTS, *(set(member.summary["component"]) for member in derived)
+    )
+    each = tuple(Host(member, by_block(member.energy, component)) for member in derived)
     both = list(_overall(each, in_common)), list(_single(each, in_common))
     if not any(effect.by_host for effect in (*both[0], *both[1])):
         raise SuiteError(
@@ -195,9 +197,9 @@ def _sides(joules: Joules, used: Sequence[str], base: str, other: str) -> tuple[
 
     Empty where a value is not positive: then there is no ratio.
     """
-    of = [[joules.get((name, side), {}) for name in used] for side in (base, other)]
-    blocks = sorted(set.intersection(*(set(values) for side in of for values in side)))
-    values = np.array([[[v[b] for v in side] for b in blocks] for side in of], dtype=float)
+    by_side = [[joules.get((name, side), {}) for name in used] for side in (base, other)]
+    blocks = sorted(set.intersection(*(set(values) for side in by_side for values in side)))
+    values = np.array([[[v[b] for v in side] for b in blocks] for side in by_side], dtype=float)
     if not blocks or np.any(values <= 0):
         return np.empty(0), np.empty(0)
     means = np.mean(np.log(values), axis=-1)

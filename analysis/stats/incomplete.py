@@ -1,7 +1,7 @@
 """Two configurations compared within blocks of which some lack runs.
 
 Each workload's logarithms of joules are effects of blocks plus effects of configurations plus
-scatter: a run whose partner is void is told apart by the other configurations of its block. Where
+scatter: a run whose partner is void is placed by the other configurations of its block. Where
 nothing is missing the result is that of pairs, to rounding.
 """
 
@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class _Workload:
-    """What one workload tells of the contrast, by block.
+    """What one workload shows of the contrast, by block.
 
     `weights` (blocks × configurations) make it from the logarithms; `scores` (blocks) are its
     shares of the error, `freedom` (blocks × blocks) their covariances if all scatter were alike.
@@ -32,22 +32,12 @@ class _Workload:
     by_block: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class InBlocks:
-    """A comparison and the log-ratios of its blocks, in which a run that is missing is what its
-    block and its configuration lead to expect.
-    """
+def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> Comparison | None:
+    """Compare the second configuration with the first, by workloads × blocks × configurations.
 
-    comparison: Comparison
-    log_ratios: Floats
-
-
-def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks | None:
-    """The second configuration against the first: `logs` are workloads × blocks × configurations,
-    NaN where there is no run. None where a workload has no block that tells.
-
-    The mean over workloads of the least-squares contrasts; the standard error is that of the blocks
-    as clusters, unbiased where all scatter alike and consistent where it does not, with
+    `logs` are NaN where there is no run. None where a workload has no block to compare. The mean
+    over workloads of the least-squares contrasts; the standard error is that of the blocks as
+    clusters, unbiased where all scatter alike and consistent where it does not, with
     Satterthwaite's degrees of freedom (CR2: R. M. Bell and D. F. McCaffrey, Survey Methodology 28,
     2002; J. E. Pustejovsky and E. Tipton, Journal of Business & Economic Statistics 36, 2018).
     """
@@ -55,7 +45,7 @@ def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks |
     pairs = np.all(present[..., :2], axis=(0, 2))
     if np.array_equal(np.any(present[..., :2], axis=(0, 2)), pairs):
         ratios = np.mean(logs[:, pairs, 1] - logs[:, pairs, 0], axis=0)
-        return InBlocks(compared(ratios, margin, any_look), ratios) if len(ratios) else None
+        return compared(ratios, margin, any_look) if len(ratios) else None
     parts = [_workload(values) for values in logs]
     workloads = [part for part in parts if part is not None]
     if not workloads or len(workloads) < len(parts):
@@ -67,13 +57,12 @@ def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks |
     # Where a block's values alone make part of the result, nothing tells its error.
     least = 1 - ROUNDING**0.5
     if any(np.trace(part.freedom) < least * np.sum(part.weights**2) for part in workloads):
-        return InBlocks(Comparison(n, exp(ratio), margin), by_block)
+        return Comparison(n, exp(ratio), margin)
     covariance = np.sum([part.freedom for part in workloads], axis=0)
     variance = float(np.sum(np.sum([part.scores for part in workloads], axis=0) ** 2))
     df = np.trace(covariance) ** 2 / np.sum(covariance**2)
     mean = LogRatio(ratio, np.asarray(np.sqrt(variance) / len(workloads)), np.asarray(df), any_look)
-    comparison = of_mean(mean, n, margin, by_block)
-    return InBlocks(comparison, by_block)
+    return of_mean(mean, n, margin, by_block)
 
 
 def _workload(logs: Floats) -> _Workload | None:

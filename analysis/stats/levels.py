@@ -1,7 +1,7 @@
 """Whether the runs of a workload on one configuration have more than one level.
 
 A governor, a cache or a power state may put some runs on another level than the rest. The mean of
-few blocks then tells neither level, and what happened in none of them is in no figure.
+few blocks then gives neither level, and what happened in none of them is in no figure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Levels:
     """Of one workload on one configuration, the level of most runs first.
 
     `levels` is empty where one level explains the runs, where the gap between two is within the
-    margin, or where too few runs cannot tell (then `p_adjusted` is None). `blocks` are those with a
+    margin, or where runs are too few (then `p_adjusted` is None). `blocks` are those with a
     run of the smaller level.
     """
 
@@ -67,9 +67,9 @@ def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
     ).iter_rows():
         cells.setdefault((workload, name), []).append((joules, block))
     cells_tested = [
-        one
+        cell
         for workload in suite.workloads
-        for one in _of_workload(
+        for cell in _of_workload(
             workload,
             {n: cells[workload, n] for n in suite.configurations if (workload, n) in cells},
         )
@@ -108,8 +108,9 @@ def _of_workload(
 
 
 def _split(logs: Sequence[float]) -> tuple[int, float, float]:
-    """The largest gap: how many values lie below it, how wide it is, and the sum of squares of the
-    values about the means of both sides.
+    """Return the largest gap: how many values lie below it, its width, and the squares left.
+
+    The sum of squares of the values about the means of both sides.
     """
     place, gap, square = split(np.sort(np.asarray(logs)))
     return int(place), float(gap), float(square)
@@ -131,8 +132,9 @@ def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
 
 @lru_cache(maxsize=32)
 def gaps_of_one_level(sizes: tuple[int, ...], count: int) -> Floats:
-    """Sorted draws of the largest gap of `count` normal values, in the deviations that
-    configurations with so many runs show together.
+    """Return sorted draws of the largest gap of `count` normal values.
+
+    In the deviations that configurations with so many runs show together.
     """
     draws = max(1, min(DRAWS, MOST_DRAWN // sum(sizes)))
     generator = np.random.default_rng(SEED)
@@ -147,11 +149,7 @@ def gaps_of_one_level(sizes: tuple[int, ...], count: int) -> Floats:
 
 
 def _levels(
-    workload: str,
-    name: str,
-    runs: list[tuple[float, int]],
-    p_adjusted: float | None,
-    margin: float,
+    workload: str, name: str, runs: list[tuple[float, int]], p_adjusted: float | None, margin: float
 ) -> Levels:
     ordered = sorted(runs)
     place, gap, _ = _split([math.log(j) for j, _ in ordered]) if len(runs) >= LEAST else (0, 0.0, 0)
@@ -178,7 +176,7 @@ def share_within(count: int, total: int) -> tuple[float, float]:
 
 def apart(levels: Sequence[Levels], base: str, other: str) -> bool:
     """Whether runs of one of two configurations leave their level where the other's do not."""
-    blocks = {(one.workload, one.configuration): one.blocks for one in levels}
+    blocks = {(cell.workload, cell.configuration): cell.blocks for cell in levels}
     return any(
         blocks.get((workload, base), frozenset()) != blocks.get((workload, other), frozenset())
         for workload in {workload for workload, _ in blocks}

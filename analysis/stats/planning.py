@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -19,16 +20,15 @@ if TYPE_CHECKING:
 
 FORMAT = "fde-next/1"
 MOST_BLOCKS = 100  # more of them are no advice
-PILOT = (
-    10  # a deviation from fewer blocks says little, and Stein's second stage is then far too long
-)
+# A deviation from fewer blocks says little, and Stein's second stage is then far too long.
+PILOT = 10
 
 
 def detectable(compared: Comparison, power: float = 0.8) -> float | None:
-    """The smallest ratio above 1 that these blocks find with this power, two-sided at the level
-    that decides in its family.
+    """Return the smallest ratio above 1 that these blocks find with this power.
 
-    From the noncentral t; None where there is no interval. Its inverse is the smallest below 1.
+    Two-sided, at the level that decides in its family. From the noncentral t; None where there is
+    no interval. Its inverse is the smallest below 1.
     """
     if compared.error is None or compared.df is None:
         return None
@@ -65,8 +65,9 @@ def blocks_for(sd_log: float, n: int, half_width: float) -> int:
 def blocks_if_scatter_stays(
     sd_log: float, n: int, half_width_log: float, level: float, any_look: bool
 ) -> int:
-    """Blocks in all, `n` at least, whose interval reaches `half_width_log` to either side of the
-    mean, at this level; see `critical`.
+    """Return how many blocks, `n` at least, reach `half_width_log` to either side of the mean.
+
+    At this level; see `critical`.
     """
 
     def wide(blocks: int) -> bool:
@@ -103,8 +104,9 @@ WIDTHS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 def within_reach(compared: Comparison) -> tuple[float, int] | None:
-    """The narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach if the scatter stays, and how many
-    it takes; None where none does.
+    """Return the narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach, and how many it takes.
+
+    If the scatter stays; None where none does.
     """
     if compared.sd_log is None or compared.n < 2:
         return None
@@ -138,35 +140,57 @@ def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
 
 
 def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
-    """Half width of Stein's interval of the mean once the second stage is in: 95 % whatever the
-    deviation is, for arrays of first deviations and of blocks in all.
+    """Return the half width of Stein's interval of the mean after the second stage.
 
-    The deviation is that of the first stage alone, for it chose the number of blocks.
+    95 % whatever the deviation is, for arrays of first deviations and of blocks in all. The
+    deviation is that of the first stage alone, for it chose the number of blocks.
     """
     return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
 
 
-def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> dict[str, Any]:
-    """The document `fde-next/1` (data/README.md): blocks for the precision that the plan asks.
+@dataclass(frozen=True)
+class NextContrast:
+    """Blocks in all, and more than there are, that give one contrast the precision asked for."""
 
-    By the declared contrasts, or by all where none is declared.
-    """
+    base: str
+    other: str
+    from_blocks: int
+    sd_log: float
+    half_width: float | None
+    blocks: int
+    more_blocks: int
+
+
+@dataclass(frozen=True)
+class NextSuite:
+    """The document `fde-next/1` (data/README.md): blocks for the precision that the plan asks."""
+
+    format: str
+    suite_id: str
+    from_blocks: int | None
+    half_width: float
+    contrasts: tuple[NextContrast, ...]
+    blocks: int | None
+    more_blocks: int | None
+
+
+def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> NextSuite:
+    """Plan the next suite by the declared contrasts, or by all where none is declared."""
     wanted = suite.plan.analysis.half_width
     declared = [c for c in contrasts if c.declared] or list(contrasts)
-    rows = [row for c in declared if (row := _row(c, wanted)) is not None]
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "suite_id": suite.suite_id,
-        "from_blocks": min((row["from_blocks"] for row in rows), default=None),
-        "half_width": wanted,
-        "contrasts": rows,
-        "blocks": max((row["blocks"] for row in rows), default=None),
-        "more_blocks": max((row["more_blocks"] for row in rows), default=None),
-    }
-    return {**document, "sentence": _sentence(document, len(declared))}
+    rows = tuple(row for c in declared if (row := _next_contrast(c, wanted)) is not None)
+    return NextSuite(
+        FORMAT,
+        suite.suite_id,
+        min((row.from_blocks for row in rows), default=None),
+        wanted,
+        rows,
+        max((row.blocks for row in rows), default=None),
+        max((row.more_blocks for row in rows), default=None),
+    )
 
 
-def _row(contrast: Contrast, wanted: float) -> dict[str, Any] | None:
+def _next_contrast(contrast: Contrast, wanted: float) -> NextContrast | None:
     c = contrast.comparison
     if c is None or c.sd_log is None:
         return None
@@ -176,42 +200,5 @@ def _row(contrast: Contrast, wanted: float) -> dict[str, Any] | None:
         else blocks_for(c.sd_log, c.n, wanted)
     )
     half = float(critical(np.asarray(c.n - 1.0), LEVEL, c.any_look)) * c.sd_log / math.sqrt(c.n)
-    return {
-        "base": contrast.base,
-        "other": contrast.other,
-        "from_blocks": c.n,
-        "sd_log": c.sd_log,
-        "half_width": math.expm1(half) if half < 700 else None,
-        "blocks": total,
-        "more_blocks": total - c.n,
-    }
-
-
-def _sentence(document: dict[str, Any], asked: int) -> str:
-    percent = f"±{100 * document['half_width']:.3g} %"
-    more, of = document["more_blocks"], len(document["contrasts"])
-    if more is None:
-        return (
-            "How many more blocks are needed is unknown: that takes two blocks with the whole "
-            "system's energy."
-        )
-    which = "every declared contrast" if of == asked else f"{of} of {asked} contrasts"
-    if more > MOST_BLOCKS:
-        return (
-            f"{percent} on {which} is out of reach with this scatter: a quieter machine or longer "
-            "workloads do more than blocks."
-        )
-    lacking = PILOT - document["from_blocks"]
-    if more > 0 and lacking > 0:
-        have = document["from_blocks"]
-        return (
-            f"First {lacking} more block{'s' * (lacking > 1)}, for a pilot of {PILOT}: going by "
-            f"{have} alone, {percent} on {which} would take {_count(more)} more."
-        )
-    if more == 0:
-        return f"No more blocks are needed for {percent} on {which}."
-    return f"{_count(more)} more block{'s give' if more > 1 else ' gives'} {percent} on {which}."
-
-
-def _count(number: int) -> str:
-    return f"{number:,}".replace(",", "\u202f")  # a narrow no-break space, as in all text
+    reached = math.expm1(half) if half < 700 else None
+    return NextContrast(contrast.base, contrast.other, c.n, c.sd_log, reached, total, total - c.n)

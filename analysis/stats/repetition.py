@@ -66,8 +66,9 @@ def signs(values: Sequence[float]) -> tuple[Sign, ...]:
 
 
 def _spread_steps(joules: Floats) -> list[Floats]:
-    """Spread values that a source gives in steps over these, where some are equal: several times,
-    for what one draw makes of equal values is chance.
+    """Spread values that a source gives in steps over these, where some are equal.
+
+    Several times, for what one draw makes of equal values is chance.
     """
     distinct = np.unique(joules)
     if len(distinct) == len(joules):

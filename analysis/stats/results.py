@@ -6,23 +6,15 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import polars.selectors as cs
 
-from analysis.energy.energy import (
-    ALL,
-    BETWEEN,
-    COUNTERS,
-    PYRAPL,
-    energy_table,
-    of_references,
-)
-from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
+from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
+from analysis.energy.watermark_check import WatermarkTrust, disagreements, watermarks
 from analysis.flags import doubt, flag_note, reserves
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.alike import ROUNDING, column_distances
@@ -30,10 +22,10 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, by_block
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
-from analysis.stats.family import Family, judge, summarise
-from analysis.stats.planning import next_suite
+from analysis.stats.family import Family, as_table, judge, summary_rows
+from analysis.stats.planning import NextSuite, next_suite
 from analysis.stats.stats import LEVEL
-from analysis.stats.summary import compare_pairs
+from analysis.stats.summary import SummaryRow, compare_pairs
 from analysis.stats.voids import void_tries, with_void_tries
 from analysis.suite import bundle, manifest, samples
 from analysis.suite.clocks import TargetClock
@@ -85,9 +77,7 @@ def flag_notes(energy: pl.DataFrame) -> list[Note]:
 def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
-    """One sentence each for a look before the planned end, runs void to the end, runs that a meter
-    missed, a meter whose times contradict its description, and drift.
-    """
+    """Yield a sentence for each reservation: early look, void runs, gaps, wrong times, drift."""
     begun_blocks = {run.block for run in suite.compared_runs} | {run.block for run in suite.void}
     begun = len(begun_blocks)
     if begun < (suite.planned_blocks or begun) and not suite.any_look:
@@ -124,7 +114,7 @@ WAYS = {"rapl": "measure on the machine itself, and look at its kernel's log"}
 
 
 def stood_still(energy: pl.DataFrame) -> Iterator[str]:
-    """A sentence for each zone and channel that has no joules of some runs, for it stood still."""
+    """Yield a sentence for each zone and channel without joules of some runs, as it stood still."""
     # Zones are named, not their sum; a graphics processor that is asleep takes nothing.
     left_out = ["package", "uncore"]
     zones = energy.filter(
@@ -167,7 +157,7 @@ class Results:
 
     @property
     def origin(self) -> str:
-        """The worst that any figure is, or would be: what the report must say at its top."""
+        """The worst that any figure is, or would be: what the report must state at its top."""
         return joint([*self.energy["origin"].unique(), self.suite.plan.origin])
 
     @cached_property
@@ -178,7 +168,12 @@ class Results:
     @cached_property
     def summary(self) -> pl.DataFrame:
         """Joules, ratio and verdict by workload × configuration × source × component."""
-        return summarise(self.suite, self.energy, self.family)
+        return as_table(self.summary_rows)
+
+    @cached_property
+    def summary_rows(self) -> tuple[SummaryRow, ...]:
+        """The rows of the summary."""
+        return tuple(summary_rows(self.suite, self.energy, self.family))
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
@@ -197,12 +192,12 @@ class Results:
 
     @cached_property
     def drift_check(self) -> DriftCheck | None:
-        """What the runs of the drift_check say."""
+        """Return the drift check of its runs."""
         return drift_check(self.suite, self.energy, self.clock)
 
     @cached_property
     def disks(self) -> list[Condition]:
-        """What the disk under each configuration told of itself."""
+        """Return what the disk under each configuration recorded."""
         return conditions(self.suite)
 
     @cached_property
@@ -224,31 +219,31 @@ class Results:
         ]
 
     def _of_levels(self) -> Iterator[str]:
-        """A sentence for each workload and configuration whose runs have more than one level."""
-        for one in self.family.levels:
-            if one.levels:
+        """Yield a sentence for each workload and configuration of more than one level."""
+        for levels in self.family.levels:
+            if levels.levels:
                 parts = " and ".join(
-                    f"{level.runs} of {one.runs} runs at {level.mean_j:.4g} J"
-                    for level in one.levels
+                    f"{level.runs} of {levels.runs} runs at {level.mean_j:.4g} J"
+                    for level in levels.levels
                 )
-                name = f"{one.workload} on {self.suite.label(one.configuration)}"
+                name = f"{levels.workload} on {self.suite.label(levels.configuration)}"
                 yield f"Two levels in {name}: {parts}. There, {doubt('two-levels')}"
 
     def _of_voids(self) -> Iterator[str]:
         """Yield a sentence for each configuration under which tries were void more often."""
         base = self.suite.baseline
-        for one in void_tries(self.suite):
-            others = one.others_void / one.others if one.others else 0.0
-            if one.p_adjusted >= LEVEL or one.void / one.tries <= others:
+        for tries in void_tries(self.suite):
+            others = tries.others_void / tries.others if tries.others else 0.0
+            if tries.p_adjusted >= LEVEL or tries.void / tries.tries <= others:
                 continue
-            label = self.suite.label(one.configuration)
+            label = self.suite.label(tries.configuration)
             sentence = (
-                f"{one.void} of {one.tries} tries of {label} were void, of all others "
-                f"{one.others_void} of {one.others}. For {label}, {doubt('voids')}"
+                f"{tries.void} of {tries.tries} tries of {label} were void, of all others "
+                f"{tries.others_void} of {tries.others}. For {label}, {doubt('voids')}"
             )
             c = None
-            if base not in (None, one.configuration):
-                pair = base or "", one.configuration
+            if base not in (None, tries.configuration):
+                pair = base or "", tries.configuration
                 c = with_void_tries(self.suite, self.energy, *pair)
             if c is not None:
                 change = f"{100 * (c.ratio - 1):+.1f} %".replace("-", "−")
@@ -256,30 +251,24 @@ class Results:
             yield sentence
 
     @cached_property
-    def next_suite(self) -> dict[str, Any]:
+    def next_suite(self) -> NextSuite:
         """How many more blocks the precision takes that the plan asks for (`fde-next/1`)."""
         return next_suite(self.suite, self.contrasts)
 
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
-    suite, _, energy = computed(folder, raw)
-    return results_of(suite, energy)
+    return results_of(read(folder, raw))
 
 
-def results_of(suite: Suite, energy: pl.DataFrame) -> Results:
-    """Derive from a suite and its joules what a report shows."""
+def results_of(suite: Suite, energy: pl.DataFrame | None = None) -> Results:
+    """Derive from a suite what a report shows; `energy` is its table where it is there already."""
     clock = TargetClock.fit(suite.clock)
     marks = tuple(watermarks(suite, clock))
+    if energy is None:
+        energy = energy_table(suite, clock, marks)
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
     return Results(suite, clock, energy, marks)
-
-
-def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
-    """Return a suite, its target's clock and its joules. Raises SuiteError."""
-    suite = read(folder, raw)
-    clock = TargetClock.fit(suite.clock)
-    return suite, clock, energy_table(suite, clock)
 
 
 def write(results: Results) -> None:
@@ -306,14 +295,14 @@ def mark(results: Results, *names: str) -> None:
 
 def next_text(results: Results) -> str:
     """next.json."""
-    return json.dumps(results.next_suite, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(asdict(results.next_suite), indent=1, ensure_ascii=False) + "\n"
 
 
 _MAGIC = re.compile(r"[*?[]")
 
 
 def load(*folders: str | Path) -> pl.DataFrame:
-    """A row a run × phase × component of all suites (columns: data/README.md, energy.parquet).
+    """Return a row a run × phase × component of all suites (data/README.md, energy.parquet).
 
     Each is a suite's folder or a bundle. A text with `*`, `?` or `[` is a pattern; what matches it
     and is neither is passed over. A suite's energy.parquet is taken where it was derived here, by
@@ -335,7 +324,7 @@ def load(*folders: str | Path) -> pl.DataFrame:
 
 
 def _matched(name: str | Path) -> Iterator[Path]:
-    """The folders and bundles that a name or a pattern stands for, in order of their names."""
+    """Return the folders and bundles of a name or a pattern, in order of their names."""
     path = Path(name)
     if path.exists() or not _MAGIC.search(str(name)):
         yield path.resolve()
@@ -352,19 +341,20 @@ def _matched(name: str | Path) -> Iterator[Path]:
 def energy_of(folder: Path) -> pl.DataFrame:
     """Return a suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
-    return pl.read_parquet(table) if manifest.current(table) else computed(folder)[2]
+    return pl.read_parquet(table) if manifest.current(table) else energy_table(read(folder))
 
 
 def whole_joules(
     results: Results, weights: Mapping[str, float]
 ) -> Iterator[tuple[str, str, Comparison]]:
-    """Base, other and the ratio of their joules, so many runs of each workload together; over the
-    blocks that have all of them.
+    """Yield base, other and the ratio of their joules, so many runs of each workload together.
+
+    Over the blocks that have all of them.
     """
     joules = by_block(results.energy, SYSTEM)
-    for one in results.contrasts:
+    for contrast in results.contrasts:
         sides = []
-        for name in (one.base, one.other):
+        for name in (contrast.base, contrast.other):
             each = [joules.get((workload, name), {}) for workload in weights]
             blocks = set.intersection(*map(set, each)) if each else set()
             sides.append(
@@ -374,7 +364,7 @@ def whole_joules(
                 }
             )
         if (ratio := compare_pairs(results.suite, *sides)) is not None:
-            yield one.base, one.other, ratio
+            yield contrast.base, contrast.other, ratio
 
 
 def verify(folder: Path, again: Results | None = None) -> Findings:

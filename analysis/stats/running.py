@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import polars as pl
 
@@ -12,63 +10,20 @@ from analysis.energy.energy import ALL, energy_table, of_references
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.summary import BlockValues, compare_in_blocks
 from analysis.suite.records import SYSTEM, Suite, joint
-
-# Why a configuration has no ratio: no meter before the whole machine; none of the counted workloads
-# runs on both sides; a run of the last block is void, or has no joules; no block is complete.
-Cause = Literal["no-meter", "no-workload", "void", "no-figure", "no-block"]
-
-
-@dataclass(frozen=True)
-class RunningContrast:
-    """Ratio of the system's joules, `configuration` to `base`, over `blocks` complete blocks.
-
-    `low` and `high` are the 95 % interval, None where so few blocks bound nothing.
-    """
-
-    configuration: str
-    label: str
-    base: str
-    base_label: str
-    blocks: int
-    ratio: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A configuration without a ratio."""
-
-    configuration: str
-    label: str
-    cause: Cause
-
-
-@dataclass(frozen=True)
-class RunningAnswer:
-    """Every configuration against its baseline after `blocks` blocks.
-
-    `origin` is the worst of the joules'.
-    """
-
-    blocks: int
-    component: str
-    origin: str
-    contrasts: tuple[RunningContrast, ...]
-    left_out: tuple[LeftOut, ...]
+from contract.status import Cause, RunningAnswer, RunningContrast, WithoutRatio
 
 
 def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
-    """Compute the report's contrasts over all working workloads, of the first `blocks` blocks (at
-    least 1).
+    """Compute the report's contrasts over all working workloads, of the first `blocks` blocks.
 
-    A block counts for a contrast where every run that the contrast needs is finished and has joules
-    of the whole system. Where a run of the last block does not, the contrast is left out.
+    At least 1. A block counts for a contrast where every run that the contrast needs is finished
+    and has joules of the whole system. Where a run of the last block does not, the contrast is left
+    out.
     """
     energy = of_references(suite, energy_table(suite)).filter(component=SYSTEM, phase=ALL)
     joules, states = by_block(energy, SYSTEM), _states(suite, energy)
     compared: list[RunningContrast] = []
-    left_out: list[LeftOut] = []
+    left_out: list[WithoutRatio] = []
     for name in suite.configurations:
         base = suite.base_of(name)
         if base is None or base == name:
@@ -77,7 +32,7 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
         if isinstance(contrast, RunningContrast):
             compared.append(contrast)
         else:
-            left_out.append(LeftOut(name, suite.label(name), contrast))
+            left_out.append(WithoutRatio(name, suite.label(name), contrast))
     origins = [*energy["origin"].unique(), suite.plan.origin]
     return RunningAnswer(blocks, SYSTEM, joint(origins), tuple(compared), tuple(left_out))
 
@@ -123,9 +78,9 @@ def _contrast(
         if all(key in states and states[key] is None for key in keys)
     ]
     values = [[{b: joules[w, c][b] for b in complete} for c in pair] for w in workloads]
-    ratios = compare_in_blocks(suite, values) if complete else None
-    if ratios is None:
+    c = compare_in_blocks(suite, values) if complete else None
+    if c is None:
         return "no-figure" if complete else "no-block"
-    (base, name), c = pair, ratios.comparison
+    base, name = pair
     labels = suite.label(name), base, suite.label(base)
     return RunningContrast(name, *labels, c.n, c.ratio, c.low, c.high)

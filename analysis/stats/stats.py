@@ -36,7 +36,7 @@ class Span:
         return self._changed(lambda value: max(least, value))
 
     def dividing(self, top: float) -> Span:
-        """top / figure, for a span above 0: its limits are swapped."""
+        """Return top / figure for a span above 0: its limits are swapped."""
         low, high = (None if end is None else top / end for end in (self.high, self.low))
         return Span(top / self.mid, low, high)
 
@@ -90,8 +90,10 @@ def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
 
 
 def estimate(values: Sequence[float], any_look: bool = False) -> Estimate:
-    """Mean of block values with its 95 % interval: Student's, or with `any_look` one that holds at
-    all numbers of blocks at once (`critical`). Raises ValueError for none.
+    """Return the mean of block values with its 95 % interval.
+
+    Student's, or with `any_look` one that holds at all numbers of blocks at once (`critical`).
+    Raises ValueError for none.
     """
     n = len(values)
     if n == 0:
@@ -110,9 +112,10 @@ PRIOR = 4.0
 
 
 def critical(df: Floats, level: float, any_look: bool = False) -> Floats:
-    """Standard errors to either side of an interval that misses with probability `level`, for one
-    look or for any number of them (`analysis.stats.comparison.LogRatio`). Infinite where so few
-    blocks bound nothing.
+    """Return how many standard errors an interval reaches that misses with probability `level`.
+
+    For one look, or any number of them (`analysis.stats.comparison.LogRatio`). Infinite where so
+    few blocks bound nothing.
     """
     if not any_look:
         return np.asarray(special.stdtrit(df, 1 - level / 2))

@@ -20,7 +20,7 @@ NS_PER_HOUR = 3.6e12
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Of one workload. What too few blocks or times cannot tell is None, never a guess.
+    """Of one workload. What too few blocks or times leave open is None, never a guess.
 
     `between_sd_percent` is the scatter of the blocks' means, `within_sd_percent` what is left of
     single runs, the place's effect in it. `drift_percent_per_hour` takes a block as one value, so
@@ -65,11 +65,11 @@ def steadiness(
             "run_id", "block", "configuration", "energy_j"
         ).iter_rows():
             place = float(places.get((block, name), 0))
-            one = _Cell(
+            cell = _Cell(
                 *(block, name, float(np.log(joules)), hours.get(run_id), place),
                 after.get((block, name)),
             )
-            cells.setdefault((block, name), []).append(one)
+            cells.setdefault((block, name), []).append(cell)
         if cells:
             means = [_mean_cell(cells[key]) for key in sorted(cells)]
             workloads.append(_of_workload(workload, means))
@@ -79,7 +79,7 @@ def steadiness(
 def hours_of(runs: Sequence[Run], clock: TargetClock) -> dict[str, float]:
     """Hours from the first run's start to each one's; empty where boots cannot be set beside.
 
-    Within one boot the target's own clock tells; across boots the controller's must.
+    Within one boot the target's clock is enough; across boots the controller's is needed.
     """
     starts: dict[str, int] = {}
     one_boot = len({run.boot_id for run in runs}) == 1
@@ -93,10 +93,9 @@ def hours_of(runs: Sequence[Run], clock: TargetClock) -> dict[str, float]:
 
 
 def places_of(runs: Sequence[Run], clock: TargetClock) -> dict[tuple[int, str], int]:
-    """Place of each configuration in the order of its block, from 0, by (block, configuration), and
-    these in order of time.
+    """Return each configuration's place in its block, from 0, by (block, configuration).
 
-    The drift check is none of a block's runs.
+    In order of time. The drift check is none of a block's runs.
     """
     runs = [run for run in runs if run.workload != DRIFT_CHECK]
     hours = hours_of(runs, clock)

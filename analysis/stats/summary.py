@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.stats.comparison import Comparison, compare
-from analysis.stats.incomplete import InBlocks, in_blocks
-from analysis.stats.stats import Estimate, estimate
+from analysis.stats.incomplete import in_blocks
+from analysis.stats.stats import LEVEL, Estimate, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 
@@ -23,13 +23,47 @@ KEYS = ("workload", "configuration", "source", "component")
 # suite has is judged.
 COMPONENTS = (SYSTEM, "drive", "package", "package-0", "dram")
 
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """A row of summary.parquet: joules, ratio to the baseline and verdict (data/README.md)."""
+
+    suite_id: str
+    host: str
+    workload: str
+    configuration: str
+    source: str
+    component: str
+    n: int
+    mean_j: float
+    ci_low_j: float | None
+    ci_high_j: float | None
+    mean_s: float
+    mean_w: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    p_adjusted: float | None
+    p_equivalence_adjusted: float | None
+    verdict: str
+    doubts: str
+    origin: str
+
+    @property
+    def joules(self) -> Estimate:
+        return Estimate(self.n, self.mean_j, self.ci_low_j, self.ci_high_j)
+
+    @property
+    def both(self) -> bool:
+        """Whether it is equivalent and significantly different."""
+        p = self.p_adjusted
+        return self.verdict == "equivalent" and p is not None and p < LEVEL
+
+
+RATIO_COLUMNS = ("ratio", "ratio_low", "ratio_high", "p_adjusted", "p_equivalence_adjusted")
+_KINDS = {"str": pl.String(), "int": pl.Int64()}
 SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("suite_id", "host", *KEYS), pl.String()),
-    "n": pl.Int64(),
-    **dict.fromkeys(("mean_j", "ci_low_j", "ci_high_j", "mean_s", "mean_w"), pl.Float64()),
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), pl.Float64()),
-    **dict.fromkeys(("p_adjusted", "p_equivalence_adjusted"), pl.Float64()),
-    **dict.fromkeys(("verdict", "doubts", "origin"), pl.String()),
+    field.name: _KINDS.get(str(field.type), pl.Float64()) for field in fields(SummaryRow)
 }
 
 
@@ -80,7 +114,9 @@ def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Compar
     return compare(sides[0], sides[1], suite.margin, suite.any_look)
 
 
-def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) -> InBlocks | None:
+def compare_in_blocks(
+    suite: Suite, workloads: Sequence[Sequence[BlockValues]]
+) -> Comparison | None:
     """Return the second configuration against the first over all workloads.
 
     Each has the joules of the same configurations, all that there are, so that they stand in for
@@ -193,7 +229,7 @@ MB = 2**20  # as the papers count
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of work as it is shown: `size` of the run's own make one of it."""
+    """A unit of work for display: `size` of the run's own make one of it."""
 
     work: str
     size: float
@@ -251,7 +287,7 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
     of_all = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
     return [
-        _one(suite, configuration, phase, unit, counted[unit])
+        _per_unit(suite, configuration, phase, unit, counted[unit])
         for phase in (ALL, *phases)
         for unit in (of_all if phase == ALL else units)
         for configuration in suite.configurations
@@ -287,7 +323,9 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
     return by_phase
 
 
-def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks) -> PerUnit:
+def _per_unit(
+    suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks
+) -> PerUnit:
     values = counted[phase, configuration]
     base = counted.get((phase, suite.base_of(configuration) or ""), {}).get("energy_j", {})
     is_base = configuration == suite.baseline

@@ -56,7 +56,7 @@ class Layout:
     @classmethod
     @lru_cache(maxsize=8)  # the workloads of a suite mostly share one
     def of(cls, block: tuple[int, ...], configuration: tuple[int, ...]) -> Layout | None:
-        """Both counted from 0 without gaps; None where the effects cannot be told apart."""
+        """Both counted from 0 without gaps; None where the effects cannot be separated."""
         blocks, configurations = max(block) + 1, max(configuration) + 1
         design = np.hstack(
             [np.ones((len(block), 1)), _coded(block, blocks), _coded(configuration, configurations)]
@@ -78,7 +78,7 @@ class Layout:
         return values @ self.solve.T
 
     def within_sd(self, values: Floats) -> Floats:
-        """Standard deviation of what is left; needs `freedom` ≥ 1."""
+        """Return the standard deviation of what is left; needs `freedom` ≥ 1."""
         return np.asarray(np.sqrt(np.sum(self.residuals(values) ** 2, axis=-1) / self.freedom))
 
     def slope_within(self, values: Floats, x: Floats) -> Slope | None:
@@ -93,13 +93,13 @@ class Layout:
         return _slope(effects, along, freedom) if freedom > 0 else None
 
     def carry_over(self, values: Floats, after: Ints, places: Floats) -> tuple[Floats, Floats]:
-        """p-value of the F test that the configuration that ran just before does not matter, and
-        the effect of one of them that the test finds with 80 % power.
+        """Test that the configuration before does not matter; return p and the detectable effect.
 
-        First-order carry-over: additive effects, tested all at once beside those of block,
-        configuration and place (B. Jones and M. G. Kenward, Design and Analysis of Cross-Over
-        Trials). All are … × N, `after` counted from 0 and −1 where nothing ran before, which tells
-        nothing; the results are …, and not a number where the order cannot tell.
+        The effect of one of them that the F test finds with 80 % power. First-order carry-over:
+        additive effects, tested all at once beside those of block, configuration and place (B.
+        Jones and M. G. Kenward, Design and Analysis of Cross-Over Trials). All are … × N, `after`
+        counted from 0 and −1 where nothing ran before, which shows nothing; the results are …, and
+        not a number where the order leaves it open.
         """
         kinds = np.arange(-1, int(after.max(initial=0)) + 1)
         columns = np.concatenate([places[..., None], after[..., None] == kinds], axis=-1)
@@ -109,22 +109,26 @@ class Layout:
         tested, freedom = of_more - of_less, self.freedom - of_more
         rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
         testable = (tested > 0) & (freedom > 0)
-        one, other = np.where(testable, tested, 1), np.where(testable, freedom, 1)
-        p_values = special.fdtrc(one, other, np.maximum(more - less, 0.0) / one / (rest / other))
+        numerator, other = np.where(testable, tested, 1), np.where(testable, freedom, 1)
+        p_values = special.fdtrc(
+            numerator, other, np.maximum(more - less, 0.0) / numerator / (rest / other)
+        )
         # What one configuration adds shows in the part of its column that place and blocks lack.
         least = np.full(np.shape(p_values), np.inf)
         for kind in range(2, columns.shape[-1]):
             column = along[..., kind]
             square = np.sum(column**2, axis=-1) - _explained(column, along[..., :2])[0]
             least = np.minimum(least, np.where(square > ROUNDING, square, np.inf))
-        needed = special.ncfdtrinc(one, other, 1 - POWER, special.fdtri(one, other, 1 - LEVEL))
+        needed = special.ncfdtrinc(
+            numerator, other, 1 - POWER, special.fdtri(numerator, other, 1 - LEVEL)
+        )
         effect = np.sqrt(needed * rest / other / least)
         told_too = testable & np.isfinite(least)
         return np.where(testable, p_values, np.nan), np.where(told_too, effect, np.nan)
 
 
 def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
-    """The sum of squares that columns (… × N × K) explain of values (… × N), and their rank."""
+    """Return the squares that columns (… × N × K) explain of values (… × N), and their rank."""
     basis, weights, _ = np.linalg.svd(columns, full_matrices=False)
     independent = weights > 1e-9  # the columns are of the order of 1
     along = np.einsum("...nk,...n->...k", basis, values)

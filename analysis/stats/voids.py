@@ -20,6 +20,7 @@ from analysis.stats.contrasts import contrasts
 from analysis.suite.documents import read_optional
 from analysis.suite.records import Run, Suite
 from analysis.suite.suite_folder import parse_run
+from contract.attempts import History
 from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED
 
 NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
@@ -27,8 +28,9 @@ NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
 
 @dataclass(frozen=True)
 class VoidTries:
-    """Of all tries of a configuration, those that were void by themselves: not interrupted from
-    outside, nor asked to be repeated. `p_adjusted` is Fisher's exact test against all others.
+    """A configuration's tries that were void without interruption or a demand to repeat.
+
+    `p_adjusted` is Fisher's exact test against all others.
     """
 
     configuration: str
@@ -43,9 +45,9 @@ def void_tries(suite: Suite) -> list[VoidTries]:
     """By configuration with any try; p-values by Holm."""
     known = {run.run_id: run.configuration for run in suite.plan.runs}
     void = Counter(
-        known[entry.run_id]
-        for entry in suite.journal
-        if entry.state == "void" and entry.cause not in NOT_BY_THE_RUN and entry.run_id in known
+        known[attempt.run_id]
+        for attempt in History(suite.journal).attempts
+        if attempt.void and attempt.void.cause not in NOT_BY_THE_RUN and attempt.run_id in known
     )
     finished = Counter(run.configuration for run in suite.compared_runs)
     names = [name for name in suite.configurations if void[name] + finished[name]]
@@ -59,8 +61,9 @@ def void_tries(suite: Suite) -> list[VoidTries]:
 
 
 def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
-    """Two-sided p-value of so many hits of all falling into these tries by chance: twice the
-    smaller tail of the hypergeometric distribution.
+    """Return the two-sided p-value of so many hits of all falling into these tries by chance.
+
+    Twice the smaller tail of the hypergeometric distribution.
     """
     most, least = min(tries, all_hits), max(0, all_hits - (all_tries - tries))
     at = np.arange(least, most + 1, dtype=float)
@@ -93,7 +96,7 @@ def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -
 
 
 def _complete(suite: Suite) -> Iterator[Run]:
-    """The void tries of which the record is whole and the configuration was the planned one."""
+    """Yield void tries with a complete record and the planned configuration."""
     folders = sorted((suite.folder / "runs").glob("*.void-*"))
     folders += [suite.folder / "runs" / run.run_id for run in suite.void]
     for folder in folders:

@@ -1,4 +1,4 @@
-"""A bundle (`fde publish`): a suite's folder in one file, unpacked for as long as it is needed."""
+"""A bundle (`fde publish`): a suite's folder in one file, unpacked while it is needed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def unpacked(path: Path, to: Path) -> tuple[Path, list[str]]:
         raise _changed(path, error) from None
     except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
         raise _changed(path, error) from None
-    folders = [one for one in to.iterdir() if one.is_dir()]
+    folders = [folder for folder in to.iterdir() if folder.is_dir()]
     if len(folders) != 1 or not (folders[0] / ABOUT).is_file():
         raise SuiteError(f"{path} is no bundle of a suite: fde publish makes them.")
     about(folders[0])

@@ -29,7 +29,7 @@ class BootClock:
     """One boot of the target, as seen from each boot of the controller; at least one model.
 
     A time is placed by the model whose readings lie around it, or nearest. Where a clock jumped
-    there is one model before and one after; when in between it did so, nobody can tell.
+    there is one model before and one after; when in between it did so is unknown.
     """
 
     models: tuple[OffsetModel, ...]
@@ -97,7 +97,7 @@ class TargetClock:
 class Line:
     """From a sender's own time to the controller's clock, both as offsets in ns.
 
-    `at` of x is x + intercept + slope·x plus what `knots` (x, offset) tell between them.
+    `at` of x is x + intercept + slope·x plus what `knots` (x, offset) add between them.
     `bound_ns`: how late the line can be, because even its fastest record may have been delayed.
     `contradicted`: many delays are beyond their limit, or the clock runs as no clock does.
     """
@@ -118,10 +118,10 @@ def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: floa
     """Return the line under the points (x, y = arrival − x), then what the clock wandered from it.
 
     `x` must not fall; `delays` are some points (x, y) taken without regard to their height, which
-    tell how much the delay varies. With a limit L on all delays and a spread S of those seen, the
-    smallest lies in [0, L − S]. A busy controller reads some bunches later, which says nothing of
-    that; but where more than two in five are beyond L, either L or the line is not what it was said
-    to be, and nothing better than S is known. Raises ValueError without points.
+    show how much the delay varies. With a limit L on all delays and a spread S of those seen, the
+    smallest lies in [0, L − S]. A busy controller reads some bunches later, which shows nothing of
+    that; but where more than two in five are beyond L, either L or the line is not as declared,
+    and nothing better than S is known. Raises ValueError without points.
     """
     intercept, slope, uncertainty_ns = _rate(x, y, delays, limit_ns)
     above = y - (intercept + slope * x)
@@ -196,7 +196,7 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def lowest_of_bins(y: Floats, bins: int) -> list[int]:
-    """Indices of the lowest point of each of `bins` equal stretches: the hull needs no others."""
+    """Return indices of the lowest point of each of `bins` stretches: the hull needs no others."""
     if len(y) <= bins:
         return list(range(len(y)))
     edges = np.linspace(0, len(y), bins + 1).astype(int)

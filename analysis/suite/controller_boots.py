@@ -12,6 +12,7 @@ from datetime import datetime
 from analysis.suite import samples
 from analysis.suite.clocks import BootClock
 from analysis.suite.recordings import Recording
+from contract.documents import RunDocument
 from instrumentation.clock import ClockReading, OffsetModel, jump_ns
 
 APART_NS = 60_000_000_000  # at least, between boots that nothing but wall time sets in order
@@ -31,12 +32,42 @@ class _Boot:
     wall_ns: int | None  # wall time where the monotonic clock is 0
 
 
+@dataclass(frozen=True)
+class Axis:
+    """All that was read on the controller's clocks, placed on one axis.
+
+    `shift_ns` has by boot of the controller how far the times of its recordings are still to be
+    moved; those of the readings are moved already.
+    """
+
+    readings: tuple[ClockReading, ...]
+    recordings: Sequence[Recording]
+    shift_ns: Mapping[str, int]
+    boots: int
+    sleeps: int
+
+
+def place_on_one_axis(
+    readings: Sequence[ClockReading], recordings: Sequence[Recording], runs: Iterable[RunDocument]
+) -> Axis:
+    """Cut what was read at each sleep of the controller, and find how its boots lie."""
+    slept = sleeps(readings)
+    recordings = [part for recording in recordings for part in _awake(recording, slept)]
+    readings = list(cut_readings(readings, slept))
+    spans: dict[str, Span] = {}  # of runs, by boot of the target on its own clock
+    for run in runs:
+        begin, end = spans.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
+        spans[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
+    shift_ns = shifts(readings, recordings, spans)
+    count = sum(map(len, slept.values()))
+    moved = tuple(shifted(readings, shift_ns))
+    return Axis(moved, recordings, shift_ns, max(1, len(shift_ns) - count), count)
+
+
 def shifts(
-    readings: Sequence[ClockReading],
-    recordings: Sequence[Recording],
-    runs: Mapping[str, Span],
+    readings: Sequence[ClockReading], recordings: Sequence[Recording], runs: Mapping[str, Span]
 ) -> dict[str, int]:
-    """Tell by boot of the controller how far its times are moved, in ns; 0 for the first.
+    """Return by boot of the controller how far its times are moved, in ns; 0 for the first.
 
     `runs` has for each boot of the target from when to when runs went, on its own clock: what lies
     there must find no other boot's samples.
@@ -91,8 +122,9 @@ def sleeps(readings: Iterable[ClockReading]) -> Sleeps:
 
 
 def woken(boot: str, number: int) -> str:
-    """What a boot of the controller is called after it slept so often: times of both are as far
-    apart as those of two boots.
+    """Return the name of a boot of the controller after it slept so often.
+
+    Times of both are as far apart as those of two boots.
     """
     return f"{boot}+{number}" if number else boot
 
@@ -105,16 +137,12 @@ def cut_readings(readings: Iterable[ClockReading], slept: Sleeps) -> Iterator[Cl
         yield replace(reading, controller_boot_id=woken(boot, number))
 
 
-def cut_recordings(recordings: Sequence[Recording], slept: Sleeps) -> list[Recording]:
-    """Each in as many as there are stretches between which its controller slept.
+def _awake(recording: Recording, slept: Sleeps) -> Iterator[Recording]:
+    """Cut a recording into the stretches between which its controller slept.
 
     What was recorded between the two readings of the clocks around a sleep is left out: on which
-    side of it that lies, nobody can tell.
+    side of it that lies is unknown.
     """
-    return [part for recording in recordings for part in _awake(recording, slept)]
-
-
-def _awake(recording: Recording, slept: Sleeps) -> Iterator[Recording]:
     spans = slept.get(recording.boot, ())
     if not spans:
         yield recording

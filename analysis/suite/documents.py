@@ -25,6 +25,17 @@ def read_optional(path: Path, problems: list[str]) -> dict[str, Any]:
     return document
 
 
+def read_document(shape: type[Shape], path: Path, problems: list[str]) -> Shape | None:
+    """Read a JSON document of this shape; None where there is none or it is not of the shape."""
+    if not path.exists():
+        return None
+    try:
+        return schema.read(shape, strict_json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        problems.append(f"{path.name} cannot be read ({error}).")
+        return None
+
+
 def read_lines(shape: type[Shape], path: Path, problems: list[str]) -> Iterator[Shape]:
     """Read the JSON lines of a file; one that is not of this shape is reported and left out."""
     if not path.exists():

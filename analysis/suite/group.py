@@ -10,7 +10,7 @@ from pathlib import Path
 
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
-from contract.plan import ConfigurationEntry, WorkloadEntry
+from contract.plan import Configuration, WorkloadEntry
 
 FILE, FORMAT = "group.json", "fde-group/1"
 # What may differ between hosts and yet be compared: it is said.
@@ -29,7 +29,7 @@ PLAN = {
 
 @dataclass(frozen=True)
 class Shared:
-    """Names of what all hosts have alike, in the first plan's order, and what is to be said."""
+    """Names of what all hosts have alike, in the first plan's order, and remarks."""
 
     workloads: tuple[str, ...]
     configurations: tuple[str, ...]
@@ -64,8 +64,8 @@ def shared(suites: Sequence[Suite]) -> Shared:
     """Return what may be compared between hosts. Raises SuiteError where nothing may."""
     if len(suites) < 2:
         raise SuiteError("Name the suites of two hosts or more.")
-    for one, other in combinations(suites, 2):
-        _require_other_machine(one, other)
+    for first, other in combinations(suites, 2):
+        _require_other_machine(first, other)
     _require_same(suites, "what their figures are", [s.plan.origin for s in suites])
     _require_same(suites, "the margin of equivalence", [s.margin for s in suites])
     _require_same(suites, "the baseline", [s.baseline for s in suites])
@@ -82,29 +82,29 @@ def shared(suites: Sequence[Suite]) -> Shared:
     return Shared(kept["workloads"], kept["configurations"], tuple(remarks))
 
 
-def _require_other_machine(one: Suite, other: Suite) -> None:
-    if one.suite_id == other.suite_id:
-        raise SuiteError(f"Suite {one.suite_id} is named twice: name each once.")
-    if one.host == other.host:
+def _require_other_machine(first: Suite, other: Suite) -> None:
+    if first.suite_id == other.suite_id:
+        raise SuiteError(f"Suite {first.suite_id} is named twice: name each once.")
+    if first.host == other.host:
         raise SuiteError(
-            f"{one.suite_id} and {other.suite_id} are of one host, {one.host}: nights of one host "
-            f"are no hosts; fde compare lays two of them side by side."
+            f"{first.suite_id} and {other.suite_id} are of one host, {first.host}: nights of one "
+            f"host are no hosts; fde compare lays two of them side by side."
         )
-    boots = [_identity(suite, "boot_id") for suite in (one, other)]
+    boots = [_identity(suite, "boot_id") for suite in (first, other)]
     if boots[0] is not None and boots[0] == boots[1]:
         raise SuiteError(
-            f"{one.host} and {other.host} are the same machine under two names (both suites began "
-            "in the same boot): name one suite of each machine."
+            f"{first.host} and {other.host} are the same machine under two names (both suites "
+            "began in the same boot): name one suite of each machine."
         )
 
 
 def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
     """Systems made from one image have one machine-id; so has one machine at two times."""
-    for one, other in combinations(suites, 2):
-        ids = [_identity(suite, "machine_id") for suite in (one, other)]
+    for first, other in combinations(suites, 2):
+        ids = [_identity(suite, "machine_id") for suite in (first, other)]
         if ids[0] is not None and ids[0] == ids[1]:
             yield (
-                f"{one.host} and {other.host} have the same machine-id: systems made from one "
+                f"{first.host} and {other.host} have the same machine-id: systems made from one "
                 "image, or one machine at two times, which would be no two hosts."
             )
 
@@ -130,17 +130,17 @@ def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) 
 
 def _left_out(
     kind: str,
-    entries: Sequence[Mapping[str, ConfigurationEntry] | Mapping[str, WorkloadEntry]],
+    entries: Sequence[Mapping[str, Configuration] | Mapping[str, WorkloadEntry]],
     kept: Sequence[str],
     suites: Sequence[Suite],
 ) -> Iterator[str]:
-    one = kind[:-1].capitalize()
-    for name in dict.fromkeys(name for of in entries for name in of):
+    noun = kind[:-1].capitalize()
+    for name in dict.fromkeys(name for entry in entries for name in entry):
         if name in kept or name == DRIFT_CHECK:
             continue
-        without = [s.host for s, of in zip(suites, entries, strict=True) if name not in of]
+        without = [s.host for s, entry in zip(suites, entries, strict=True) if name not in entry]
         why = f"{', '.join(without)} has none" if without else "it is not the same on every host"
-        yield f"{one} {name} is left out: {why}."
+        yield f"{noun} {name} is left out: {why}."
 
 
 def _plans(suites: Sequence[Suite]) -> Iterator[str]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.suite.documents import read_lines
 from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
+from contract.attempts import NS, Attempt, History, spans
 from contract.documents import SessionLine
-from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
+from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
-NS = 1_000_000_000
 # A meter's silence after which its records count as a new stretch.
 BREAK_WINDOWS, BREAK_NS = 30, 5_000_000_000
 LINK_S = 60.0  # twice as long as from one look at the target's clock to the next
@@ -28,8 +28,9 @@ LINK_S = 60.0  # twice as long as from one look at the target's clock to the nex
 
 @dataclass(frozen=True)
 class Silence:
-    """Stretches of a meter's recordings without a record, those at which its port was opened again
-    among them; or, with no meter's name, of the link to the target without an answer.
+    """Stretches of a meter's recordings, or of the link, without a record.
+
+    Those at which the port was opened again among them; the link to the target has no meter's name.
     """
 
     meter: str
@@ -79,8 +80,9 @@ def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
 
 
 def pauses_s(samples: Samples) -> list[float]:
-    """Stretches between records that are longer than any bunch, and those where the port was opened
-    again; not from boot to boot of the controller, whose distance need not be known.
+    """Return stretches between records longer than any bunch, and those of a reopened port.
+
+    Not from boot to boot of the controller, whose distance need not be known.
     """
     pauses: list[float] = []
     last: tuple[int, int] | None = None
@@ -187,32 +189,28 @@ class IncidentLog:
         )
 
 
-@dataclass
-class _Told:
-    """What the lines so far tell."""
-
-    counts: Counter[str] = field(default_factory=Counter)  # by the fields of `IncidentLog`
-    interruptions: list[Interruption] = field(default_factory=list)
-    voids: list[tuple[str, str, bool]] = field(default_factory=list)  # run, reason, asked for
-    waits: dict[str, Wait] = field(default_factory=dict)
-    open_run: tuple[str, str] = ("", "")  # run and its last state
-    to_repeat: dict[str, bool] = field(default_factory=dict)  # run: another one came in between
-
-
 def incident_log(suite: Suite) -> IncidentLog:
     """Return the facts of a suite; reads all times of all meters."""
-    gathered = _told(suite.journal)
+    attempts = History(suite.journal).attempts
+    starts, resumed, reboots, restarts = _starts(suite.journal)
+    repeats = Counter(_repeats(attempts))
+    finished = {run.run_id for run in suite.runs}
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
     begun, killed = _sessions(suite)
     silences = (_silence(meter.name, pauses_s(meter.samples)) for meter in suite.meters)
     return IncidentLog(
-        **gathered.counts,
+        starts=starts,
+        reboots=reboots,
+        restarts=restarts,
+        resumed=resumed,
+        at_once=repeats["at_once"],
+        later=repeats["later"],
         boots=len({entry.boot_id for entry in suite.journal}),
-        interruptions=tuple(gathered.interruptions),
-        voids=tuple(_grouped(gathered.voids, {run.run_id for run in suite.runs})),
-        waits=tuple(gathered.waits.values()),
+        interruptions=tuple(_interruptions(attempts)),
+        voids=tuple(_grouped(attempts, finished)),
+        waits=tuple(_waits(suite.journal)),
         never=sum(run.run_id not in known for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
@@ -243,55 +241,66 @@ def _sessions(suite: Suite) -> tuple[int, int]:
     return len(begun), len(killed) - at_work
 
 
-def _told(entries: Sequence[Entry]) -> _Told:
-    gathered = _Told()
-    for number, entry in enumerate(entries):
-        if entry.state == "suite-started":
-            gathered.counts["starts"] += 1
-            # At its start an agent folds into void lines what was open, and what to repeat.
-            folded = INTERRUPTIONS | {REPEAT}
-            before = next((e for e in reversed(entries[:number]) if e.cause not in folded), None)
-            if before is not None:
-                same_boot = "restarts" if before.boot_id == entry.boot_id else "reboots"
-                gathered.counts["resumed" if before.state in TERMINAL else same_boot] += 1
-        elif entry.state == "waiting":
-            after = entries[number + 1] if number + 1 < len(entries) else None
-            wait = gathered.waits.get(entry.cause, Wait(entry.cause, 0, 0.0, ""))
-            seconds = 0.0  # what a boot ended has no length
-            if after is not None and after.boot_id == entry.boot_id:
-                seconds = max(0.0, (after.t_mono_ns - entry.t_mono_ns) / NS)
-            gathered.waits[entry.cause] = Wait(
-                entry.cause, wait.times + 1, wait.seconds + seconds, entry.detail
-            )
-        elif entry.state in BEGUN:
-            if gathered.open_run[0] != entry.run_id:
-                if entry.run_id in gathered.to_repeat:
-                    later = gathered.to_repeat.pop(entry.run_id)
-                    gathered.counts["later" if later else "at_once"] += 1
-                gathered.to_repeat = dict.fromkeys(gathered.to_repeat, True)
-            gathered.open_run = entry.run_id, entry.state
-        elif entry.state in CLOSED:
-            if entry.state == "void" and entry.cause != SKIPPED:
-                _void(gathered, entry)
-            gathered.open_run = "", ""
-    return gathered
+def _starts(entries: Sequence[Entry]) -> tuple[int, int, int, int]:
+    """Count the agent's starts, and of those the resumed, after a boot, in the same boot."""
+    starts = sum(entry.state == "suite-started" for entry in entries)
+    resumed = reboots = restarts = 0
+    started = True  # by the line before
+    for span in spans(entries):
+        if span.starting and (not started or span.entry.state == "suite-started"):
+            if span.entry.state in TERMINAL:
+                resumed += 1
+            elif span.seconds is None:
+                reboots += 1
+            else:
+                restarts += 1
+        started = span.starting
+    return starts, resumed, reboots, restarts
 
 
-def _void(gathered: _Told, entry: Entry) -> None:
-    gathered.to_repeat[entry.run_id] = False
-    if entry.cause in INTERRUPTIONS:
-        during = str(entry.facts.get("during", gathered.open_run[1]))
-        gathered.interruptions.append(Interruption(entry.run_id, during, entry.cause))
-    else:
-        reason = entry.detail or "no reason given"
-        gathered.voids.append((entry.run_id, reason, entry.cause == REPEAT))
+def _waits(entries: Sequence[Entry]) -> Iterable[Wait]:
+    """Add up the waits by their causes; what a boot ended has no length."""
+    waits: dict[str, Wait] = {}
+    lengths = [*(span.seconds for span in spans(entries)), None]
+    for entry, seconds in zip(entries, lengths, strict=False):
+        if entry.state == "waiting":
+            wait = waits.get(entry.cause, Wait(entry.cause, 0, 0.0, ""))
+            total_s = wait.seconds + max(0.0, seconds or 0.0)
+            waits[entry.cause] = Wait(entry.cause, wait.times + 1, total_s, entry.detail)
+    return waits.values()
 
 
-def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iterator[VoidTries]:
+def _interruptions(attempts: Iterable[Attempt]) -> Iterator[Interruption]:
+    for attempt in attempts:
+        void = attempt.void
+        if void and void.cause in INTERRUPTIONS:
+            before = attempt.entries[-2].state if len(attempt.entries) > 1 else ""
+            during = str(void.facts.get("during", before))
+            yield Interruption(attempt.run_id, during, void.cause)
+
+
+def _repeats(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Tell of each repetition whether it came at once or later, after another run."""
+    waiting: dict[str, bool] = {}  # run: another one came in between
+    lines = [(a.entries[0].seq, "begun", a) for a in attempts if a.begun]
+    lines += [(a.void.seq, "void", a) for a in attempts if a.void and a.void.cause != SKIPPED]
+    for _, what, attempt in sorted(lines, key=lambda line: line[0]):
+        if what == "void":
+            waiting[attempt.run_id] = False
+            continue
+        if attempt.run_id in waiting:
+            yield "later" if waiting.pop(attempt.run_id) else "at_once"
+        waiting = dict.fromkeys(waiting, True)
+
+
+def _grouped(attempts: Iterable[Attempt], finished: set[str]) -> Iterator[VoidTries]:
     """By reason, figures in it aside; the most frequent first."""
     groups: dict[tuple[str, bool], list[tuple[str, str]]] = {}
-    for run_id, reason, asked in voids:
-        groups.setdefault((re.sub(r"\d+(\.\d+)?", "#", reason), asked), []).append((run_id, reason))
+    apart = INTERRUPTIONS | {SKIPPED}
+    for void in (a.void for a in attempts if a.void and a.void.cause not in apart):
+        reason = void.detail or "no reason given"
+        key = re.sub(r"\d+(\.\d+)?", "#", reason), void.cause == REPEAT
+        groups.setdefault(key, []).append((void.run_id, reason))
     for (_, asked), members in sorted(groups.items(), key=lambda item: -len(item[1])):
         runs = {run_id for run_id, _ in members}
         yield VoidTries(members[-1][1], len(members), len(runs), len(runs & finished), asked)

@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from itertools import groupby, pairwise
@@ -19,8 +19,9 @@ import polars as pl
 
 from contract import derived, documents, names, schema, strict_json
 from contract import journal as journals
+from contract.attempts import Attempt, History
 from contract.files import sha256_of
-from contract.journal import CLOSED, PRECONDITIONED, TERMINAL, Entry, Fact
+from contract.journal import CLOSED, PRECONDITIONED, TERMINAL, Entry
 from contract.suite_files import SEALED, SEALED_FOLDERS
 
 MANIFEST = "manifest.json"
@@ -77,19 +78,6 @@ def _strangers(folder: Path, known: set[str]) -> list[str]:
     return sorted(name for name in measured if name not in known)
 
 
-@dataclass
-class _Last:
-    """A run as the journal left it: its last state, and of its last try the boots and times of its
-    lines; how often it was void.
-    """
-
-    state: str = ""
-    sha256: Fact | None = None
-    boots: dict[str, None] = field(default_factory=dict)
-    times_ns: list[int] = field(default_factory=list)
-    voids: int = 0
-
-
 @dataclass(frozen=True)
 class Findings:
     """What was found to be well, and what was not; both as sentences."""
@@ -104,13 +92,14 @@ def trail(folder: Path, counted: Collection[str]) -> Findings:
     The runs that are `counted` must be among it.
     """
     entries, unreadable = journals.readable(folder / "journal.jsonl")
-    last = _last(entries)
-    problems = [*_order(entries, unreadable), *_untold(folder, last), *_steady(folder, entries)]
+    history = History(entries)
+    problems = [*_order(entries, unreadable), *_untold(folder, history), *_steady(folder, entries)]
+    last = {attempt.run_id: attempt for attempt in history.latest}
     finished = {run_id for run_id, run in last.items() if run.state == "finished"}
     for run_id in sorted({*counted, *finished}):
-        run = last.get(run_id, _Last())
-        if run.state != "finished":
-            state = run.state or "no state at all"
+        run = last.get(run_id)
+        if run is None or run.state != "finished":
+            state = run.state if run else "no state at all"
             problems.append(f"Run {run_id} is counted, but the journal leaves it at {state}.")
         elif names.safe(run_id):
             problems += _run(folder / "runs" / run_id, run)
@@ -123,24 +112,6 @@ def trail(folder: Path, counted: Collection[str]) -> Findings:
         "one boot of the target."
     )
     return Findings((sentence,), ())
-
-
-def _last(entries: Sequence[Entry]) -> dict[str, _Last]:
-    """By run, from its last `running` line on."""
-    runs: dict[str, _Last] = {}
-    for entry in entries:
-        if not entry.run_id:
-            continue
-        run = runs.setdefault(entry.run_id, _Last())
-        run.state, run.sha256 = entry.state, entry.facts.get("sha256")
-        run.voids += entry.state == "void"
-        if entry.state == "running":
-            run.boots.clear()
-            run.times_ns.clear()
-        if entry.state in ("running", "proving", "finished"):
-            run.boots[entry.boot_id] = None
-            run.times_ns.append(entry.t_mono_ns)
-    return runs
 
 
 def _order(entries: Sequence[Entry], unreadable: int) -> Iterator[str]:
@@ -158,27 +129,28 @@ def _order(entries: Sequence[Entry], unreadable: int) -> Iterator[str]:
     if not entries or entries[-1].state not in TERMINAL:
         yield (
             "journal.jsonl has no closing line: it was cut, or the suite never came to its end. "
-            "Nothing in the folder tells which."
+            "Nothing in the folder shows which."
         )
 
 
 _VOID = re.compile(r"\.void-\d+")
 
 
-def _untold(folder: Path, last: Mapping[str, _Last]) -> Iterator[str]:
+def _untold(folder: Path, history: History) -> Iterator[str]:
     """Find tries in the folder that the journal does not tell of."""
     tries = [path.name for path in (folder / "runs").glob("*") if path.is_dir()]
     for run_id, tries_of_run in groupby(sorted(tries), lambda name: _VOID.sub("", name)):
         aside = [name for name in tries_of_run if name != run_id]
-        run = last.get(run_id)
-        if run is None:
+        attempts = history.account(run_id).attempts
+        voids = sum(attempt.void is not None for attempt in attempts)
+        if not attempts:
             yield f"The journal does not tell of runs/{run_id}: it was cut."
-        elif len(aside) > run.voids:
-            yield f"{run_id} has {len(aside)} void tries, the journal tells of {run.voids}."
-        elif run.state not in CLOSED:
+        elif len(aside) > voids:
+            yield f"{run_id} has {len(aside)} void tries, the journal tells of {voids}."
+        elif (state := attempts[-1].state) not in CLOSED:
             document = strict_json.read_object(folder / "runs" / run_id / "run.json")
             if document.get("status") == "finished":
-                left = f"the journal leaves it at {run.state}"
+                left = f"the journal leaves it at {state}"
                 yield f"Run {run_id} finished, but {left}: it was cut."
 
 
@@ -192,7 +164,7 @@ def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:
             yield f"precondition/{role}.json is not the one that the journal closed."
 
 
-def _run(folder: Path, run: _Last) -> Iterator[str]:
+def _run(folder: Path, run: Attempt) -> Iterator[str]:
     """Compare run.json with the sum that the journal has, and what it names with its sums."""
     name = folder.name
     try:
@@ -201,7 +173,8 @@ def _run(folder: Path, run: _Last) -> Iterator[str]:
     except (OSError, ValueError, TypeError):
         yield f"Run {name} finished, but its run.json cannot be read."
         return
-    if run.sha256 != hashlib.sha256(data).hexdigest():
+    lines = run.since_running
+    if lines[-1].facts.get("sha256") != hashlib.sha256(data).hexdigest():
         yield f"run.json of {name} is not the one that the journal closed."
     if (document.get("rapl_sha256") or "") != _sum_of(folder / "rapl.jsonl"):
         yield f"rapl.jsonl of {name} is not the one that its run.json names."
@@ -209,10 +182,10 @@ def _run(folder: Path, run: _Last) -> Iterator[str]:
     sums = {path.relative_to(folder / "kept").as_posix(): _sum_of(path) for path in kept}
     if document.get("kept") not in (None, sums):
         yield f"The files in kept of {name} are not those that its run.json names."
-    if len({*run.boots, str(document.get("boot_id"))}) > 1:
+    if len({*(line.boot_id for line in lines), str(document.get("boot_id"))}) > 1:
         yield f"Run {name} did not begin and finish in one boot of the target."
     times_ns = [t for key in ("t_start_ns", "t_end_ns") if isinstance(t := document.get(key), int)]
-    if any(not run.times_ns[0] <= t <= run.times_ns[-1] for t in times_ns):
+    if any(not lines[0].t_mono_ns <= t <= lines[-1].t_mono_ns for t in times_ns):
         yield f"Run {name} was not measured between its lines in the journal."
 
 
@@ -236,7 +209,7 @@ PACKAGES = ("numpy", "polars", "scipy")
 
 
 def metadata(folder: Path) -> dict[str, str]:
-    """Return what a table says of itself that is derived from the suite in `folder` now."""
+    """Return the metadata of a table that is derived from the suite in `folder` now."""
     return {SEAL: seal(folder), CODE: code(), **maker()}
 
 
@@ -254,13 +227,13 @@ def unlike_here(table: Path) -> str:
 
     Empty if nothing does. Raises OSError or PolarsError.
     """
-    makers, here = pl.read_parquet_metadata(table), maker()
+    makers, this_maker = pl.read_parquet_metadata(table), maker()
     if not makers.keys() & MAKERS.keys():
         return "code, packages and processor that it does not name"
     return " and ".join(
-        f"{words} ({makers.get(key, '')[:NAMED]}, here {here[key]})"
+        f"{words} ({makers.get(key, '')[:NAMED]}, here {this_maker[key]})"
         for key, words in MAKERS.items()
-        if makers.get(key) != here[key]
+        if makers.get(key) != this_maker[key]
     )
 
 

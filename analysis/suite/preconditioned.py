@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.suite.documents import read_optional
-from contract import schema, steady_state
+from analysis.suite.documents import read_document
+from contract import steady_state
 from contract.documents import PreconditionDocument
 from contract.plan import MOST_PASSES, SuitePlan
 from contract.steady_state import Window
@@ -39,9 +39,7 @@ class Preconditioned:
 def read(folder: Path, plan: SuitePlan, problems: list[str]) -> dict[str, Preconditioned | None]:
     """Read the record of each disk that was to be preconditioned, by role.
 
-    None where it is not sound.
-
-    What is missing or cannot be read becomes a sentence in `problems`.
+    None where it is not sound; what is missing or cannot be read becomes a sentence in `problems`.
     """
     if plan.precondition is None:
         return {}
@@ -53,18 +51,15 @@ def _read_disk(
     folder: Path, role: str, plan: SuitePlan, problems: list[str]
 ) -> Preconditioned | None:
     path = folder / FOLDER / f"{role}.json"
-    document = read_optional(path, problems)
-    if not document:
+    record = read_document(PreconditionDocument, path, problems)
+    if record is None:
         problems.append(f"Disk {role} was to be preconditioned, and there is no record of it.")
         return None
-    try:
-        record = schema.read(PreconditionDocument, document)
-        if record.plan_sha256 != plan.sha256:
-            raise ValueError("it is of another plan")
-        if len(record.filled) > MOST_PASSES or len(record.written) > steady_state.MOST_ROUNDS:
-            raise ValueError("it has more rounds than there may be")
-    except ValueError as error:
-        problems.append(f"{FOLDER}/{path.name} tells nothing of its disk ({error}).")
+    if record.plan_sha256 != plan.sha256:
+        problems.append(f"{FOLDER}/{path.name} is of another plan: it is left out.")
+        return None
+    if len(record.filled) > MOST_PASSES or len(record.written) > steady_state.MOST_ROUNDS:
+        problems.append(f"{FOLDER}/{path.name} has more rounds than there may be: it is left out.")
         return None
     return Preconditioned(
         role=role,

@@ -120,8 +120,9 @@ def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agre
 
 
 def _pair(highest_uj_ns: Highest, run: Run, zone: OtherZone, source: str) -> Pair | None:
-    """Both figures; None where one is missing. Of the others perf_event alone is known to follow a
-    wrap: no other figure is held against ours where ours went round.
+    """Return both figures; None where one is missing or wraps.
+
+    Of the others perf_event alone is known to follow a wrap.
     """
     start, end, name = zone.own_start, zone.own_end, zone.zone
     if start is None or end is None or zone.energy_uj is None:

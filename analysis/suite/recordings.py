@@ -1,4 +1,4 @@
-"""A suite's meters: each boot of the controller has recorded them into folders of its own."""
+"""A suite's meters: each boot of the controller has recorded them into separate folders."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from functools import cached_property
 from pathlib import Path
 
 from analysis.suite import samples
-from analysis.suite.documents import read_optional
+from analysis.suite.documents import read_document
 from analysis.suite.records import Meter
-from contract import derived, schema
+from contract import derived
 from contract.documents import MeterDocument
 from instrumentation import decode
+from instrumentation.accuracy import read_terms
 
 # What must be the same in all folders of a meter; else its records cannot stand in one line.
 ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accuracy")
@@ -24,7 +25,7 @@ ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accur
 class Recording:
     """One folder below `meters/`.
 
-    `boot` is the controller's whose clock its times are of; empty where meter.json does not say.
+    `boot` is the controller's whose clock its times are of; empty where meter.json lacks it.
     """
 
     name: str
@@ -53,12 +54,9 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
     source = derived.plan_sum(folder)
     recorded = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
-        try:
-            described = schema.read(MeterDocument, read_optional(path / "meter.json", problems))
-        except ValueError as error:
-            problems.append(
-                f"Meter {path.name} has no readable meter.json ({error}): it is left out."
-            )
+        described = read_document(MeterDocument, path / "meter.json", problems)
+        if described is None:
+            problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
             continue
         name, number = _place(path.name, described)
         decoded = f"meters/{path.name}/samples.parquet"
@@ -73,13 +71,13 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
                 samples=_samples(path, tuple(_named(described).values()), is_ours, problems),
             )
         )
-    return sorted(recorded, key=lambda one: (one.name, one.number))
+    return sorted(recorded, key=lambda recording: (recording.name, recording.number))
 
 
 def meters(
     recordings: Sequence[Recording], shift_ns: Mapping[str, int], problems: list[str]
 ) -> Iterator[Meter]:
-    """The recordings of one name as one meter, its times moved by the shifts of their boots."""
+    """Return the recordings of one name as one meter, moved by the shifts of their boots."""
     by_name: dict[str, list[Recording]] = {}
     for recording in recordings:
         by_name.setdefault(recording.name, []).append(recording)
@@ -100,7 +98,7 @@ def meters(
             origin=first.origin,
             own_names=tuple(_named(first)),
             channels=tuple(_named(first).values()),
-            accuracy=first.accuracy,
+            terms=read_terms(first.accuracy),
             timing=first.timing,
             arrival_delay_limit_s=first.arrival_delay_limit_s,
             samples=samples.chained(alike),
@@ -131,7 +129,7 @@ def _named(described: MeterDocument) -> dict[str, str]:
 def _samples(
     path: Path, channels: Sequence[str], is_ours: bool, problems: list[str]
 ) -> samples.Samples:
-    """The records of a meter's folder: as they were decoded, if here, else from the raw bytes."""
+    """Return the records of a meter's folder: as decoded here, else from the raw bytes."""
     if is_ours:
         with suppress(samples.SamplesError):  # meter.json names other channels by now
             return samples.of_file(path / "samples.parquet", channels)

@@ -16,7 +16,8 @@ from contract.assumptions import Assumptions
 from contract.documents import LockedRead, WatermarkLine
 from contract.errors import AgentError
 from contract.journal import Entry
-from contract.plan import ConfigurationEntry, SuitePlan, WorkloadEntry
+from contract.plan import Configuration, SuitePlan, WorkloadEntry
+from instrumentation.accuracy import ErrorTerm
 from instrumentation.clock import ClockReading
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ SYSTEM = "system"  # the component that a meter before the whole machine sees
 
 
 class SuiteError(AgentError):
-    """Nothing can be said about a suite; the message is a sentence with the way out."""
+    """A suite cannot be used; the message is a sentence with the remedy."""
 
 
 Counter = documents.Counter
@@ -70,7 +71,8 @@ class VoidRun:
 class Meter:
     """A meter and its records (data/README.md: meter.json, samples.parquet).
 
-    `own_names` are the meter's own names of `channels`, in the same order.
+    `own_names` are the meter's own names of `channels`, in the same order; `terms` those of its
+    error.
     """
 
     name: str
@@ -78,7 +80,7 @@ class Meter:
     origin: str
     own_names: tuple[str, ...]
     channels: tuple[str, ...]
-    accuracy: Mapping[str, Any]
+    terms: tuple[ErrorTerm, ...]
     timing: str
     arrival_delay_limit_s: float
     samples: Samples
@@ -125,7 +127,7 @@ class Suite:
         return self.plan.host
 
     @cached_property
-    def stacks(self) -> dict[str, ConfigurationEntry]:
+    def stacks(self) -> dict[str, Configuration]:
         """The plan's configurations by name; the first of a name counts."""
         return {entry.name: entry for entry in reversed(self.plan.configurations)}
 
@@ -141,9 +143,7 @@ class Suite:
 
     @property
     def baseline(self) -> str | None:
-        """What all is a ratio to: the configuration named plain, else the first that nobody
-        encrypts.
-        """
+        """Return what all is a ratio to: the configuration plain, else the first unencrypted."""
         plain = self._encrypted_by("none")
         return BASELINE if BASELINE in self.stacks else next(iter(plain), None)
 
@@ -170,8 +170,9 @@ class Suite:
 
     @property
     def by_disk(self) -> bool:
-        """Whether ratios are to each disk's own configuration without encryption: every disk has
-        one, and several carry encryption in software.
+        """Return whether ratios are to each disk's configuration without encryption.
+
+        Every disk has one, and several carry encryption in software.
         """
         bare, software, every = (
             {self.disk_of(name) for name in names}
@@ -180,8 +181,9 @@ class Suite:
         return len(software) > 1 and every <= bare
 
     def base_of(self, name: str) -> str | None:
-        """Return what a configuration's ratios are to: the baseline, or, where it is `by_disk`, its
-        reference; for one without encryption the baseline all the same.
+        """Return what a configuration's ratios are to: the baseline, or its disk's reference.
+
+        For one without encryption the baseline all the same.
         """
         reference = self.reference(name) if self.by_disk else None
         return self.baseline if reference in (None, name) else reference
@@ -192,8 +194,9 @@ class Suite:
         return "its disk without encryption" if self.by_disk else self.label(self.baseline or "")
 
     def reference_meter(self, channel: str) -> str | None:
-        """The meter whose joules of a channel are compared: the plan's, else the first that has it;
-        all others are cross-checks.
+        """Return the meter whose joules of a channel are compared; others are cross-checks.
+
+        The plan's, else the first that has it.
         """
         having = [meter.name for meter in self.meters if channel in meter.channels]
         chosen = self.plan.reference_meters.get(channel)
@@ -204,7 +207,7 @@ class Suite:
         return self.stacks[name].disk if name in self.stacks else ""
 
     def label(self, name: str) -> str:
-        """Return what the plan says that a configuration is called.
+        """Return a configuration's label in the plan.
 
         Its name where that is no label, and both where another one is called the same.
         """
@@ -224,7 +227,7 @@ class Suite:
         return [name for name in names if name != DRIFT_CHECK]
 
     def workload_of(self, name: str) -> str:
-        """The workload that an entry of the plan runs: its own name where it names no other."""
+        """Return the workload that an entry of the plan runs: the entry's name if none is named."""
         entry = self.entries.get(name)
         return (entry.workload if entry else None) or name
 
@@ -248,7 +251,7 @@ class Suite:
 
     @cached_property
     def machine(self) -> dict[str, str]:
-        """What provenance/before.json tells, as text by the path of its keys: `cpu.model`."""
+        """Return provenance/before.json as text by the path of its keys: `cpu.model`."""
         return dict(_leaves(self.before))
 
     @property

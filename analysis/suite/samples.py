@@ -17,7 +17,7 @@ COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 
 
 class SamplesError(Exception):
-    """Samples that cannot be read; the message is a clause that says why."""
+    """Samples that cannot be read; the message is a clause with the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class Samples:
         """Only the records that arrived between two instants; of a file no more of it is read."""
         if self.stretch is not None:
             return of_table(self.stretch(start_ns, end_ns))
-        here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
-        tables = [table.filter(here) for table in self.tables(self.columns)]
+        within = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+        tables = [table.filter(within) for table in self.tables(self.columns)]
         return of_table(pl.concat(tables)) if tables else NOTHING
 
     def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -46,7 +46,7 @@ NOTHING = Samples((), 0, lambda _: iter(()))
 
 
 def of_table(table: pl.DataFrame) -> Samples:
-    """Records that are in memory."""
+    """Return records that are in memory."""
 
     def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         for start in range(0, len(table), CHUNK_RECORDS):
@@ -69,7 +69,7 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
     if strange := [name for name in names if not _is_sound(name, schema[name])]:
         raise SamplesError(f"{', '.join(strange)[:80]} is of another type")
 
-    def whole(collect: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    def collected(collect: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         try:
             return collect()
         except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
@@ -85,11 +85,11 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
             ahead = next(pieces, None)
             while ahead is not None:
                 piece, ahead = ahead, next(pieces, None)
-                yield whole(piece.result)
+                yield collected(piece.result)
 
     def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
-        here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
-        return whole(lazy.filter(here).collect)
+        within = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+        return collected(lazy.filter(within).collect)
 
     return Samples(names, records, read, stretch)
 
@@ -116,9 +116,10 @@ def of_recording(folder: Path) -> Samples:
 
 
 def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
-    """Recordings of one meter, one after the other, the times of each moved by so many ns.
+    """Return recordings of one meter, one after the other, each moved by so many ns.
 
-    Each has epochs of its own, so that nothing is taken to continue from one to the next.
+    Each keeps its epochs, so that nothing continues from one to the next. Each has epochs of its
+    own, so that nothing is taken to continue from one to the next.
     """
     recorded = [(part, shift_ns) for part, shift_ns in parts if part.records]
     if not recorded:
@@ -155,11 +156,11 @@ def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
 
 def between(part: Samples, start_ns: int, end_ns: int) -> Samples:
     """Only the records that arrived in [start, end]; nothing of them is kept in memory."""
-    here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+    within = pl.col("t_mono_ns").is_between(start_ns, end_ns)
 
     def read(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
         columns = dict.fromkeys([*wanted, "t_mono_ns"])
-        return (t.filter(here).select(wanted) for t in part.tables(list(columns)))
+        return (t.filter(within).select(wanted) for t in part.tables(list(columns)))
 
     def stretch(first_ns: int, last_ns: int) -> pl.DataFrame:
         stretched = part.during(max(first_ns, start_ns), min(last_ns, end_ns))

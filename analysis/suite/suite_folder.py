@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from analysis.suite import controller_boots, manifest, preconditioned, recordings
-from analysis.suite.documents import read_lines, read_optional
+from analysis.suite.documents import read_document, read_lines, read_optional
 from analysis.suite.records import Run, Suite, SuiteError, VoidRun
 from contract import journal as journals
 from contract import names, schema, strict_json
@@ -71,18 +71,9 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     runs, void = _runs(results, plan, last, problems)
     skipped = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
     recorded = recordings.read(folder, raw, problems)
-    clock: Sequence[ClockReading] = tuple(
-        read_lines(ClockReading, folder / "clock.jsonl", problems)
-    )
-    slept = controller_boots.sleeps(clock)
-    recorded = controller_boots.cut_recordings(recorded, slept)
-    clock = tuple(controller_boots.cut_readings(clock, slept))
-    spans: dict[str, tuple[int, int]] = {}  # of runs, by boot of the target on its own clock
-    for run in runs:
-        begin, end = spans.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
-        spans[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
-    shift_ns = controller_boots.shifts(clock, recorded, spans)
-    sleeps = sum(map(len, slept.values()))
+    clock = list(read_lines(ClockReading, folder / "clock.jsonl", problems))
+    axis = controller_boots.place_on_one_axis(clock, recorded, runs)
+    after = read_document(AfterDocument, folder / "provenance" / "after.json", problems)
     timing = read_optional(folder / "timing.json", [])
     suite = Suite(
         folder=folder,
@@ -91,31 +82,21 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         runs=tuple(runs),
         void=tuple(run for run in void if run.run_id not in skipped),
         skipped=tuple(run for run in void if run.run_id in skipped),
-        meters=tuple(recordings.meters(recorded, shift_ns, problems)),
-        clock=tuple(controller_boots.shifted(clock, shift_ns)),
+        meters=tuple(recordings.meters(axis.recordings, axis.shift_ns, problems)),
+        clock=axis.readings,
         watermarks=tuple(read_lines(WatermarkLine, folder / "watermark.jsonl", problems)),
         before=read_optional(folder / "provenance" / "before.json", problems),
-        locked_reads=_after(folder, problems).locked_reads,
+        locked_reads=after.locked_reads if after else {},
         timing={key: value for key, value in timing.items() if type(value) in (int, float)},
         sealed=seal.sealed,
         seal_holds=seal.sealed and not seal.problems,
         journal=tuple(journal),
-        controller_boots=max(1, len(shift_ns) - sleeps),
-        controller_sleeps=sleeps,
+        controller_boots=axis.boots,
+        controller_sleeps=axis.sleeps,
         preconditioned=preconditioned.read(folder, plan, problems),
         assumptions=_assumptions(plan, problems),
     )
     return replace(suite, problems=(*problems, *_gaps(suite)))
-
-
-def _after(folder: Path, problems: list[str]) -> AfterDocument:
-    try:
-        return schema.read(
-            AfterDocument, read_optional(folder / "provenance" / "after.json", problems)
-        )
-    except ValueError as error:
-        problems.append(f"after.json cannot be read ({error}).")
-        return AfterDocument()
 
 
 def _assumptions(plan: SuitePlan, problems: list[str]) -> Assumptions | None:
@@ -191,10 +172,10 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
         of_run = names.gather(np.repeat(np.arange(len(runs)), lengths))
         return table.with_columns(of_run).drop_nulls()
     rows = [
-        (zone, one.t_before_ns, one.t_after_ns, one.energy_uj, run_id)
+        (zone, record.t_before_ns, record.t_after_ns, record.energy_uj, run_id)
         for run_id, _ in runs
         for zone, samples in rapl_samples(suite, run_id).items()
-        for one in samples
+        for record in samples
     ]
     return pl.DataFrame(rows, schema={**_SAMPLE, "run_id": pl.String()}, orient="row")
 
@@ -283,7 +264,7 @@ def _run(path: Path, last: Entry | None, plan_sha256: str) -> Run | str:
 
 
 def _gaps(suite: Suite) -> Iterator[str]:
-    """Yield what the suite cannot say although all its files are well."""
+    """Yield what the suite lacks although all its files are sound."""
     runs = suite.compared_runs
     blocks = {run.block for run in runs}
     if not runs:
@@ -293,7 +274,7 @@ def _gaps(suite: Suite) -> Iterator[str]:
     done = {run.configuration for run in runs}
     for name in suite.configurations:
         if runs and name not in done:
-            yield f"Configuration {name} has no finished run: nothing can be said about it."
+            yield f"Configuration {name} has no finished run: it has no figures."
     if runs and suite.baseline is None:
         yield "The plan has no configuration of kind plain: there are no ratios to one."
     if not suite.meters:

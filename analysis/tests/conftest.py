@@ -24,7 +24,7 @@ from validation.synthetic.suite import Options, Truth, write_suite
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
-    """Calls a function with a new folder, in the first process that asks for its name.
+    """Return a function that makes a folder once, in the first process that asks for its name.
 
     Returns the folder, which is read only, and what the function returned (it is pickled).
     """
@@ -49,7 +49,7 @@ def whole_suite(shared: Shared) -> tuple[Path, Truth]:
 
 
 @pytest.fixture(scope="session")
-def found(whole_suite: tuple[Path, Truth]) -> Results:
+def derived(whole_suite: tuple[Path, Truth]) -> Results:
     return results(whole_suite[0])
 
 
@@ -91,8 +91,8 @@ def papers_page(shared: Shared, papers: Results) -> str:
 @pytest.fixture(scope="session")
 def night(shared: Shared) -> FaultySuite:
     """Return a suite that went through a night of faults."""
-    found: FaultySuite = shared("night", faulty)[1]
-    return found
+    faults: FaultySuite = shared("night", faulty)[1]
+    return faults
 
 
 @pytest.fixture(scope="session")

@@ -30,8 +30,10 @@ def line(state: str, run_id: str = "", detail: str = "", **more: Any) -> dict[st
 
 
 def faulty(folder: Path) -> FaultySuite:
-    """A power cut, a killed agent, a void try, a repetition that was asked for, two waits, a meter
-    that fell silent in the middle of a run, one run void to the end, and drift.
+    """Write a suite of a night full of faults.
+
+    A power cut, a killed agent, a void try, a requested repetition, two waits, a meter silent in
+    the middle of a run, one run void to the end, and drift.
     """
     calm = write_suite(folder / "calm", NIGHT)
     order = sorted(calm.runs, key=lambda run_id: calm.runs[run_id])
@@ -57,8 +59,8 @@ def _journal(folder: Path, order: list[str]) -> None:
     def insert(place: int, *more: Mapping[str, Any]) -> None:
         boot = lines[place]["boot_id"]
         t_ns = lines[place]["t_mono_ns"] - 100_000_000
-        for offset, one in enumerate(more):
-            lines.insert(place + offset, {"boot_id": boot, "t_mono_ns": t_ns + offset, **one})
+        for offset, line_more in enumerate(more):
+            lines.insert(place + offset, {"boot_id": boot, "t_mono_ns": t_ns + offset, **line_more})
 
     throttled = "The throttle counter rose by 3 during the run."
     insert(
@@ -72,10 +74,7 @@ def _journal(folder: Path, order: list[str]) -> None:
     insert(at("switching", order[4]), line("running", order[4]))
     insert(
         at("switching", order[4]),
-        {
-            **line("void", order[4], cause="target-down", facts={"during": "running"}),
-            **cut,
-        },
+        {**line("void", order[4], cause="target-down", facts={"during": "running"}), **cut},
         {**line("suite-started", detail="4 of 18 finished"), **cut},
         {
             **line("waiting", detail="the controller has not placed them yet", cause="secrets"),
@@ -89,8 +88,8 @@ def _journal(folder: Path, order: list[str]) -> None:
         {**line("suite-started", detail="6 of 18 finished"), **cut},
         {**line("waiting", order[6], "the meter is silent", cause="held"), **cut},
     )
-    seen = "meter0 saw 41 % of tar"
-    insert(at("switching", order[12]), {**line("void", order[5], seen, cause="repeat"), **cut})
+    detail = "meter0 saw 41 % of tar"
+    insert(at("switching", order[12]), {**line("void", order[5], detail, cause="repeat"), **cut})
     insert(
         len(lines) - 1,
         {**line("running", order[5]), **cut},

@@ -9,10 +9,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pytest
 
+Cells = dict[str, Any]  # by name
 SCRIPT = Path(__file__).parents[1] / "notebook.py"
 
 
-def notebook_of(folder: Path) -> dict[str, Any]:
+def notebook_of(folder: Path) -> Cells:
     """Return the names that they leave. Pictures are drawn into memory and closed."""
     plt.switch_backend("agg")
     with pytest.MonkeyPatch.context() as patch:

@@ -33,13 +33,13 @@ CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
 
 def many(count: int) -> dict[str, dict[str, object]]:
     """So many configurations, none of them with a name that says what it is."""
-    found: dict[str, dict[str, object]] = {
+    written: dict[str, dict[str, object]] = {
         "c00": dict(STACKS["plain"]),
         "c01": dict(STACKS["opal"]),
     }
     for i in range(2, count):
         cipher, bits = CIPHERS[i % 7], 128 if i % 2 else 256
-        found[f"c{i:02d}"] = {
+        written[f"c{i:02d}"] = {
             "kind": "dmcrypt",
             "encrypted_by": "processor",
             "label": f"dm-crypt {cipher.upper() if cipher == 'aes' else cipher.capitalize()}-{bits}"
@@ -50,7 +50,7 @@ def many(count: int) -> dict[str, dict[str, object]]:
             "key_bits": bits,
             "sector_size": 4096 if i < 14 else 512,
         }
-    return found
+    return written
 
 
 def write_wide(folder: Path) -> None:
@@ -75,9 +75,9 @@ def change_plan(folder: Path, **changes: object) -> None:
     write_manifest(folder)
 
 
-def whole_page(found: Results) -> str:
+def whole_page(derived: Results) -> str:
     """Return the page's HTML."""
-    return render.html(Report(found).page())
+    return render.html(Report(derived).page())
 
 
 def text_of(shown: object) -> str:
@@ -155,7 +155,7 @@ class _Guests(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: list[str] = []
+        self.intruders: list[str] = []
         self.script: list[str] | None = None
 
     def handle_data(self, data: str) -> None:
@@ -165,19 +165,19 @@ class _Guests(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "script" and self.script is not None:
             text = "".join(self.script)
-            self.found += [f"<script>{text[:200]}"] * (text not in OWN_SCRIPTS)
+            self.intruders += [f"<script>{text[:200]}"] * (text not in OWN_SCRIPTS)
             self.script = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "script" and not attrs:
             self.script = []
         elif tag in ("script", "iframe", "object", "embed", "base", "form", "svg", "math"):
-            self.found.append(f"<{tag}>")
+            self.intruders.append(f"<{tag}>")
         for name, value in attrs:
             leads = name in ("href", "src", "style", "srcset", "action", "formaction")
-            own = ("#", "data:image/svg+xml;base64,")
-            if name.startswith("on") or (leads and not str(value).startswith(own)):
-                self.found.append(f"<{tag} {name}={value!r}>"[:200])
+            within_page = ("#", "data:image/svg+xml;base64,")
+            if name.startswith("on") or (leads and not str(value).startswith(within_page)):
+                self.intruders.append(f"<{tag} {name}={value!r}>"[:200])
 
 
 def live_markup(page: str) -> str:
@@ -187,7 +187,7 @@ def live_markup(page: str) -> str:
     guests.close()
     if guests.script is not None:
         return "<script> that does not end"
-    return guests.found[0] if guests.found else ""
+    return guests.intruders[0] if guests.intruders else ""
 
 
 def without_own(page: str) -> str:

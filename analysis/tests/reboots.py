@@ -19,8 +19,9 @@ AFTER_BOOT_NS = 7_000_000_000  # what a machine's clock shows when the first of 
 def reboot_controller(
     folder: Path, at_s: float, away_s: float = 0.0, wall: tuple[str, str] | None = None
 ) -> None:
-    """The controller starts again `at_s`; nothing is recorded for `away_s`. Its clock restarts, and
-    it records on in a folder of its own. `wall`: when each recording says that it began.
+    """Start the controller again `at_s`; nothing is recorded for `away_s`.
+
+    Its clock restarts, and it records on in another folder. `wall`: when each recording began.
     """
     gone_ns, back_ns = round(at_s * 1e9), round((at_s + away_s) * 1e9)
     meter = folder / "meters" / "meter0"
@@ -29,8 +30,8 @@ def reboot_controller(
     later = meter.with_name("meter0.2")
     later.mkdir()
     for k, (place, boot) in enumerate(((meter, FIRST), (later, SECOND))):
-        said = {"controller_boot_id": boot} | ({"started_wall": wall[k]} if wall else {})
-        dump(place / "meter.json", {**description, **said})
+        fields = {"controller_boot_id": boot} | ({"started_wall": wall[k]} if wall else {})
+        dump(place / "meter.json", {**description, **fields})
     (meter / "stream.raw").unlink()
     before, after = StreamWriter(meter / "stream.raw"), StreamWriter(later / "stream.raw")
     after.append(AFTER_BOOT_NS, b"")
@@ -55,10 +56,10 @@ def reboot_controller(
     write_manifest(folder)
 
 
-def suspend_controller(folder: Path, at_s: float, asleep_s: float, told: bool = True) -> None:
-    """The controller sleeps from `at_s` on: its clock stands still, and it records nothing.
+def suspend_controller(folder: Path, at_s: float, asleep_s: float, journalled: bool = True) -> None:
+    """Suspend the controller from `at_s` on: its clock stands still, and it records nothing.
 
-    `told`: its clock readings say how long it slept.
+    `journalled`: its clock readings say how long it slept.
     """
     gone_ns, asleep_ns = round(at_s * 1e9), round(asleep_s * 1e9)
     meter = folder / "meters" / "meter0"
@@ -79,28 +80,28 @@ def suspend_controller(folder: Path, at_s: float, asleep_s: float, told: bool = 
         if not later and line["t_receive_ns"] >= gone_ns:
             continue
         moved = {key: line[key] - later * asleep_ns for key in ("t_send_ns", "t_receive_ns")}
-        said = {"controller_asleep_ns": asleep_ns} if told and later else {}
-        kept.append({**line, **moved, **said, "controller_boot_id": FIRST})
+        fields = {"controller_asleep_ns": asleep_ns} if journalled and later else {}
+        kept.append({**line, **moved, **fields, "controller_boot_id": FIRST})
     write_lines(folder / "clock.jsonl", kept)
     write_manifest(folder)
 
 
 def reboot_target(folder: Path, at_s: float, clocks: Clocks | None = None) -> None:
-    """The target starts again `at_s`: its clock goes back, and it has another boot id."""
+    """Start the target again `at_s`: its clock goes back, and it has another boot id."""
     at_ns = (clocks or Clocks()).target_ns(at_s)
 
     def moved(value: Any) -> Any:
         if isinstance(value, list):
-            return [moved(one) for one in value]
+            return [moved(entry) for entry in value]
         if not isinstance(value, dict):
             return value
-        found = {key: moved(one) for key, one in value.items()}
+        shifted = {key: moved(entry) for key, entry in value.items()}
         for key in ("t_start_ns", "t_end_ns", "t_before_ns", "t_after_ns", "t_mono_ns"):
-            if isinstance(found.get(key), int) and found[key] >= at_ns:
-                found[key] += AFTER_BOOT_NS - at_ns
-                if "boot_id" in found:
-                    found["boot_id"] = SECOND
-        return found
+            if isinstance(shifted.get(key), int) and shifted[key] >= at_ns:
+                shifted[key] += AFTER_BOOT_NS - at_ns
+                if "boot_id" in shifted:
+                    shifted["boot_id"] = SECOND
+        return shifted
 
     def in_lines(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         write_lines(path, [change(json.loads(line)) for line in path.read_text().splitlines()])

@@ -88,10 +88,10 @@ def test_lost_records_of_a_clock_that_is_no_quartz_are_counted(ppm: int) -> None
     number = np.flatnonzero(generator.uniform(size=2000) > 0.01)
     true_s = number * (1 + ppm * 1e-6)
     arrival_s = np.maximum.accumulate(true_s + generator.uniform(0.001, 0.016, len(number)))
-    found = windows_of(table(arrival_s.tolist(), window_s=1.0), "index")
-    gaps = np.flatnonzero(found.start_ns[1:] > found.end_ns[:-1])
+    records = windows_of(table(arrival_s.tolist(), window_s=1.0), "index")
+    gaps = np.flatnonzero(records.start_ns[1:] > records.end_ns[:-1])
     assert gaps.tolist() == np.flatnonzero(np.diff(number) > 1).tolist()
-    assert np.abs(found.end_ns / 1e9 - true_s).max() < 0.003
+    assert np.abs(records.end_ns / 1e9 - true_s).max() < 0.003
 
 
 @pytest.mark.parametrize(("period_ms", "flags"), [(101, ()), (103, (windows.PERIOD_FLAG,))])
@@ -145,8 +145,8 @@ def test_a_record_without_a_time_of_its_own_is_where_it_arrived() -> None:
 
 
 def test_of_a_meter_that_is_asked_the_arrival_is_all_there_is() -> None:
-    found = windows_of(table([1.0, 2.5]), "poll")
-    assert found.end_ns.tolist() == [S, 2 * S + S // 2]
+    records = windows_of(table([1.0, 2.5]), "poll")
+    assert records.end_ns.tolist() == [S, 2 * S + S // 2]
 
 
 @pytest.mark.parametrize("window_s", [1.0, 0.1])
@@ -161,9 +161,9 @@ def test_records_of_a_meter_without_a_clock_are_numbered(window_s: float) -> Non
     arrival_s: clocks.Floats = np.maximum.accumulate(
         true_s + generator.uniform(0.001, 0.016, len(number)) + 3.5 * window_s * (number % 97 > 92)
     )
-    found = windows_of(table(arrival_s.tolist(), window_s=window_s), "index")
-    assert np.quantile(np.abs(found.end_ns / 1e9 - true_s), 0.99) < 0.0025
-    gaps = np.flatnonzero(found.start_ns[1:] > found.end_ns[:-1])
+    records = windows_of(table(arrival_s.tolist(), window_s=window_s), "index")
+    assert np.quantile(np.abs(records.end_ns / 1e9 - true_s), 0.99) < 0.0025
+    gaps = np.flatnonzero(records.start_ns[1:] > records.end_ns[:-1])
     lost = np.flatnonzero(np.diff(number) > 1)
     assert len(gaps) == len(lost)
     assert len(set(gaps) & set(lost)) > 0.8 * len(lost)
@@ -175,14 +175,14 @@ def test_jitter_of_more_than_a_window_loses_no_record() -> None:
     for _ in range(20):
         true_s = 1 + 0.01 * np.arange(1_000)
         arrival_s = np.maximum.accumulate(true_s + generator.uniform(0.001, 0.016, 1_000))
-        found = windows_of(table(arrival_s.tolist(), window_s=0.01), "index")
-        assert (found.start_ns[1:] == found.end_ns[:-1]).all()
+        records = windows_of(table(arrival_s.tolist(), window_s=0.01), "index")
+        assert (records.start_ns[1:] == records.end_ns[:-1]).all()
 
 
 def test_a_long_silence_begins_the_numbering_anew() -> None:
     arrival = [*np.arange(1, 101), *(np.arange(1, 101) + 700.4)]
-    found = windows_of(table([float(t) for t in arrival], window_s=1.0), "index")
-    assert np.abs(found.end_ns / 1e9 - arrival).max() < 1e-6
+    records = windows_of(table([float(t) for t in arrival], window_s=1.0), "index")
+    assert np.abs(records.end_ns / 1e9 - arrival).max() < 1e-6
 
 
 def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,40 +193,38 @@ def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> No
     frame = table(arrival_s.tolist(), [int(n) * 100 for n in number], epoch)
     for kind in ("device", "index", "poll"):
         monkeypatch.setattr(samples, "CHUNK_RECORDS", 10_000)
-        whole = windows_of(frame, kind)
+        at_once = windows_of(frame, kind)
         monkeypatch.setattr(samples, "CHUNK_RECORDS", 611)
         pieces = windows_of(frame, kind)
-        assert np.abs(whole.end_ns - pieces.end_ns).max() <= 50_000
+        assert np.abs(at_once.end_ns - pieces.end_ns).max() <= 50_000
         assert (
-            (whole.start_ns[1:] > whole.end_ns[:-1]) == (pieces.start_ns[1:] > pieces.end_ns[:-1])
+            (at_once.start_ns[1:] > at_once.end_ns[:-1])
+            == (pieces.start_ns[1:] > pieces.end_ns[:-1])
         ).all()
 
 
 def test_rounding_is_joined_and_a_gap_is_not() -> None:
-    found = windows_of(table([0.1, 0.199, 0.301, 0.6]), "poll")
-    assert found.start_ns.tolist() == [0, 100_000_000, 199_000_000, 500_000_000]
+    records = windows_of(table([0.1, 0.199, 0.301, 0.6]), "poll")
+    assert records.start_ns.tolist() == [0, 100_000_000, 199_000_000, 500_000_000]
 
 
 def test_windows_never_overlap() -> None:
-    found = windows_of(table([0.1, 0.15, 0.4, 0.41]), "poll")
-    assert (found.start_ns[1:] >= found.end_ns[:-1]).all()
-    found = windows_of(table([0.1, 0.15, 0.29], epoch=[1, 2, 2]), "poll")
-    assert found.start_ns.tolist() == [0, 100_000_000, 150_000_000]
+    records = windows_of(table([0.1, 0.15, 0.4, 0.41]), "poll")
+    assert (records.start_ns[1:] >= records.end_ns[:-1]).all()
+    records = windows_of(table([0.1, 0.15, 0.29], epoch=[1, 2, 2]), "poll")
+    assert records.start_ns.tolist() == [0, 100_000_000, 150_000_000]
 
 
 def test_a_record_without_power_is_a_gap() -> None:
     frame = table([0.1, 0.2, 0.3, 0.4])
     frame = frame.with_columns(power_w_system=pl.Series([1.0, None, float("nan"), 4.0]))
-    found = windows_of(frame, "poll")
-    assert found.end_ns.tolist() == [100_000_000, 400_000_000]
-    assert found.start_ns.tolist() == [0, 300_000_000]
+    records = windows_of(frame, "poll")
+    assert records.end_ns.tolist() == [100_000_000, 400_000_000]
+    assert records.start_ns.tolist() == [0, 300_000_000]
 
 
 def test_each_boot_has_its_own_clock() -> None:
-    readings = [
-        ClockReading(0, 5_000, 10, "a"),
-        ClockReading(10**12, 70, 10**12 + 20, "b"),
-    ]
+    readings = [ClockReading(0, 5_000, 10, "a"), ClockReading(10**12, 70, 10**12 + 20, "b")]
     clock = clocks.TargetClock.fit(readings)
     assert clock.to_controller_ns("a", 5_000) == 5
     assert clock.to_controller_ns("b", 70) == 10**12 + 10

@@ -37,20 +37,20 @@ def test_one_rule_holds_for_all_documents(
     kind: str, kept: float | None, made: float | None, far: bool
 ) -> None:
     if kind == "document":
-        found = alike.distance(kept, made)
+        distance_of_copies = alike.distance(kept, made)
     elif kind == "nested":
-        both = (json.dumps({"a": [1, {"b": one}]}).encode() for one in (kept, made))
-        found = alike.document_distance("next.json", *both)
+        both = (json.dumps({"a": [1, {"b": value}]}).encode() for value in (kept, made))
+        distance_of_copies = alike.document_distance("next.json", *both)
     elif kind == "table":
-        found = alike.table_distance(
-            *(pl.DataFrame({"value": [one]}, {"value": pl.Float64}) for one in (kept, made))
+        distance_of_copies = alike.table_distance(
+            *(pl.DataFrame({"value": [value]}, {"value": pl.Float64}) for value in (kept, made))
         )
     else:
-        found = alike.document_distance(
-            "x.csv", *(table(one).write_csv().encode() for one in (kept, made))
+        distance_of_copies = alike.document_distance(
+            "x.csv", *(table(value).write_csv().encode() for value in (kept, made))
         )
-    assert (found > alike.ROUNDING) == far
-    assert found > 0 or kept == made
+    assert (distance_of_copies > alike.ROUNDING) == far
+    assert distance_of_copies > 0 or kept == made
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
-"""The whole command on suites that are damaged, cut short or not there: a sentence, the right exit
-status, nothing lost, never a traceback and never a bare NaN.
-"""
+"""Damaged, cut and missing suites: one sentence, an exit status, no traceback, no bare NaN."""
 
 from __future__ import annotations
 
@@ -20,10 +18,11 @@ import polars as pl
 import pytest
 
 from analysis import load
+from analysis.energy.energy import energy_table
 from analysis.report import build, first_page, render
 from analysis.report.build import terminal
-from analysis.stats.results import Results, computed, results
-from analysis.suite.records import SuiteError
+from analysis.stats.results import Results, results
+from analysis.suite.records import Suite, SuiteError
 from analysis.suite.suite_folder import read
 from analysis.tests.pages import UNWANTED, Parsed, Shared, text_of
 from controller.cli.app import main
@@ -37,14 +36,14 @@ WRONG: tuple[Any, ...] = (None, "x", -1, [], {}, [1], float("inf"))
 
 
 @pytest.fixture(scope="module")
-def whole(shared: Shared) -> Path:
+def sound_suite(shared: Shared) -> Path:
     """Return a sound suite; copied before anything is done to it."""
     return shared("smaller", lambda folder: write_suite(folder, SMALL))[0]
 
 
 @pytest.fixture
-def suite(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "suite"))
+def suite(sound_suite: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound_suite, tmp_path / "suite"))
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -200,11 +199,11 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
         "There is no meter. RAPL counts processor and memory alone: none of its joules holds",
     ),
     "no counters": (drop_rapl, "finished runs"),
-    "no source": (drop_both, "is unknown"),
+    "no source": (drop_both, "Unknown: "),
     "stream cut short": (cut_stream, "stream.raw was changed after sealing"),
     "no clock": (drop_file("clock.jsonl"), "no usable clock reading"),
     "no configurations": (plan_without("configurations"), "Nothing is compared: the plan has no"),
-    "no workloads": (plan_without("workloads"), "is unknown"),
+    "no workloads": (plan_without("workloads"), "Unknown: "),
     "no runs planned": (plan_without("runs"), "No run finished"),
     "no assumptions": (plan_without("analysis", "assumptions"), "The plan lacks its assumptions"),
 }
@@ -215,41 +214,41 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
 def test_what_can_be_said_is_reported(
     suite: Path, case: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Results] = []
+    derivations: list[Results] = []
 
     def kept(folder: Path) -> Results:
-        seen.append(results(folder))
-        return seen[-1]
+        derivations.append(results(folder))
+        return derivations[-1]
 
     monkeypatch.setattr(build, "results", kept)
-    breakage, *said = USABLE[case]
+    breakage, *problems = USABLE[case]
     breakage(suite)
     done = command("report", suite)
     assert done.returncode == 0, done.stderr
     page = Parsed((suite / "report.html").read_text(encoding="utf-8"))
     assert page.open == []
-    assert all(sentence in page.text for sentence in said)
+    assert all(sentence in page.text for sentence in problems)
     for text in (done.stdout, page.text, (suite / "summary.csv").read_text(encoding="utf-8")):
         assert not UNWANTED.search(text)
-    asked = [line.question for line in first_page.lines(seen[0], suite)]
+    asked = [line.question for line in first_page.lines(derivations[0], suite)]
     assert list(dict.fromkeys(asked)) == ["cost", "most", "payback", "trust", "next"]
-    assert seen[0].energy["energy_j"].is_nan().sum() == 0
+    assert derivations[0].energy["energy_j"].is_nan().sum() == 0
     assert "panicked" not in done.stderr or breakage is damaged_unsealed
     assert not list(suite.glob(".*.new"))
 
 
 def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
-    suite: Path, whole: Path
+    suite: Path, sound_suite: Path
 ) -> None:
     changed(suite)
-    assert load(suite).equals(load(whole))
+    assert load(suite).equals(load(sound_suite))
     damaged_unsealed(suite)
-    assert load(suite).equals(load(whole))
+    assert load(suite).equals(load(sound_suite))
 
 
 @pytest.mark.parametrize("what", ["report", "verify", "summary", "compare", "trace"])
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "message"),
     [
         (None, "has no plan.json"),
         ("{", "cannot be read as JSON"),
@@ -259,11 +258,7 @@ def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
     ],
 )
 def test_what_is_no_suite_is_refused(
-    what: str,
-    plan: str | None,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    what: str, plan: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "suite"
     folder.mkdir()
@@ -272,9 +267,9 @@ def test_what_is_no_suite_is_refused(
     before = sorted(folder.iterdir())
     folders = [folder, folder] if what == "compare" else [folder]
     assert main([what, *map(str, folders)]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("fde: ") and said in told
-    assert len(told.splitlines()) == 1 and not UNWANTED.search(told)
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("fde: ") and message in stderr
+    assert len(stderr.splitlines()) == 1 and not UNWANTED.search(stderr)
     assert sorted(folder.iterdir()) == before
 
 
@@ -321,22 +316,24 @@ def test_whatever_stands_in_a_file_there_is_an_answer_or_a_sentence(
     others = ["journal.jsonl", "clock.jsonl", "manifest.json", "timing.json"]
     others += ["provenance/before.json", "meters/meter0/stream.raw"]
     for path in (*documents, *(suite / name for name in others)):
-        whole = path.read_bytes()
-        contents = (b"", whole[: len(whole) // 2], b"[]", b"null", b"\x00" * 50)
+        intact = path.read_bytes()
+        contents = (b"", intact[: len(intact) // 2], b"[]", b"null", b"\x00" * 50)
         for content in contents if thorough else chance.sample(contents, 2):
             path.write_bytes(content)
             _answers(suite)
-        path.write_bytes(whole)
+        path.write_bytes(intact)
 
 
 def _answers(suite: Path) -> None:
     try:
-        found = results(suite)
+        derived = results(suite)
     except SuiteError as error:
         assert str(error).endswith(".")
         return
-    assert not re.search(r"\bnan\b", text_of(terminal(found, first_page.lines(found, suite))), re.I)
-    for frame in (found.energy, found.summary):
+    assert not re.search(
+        r"\bnan\b", text_of(terminal(derived, first_page.lines(derived, suite))), re.I
+    )
+    for frame in (derived.energy, derived.summary):
         floats = frame.select(pl.col(pl.Float64))
         assert not any(floats.select(pl.all().is_nan().any()).row(0) if len(frame) else ())
 
@@ -354,7 +351,7 @@ def _keys(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 def test_a_suite_sealed_anew_after_a_change_is_sound(suite: Path) -> None:
     """The seal is what tells a change; a file that is sealed as it stands is believed."""
     (suite / "timing.json").write_text("{}", encoding="utf-8")
-    assert any("timing.json was changed" in said for said in results(suite).suite.problems)
+    assert any("timing.json was changed" in problem for problem in results(suite).suite.problems)
     write_manifest(suite)
     assert results(suite).suite.problems == ()
 
@@ -373,15 +370,15 @@ def test_the_joules_are_computed_once_for_tables_page_and_terminal(
 ) -> None:
     calls = []
 
-    def counted(folder: Path, raw: bool = False) -> object:
-        calls.append(folder)
-        return computed(folder, raw)
+    def counted(suite: Suite, *others: Any) -> object:
+        calls.append(suite.folder)
+        return energy_table(suite, *others)
 
-    monkeypatch.setattr("analysis.stats.results.computed", counted)
+    monkeypatch.setattr("analysis.stats.results.energy_table", counted)
     assert main(["report", str(suite)]) == 0
     assert calls == [suite]
-    said = capsys.readouterr().out
-    assert "Kernel grep" in said and "MODELLED" in said
-    found = results(suite)
-    assert render.text(terminal(found, first_page.lines(found, suite))) in said
+    stdout = capsys.readouterr().out
+    assert "Kernel grep" in stdout and "MODELLED" in stdout
+    derived = results(suite)
+    assert render.text(terminal(derived, first_page.lines(derived, suite))) in stdout
     assert load(suite).equals(pl.read_parquet(suite / "energy.parquet"))

@@ -51,12 +51,12 @@ def row(contribution: float, df: float = math.inf, kind: str = "B") -> Row:
 def test_the_guides_own_example_of_an_end_gauge() -> None:
     """JCGM 100:2008, H.1: contributions in nm and their degrees of freedom; 32 nm, 16."""
     terms = [(25, 18), (9.7, 25.6), (2.9, 50), (16.6, 2)]
-    found = Budget("length", "nm", 0.0, tuple(row(*term) for term in terms))
-    assert found.combined == pytest.approx(31.67, abs=0.005)
-    assert math.floor(found.freedom) == 16
-    t = special.stdtrit(found.freedom, 0.975)
-    assert known(found.expanded) == pytest.approx(t * found.combined, rel=1e-6)
-    assert known(found.factor) == pytest.approx(t, rel=1e-6)
+    budget = Budget("length", "nm", 0.0, tuple(row(*term) for term in terms))
+    assert budget.combined == pytest.approx(31.67, abs=0.005)
+    assert math.floor(budget.freedom) == 16
+    t = special.stdtrit(budget.freedom, 0.975)
+    assert known(budget.expanded) == pytest.approx(t * budget.combined, rel=1e-6)
+    assert known(budget.factor) == pytest.approx(t, rel=1e-6)
 
 
 def test_joules_of_a_wattmeter_by_hand() -> None:
@@ -66,19 +66,19 @@ def test_joules_of_a_wattmeter_by_hand() -> None:
     factor 0.95: tan φ = 0.32868, 0.1 % of it 3.287 J / √3 = 1.898 J. With 4 J: √71.684 = 8.467 J,
     and 9 × (8.467 / 4)⁴ = 180.7 degrees of freedom.
     """
-    found = joules_budget(read_terms(WT310E), (10_000.0, 100.0), 4.0, 9)
-    by = {row.term: row for row in found.rows}
-    contributions = {name: known(one.contribution) for name, one in by.items()}
+    budget = joules_budget(read_terms(WT310E), (10_000.0, 100.0), 4.0, 9)
+    by = {row.term: row for row in budget.rows}
+    contributions = {name: known(term.contribution) for name, term in by.items()}
     assert contributions == pytest.approx(
         {"scatter": 4.0, "gain": 5.7735, "range": 4.3301, "power_factor": 1.8976}, rel=1e-4
     )
-    assert found.combined == pytest.approx(8.4666, rel=1e-4)
-    assert found.freedom == pytest.approx(180.65, rel=1e-3)
-    assert sum(known(found.share(one)) for one in found.rows) == pytest.approx(1)
+    assert budget.combined == pytest.approx(8.4666, rel=1e-4)
+    assert budget.freedom == pytest.approx(180.65, rel=1e-3)
+    assert sum(known(budget.share(term)) for term in budget.rows) == pytest.approx(1)
     assert by["scatter"].divisor == pytest.approx(2.262, abs=5e-4)
-    assert found.missing == ()
+    assert budget.missing == ()
     # The rectangle of the gain is not a normal distribution: less than 1.97 × 8.467 J.
-    assert 16.0 < known(found.expanded) < 1.973 * 8.4666
+    assert 16.0 < known(budget.expanded) < 1.973 * 8.4666
 
 
 @given(
@@ -96,9 +96,9 @@ def test_a_gain_cancels_in_every_ratio_and_stays_in_joules(
     (in_ratio,) = of_terms([gain], ratio_readings(pairs))
     assert in_ratio.contribution == 0
     linearity = replace(LINEARITY, limit=limit)
-    (own,) = of_terms([linearity], ratio_readings(pairs))
+    (share,) = of_terms([linearity], ratio_readings(pairs))
     expected = limit / math.sqrt(3) * math.sqrt(2 / len(pairs))
-    assert own.contribution == pytest.approx(expected)
+    assert share.contribution == pytest.approx(expected)
     energy_j, seconds = pairs[0][0]
     (in_joules,) = of_terms([gain], [Reading(energy_j, seconds, 1.0)])
     assert in_joules.contribution == pytest.approx(limit * energy_j / math.sqrt(3))
@@ -116,10 +116,10 @@ def test_of_a_saving_a_gain_is_of_the_saving_and_a_range_of_both_readings() -> N
 @pytest.mark.parametrize("r", [0.0, 0.3, 1.0])
 def test_a_correlation_counts_as_in_equation_16(r: float) -> None:
     readings = [Reading(1000.0, 1.0, 1.0), Reading(700.0, 1.0, -1.0), Reading(200.0, 1.0, 0.5)]
-    (one,) = of_terms([replace(GAIN, correlation=r)], readings)
+    (row,) = of_terms([replace(GAIN, correlation=r)], readings)
     c = np.array([1000.0, -700.0, 100.0]) * 0.03 / math.sqrt(3)
     correlations = np.full((3, 3), r) + (1 - r) * np.eye(3)
-    assert one.contribution == pytest.approx(math.sqrt(c @ correlations @ c))
+    assert row.contribution == pytest.approx(math.sqrt(c @ correlations @ c))
 
 
 @pytest.mark.parametrize("any_look", [False, True])
@@ -137,17 +137,21 @@ def test_without_an_instruments_error_a_ratio_has_the_interval_of_its_comparison
 
 
 def test_two_blocks_that_may_be_looked_at_at_any_time_bound_nothing() -> None:
-    found = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
-    budget = budgets.ratio_budget((), found, [])
+    comparison = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
+    budget = budgets.ratio_budget((), comparison, [])
     assert budget.expanded is None
-    assert (budget.interval.low, budget.interval.high) == (found.low, found.high) == (None, None)
+    assert (
+        (budget.interval.low, budget.interval.high)
+        == (comparison.low, comparison.high)
+        == (None, None)
+    )
 
 
 def test_of_one_block_nothing_is_expanded() -> None:
-    one = joules_budget([GAIN], (100.0, 10.0), None, 0)
-    assert one.expanded is None and one.factor is None
-    assert one.interval == Span(100.0, None, None)
-    assert one.missing == ("scatter",)
+    budget = joules_budget([GAIN], (100.0, 10.0), None, 0)
+    assert budget.expanded is None and budget.factor is None
+    assert budget.interval == Span(100.0, None, None)
+    assert budget.missing == ("scatter",)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +164,9 @@ def test_the_interval_holds_what_it_says_of_drawn_errors(
     generator, n = np.random.default_rng(5), 40_000
     blocks = generator.normal(0, a * math.sqrt(10), (n, 10))
     errors = blocks.std(axis=1, ddof=1) / math.sqrt(10)
-    off = blocks.mean(axis=1) + sum(generator.uniform(-one, one, n) for one in limits)
+    off = blocks.mean(axis=1) + sum(generator.uniform(-limit, limit, n) for limit in limits)
     grid = np.quantile(errors, np.linspace(0.0005, 0.9995, 1000))
-    rows = [Row("range", "B", "rectangular", "J", one, math.sqrt(3)) for one in limits]
+    rows = [Row("range", "B", "rectangular", "J", limit, math.sqrt(3)) for limit in limits]
     half = [
         known(Budget("a", "J", 0.0, (scatter(float(error), 9, "J"), *rows)).expanded)
         for error in grid
@@ -196,7 +200,9 @@ def test_what_is_not_stated_makes_a_budget_incomplete() -> None:
 def test_any_limit_that_a_file_may_state_gives_a_budget(metered: Results, limit: float) -> None:
     (meter,) = metered.suite.meters
     terms = {"terms": [{"name": n, "limit": limit, "source": ""} for n, _ in LIMITS]}
-    odd = replace(metered, suite=replace(metered.suite, meters=(replace(meter, accuracy=terms),)))
+    odd = replace(
+        metered, suite=replace(metered.suite, meters=(replace(meter, terms=read_terms(terms)),))
+    )
     assert len(budgets.table(odd)) > 0
     assert "nan" not in text_of(budget_section(odd))
 
@@ -233,15 +239,15 @@ def test_time_that_is_saved_has_the_meters_error_of_the_declared_rule(metered: R
     """At rest until the other is done, both sides take the same time: an offset cancels."""
     (meter,) = metered.suite.meters
     terms = {"terms": [{"name": n, "limit": x, "source": ""} for n, x in LIMITS]}
-    suite = replace(metered.suite, meters=(replace(meter, accuracy=terms),))
+    suite = replace(metered.suite, meters=(replace(meter, terms=read_terms(terms)),))
     idles = replace(known(suite.assumptions), after_work="idle")
     first = costs.paybacks(suite, metered.energy)[0]
     idle = costs.paybacks(replace(suite, assumptions=idles), metered.energy)[0]
     assert (first.after_work, idle.after_work) == ("sleep", "idle")
     assert idle.saving_j.mean < first.saving_j.mean
-    for one in (first, idle):
-        gain = next(row for row in one.budget.rows if row.term == "gain")
-        assert gain.contribution == pytest.approx(0.01 * one.saving_j.mean / math.sqrt(3))
+    for payback in (first, idle):
+        gain = next(row for row in payback.budget.rows if row.term == "gain")
+        assert gain.contribution == pytest.approx(0.01 * payback.saving_j.mean / math.sqrt(3))
     offsets = [next(r for r in p.budget.rows if r.term == "offset") for p in (first, idle)]
     sooner_s = math.fsum(offsets[0].sensitivities)
     assert sooner_s > 0.1
@@ -257,10 +263,10 @@ def test_the_tail_is_read_as_well(metered: Results) -> None:
     p = costs.paybacks(metered.suite, metered.energy)[0]
     of_range = next(row for row in p.budget.rows if row.term == "range")
     rows = metered.energy.filter(
-        (pl.col("component") == "system")
-        & (pl.col("workload") == p.workload)
-        & (pl.col("configuration") == p.against)
-        & pl.col("phase").is_in(["all", "tail"])
+        pl.col("phase").is_in(["all", "tail"]),
+        component="system",
+        workload=p.workload,
+        configuration=p.against,
     )
     per_run = rows.group_by("run_id").agg(pl.col("duration_s").sum())
     assert of_range.sensitivities[0] == pytest.approx(per_run["duration_s"].mean())
@@ -271,11 +277,11 @@ def test_no_figure_of_the_page_contradicts_a_budget(metered: Results) -> None:
         (r["workload"], r["configuration"], r["source"], r["component"]): r
         for r in metered.summary.iter_rows(named=True)
     }
-    for one in [*budgets.joules(metered), *budgets.ratios(metered)]:
-        key = one.workload, one.configuration, one.source, one.component
-        value = "ratio" if one.base else "mean_j"
-        low, high = ("ratio_low", "ratio_high") if one.base else ("ci_low_j", "ci_high_j")
-        alone = one.budget.interval
+    for budgeted in [*budgets.joules(metered), *budgets.ratios(metered)]:
+        key = budgeted.workload, budgeted.configuration, budgeted.source, budgeted.component
+        value = "ratio" if budgeted.base else "mean_j"
+        low, high = ("ratio_low", "ratio_high") if budgeted.base else ("ci_low_j", "ci_high_j")
+        alone = budgeted.budget.interval
         stated = [summary[key][name] for name in (value, low, high)]
         assert stated == pytest.approx([alone.mid, alone.low, alone.high], rel=1e-7)
     for p in costs.paybacks(metered.suite, metered.energy):
@@ -284,28 +290,28 @@ def test_no_figure_of_the_page_contradicts_a_budget(metered: Results) -> None:
             p.budget.interval.high,
         )
         paid = budgets.of_payback(metered.suite, p, known(metered.suite.assumptions))
-        by = {one.budget.figure: one.budget.interval for one in paid}
+        by = {budgeted.budget.figure: budgeted.budget.interval for budgeted in paid}
         assert by["saving a year"].low == pytest.approx(p.saving_per_year.low)
         if p.years is not None:
             assert by["years to repay"] == p.years
 
 
 def test_the_section_tells_what_counts_and_what_is_not_stated(
-    metered: Results, found: Results
+    metered: Results, derived: Results
 ) -> None:
-    whole, lacking = text_of(budget_section(metered)), text_of(budget_section(found))
-    assert "of meter0" not in whole
+    with_meter, lacking = text_of(budget_section(metered)), text_of(budget_section(derived))
+    assert "of meter0" not in with_meter
     assert "Incomplete: no limit is stated for the linearity of meter0" in lacking
     assert "Incomplete: no limit is stated for the power factor of meter0" in lacking
-    assert "budget.csv" in whole
-    assert "Yokogawa IM WT310E-02EN, 7.3.2" in whole
+    assert "budget.csv" in with_meter
+    assert "Yokogawa IM WT310E-02EN, 7.3.2" in with_meter
 
 
 def test_what_does_not_cancel_enters_interval_and_verdict(metered: Results) -> None:
     """A meter that may be off by 20 W of some 25 W shows no change at all."""
     (meter,) = metered.suite.meters
     rough = {"relative_limit": 0.0, "absolute_limit_w": 20.0, "source": "-"}
-    suite = replace(metered.suite, meters=(replace(meter, accuracy=rough),))
+    suite = replace(metered.suite, meters=(replace(meter, terms=read_terms(rough)),))
     other = replace(metered, suite=suite)
     key = next(
         key
@@ -328,8 +334,8 @@ def test_the_table_beside_the_report_has_every_budget(tmp_path: Path) -> None:
     table = pl.read_csv(tmp_path / "s" / BUDGET)
     assert table.columns == ["suite_id", "host", *budgets.COLUMNS]
     assert {*table["figure"]} == {"joules of a run", "ratio", "saving", "saving a year"}
-    assert {*table.filter(pl.col("figure") == "ratio")["workload"]} == {"sql", "idle", "all"}
-    rapl = table.filter((pl.col("source") == "rapl") & (pl.col("component") == "package-0"))
-    assert {*rapl.filter(pl.col("figure") == "joules of a run")["not_stated"]} == {"gain"}
+    assert {*table.filter(figure="ratio")["workload"]} == {"sql", "idle", "all"}
+    rapl = table.filter(source="rapl", component="package-0")
+    assert {*rapl.filter(figure="joules of a run")["not_stated"]} == {"gain"}
     build(tmp_path / "s")
     assert (tmp_path / "s" / BUDGET).read_bytes() == before

@@ -39,8 +39,10 @@ def two(shared: Shared) -> tuple[Path, Path]:
 
 
 def test_what_differs_is_told_and_nothing_else(two: tuple[Path, Path]) -> None:
-    told = {one.what: (one.a, one.b) for one in compare(*two).differences}
-    assert told == {
+    differences = {
+        difference.what: (difference.a, difference.b) for difference in compare(*two).differences
+    }
+    assert differences == {
         "host": ("bench", "other"),
         "blocks": ("4", "3"),
         "kernel": ("6.12.0-test", "6.13.0-test"),
@@ -48,42 +50,46 @@ def test_what_differs_is_told_and_nothing_else(two: tuple[Path, Path]) -> None:
 
 
 def test_ratios_are_of_nights_that_differ_and_of_block_values(two: tuple[Path, Path]) -> None:
-    found = compare(*two)
-    assert [(r.workload, r.configuration) for r in found.joules][:2] == [
+    comparison = compare(*two)
+    assert [(r.workload, r.configuration) for r in comparison.joules][:2] == [
         ("kernel_grep", "plain"),
         ("kernel_grep", "opal"),
     ]
     energy = load(*two)
-    for one in found.joules:
+    for ratio in comparison.joules:
         sides = [
             np.log(
                 energy.filter(
                     suite_id=suite.suite_id,
-                    workload=one.workload,
-                    configuration=one.configuration,
+                    workload=ratio.workload,
+                    configuration=ratio.configuration,
                     component="system",
                     phase="all",
                 )["energy_j"].to_numpy()
             )
-            for suite in (found.a, found.b)
+            for suite in (comparison.a, comparison.b)
         ]
-        assert (one.blocks_a, one.blocks_b) == (4, 3) == tuple(map(len, sides))
+        assert (ratio.blocks_a, ratio.blocks_b) == (4, 3) == tuple(map(len, sides))
         alone = stats.ttest_ind(sides[1], sides[0], equal_var=False)
         mean = np.mean(sides[1]) - np.mean(sides[0])
         night = stats.norm.ppf(0.975) * math.sqrt(2) * NIGHT_SD
         error = alone.confidence_interval(0.95).high - mean
-        assert one.low is not None and one.high is not None
-        half = math.log(one.high) - mean
-        assert half == pytest.approx(mean - math.log(one.low), abs=1e-12)
+        assert ratio.low is not None and ratio.high is not None
+        half = math.log(ratio.high) - mean
+        assert half == pytest.approx(mean - math.log(ratio.low), abs=1e-12)
         assert night < half < night + error
 
 
 def test_the_cost_of_encryption_is_compared_within_each_suite(two: tuple[Path, Path]) -> None:
-    found = compare(*two)
-    assert {r.configuration for r in found.costs} == {"opal", "dmcrypt-aes128", "dmcrypt-aes256"}
-    for one in found.costs:
-        assert one.cost_a is not None and one.cost_b is not None
-        assert one.ratio == pytest.approx(one.cost_b / one.cost_a)
+    comparison = compare(*two)
+    assert {r.configuration for r in comparison.costs} == {
+        "opal",
+        "dmcrypt-aes128",
+        "dmcrypt-aes256",
+    }
+    for cost in comparison.costs:
+        assert cost.cost_a is not None and cost.cost_b is not None
+        assert cost.ratio == pytest.approx(cost.cost_b / cost.cost_a)
 
 
 def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
@@ -93,15 +99,15 @@ def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
         idle_w = tuple(watts * warmer for watts in IDLE_W)
         monkeypatch.setattr("validation.synthetic.suite.IDLE_W", idle_w)
         write_suite(tmp_path / name, replace(SMALL, host=name, blocks=5, noise=0.001))
-    found = compare(tmp_path / "a", tmp_path / "b")
-    assert all(r.low is not None and r.low > 1.02 for r in found.joules)
-    assert all(abs(r.ratio - 1) < 0.01 for r in found.costs)
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert all(r.low is not None and r.low > 1.02 for r in comparison.joules)
+    assert all(abs(r.ratio - 1) < 0.01 for r in comparison.costs)
 
 
 def test_welch_without_interval_or_scatter() -> None:
     ratio, *limits = welch([0.0], [0.1, 0.2])
     assert ratio == pytest.approx(math.exp(0.15)) and limits == [None, None]
-    assert [math.log(found or 0) for found in welch([0.0, 0.0], [0.5, 0.5])] == pytest.approx(
+    assert [math.log(p_value or 0) for p_value in welch([0.0, 0.0], [0.5, 0.5])] == pytest.approx(
         [0.5] * 3
     )
 
@@ -110,10 +116,12 @@ def test_the_command_tells_and_writes(
     two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", str(two[0]), str(two[1]), "--out", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "3 things differ" in said and "MODELLED" in said and "The night is the unit" in said
-    page = (tmp_path / said.rpartition("page: ")[2].strip()).read_text(encoding="utf-8")
-    for text in (said, without_own(page)):
+    stdout = capsys.readouterr().out
+    assert (
+        "3 things differ" in stdout and "MODELLED" in stdout and "The night is the unit" in stdout
+    )
+    page = (tmp_path / stdout.rpartition("page: ")[2].strip()).read_text(encoding="utf-8")
+    for text in (stdout, without_own(page)):
         assert "NaN" not in text and "None" not in text and "nan" not in text
         assert "6.13.0-test" in text and "dm-crypt AES-256" in text
     assert "modelled" in page and "<script" not in without_own(page)
@@ -130,8 +138,8 @@ def test_other_parameters_are_said_to_be_other_work(
             {"name": "sql", "parameters": {}},
         ],
     )
-    found = compare(two[0], tmp_path / "c")
-    assert found.other_work == ["kernel_grep"]
+    comparison = compare(two[0], tmp_path / "c")
+    assert comparison.other_work == ["kernel_grep"]
     assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
     assert "other work: Kernel grep." in capsys.readouterr().out
 
@@ -141,9 +149,9 @@ def test_suites_that_share_nothing_are_refused(
 ) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", workloads=("video",), blocks=1))
     assert main(["compare", str(two[0]), str(tmp_path / "c")]) == 1
-    said = capsys.readouterr().err
-    assert "share no workload on the same configuration" in said
-    assert "A has kernel_grep, sql on plain" in said and "B has video on plain" in said
+    stderr = capsys.readouterr().err
+    assert "share no workload on the same configuration" in stderr
+    assert "A has kernel_grep, sql on plain" in stderr and "B has video on plain" in stderr
     assert main(["compare", str(two[0])]) == 1
     assert "Name two suites or more" in capsys.readouterr().err
     assert main(["compare", str(two[0]), str(two[0])]) == 1
@@ -169,25 +177,25 @@ def months(shared: Shared) -> list[Path]:
 def test_a_history_is_in_order_of_time_and_names_what_rose(
     months: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = compare_all(months)
-    assert [pair.b.host for pair in found] == ["02", "03"]
-    assert not found[0].increases
-    rose = {(one.workload, one.configuration) for one in found[1].increases}
+    history = compare_all(months)
+    assert [pair.b.host for pair in history] == ["02", "03"]
+    assert not history[0].increases
+    rose = {(ratio.workload, ratio.configuration) for ratio in history[1].increases}
     assert rose == {("kernel_grep", "dmcrypt-aes256"), ("sql", "dmcrypt-aes256")}
-    for one in found[1].overall:
-        own = [r.ratio for r in found[1].joules if r.configuration == one.configuration]
-        assert one.ratio == pytest.approx(math.prod(own) ** (1 / len(own)))
+    for ratio in history[1].overall:
+        ratios = [r.ratio for r in history[1].joules if r.configuration == ratio.configuration]
+        assert ratio.ratio == pytest.approx(math.prod(ratios) ** (1 / len(ratios)))
     options = ["--out", str(tmp_path), "--json"]
     assert main(["compare", *map(str, months), "--fail-on", "5", *options]) == 1
-    said, told = capsys.readouterr()
-    document = json.loads(said)
+    stdout, stderr = capsys.readouterr()
+    document = json.loads(stdout)
     assert not document["ok"] and document["fail_on_percent"] == 5
     assert [pair["b"][-17:] for pair in document["pairs"]] == ["-20260101T000000Z"] * 2
-    sentence = next(line for line in told.splitlines() if line.startswith("fde: "))
+    sentence = next(line for line in stderr.splitlines() if line.startswith("fde: "))
     assert "sql on dmcrypt-aes256 +1" in sentence and " [+" in sentence and "modelled" in sentence
     assert "opal" not in sentence
     page = Path(document["page"]).read_text(encoding="utf-8")
-    assert "Over time" in page and "2026-03-01" in page and 'alt="Change of energy' in page
+    assert "Over time" in page and "2026-03-01" in page
     assert main(["compare", *map(str, months), "--fail-on", "20", *options]) == 0
     assert main(["compare", *map(str, months), *options]) == 0
 
@@ -195,12 +203,12 @@ def test_a_history_is_in_order_of_time_and_names_what_rose(
 def test_other_work_is_no_increase(two: tuple[Path, Path], tmp_path: Path) -> None:
     slower = {name: 2 * factor for name, factor in SLOWER.items()}
     write_suite(tmp_path / "c", replace(SMALL, host="third", slower=slower))
-    assert {one.workload for one in compare(two[0], tmp_path / "c").increases} >= {"sql"}
+    assert {ratio.workload for ratio in compare(two[0], tmp_path / "c").increases} >= {"sql"}
     parameters = [{"name": n, "parameters": {"rows": 9}} for n in ("kernel_grep", "sql")]
     change_plan(tmp_path / "c", workloads=parameters)
-    found = compare(two[0], tmp_path / "c")
-    assert not found.increases and not found.overall
-    assert compare_page.failures([found], 0) == ""
+    comparison = compare(two[0], tmp_path / "c")
+    assert not comparison.increases and not comparison.overall
+    assert compare_page.failures([comparison], 0) == ""
 
 
 def test_one_block_has_a_ratio_without_interval(
@@ -208,8 +216,8 @@ def test_one_block_has_a_ratio_without_interval(
 ) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
     assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "no interval: too few blocks" in said and "nan" not in said
+    stdout = capsys.readouterr().out
+    assert "no interval: too few blocks" in stdout and "nan" not in stdout
 
 
 def test_a_run_is_drawn_as_svg_and_png(
@@ -232,8 +240,8 @@ def test_a_wrong_run_is_answered_with_the_nearest(
     assert find(suite, wanted[:4]).run_id == wanted  # its number alone will do
     assert find(suite, str(int(wanted[:4]))).run_id == wanted
     assert main(["trace", str(two[0]), f"{wanted}x", "--out", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("fde: There is no finished run") and wanted in said
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("fde: There is no finished run") and wanted in stderr
     assert main(["trace", str(two[0]), "--out", str(tmp_path)]) == 1
     assert "Name a run" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -242,7 +250,7 @@ def test_a_wrong_run_is_answered_with_the_nearest(
 def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tuple[Suite, Any]]:
     """Suites of one machine, each night with an effect of its own; the last is dearer by `last`."""
     generator = np.random.default_rng(seed)
-    found = []
+    folders = []
     for number in range(count):
         night = generator.normal(0, night_sd) + last * (number == count - 1)
         rows = [
@@ -254,8 +262,8 @@ def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tu
         ]
         plan = {"suite_id": f"n{number}", "created_wall": f"2026-01-{number + 1:02d}T00:00:00"}
         kinds = {"plain": "plain", "dmcrypt": "dmcrypt"}
-        found.append((suite_of(kinds, ["sql", "video"], (), (), **plan), energy_of(rows)))
-    return found
+        folders.append((suite_of(kinds, ["sql", "video"], (), (), **plan), energy_of(rows)))
+    return folders
 
 
 def alarms(count: int, night_sd: float, seed: int, last: float = 0.0) -> bool:
@@ -273,9 +281,9 @@ def test_a_second_meter_of_a_channel_moves_no_ratio() -> None:
     """Night B lacks it, and it reads 3 % high."""
     (a, first), (b, second) = nights(2, 0.0, seed=4)
     high = first.with_columns(source=pl.lit("second"), energy_j=pl.col("energy_j") * 1.03)
-    found = _compared((a, pl.concat([first, high])), (b, second))
+    comparison = _compared((a, pl.concat([first, high])), (b, second))
     alone = _compared((a, first), (b, second))
-    assert [r.ratio for r in found.joules] == [r.ratio for r in alone.joules]
+    assert [r.ratio for r in comparison.joules] == [r.ratio for r in alone.joules]
 
 
 def test_where_nothing_can_be_tested_a_job_fails_with_a_status_of_its_own(

@@ -34,9 +34,9 @@ SMALL = Options(blocks=2, configurations=("plain", "opal"), workloads=("kernel_t
 WHOLE = (pl.col("component") == "system") & (pl.col("phase") == "all")
 
 
-def errors(found: Results, truth: Truth) -> dict[str, float]:
+def errors(derived: Results, truth: Truth) -> dict[str, float]:
     """By run: how far its system's joules are off, as a share."""
-    rows = found.energy.filter((pl.col("component") == "system") & (pl.col("phase") == "all"))
+    rows = derived.energy.filter(component="system", phase="all")
     return {
         row["run_id"]: abs(
             (row["energy_j"] or 0.0) / truth.energy_j[row["run_id"], "all", "system"] - 1
@@ -72,47 +72,47 @@ def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Pat
     plain = results(folder).energy
     at_s = between(truth, 4)
     reboot_controller(folder, at_s)
-    found = results(folder)
-    assert found.suite.controller_boots == 2
-    assert [meter.name for meter in found.suite.meters] == ["meter0"]
-    assert max(errors(found, truth).values()) < 4e-3
-    both = found.energy.filter(pl.col("phase") == "all").join(
+    derived = results(folder)
+    assert derived.suite.controller_boots == 2
+    assert [meter.name for meter in derived.suite.meters] == ["meter0"]
+    assert max(errors(derived, truth).values()) < 4e-3
+    both = derived.energy.filter(phase="all").join(
         plain, on=["run_id", "phase", "source", "component"], validate="1:1"
     )
     assert len(both) == 8 * 4
     off = (both["energy_j"] / both["energy_j_right"] - 1).abs()
     assert off.to_numpy().max() < 2e-3  # the same bytes: only the fits differ
-    assert found.suite.problems == ()
-    told = text_of(incident_table(found.incidents))
-    assert "The controller was started again" in told
-    assert "fell silent" not in told  # how far two boots are apart need not be known
+    assert derived.suite.problems == ()
+    text = text_of(incident_table(derived.incidents))
+    assert "The controller was started again" in text
+    assert "fell silent" not in text  # how far two boots are apart need not be known
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_the_controller_slept_in_one_boot(made: tuple[Path, Truth], told: bool) -> None:
+@pytest.mark.parametrize("journalled", [True, False])
+def test_the_controller_slept_in_one_boot(made: tuple[Path, Truth], journalled: bool) -> None:
     """Its clock stood still for two runs, which nobody metered; all others stand in their place."""
     folder, truth = made
     at_s = between(truth, 3)
-    suspend_controller(folder, at_s, between(truth, 5) - at_s, told)
-    found = results(folder)
-    assert (found.suite.controller_boots, found.suite.controller_sleeps) == (1, 1)
-    assert "The controller was suspended" in text_of(incident_table(found.incidents))
+    suspend_controller(folder, at_s, between(truth, 5) - at_s, journalled)
+    derived = results(folder)
+    assert (derived.suite.controller_boots, derived.suite.controller_sleeps) == (1, 1)
+    assert "The controller was suspended" in text_of(incident_table(derived.incidents))
     order = sorted(truth.runs, key=lambda name: truth.runs[name])
-    rows = found.energy.filter(WHOLE).sort("run_id")
+    rows = derived.energy.filter(WHOLE).sort("run_id")
     coverage = dict(rows.select("run_id", "coverage").iter_rows())
     assert max(coverage[run_id] for run_id in order[3:5]) < 0.3
-    off = errors(found, truth)
-    seen = [run_id for run_id in order if coverage[run_id] == 1]
-    assert len(seen) >= len(order) - 4
-    assert max(off[run_id] for run_id in seen) < 4e-3
+    off = errors(derived, truth)
+    complete = [run_id for run_id in order if coverage[run_id] == 1]
+    assert len(complete) >= len(order) - 4
+    assert max(off[run_id] for run_id in complete) < 4e-3
 
 
 def test_the_target_lost_power_while_the_controller_stayed_up(made: tuple[Path, Truth]) -> None:
     folder, truth = made
     reboot_target(folder, between(truth, 3))
-    found = results(folder)
-    assert len(found.clock.models) == 2
-    assert max(errors(found, truth).values()) < 4e-3
+    derived = results(folder)
+    assert len(derived.clock.models) == 2
+    assert max(errors(derived, truth).values()) < 4e-3
 
 
 @pytest.mark.parametrize("target_first", [True, False])
@@ -123,8 +123,8 @@ def test_both_were_started_again(made: tuple[Path, Truth], target_first: bool) -
         target_s, controller_s = controller_s, target_s
     reboot_target(folder, target_s)
     reboot_controller(folder, controller_s)
-    found = results(folder)
-    assert max(errors(found, truth).values()) < 4e-3
+    derived = results(folder)
+    assert max(errors(derived, truth).values()) < 4e-3
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_nothing_links_the_two_boots_but_wall_time(
     at_s = between(truth, 4)
     reboot_target(folder, at_s)
     reboot_controller(folder, at_s, wall=wall)
-    found = results(folder)
-    assert max(errors(found, truth).values()) < 4e-3
+    derived = results(folder)
+    assert max(errors(derived, truth).values()) < 4e-3
     starts = sorted(
-        found.clock.to_controller_ns(r.boot_id, r.t_start_ns) or 0 for r in found.suite.runs
+        derived.clock.to_controller_ns(r.boot_id, r.t_start_ns) or 0 for r in derived.suite.runs
     )
     longest_s = float(np.diff(starts).max()) / 1e9
     assert longest_s == pytest.approx(3 * 3600 if hours else 60, rel=0.2)
@@ -162,13 +162,13 @@ def test_runs_that_went_while_the_controller_was_away_get_no_samples_of_its_next
     at_s = between(truth, 5)
     reboot_target(folder, at_s)
     reboot_controller(folder, between(truth, 3), away_s=at_s - between(truth, 3))
-    found = results(folder)
+    derived = results(folder)
     order = [run_id for run_id, _ in sorted(truth.runs.items(), key=lambda item: item[1])]
-    rows = found.energy.filter(WHOLE & pl.col("run_id").is_in(order[3:5]))
+    rows = derived.energy.filter(WHOLE & pl.col("run_id").is_in(order[3:5]))
     unseen = {row["run_id"]: row for row in rows.iter_rows(named=True)}
     assert [row["energy_j"] for row in unseen.values()] == [None, None]
     assert {row["coverage"] for row in unseen.values()} == {0.0}
-    off = errors(found, truth)
+    off = errors(derived, truth)
     assert max(off[run_id] for run_id in order if run_id not in unseen) < 4e-3
 
 
@@ -178,12 +178,10 @@ def test_a_phase_across_the_break_is_filled_over_its_true_length(made: tuple[Pat
     phase = "tar" if "kernel_tree" in run_id else "query"
     begin, end = truth.phases_s[run_id, phase]
     reboot_controller(folder, begin + (end - begin) / 3, away_s=(end - begin) / 3)
-    found = results(folder)
-    (row,) = found.energy.filter(
-        (pl.col("run_id") == run_id)
-        & (pl.col("phase") == phase)
-        & (pl.col("component") == "system")
-    ).iter_rows(named=True)
+    derived = results(folder)
+    (row,) = derived.energy.filter(run_id=run_id, phase=phase, component="system").iter_rows(
+        named=True
+    )
     assert row["flags"] == "gap-filled"
     assert row["coverage"] == pytest.approx(2 / 3, abs=0.1)
     assert row["energy_j"] == pytest.approx(truth.energy_j[run_id, phase, "system"], rel=0.03)
@@ -206,7 +204,7 @@ def test_two_recordings_are_verified_and_traced(made: tuple[Path, Truth], tmp_pa
     assert near.records == pytest.approx((end - start) / 50e6, abs=12)
     with (folder / "meters" / "meter0.2" / "stream.raw").open("ab") as stream:
         stream.write(b"\0")
-    assert any("meter0.2/stream.raw was changed" in said for said in verify(folder).problems)
+    assert any("meter0.2/stream.raw was changed" in problem for problem in verify(folder).problems)
 
 
 def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
@@ -221,8 +219,8 @@ def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
         for file in ("stream.raw", "samples.parquet"):
             (place / file).write_bytes((meter / file).read_bytes())
         (place / "meter.json").write_text(json.dumps({**described, "name": name}))
-    found = {(one.name, one.number) for one in recordings(folder, False, [])}
-    assert found == {("meter0", 1), ("rig", 1), ("rig.2", 1)}
+    names = {(recording.name, recording.number) for recording in recordings(folder, False, [])}
+    assert names == {("meter0", 1), ("rig", 1), ("rig.2", 1)}
     assert [meter.name for meter in read(folder).meters] == ["meter0", "rig", "rig.2"]
 
 
@@ -235,7 +233,7 @@ def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(
     path.write_text(json.dumps({**json.loads(path.read_text()), "timing": "poll"}))
     write_manifest(folder)
     suite = read(folder)
-    assert any("recording 2 is left out" in said for said in suite.problems)
+    assert any("recording 2 is left out" in problem for problem in suite.problems)
     assert suite.meters[0].samples.records < 2000
 
 
@@ -277,9 +275,9 @@ def test_the_next_boot_begins_behind_all_runs_of_the_last_one() -> None:
     """Also behind those that went long after the controller's last reading."""
     lines = [reading(t, "a", FIRST) for t in (0, 10)] + [reading(t, "b", SECOND) for t in (7, 20)]
     second = 10**9
-    found = shifts(lines, [], {"a": (second, 500 * second), "b": (2 * second, 30 * second)})
-    assert found[FIRST] == 0
-    assert found[SECOND] + 2 * second == pytest.approx(560 * second, abs=second / 100)
+    moves = shifts(lines, [], {"a": (second, 500 * second), "b": (2 * second, 30 * second)})
+    assert moves[FIRST] == 0
+    assert moves[SECOND] + 2 * second == pytest.approx(560 * second, abs=second / 100)
 
 
 def test_three_boots_come_in_the_order_in_which_they_wrote() -> None:

@@ -34,9 +34,9 @@ def counter(start_uj: int, end_uj: int, seconds: float = 10, top: int = RANGE_UJ
 
 
 def test_one_wrap_is_corrected() -> None:
-    found = counted(counter(RANGE_UJ - 2_000_000, 3_000_000))
-    assert found.energy_j == pytest.approx(5.0, abs=1e-4)  # how a wrap counts is the counter's
-    assert "wrap-corrected" in found.flags
+    energy = counted(counter(RANGE_UJ - 2_000_000, 3_000_000))
+    assert energy.energy_j == pytest.approx(5.0, abs=1e-4)  # how a wrap counts is the counter's
+    assert "wrap-corrected" in energy.flags
 
 
 def test_samples_tell_how_often_the_counter_went_round() -> None:
@@ -45,15 +45,15 @@ def test_samples_tell_how_often_the_counter_went_round() -> None:
     alone = counted(edges)
     assert "possible-double-wrap" in alone.flags
     readings = [Reading(k * S, k * S + 5, k * 400_000_000 % (top + 1)) for k in range(1, 10)]
-    found = counted(edges, readings)
-    assert found.energy_j == pytest.approx(4000)
-    assert "possible-double-wrap" not in found.flags
+    energy = counted(edges, readings)
+    assert energy.energy_j == pytest.approx(4000)
+    assert "possible-double-wrap" not in energy.flags
 
 
 def test_a_failed_read_is_no_figure() -> None:
     broken = Counter("powercap", "dram", None, Reading(1, 2, 3), RANGE_UJ, ("read-failed",))
-    found = counted(broken)
-    assert (found.energy_j, found.flags) == (None, ("read-failed",))
+    energy = counted(broken)
+    assert (energy.energy_j, energy.flags) == (None, ("read-failed",))
 
 
 @pytest.mark.parametrize(("long_s", "whole_j"), [(1.0, 10.2), (0.02, None)])
@@ -66,22 +66,22 @@ def test_a_phase_too_short_for_its_counter_counts_within_a_longer_run(
         start_ns, end_ns = round(start_s * S), round(end_s * S)
         first, last = Reading(start_ns - 10, start_ns, 0), Reading(end_ns, end_ns + 10, 1)
         last = replace(last, energy_uj=round(joules * 1e6))
-        found = Counter("rapl", "package-0", first, last, RANGE_UJ, (), 20_000_000)
-        return Phase(name, start_ns, end_ns, (found,))
+        energy = Counter("rapl", "package-0", first, last, RANGE_UJ, (), 20_000_000)
+        return Phase(name, start_ns, end_ns, (energy,))
 
     phases = (phase("long", 1, 1 + long_s, 10), phase("short", 3, 3.012, 0.2))
     run = run_of(t_end_ns=4 * S, phases=phases)
-    found = _zone_energies(dict, run, "package-0")
-    assert found["short"][1].energy_j is None
-    whole = found["all"][1]
-    assert whole.energy_j == (None if whole_j is None else pytest.approx(whole_j))
-    assert "shorter-than-window" in whole.flags
-    if whole.statistical_j is not None:  # 20 ms at 16.7 W, at both edges, and more
-        assert whole.statistical_j > 0.2 / 0.012 * 0.02 / 3
+    energy = _zone_energies(dict, run, "package-0")
+    assert energy["short"][1].energy_j is None
+    run_energy = energy["all"][1]
+    assert run_energy.energy_j == (None if whole_j is None else pytest.approx(whole_j))
+    assert "shorter-than-window" in run_energy.flags
+    if run_energy.statistical_j is not None:  # 20 ms at 16.7 W, at both edges, and more
+        assert run_energy.statistical_j > 0.2 / 0.012 * 0.02 / 3
 
 
 def errors(energy: pl.DataFrame, truth: Truth, component: str, phase: str | None) -> list[float]:
-    rows = energy.filter((pl.col("component") == component) & (pl.col("phase") != "between"))
+    rows = energy.filter(pl.col("phase") != "between", component=component)
     return [
         abs(row["energy_j"] / truth.energy_j[row["run_id"], row["phase"], component] - 1)
         for row in rows.iter_rows(named=True)
@@ -106,32 +106,32 @@ def test_known_joules_are_recovered_across_three_clocks(tmp_path: Path) -> None:
         assert float(np.median(errors(energy, truth, component, None))) < 4e-3
 
 
-def test_all_is_the_sum_of_the_phases_without_the_tail(found: Results) -> None:
-    energy = found.energy
+def test_all_is_the_sum_of_the_phases_without_the_tail(derived: Results) -> None:
+    energy = derived.energy
     keys = ["run_id", "source", "component"]
     parts = (
         energy.filter(~pl.col("phase").is_in(["all", "tail", "between"]))
         .group_by(keys)
         .agg(pl.col("energy_j").sum().alias("sum_j"), pl.col("duration_s").sum().alias("sum_s"))
     )
-    both = energy.filter(pl.col("phase") == "all").join(parts, on=keys, validate="1:1")
+    both = energy.filter(phase="all").join(parts, on=keys, validate="1:1")
     assert len(both) == 72 * 4
     assert (both["energy_j"] - both["sum_j"]).abs().max() == pytest.approx(0, abs=1e-9)
     assert (both["duration_s"] - both["sum_s"]).abs().max() == pytest.approx(0, abs=1e-9)
 
 
 def test_phases_pauses_and_tail_are_the_run_from_its_first_mark_to_its_last(
-    found: Results, whole_suite: tuple[Path, Truth]
+    derived: Results, whole_suite: tuple[Path, Truth]
 ) -> None:
     """To 1 µJ: the counters against their own first and last count, the meter against the truth."""
     folder, truth = whole_suite
-    energy = found.energy
+    energy = derived.energy
     parts = (
         energy.filter(pl.col("phase") != "all")
         .group_by("run_id", "component")
         .agg(pl.col("energy_j").sum(), pl.col("duration_s").sum())
     )
-    whole = {(r, c): (e, s) for r, c, e, s in parts.iter_rows()}
+    by_run = {(r, c): (e, s) for r, c, e, s in parts.iter_rows()}
     for path in (folder / "runs").iterdir():
         document = json.loads((path / "run.json").read_text())
         first, last = document["phases"][0], document["phases"][-1]
@@ -139,19 +139,19 @@ def test_phases_pauses_and_tail_are_the_run_from_its_first_mark_to_its_last(
             counted_uj = (
                 last["counters"][k]["end"]["energy_uj"] - first["counters"][k]["start"]["energy_uj"]
             )
-            energy_j, duration_s = whole[path.name, zone]
+            energy_j, duration_s = by_run[path.name, zone]
             assert energy_j == pytest.approx(counted_uj / 1e6, abs=1e-6)
             assert duration_s == pytest.approx(
                 (last["t_end_ns"] - first["t_start_ns"]) / 1e9, abs=1e-9
             )
         start_s, end_s = truth.runs[path.name]
         length_s = end_s - start_s
-        assert whole[path.name, "system"][1] == pytest.approx(length_s, rel=2e-5)
+        assert by_run[path.name, "system"][1] == pytest.approx(length_s, rel=2e-5)
 
 
-def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(found: Results) -> None:
+def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(derived: Results) -> None:
     """The rows of a run add up to one stretch calculated with none of the inner edges."""
-    suite = found.suite
+    suite = derived.suite
     clock = TargetClock.fit(suite.clock)
     meter = suite.meters[0]
     run = suite.runs[5]
@@ -160,22 +160,22 @@ def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(found: Results) 
     limit_s = meter.arrival_delay_limit_s
     both = Metered.of(meter.samples, meter.timing, limit_s, meter.channels, ends)
     stretch = sorted(edge.t_ns for edge in ends)
-    rows = found.energy.filter((pl.col("run_id") == run.run_id) & (pl.col("phase") != "all"))
+    rows = derived.energy.filter(pl.col("phase") != "all", run_id=run.run_id)
     for channel in meter.channels:
         energy = both.energy(channel, [(stretch[0], stretch[1])])
-        parts = rows.filter(pl.col("component") == channel)
+        parts = rows.filter(component=channel)
         assert float(parts["energy_j"].sum()) == pytest.approx(energy.energy_j, abs=1e-6)
 
 
-def test_every_joule_has_both_parts_of_its_uncertainty(found: Results) -> None:
-    energy = found.energy
+def test_every_joule_has_both_parts_of_its_uncertainty(derived: Results) -> None:
+    energy = derived.energy
     assert energy["energy_statistical_j"].null_count() == 0
     assert (energy["energy_statistical_j"] > 0).all()
-    metered = energy.filter(pl.col("source") == "meter0")
+    metered = energy.filter(source="meter0")
     widest = metered["energy_type_b_j"] * 3**0.5
     assert (metered["energy_u95_j"] > 0.94 * widest).all()
     assert (metered["energy_u95_j"] < 1.01 * widest + 1.96 * metered["energy_statistical_j"]).all()
-    rapl = energy.filter(pl.col("source") == "rapl")
+    rapl = energy.filter(source="rapl")
     assert rapl["energy_type_b_j"].null_count() == len(rapl)
     assert rapl["energy_u95_j"].null_count() == len(rapl)
 
@@ -192,17 +192,17 @@ def test_a_gap_in_the_stream_shows_in_the_phases_it_hits_and_only_there(
         reopen_after_loss=reopen,
     )
     truth = write_suite(tmp_path / "s", o)
-    energy = results(tmp_path / "s").energy.filter(pl.col("component") == "system")
+    energy = results(tmp_path / "s").energy.filter(component="system")
     hit = {
         key for key, (a, b) in truth.phases_s.items() if a < 5.59 and b > 5.01
     }  # a first window after reopening is lost as well, hence the 10 ms
     flagged = energy.filter(pl.col("flags").str.contains("gap-filled|no-samples"))
     named = {(r["run_id"], r["phase"]) for r in flagged.iter_rows(named=True)}
     assert {key for key in named if key[1] not in {"all", "between"}} == hit
-    assert (energy.filter(pl.col("flags") == "")["coverage"] == 1).all()
+    assert (energy.filter(flags="")["coverage"] == 1).all()
     assert (flagged["coverage"] < 1).all()
-    whole = flagged.filter((pl.col("phase") == "all") & (pl.col("coverage") < 1))
-    assert len(whole) >= 1
+    gaps = flagged.filter(pl.col("coverage") < 1, phase="all")
+    assert len(gaps) >= 1
 
 
 def test_a_phase_on_an_unknown_boot_has_no_meter_figure(tmp_path: Path) -> None:
@@ -210,11 +210,11 @@ def test_a_phase_on_an_unknown_boot_has_no_meter_figure(tmp_path: Path) -> None:
     path = next((tmp_path / "s" / "runs").iterdir()) / "run.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "boot_id": "another"}))
-    energy = results(tmp_path / "s").energy.filter(pl.col("run_id") == path.parent.name)
-    metered = energy.filter(pl.col("source") == "meter0")
+    energy = results(tmp_path / "s").energy.filter(run_id=path.parent.name)
+    metered = energy.filter(source="meter0")
     assert metered["energy_j"].null_count() == len(metered)
     assert set(" ".join(metered["flags"]).split()) == {"no-clock", "incomplete"}
-    assert energy.filter(pl.col("source") == "rapl")["energy_j"].null_count() == 0
+    assert energy.filter(source="rapl")["energy_j"].null_count() == 0
 
 
 def test_a_sum_that_lacks_a_phase_is_no_figure(tmp_path: Path) -> None:
@@ -224,11 +224,11 @@ def test_a_sum_that_lacks_a_phase_is_no_figure(tmp_path: Path) -> None:
     document["phases"][1]["counters"][1]["start"] = None
     path.write_text(json.dumps(document))
     energy = results(tmp_path / "s").energy
-    rows = energy.filter(pl.col("component") == "dram")
+    rows = energy.filter(component="dram")
     by = {r["phase"]: (r["energy_j"] is None, r["flags"]) for r in rows.iter_rows(named=True)}
     assert by["load"] == (True, "read-failed")
     assert by["all"] == (True, "read-failed incomplete")
     assert by["between"] == (True, "read-failed incomplete")
     assert by["query"] == (False, "")
-    package = energy.filter(pl.col("component") == "package-0")
+    package = energy.filter(component="package-0")
     assert package["energy_j"].null_count() == 0

@@ -15,8 +15,8 @@ def compared(*ratios: float, margin: float = 0.02) -> Comparison:
 
 def test_holm_by_hand() -> None:
     # Sorted 0.01, 0.02, 0.03, 0.04 by 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.04, and never falling.
-    found = holm(np.array([0.04, 0.01, 0.03, 0.02]))
-    assert found == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    adjusted = holm(np.array([0.04, 0.01, 0.03, 0.02]))
+    assert adjusted == pytest.approx([0.06, 0.04, 0.06, 0.06])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -39,14 +39,14 @@ def test_holm_of_nothing() -> None:
 
 def rejected(p_values: Floats, settled: Floats, level: float) -> Floats:
     """Return the step-down procedure as it is told: of tests × questions, at one level."""
-    still, found = np.ones(len(settled), bool), np.zeros(p_values.shape, bool)
+    still, rejections = np.ones(len(settled), bool), np.zeros(p_values.shape, bool)
     for question in np.argsort(settled):
         limit = level / still.sum()
-        found |= still & (p_values <= limit)
+        rejections |= still & (p_values <= limit)
         if settled[question] > limit:
             break
         still[question] = False
-    return found
+    return rejections
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,10 +66,10 @@ def test_what_is_beyond_the_margin_no_longer_counts_in_its_family() -> None:
     large = compared(1.20, 1.21, 1.19, 1.20)
     near = compared(1.012, 0.987, 1.017, 0.992, 1.019, 0.994)
     assert 0.05 / 3 < known(near.p_equivalence) < 0.05
-    found = judged([large, near, large])
-    assert [one.verdict for one in found] == ["differs", "equivalent", "differs"]
-    assert found[1].p_equivalence_adjusted == pytest.approx(near.p_equivalence)
-    assert [one.level for one in found] == [0.05] * 3
+    members = judged([large, near, large])
+    assert [member.verdict for member in members] == ["differs", "equivalent", "differs"]
+    assert members[1].p_equivalence_adjusted == pytest.approx(near.p_equivalence)
+    assert [member.level for member in members] == [0.05] * 3
     # What differs by less than the margin may still be called equivalent falsely: it stays.
     little = compared(1.015, 1.016, 1.014, 1.015, margin=0.0151)
     assert known(little.p_value) < 0.001
@@ -81,27 +81,27 @@ def test_a_family_takes_back_what_one_test_alone_would_say() -> None:
     assert 0.0125 < known(alone.p_value) < 0.05
     assert alone.verdict == "differs"
     noise = [compared(0.95, 1.06, 0.97, 1.05, 0.98 + k / 1000) for k in range(3)]
-    found = judged([noise[0], alone, *noise[1:]])
-    assert found[1].p_adjusted == pytest.approx(4 * known(alone.p_value))
-    assert found[1].verdict == "inconclusive"
+    members = judged([noise[0], alone, *noise[1:]])
+    assert members[1].p_adjusted == pytest.approx(4 * known(alone.p_value))
+    assert members[1].verdict == "inconclusive"
     # The interval shown stays that of the one comparison.
-    assert (found[1].low, found[1].high) == (alone.low, alone.high)
+    assert (members[1].low, members[1].high) == (alone.low, alone.high)
 
 
 def test_equivalence_is_adjusted_by_itself() -> None:
     near = compared(1.012, 0.987, 1.017, 0.992, 1.019, 0.994)
     assert near.verdict == "equivalent"
     assert 0.0125 < known(near.p_equivalence) < 0.05
-    found = judged([near, near, near, near])
-    assert [one.verdict for one in found] == ["inconclusive"] * 4
+    members = judged([near, near, near, near])
+    assert [member.verdict for member in members] == ["inconclusive"] * 4
 
 
 def test_one_block_is_no_member_of_a_family() -> None:
     once, often = compared(1.5), compared(1.2, 1.21, 1.19)
-    found = judged([once, often, once])
-    assert found[0] == once == found[2]
-    assert found[1].p_adjusted == often.p_value
-    assert found[0].verdict == "inconclusive"
+    members = judged([once, often, once])
+    assert members[0] == once == members[2]
+    assert members[1].p_adjusted == often.p_value
+    assert members[0].verdict == "inconclusive"
 
 
 def test_what_is_both_is_called_equivalent_and_says_so() -> None:

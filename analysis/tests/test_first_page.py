@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.report import answer, first_page, morning, tables, words
+from analysis.report import answer, first_page, summary_text, tables, words
 from analysis.report.build import build
 from analysis.report.figures import forest
 from analysis.report.sections import Report
@@ -97,10 +97,7 @@ SUITES: dict[str, tuple[Callable[[Path], None], Sequence[str]]] = {
         made(replace(ALONE, configurations=("opal", SOFT))),
         ["unknown", "unknown", "does-not-pay", "measured", "no-baseline"],
     ),
-    "without a meter": (
-        without_meter,
-        ["unknown", "found", "unknown", "measured", "no-meter"],
-    ),
+    "without a meter": (without_meter, ["unknown", "found", "unknown", "measured", "no-meter"]),
 }
 
 
@@ -110,25 +107,27 @@ def case(request: pytest.FixtureRequest, shared: Shared) -> tuple[Results, Seque
     return results(shared(f"reader-{request.param.replace(' ', '-')}", make)[0]), codes
 
 
-def answered(found: Results) -> tuple[AnswerLine, ...]:
-    return first_page.lines(found, found.suite.folder)
+def answered(derived: Results) -> tuple[AnswerLine, ...]:
+    return first_page.lines(derived, derived.suite.folder)
 
 
-def answered_with(found: Results, incidents: IncidentLog) -> tuple[AnswerLine, ...]:
+def answered_with(derived: Results, incidents: IncidentLog) -> tuple[AnswerLine, ...]:
     """As if this had happened on the way."""
-    vars(found)["incidents"] = incidents
-    return answered(found)
+    vars(derived)["incidents"] = incidents
+    return answered(derived)
 
 
 def longest(lines: Sequence[AnswerLine]) -> int:
     """Words of the longest sentence; a figure is one with its unit."""
     texts = (f"{line.verdict}{line.reason}".replace(" %", "%") for line in lines)
-    return max(len(one.split()) for text in texts for one in re.split(r"(?<=\.) (?=[A-Z])", text))
+    return max(
+        len(sentence.split()) for text in texts for sentence in re.split(r"(?<=\.) (?=[A-Z])", text)
+    )
 
 
 def test_every_question_has_its_answer_in_order(case: tuple[Results, Sequence[str]]) -> None:
-    found, codes = case
-    lines = answered(found)
+    derived, codes = case
+    lines = answered(derived)
     assert tuple(dict.fromkeys(line.question for line in lines)) == ASKED
     assert [line.code for line in lines] == codes
     assert longest(lines) <= MOST_WORDS
@@ -145,31 +144,31 @@ def test_what_is_not_settled_says_so_first_and_has_no_figure(
 
 
 def test_the_figures_are_those_of_the_contrasts(shared: Shared) -> None:
-    found = results(shared("reader-settled", SUITES["settled"][0])[0])
-    lines = {line.code: line for line in answered(found) if line.question == "cost"}
+    derived = results(shared("reader-settled", SUITES["settled"][0])[0])
+    lines = {line.code: line for line in answered(derived) if line.question == "cost"}
     for code, name in (("equivalent", "opal"), ("more", SOFT)):
-        c = known(known(answer.against(found, "sed-unlocked", name)).comparison)
+        c = known(known(answer.against(derived, "sed-unlocked", name)).comparison)
         figures = {"ratio": c.ratio, "low": c.low, "high": c.high, "blocks": c.n}
         assert lines[code].facts == {"configuration": name, "verdict": c.verdict, **figures}
         for limit in (c.low, c.high):
             assert words.percent(known(limit), 2) in lines[code].reason
-    most = next(line for line in answered(found) if line.question == "most")
-    rows = found.summary.filter(component="system").drop_nulls("ratio")
+    most = next(line for line in answered(derived) if line.question == "most")
+    rows = derived.summary.filter(component="system").drop_nulls("ratio")
     assert most.facts["ratio"] == rows.filter(verdict="differs")["ratio"].max()
 
 
 def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -> None:
     folder = shared("reader-settled", SUITES["settled"][0])[0]
-    found = results(folder)
-    first, *answers = pieces(Answer, Report(found).answer())
-    on_page = [(one.verdict, one.reason) for one in answers]
+    derived = results(folder)
+    first, *answers = pieces(Answer, Report(derived).answer())
+    on_page = [(reply.verdict, reply.reason) for reply in answers]
     assert all(verdict.rstrip(". ") in first.verdict for verdict, _ in on_page[:1])
-    own = tmp_path / folder.name
-    SUITES["settled"][0](own)
-    built = build(own)
+    copy = tmp_path / folder.name
+    SUITES["settled"][0](copy)
+    built = build(copy)
     lines = known(built.answer)
     assert on_page == [(line.verdict, line.reason) for line in lines]
-    assert morning.summary(own).answer == lines
+    assert summary_text.summary(copy).answer == lines
     printed = " ".join(built.text.split())
     places = [printed.index(f"{line.verdict}{line.reason}") for line in lines]
     assert places == sorted(places)
@@ -218,17 +217,17 @@ def test_of_many_that_are_not_settled_none_is_named(tmp_path: Path) -> None:
 
 
 def test_what_this_machine_cannot_run_is_no_reason_to_run_again(shared: Shared) -> None:
-    found = results(shared("reader-settled", SUITES["settled"][0])[0])
-    run = next(run for run in found.suite.runs if run.configuration == "opal")
+    derived = results(shared("reader-settled", SUITES["settled"][0])[0])
+    run = next(run for run in derived.suite.runs if run.configuration == "opal")
     skipped = VoidRun(run.run_id, run.configuration, run.workload, run.block, "No Opal here.")
-    rest = tuple(run for run in found.suite.runs if run.configuration != "opal")
-    for of, code in (((skipped,), "nothing-open"), ((), "no-pairs")):
-        suite = replace(found.suite, runs=rest, skipped=of)
-        energy = found.all_energy.filter(pl.col("configuration") != "opal")
-        lines = answered(Results(suite, found.clock, energy, ()))
+    rest = tuple(run for run in derived.suite.runs if run.configuration != "opal")
+    for skipped_runs, code in (((skipped,), "nothing-open"), ((), "no-pairs")):
+        suite = replace(derived.suite, runs=rest, skipped=skipped_runs)
+        energy = derived.all_energy.filter(pl.col("configuration") != "opal")
+        lines = answered(Results(suite, derived.clock, energy, ()))
         assert [line.code for line in lines if line.question == "cost"] == ["more", "unknown"]
-        told = replace(found.incidents, never=0, void_to_end=())
-        lines = answered_with(Results(suite, found.clock, energy, ()), told)
+        incidents = replace(derived.incidents, never=0, void_to_end=())
+        lines = answered_with(Results(suite, derived.clock, energy, ()), incidents)
         assert lines[-1].code == code
 
 
@@ -284,30 +283,31 @@ def compared(change: float, half_width: float, blocks: int = 12) -> Comparison:
 
 @pytest.mark.parametrize(("half_width", "named"), [(0.03, True), (0.3, False)])
 def test_only_a_close_interval_is_named_where_nothing_is_settled(
-    found: Results, half_width: float, named: bool
+    derived: Results, half_width: float, named: bool
 ) -> None:
     c = compared(0.01, half_width)
     assert c.verdict == "inconclusive"
     assert answer.near(c.low, c.high) == named
     assert tables.cell_of(c).below.endswith("?") and "%" in tables.cell_of(c).hint
-    drawn = known(forest.draw_overall(found.suite, "system", {"opal": c}, "measured"))
-    (said,) = [text.get_text() for text in drawn.axes[0].texts]
-    assert said == words.change_in(c)
+    drawn = known(forest.draw_overall(derived.suite, "system", {"opal": c}, "measured"))
+    (label,) = [text.get_text() for text in drawn.axes[0].texts]
+    assert label == words.change_in(c)
 
 
-def test_what_the_family_denies_shows_the_interval_of_every_other_place(found: Results) -> None:
+def test_what_the_family_denies_shows_the_interval_of_every_other_place(derived: Results) -> None:
     """One level on the page; a sentence says why the interval seems to show more."""
     denied = judged([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
     assert denied.contradicted and answer.near(denied.low, denied.high)
     contrasts = tuple(
-        replace(one, comparison=denied) if one.other == "opal" else one for one in found.contrasts
+        replace(contrast, comparison=denied) if contrast.other == "opal" else contrast
+        for contrast in derived.contrasts
     )
-    family = replace(found.family, contrasts=contrasts)
-    results = replace(found)
+    family = replace(derived.family, contrasts=contrasts)
+    results = replace(derived)
     vars(results)["family"] = family
     (line,) = (
         line
-        for line in first_page.lines(results, found.suite.folder)
+        for line in first_page.lines(results, derived.suite.folder)
         if line.facts.get("configurations") == ["opal"]
     )
     shown = f"{line.verdict}{line.reason}"
@@ -320,13 +320,13 @@ def test_what_the_family_denies_shows_the_interval_of_every_other_place(found: R
 def test_the_matrix_of_a_suite_that_scatters_has_intervals_without_a_verdict(
     shared: Shared,
 ) -> None:
-    found = results(shared("reader-it-scatters", SUITES["it scatters"][0])[0])
-    (matrix,) = (block for block in tables.matrix(found) if isinstance(block, Matrix))
+    derived = results(shared("reader-it-scatters", SUITES["it scatters"][0])[0])
+    (matrix,) = (block for block in tables.matrix(derived) if isinstance(block, Matrix))
     shown = [cell for _, cells in matrix.groups[0].rows for cell in cells]
     unsettled = [cell for cell in shown if cell.kind == "inconclusive"]
     assert len(unsettled) >= 6
     assert all(cell.below.startswith("[") and cell.below.endswith("?") for cell in unsettled)
-    page = text_of(Report(found).answer())
+    page = text_of(Report(derived).answer())
     assert "could have been missed" not in page and "more block" not in page
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.energy import upsets, windows
+from analysis.energy import implausible, windows
 from analysis.flags import FLAGS, flag_note, meaning, reserves
 from analysis.stats.results import flag_notes
 from instrumentation.meters import registry
@@ -20,10 +20,10 @@ OF_RECORDS = {
     windows.DELAY_FLAG,
     windows.PERIOD_FLAG,
     windows.DUPLICATE_FLAG,
-    upsets.STUCK_FLAG,
-    upsets.ZERO_FLAG,
-    upsets.NEGATIVE_FLAG,
-    upsets.LONE_FLAG,
+    implausible.STUCK_FLAG,
+    implausible.ZERO_FLAG,
+    implausible.NEGATIVE_FLAG,
+    implausible.LONE_FLAG,
 }
 
 
@@ -44,12 +44,7 @@ def test_a_flag_of_a_driver_from_elsewhere_is_kept_and_reserves() -> None:
 def test_a_note_has_code_facts_and_sentence() -> None:
     note = flag_note("gap-filled", 1, 2, "runs of x", ["system", "drive"], coverage=0.5)
     assert note.code == "gap-filled"
-    assert note.facts == {
-        "flagged": 1,
-        "of": 2,
-        "components": ("system", "drive"),
-        "coverage": 0.5,
-    }
+    assert note.facts == {"flagged": 1, "of": 2, "components": ("system", "drive"), "coverage": 0.5}
     assert "1 of 2 runs of x" in note.sentence and "50 %" in note.sentence
 
 

@@ -64,10 +64,10 @@ def _poison(folder: Path) -> None:
         meter["accuracy"]["source"] = TEXT
         path.write_text(json.dumps(meter), encoding="utf-8")
     lines = (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()
-    told = [json.loads(line) | {"detail": TEXT} for line in lines]
-    told[3] |= {"state": "void"}
+    lines_with_text = [json.loads(line) | {"detail": TEXT} for line in lines]
+    lines_with_text[3] |= {"state": "void"}
     (folder / "journal.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in told), encoding="utf-8"
+        "".join(json.dumps(line) + "\n" for line in lines_with_text), encoding="utf-8"
     )
     write_manifest(folder)
 
@@ -91,8 +91,8 @@ def test_a_hostile_suite_makes_a_report_that_does_nothing(
     work.mkdir()
     monkeypatch.chdir(work)
     assert main(["report", str(poisoned)]) == 0
-    said = "".join(capsys.readouterr())
-    assert "\x1b" not in said and "\x07" not in said
+    output = "".join(capsys.readouterr())
+    assert "\x1b" not in output and "\x07" not in output
     page = (poisoned / "report.html").read_text(encoding="utf-8")
     assert "alert(1)" in page  # it is there to be read
     assert live_markup(page) == ""
@@ -128,6 +128,6 @@ def test_a_folder_that_leads_elsewhere_is_refused(
     make[kind]()
     for what in ("report", "verify", "summary", "trace"):
         assert main([what, str(folder)]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith(f"fde: In {folder}, ") and len(said.splitlines()) == 1
+        stderr = capsys.readouterr().err
+        assert stderr.startswith(f"fde: In {folder}, ") and len(stderr.splitlines()) == 1
     assert not list(outside.iterdir())

@@ -42,22 +42,22 @@ def logs(seed: int, *shapes: tuple[float, float, int]) -> list[Floats]:
 
 
 def test_a_mean_of_two_hosts_is_welchs() -> None:
-    one, other = logs(1, (0.1, 0.004, 5), (0.3, 0.02, 9))
-    found = factor.these_hosts([one, other])
-    wanted = stats.ttest_ind(one, -other, equal_var=False)
-    assert float(found.df) == pytest.approx(wanted.df)
+    first, other = logs(1, (0.1, 0.004, 5), (0.3, 0.02, 9))
+    effect = factor.these_hosts([first, other])
+    wanted = stats.ttest_ind(first, -other, equal_var=False)
+    assert float(effect.df) == pytest.approx(wanted.df)
     limits = wanted.confidence_interval(0.95)
-    assert [2 * float(x) for x in found.interval()] == pytest.approx([limits.low, limits.high])
-    assert float(found.p_value()) == pytest.approx(wanted.pvalue)
+    assert [2 * float(x) for x in effect.interval()] == pytest.approx([limits.low, limits.high])
+    assert float(effect.p_value()) == pytest.approx(wanted.pvalue)
 
 
 def test_one_host_and_hosts_in_general_are_students() -> None:
-    (one,) = logs(2, (0.01, 0.02, 7))
-    for found in (LogRatio.of(one), factor.hosts_in_general(one)):
-        wanted = stats.ttest_1samp(one, 0.0)
+    (first,) = logs(2, (0.01, 0.02, 7))
+    for effect in (LogRatio.of(first), factor.hosts_in_general(first)):
+        wanted = stats.ttest_1samp(first, 0.0)
         limits = wanted.confidence_interval(0.95)
-        assert [float(x) for x in found.interval()] == pytest.approx([limits.low, limits.high])
-        assert float(found.p_value()) == pytest.approx(wanted.pvalue)
+        assert [float(x) for x in effect.interval()] == pytest.approx([limits.low, limits.high])
+        assert float(effect.p_value()) == pytest.approx(wanted.pvalue)
 
 
 def test_hosts_weigh_the_same_whatever_their_blocks() -> None:
@@ -67,15 +67,15 @@ def test_hosts_weigh_the_same_whatever_their_blocks() -> None:
 
 def test_whether_hosts_differ_is_welchs_test() -> None:
     """Of two hosts the t test's p-value; of three Welch's own formula (1951)."""
-    one, other, third = logs(3, (0.0, 0.01, 5), (0.02, 0.03, 8), (0.01, 0.002, 6))
-    pair = float(factor.p_differ([one, other]))
-    assert pair == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue)
-    groups = [one, other, third]
+    first, other, third = logs(3, (0.0, 0.01, 5), (0.02, 0.03, 8), (0.01, 0.002, 6))
+    pair = float(factor.p_differ([first, other]))
+    assert pair == pytest.approx(stats.ttest_ind(first, other, equal_var=False).pvalue)
+    groups = [first, other, third]
     weights = np.array([len(g) / np.var(g, ddof=1) for g in groups])
     means = np.array([np.mean(g) for g in groups])
-    whole = np.sum(weights * means) / np.sum(weights)
+    common = np.sum(weights * means) / np.sum(weights)
     loss = np.sum((1 - weights / np.sum(weights)) ** 2 / (np.array([5, 8, 6]) - 1))
-    f = np.sum(weights * (means - whole) ** 2) / 2 / (1 + 2 * (3 - 2) / (3**2 - 1) * loss)
+    f = np.sum(weights * (means - common) ** 2) / 2 / (1 + 2 * (3 - 2) / (3**2 - 1) * loss)
     wanted = stats.f.sf(f, 2, (3**2 - 1) / (3 * loss))
     assert float(factor.p_differ(groups)) == pytest.approx(wanted)
 
@@ -93,12 +93,12 @@ def test_alike_is_the_worst_pair_of_an_independent_tost() -> None:
 def test_arrays_of_lots_are_as_each_lot_alone() -> None:
     generator = np.random.default_rng(5)
     lots = [generator.normal(0, sd, (4, n)) for sd, n in ((0.01, 5), (0.02, 6), (0.01, 7))]
-    whole = factor.these_hosts(lots), factor.p_differ(lots), factor.p_alike(lots, 0.02)
+    of_lots = factor.these_hosts(lots), factor.p_differ(lots), factor.p_alike(lots, 0.02)
     for k in range(4):
         alone = [host[k] for host in lots]
-        assert float(whole[0].df[k]) == pytest.approx(float(factor.these_hosts(alone).df))
-        assert whole[1][k] == pytest.approx(float(factor.p_differ(alone)))
-        assert whole[2][k] == pytest.approx(float(factor.p_alike(alone, 0.02)))
+        assert float(of_lots[0].df[k]) == pytest.approx(float(factor.these_hosts(alone).df))
+        assert of_lots[1][k] == pytest.approx(float(factor.p_differ(alone)))
+        assert of_lots[2][k] == pytest.approx(float(factor.p_alike(alone, 0.02)))
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
@@ -144,8 +144,10 @@ def other(other_folder: Path) -> Hosts:
     return hosts(members(other_folder))
 
 
-def effects(found: Hosts) -> dict[tuple[str, str], Effect]:
-    return {(e.workload, e.other): e for e in (*found.overall, *found.single) if e.base == "plain"}
+def effects(compared: Hosts) -> dict[tuple[str, str], Effect]:
+    return {
+        (e.workload, e.other): e for e in (*compared.overall, *compared.single) if e.base == "plain"
+    }
 
 
 def test_equal_hosts_are_alike_and_their_mean_is_the_truth(same: Hosts) -> None:
@@ -155,32 +157,32 @@ def test_equal_hosts_are_alike_and_their_mean_is_the_truth(same: Hosts) -> None:
         assert effect.hosts != "differ", key
         assert effect.these is not None and effect.general is not None
         assert effect.general.n == 3 and effect.these.n == 5
-    whole = effects(same)["all", "dmcrypt-aes256"]
-    assert whole.hosts == "alike"
-    assert whole.these is not None and whole.these.verdict == "differs"
+    mean = effects(same)["all", "dmcrypt-aes256"]
+    assert mean.hosts == "alike"
+    assert mean.these is not None and mean.these.verdict == "differs"
     assert not same.shared.remarks
 
 
 def test_hosts_that_differ_are_told_apart_and_not_where_they_do_not(other: Hosts) -> None:
-    found = effects(other)
-    assert found["all", "dmcrypt-aes256"].hosts == "differ"
-    assert found["kernel_grep", "dmcrypt-aes128"].hosts == "differ"
-    assert found["all", "opal"].hosts == "alike"
-    assert found["idle", "dmcrypt-aes256"].hosts != "differ"
-    assert all(effect.general is None for effect in found.values())  # two hosts
+    by_pair = effects(other)
+    assert by_pair["all", "dmcrypt-aes256"].hosts == "differ"
+    assert by_pair["kernel_grep", "dmcrypt-aes128"].hosts == "differ"
+    assert by_pair["all", "opal"].hosts == "alike"
+    assert by_pair["idle", "dmcrypt-aes256"].hosts != "differ"
+    assert all(effect.general is None for effect in by_pair.values())  # two hosts
 
 
 def test_each_hosts_own_figures_are_those_of_its_own_report(other: Hosts) -> None:
     for host in other.hosts:
-        own, name = results(host.suite.folder), host.name
-        for contrast in own.contrasts:
+        derived, name = results(host.suite.folder), host.name
+        for contrast in derived.contrasts:
             mine = next(
                 e for e in other.overall if (e.base, e.other) == (contrast.base, contrast.other)
             ).by_host[name]
             assert mine.ratio == pytest.approx(known(contrast.comparison).ratio, rel=1e-12)
             # The host's own report adds what of the meter's own error does not cancel.
             assert mine.low == pytest.approx(known(contrast.comparison).low, rel=1e-5)
-        for row in own.summary.filter(component="system").iter_rows(named=True):
+        for row in derived.summary.filter(component="system").iter_rows(named=True):
             if row["ratio"] is not None:
                 cell = effects(other)[row["workload"], row["configuration"]].by_host[name]
                 assert cell.ratio == pytest.approx(row["ratio"])
@@ -203,11 +205,11 @@ def test_the_answer_never_pools_hosts_that_differ(other: Hosts, same: Hosts) -> 
 
 
 def stub(folder: Path) -> None:
-    """A host's own report without its page, which takes long and is tried elsewhere."""
-    found = results(folder)
-    write(found)
+    """Write a host's own report without its page."""
+    derived = results(folder)
+    write(derived)
     (folder / "report.html").write_text("its own", encoding="utf-8")
-    mark(found, "report.html")
+    mark(derived, "report.html")
 
 
 def test_the_command_writes_one_page_that_leads_to_the_hosts(
@@ -221,8 +223,8 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     group = tmp_path / "hosts" / other_folder.name
     monkeypatch.setattr(build, "build", stub)
     assert main(["report", str(group)]) == 0
-    said = capsys.readouterr().out
-    assert "MODELLED" in said and "these hosts" in said
+    stdout = capsys.readouterr().out
+    assert "MODELLED" in stdout and "these hosts" in stdout
     page = without_own((group / "report.html").read_text(encoding="utf-8"))
     for word in ("NaN", "None", ">nan", "<script", "http://", "https://"):
         assert word not in re.sub(r'src="data:[^"]*"', "", page), word
@@ -243,8 +245,8 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     assert foreign.read_text(encoding="utf-8") == "its own"
     capsys.readouterr()
     assert main(["verify", str(group)]) == 0
-    said = capsys.readouterr().out
-    assert all(f"{path.name}:\n" in said for path in members(group))
+    stdout = capsys.readouterr().out
+    assert all(f"{path.name}:\n" in stdout for path in members(group))
 
 
 def test_suites_named_one_by_one_have_a_page_below_build(
@@ -259,11 +261,11 @@ def test_suites_named_one_by_one_have_a_page_below_build(
 
 def test_every_statement_has_its_row(same: Hosts) -> None:
     rows = table(same)
-    one = rows.filter(workload="sql", configuration="opal")
-    assert one["statement"].to_list() == [*["host"] * 3, "these-hosts", "hosts-in-general"]
-    assert one["host"].to_list() == ["alder", "birch", "cedar", "", ""]
-    assert one["p_differ_holm"].is_not_null().to_list() == [False] * 3 + [True, False]
-    assert one["n"].to_list() == [5, 5, 5, 5, 3]
+    statements = rows.filter(workload="sql", configuration="opal")
+    assert statements["statement"].to_list() == [*["host"] * 3, "these-hosts", "hosts-in-general"]
+    assert statements["host"].to_list() == ["alder", "birch", "cedar", "", ""]
+    assert statements["p_differ_holm"].is_not_null().to_list() == [False] * 3 + [True, False]
+    assert statements["n"].to_list() == [5, 5, 5, 5, 3]
 
 
 def test_pictures_have_a_marker_a_host_and_their_mean(same: Hosts) -> None:
@@ -287,22 +289,24 @@ def pair(shared: Shared, tmp_path: Path) -> list[Path]:
 
 
 def plan_of(folder: Path) -> dict[str, list[dict[str, object]]]:
-    found: dict[str, list[dict[str, object]]] = json.loads(
+    plan: dict[str, list[dict[str, object]]] = json.loads(
         (folder / "plan.json").read_text(encoding="utf-8")
     )
-    return found
+    return plan
 
 
 def test_other_parameters_and_stacks_are_left_out_and_said(pair: list[Path]) -> None:
     plan = plan_of(pair[1])
     plan["workloads"][1]["parameters"] = {"rows": 5}
     change_plan(pair[1], **{**plan, "settle_s": 9})
-    found = hosts(pair)
-    assert found.shared.workloads == ("kernel_grep", "idle")
-    assert "Workload sql is left out: it is not the same on every host." in found.shared.remarks
-    assert any("rest before a run (alder 0.5, birch 9)" in said for said in found.shared.remarks)
-    assert {e.workload for e in found.single} == {"kernel_grep", "idle"}
-    assert "over 1 of 2 workloads" in hosts_sections.sentences(found)[0]
+    group = hosts(pair)
+    assert group.shared.workloads == ("kernel_grep", "idle")
+    assert "Workload sql is left out: it is not the same on every host." in group.shared.remarks
+    assert any(
+        "rest before a run (alder 0.5, birch 9)" in remark for remark in group.shared.remarks
+    )
+    assert {e.workload for e in group.single} == {"kernel_grep", "idle"}
+    assert "over 1 of 2 workloads" in hosts_sections.sentences(group)[0]
 
 
 def test_the_drift_check_is_not_told_to_be_left_out(pair: list[Path]) -> None:
@@ -344,7 +348,7 @@ def test_a_machine_under_two_names_is_refused_and_one_image_is_said(pair: list[P
     with pytest.raises(SuiteError, match="alder and birch are the same machine under two names"):
         hosts(pair)
     (pair[0] / "identity.json").write_text('{"machine_id": "aa", "boot_id": "y"}', encoding="utf-8")
-    assert any("have the same machine-id" in said for said in hosts(pair).shared.remarks)
+    assert any("have the same machine-id" in remark for remark in hosts(pair).shared.remarks)
     (pair[0] / "identity.json").write_text('{"machine_id": "bb", "boot_id": "y"}', encoding="utf-8")
     assert not hosts(pair).shared.remarks
 
@@ -353,23 +357,23 @@ def test_a_host_without_a_figure_leaves_no_mean(pair: list[Path]) -> None:
     for path in (pair[1] / "runs").glob("*-opal-sql"):
         (path / "run.json").unlink()
     write_manifest(pair[1])
-    found = hosts(pair)
-    cell = effects(found)["sql", "opal"]
+    group = hosts(pair)
+    cell = effects(group)["sql", "opal"]
     assert cell.these is None and cell.lacking == ("birch",) and list(cell.by_host) == ["alder"]
-    whole = effects(found)["all", "opal"]  # rests on what every host has, and says so
-    assert whole.workloads == ("kernel_grep",) and whole.these is not None
-    page = text_of(hosts_page.page(found, pair[0].parent))
+    effect = effects(group)["all", "opal"]  # rests on what every host has, and says so
+    assert effect.workloads == ("kernel_grep",) and effect.these is not None
+    page = text_of(hosts_page.page(group, pair[0].parent))
     assert "no figure of birch" in page and "None" not in page
-    assert "alder" in text_of(hosts_sections.terminal(found))
+    assert "alder" in text_of(hosts_sections.terminal(group))
 
 
 def test_one_block_has_means_without_intervals(tmp_path: Path) -> None:
     single = replace(OPTIONS, blocks=1, configurations=("plain", "opal"))
-    found = hosts(members(write_group(tmp_path, {"alder": 1, "birch": 1}, single)))
-    whole = effects(found)["all", "opal"]
-    assert whole.these is not None and whole.these.low is None
-    assert whole.hosts == "inconclusive"
-    page = text_of(hosts_page.page(found, tmp_path))
+    group = hosts(members(write_group(tmp_path, {"alder": 1, "birch": 1}, single)))
+    effect = effects(group)["all", "opal"]
+    assert effect.these is not None and effect.these.low is None
+    assert effect.hosts == "inconclusive"
+    page = text_of(hosts_page.page(group, tmp_path))
     assert not re.search(r"\bnan\b|\bNaN\b|\bNone\b", page)
 
 

@@ -23,14 +23,13 @@ def test_without_holes_the_model_is_that_of_pairs(
     shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = logs_of(shape)
-    pairs = known(in_blocks(logs, 0.02)).comparison
+    pairs = known(in_blocks(logs, 0.02))
     monkeypatch.setattr(np, "array_equal", lambda *_: False)  # no short way
     model = known(in_blocks(logs, 0.02))
-    assert model.comparison.ratio == pytest.approx(pairs.ratio, rel=1e-12)
-    assert known(model.comparison.error) == pytest.approx(known(pairs.error), rel=1e-9)
-    assert known(model.comparison.df) == pytest.approx(known(pairs.df), rel=1e-9)
-    assert model.comparison.n == pairs.n
-    assert model.log_ratios == pytest.approx(np.mean(logs[..., 1] - logs[..., 0], axis=0))
+    assert model.ratio == pytest.approx(pairs.ratio, rel=1e-12)
+    assert known(model.error) == pytest.approx(known(pairs.error), rel=1e-9)
+    assert known(model.df) == pytest.approx(known(pairs.df), rel=1e-9)
+    assert model.n == pairs.n
 
 
 def test_with_holes_the_ratio_is_that_of_least_squares() -> None:
@@ -41,37 +40,37 @@ def test_with_holes_the_ratio_is_that_of_least_squares() -> None:
         [[*(b == k for k in range(6)), *(c == k for k in (1, 2, 3))] for b, c in rows]
     )
     fitted = sm.OLS([logs[0, b, c] for b, c in rows], design.astype(float)).fit()
-    found = known(in_blocks(logs, 0.02)).comparison
-    assert math.log(found.ratio) == pytest.approx(fitted.params[6], abs=1e-12)
-    assert found.n == 6
-    assert 3 < known(found.df) < 5
-    paired = known(in_blocks(np.delete(logs, [0, 2], axis=1)[..., :2], 0.02)).comparison
+    comparison = known(in_blocks(logs, 0.02))
+    assert math.log(comparison.ratio) == pytest.approx(fitted.params[6], abs=1e-12)
+    assert comparison.n == 6
+    assert 3 < known(comparison.df) < 5
+    paired = known(in_blocks(np.delete(logs, [0, 2], axis=1)[..., :2], 0.02))
     assert paired.n == 4
-    assert known(paired.df) < known(found.df)
+    assert known(paired.df) < known(comparison.df)
 
 
 def test_two_configurations_alone_leave_a_lone_run_out() -> None:
     logs = logs_of((1, 6, 2))
     logs[0, 4, 0] = np.nan
-    found = known(in_blocks(logs, 0.02)).comparison
-    pairs = known(in_blocks(np.delete(logs, 4, axis=1), 0.02)).comparison
-    assert found.n == 5
-    assert found.ratio == pytest.approx(pairs.ratio)
-    assert known(found.error) == pytest.approx(known(pairs.error))
+    comparison = known(in_blocks(logs, 0.02))
+    pairs = known(in_blocks(np.delete(logs, 4, axis=1), 0.02))
+    assert comparison.n == 5
+    assert comparison.ratio == pytest.approx(pairs.ratio)
+    assert known(comparison.error) == pytest.approx(known(pairs.error))
 
 
 def test_every_workload_weighs_the_same_whatever_it_lacks() -> None:
     logs = np.zeros((2, 6, 2))
     logs[0, :, 1], logs[1, :, 1] = math.log(1.2), math.log(1.0)
     logs[0, 2:, 1] = np.nan
-    assert known(in_blocks(logs, 0.02)).comparison.ratio == pytest.approx(math.sqrt(1.2))
+    assert known(in_blocks(logs, 0.02)).ratio == pytest.approx(math.sqrt(1.2))
 
 
 def test_what_one_block_alone_tells_has_no_interval() -> None:
     logs = logs_of((2, 4, 3))
     logs[1, 1:, 1] = np.nan
-    found = known(in_blocks(logs, 0.02)).comparison
-    assert (found.low, found.p_value, found.verdict) == (None, None, "inconclusive")
+    comparison = known(in_blocks(logs, 0.02))
+    assert (comparison.low, comparison.p_value, comparison.verdict) == (None, None, "inconclusive")
 
 
 def test_a_workload_without_the_one_side_compares_nothing() -> None:

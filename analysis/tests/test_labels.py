@@ -42,7 +42,7 @@ def test_two_configurations_of_one_label_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "whole"),
+    ("parts", "worst"),
     [
         (["measured", "measured"], "measured"),
         (["measured", "modelled"], "modelled"),
@@ -51,5 +51,5 @@ def test_two_configurations_of_one_label_are_told_apart() -> None:
         ([], "measured"),
     ],
 )
-def test_what_rests_on_several_origins_is_the_worst_of_them(parts: list[str], whole: str) -> None:
-    assert records.joint(parts) == whole
+def test_what_rests_on_several_origins_is_the_worst_of_them(parts: list[str], worst: str) -> None:
+    assert records.joint(parts) == worst

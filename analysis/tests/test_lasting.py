@@ -49,10 +49,10 @@ def test_a_meter_that_answers_late_widens_the_interval_by_that(late_s: float) ->
     ends_ns = np.rint(edges_s * 1e9).astype(np.int64).tolist()
     edges = {Edge(t, "before", 1_900_000_000, 1000) for t in ends_ns[::2]}
     edges |= {Edge(t, "after", 1_900_000_000, 1000) for t in ends_ns[1::2]}
-    found = Metered.of(of_table(frame), "poll", 1e-6, ["system"], edges)
-    one = found.energy("system", [(ends_ns[6], ends_ns[7])])
-    assert one.statistical_j is not None
-    apart_s = one.statistical_j / 40 / np.sqrt(2)
+    energies = Metered.of(of_table(frame), "poll", 1e-6, ["system"], edges)
+    energy = energies.energy("system", [(ends_ns[6], ends_ns[7])])
+    assert energy.statistical_j is not None
+    apart_s = energy.statistical_j / 40 / np.sqrt(2)
     assert apart_s == pytest.approx(late_s, abs=0.01 if late_s == 0 else 0.06)
 
 
@@ -66,11 +66,11 @@ def test_what_a_cut_window_has_beyond_the_one_before_may_be_load_that_lasts() ->
 
 
 def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
-    seen = Resolution(quantum_w=0.001, noise_w=5.0)
-    quieter = seen.with_rests(100 * 0.3**2, 100)
+    resolution = Resolution(quantum_w=0.001, noise_w=5.0)
+    quieter = resolution.with_rests(100 * 0.3**2, 100)
     assert 0.3 < quieter.noise_w < 0.36
-    assert 0.3 < seen.with_rests(3 * 0.3**2, 3).noise_w < 2  # few say less
-    assert seen.with_rests(0.0, 0) == seen
+    assert 0.3 < resolution.with_rests(3 * 0.3**2, 3).noise_w < 2  # few say less
+    assert resolution.with_rests(0.0, 0) == resolution
     assert Resolution(0.001, 0.01).with_rests(9.0, 100).noise_w == 0.01
 
 
@@ -123,5 +123,5 @@ def test_a_burst_at_the_end_widens_the_doubt() -> None:
 
 def test_noise_is_what_a_rest_shows_though_all_else_is_work() -> None:
     work = [60.0, 30.0, 55.0, 35.0]
-    found = metered([*work, 40.0, 20.0, 20.1, 20.0, *work, *work], 7 * S // 2)
-    assert found.resolutions["system"].noise_w < 0.3
+    energies = metered([*work, 40.0, 20.0, 20.1, 20.0, *work, *work], 7 * S // 2)
+    assert energies.resolutions["system"].noise_w < 0.3

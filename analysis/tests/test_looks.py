@@ -25,11 +25,11 @@ def sequences() -> Floats:
 
 def ever(logs: Floats, any_look: bool, margin: float | None = None) -> float:
     """Share of sequences with a false verdict at one of the looks after every block."""
-    found = np.zeros(len(logs), bool)
+    ever_beyond = np.zeros(len(logs), bool)
     for blocks in range(3, BLOCKS + 1):
         mean = LogRatio.of(logs[:, :blocks], any_look)
-        found |= (mean.p_value() if margin is None else mean.p_equivalence(margin)) < 0.05
-    return float(np.mean(found))
+        ever_beyond |= (mean.p_value() if margin is None else mean.p_equivalence(margin)) < 0.05
+    return float(np.mean(ever_beyond))
 
 
 def test_looks_after_every_block_do_not_add_up(sequences: Floats) -> None:
@@ -44,8 +44,8 @@ def test_nor_do_they_for_equivalence_with_the_ratio_on_the_margin(sequences: Flo
 
 
 def test_what_is_there_is_found_some_blocks_later(sequences: Floats) -> None:
-    found = LogRatio.of(sequences[:, :20] + 0.008, any_look=True).p_value() < 0.05
-    assert np.mean(found) > 0.95
+    beyond = LogRatio.of(sequences[:, :20] + 0.008, any_look=True).p_value() < 0.05
+    assert np.mean(beyond) > 0.95
 
 
 @pytest.mark.parametrize("blocks", [2, 3, 5, 10, 40])
@@ -65,28 +65,28 @@ def test_it_is_wider_than_the_plain_one(blocks: int) -> None:
 
 
 def test_two_blocks_bound_nothing() -> None:
-    found = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
-    assert (found.low, found.high) == (None, None)
-    assert found.verdict == "inconclusive"
+    comparison = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
+    assert (comparison.low, comparison.high) == (None, None)
+    assert comparison.verdict == "inconclusive"
 
 
 def test_certainty_without_scatter_stays() -> None:
-    found = known(compare([1.0] * 4, [1.1] * 4, 0.02, any_look=True))
-    assert (known(found.low), known(found.high)) == pytest.approx((1.1, 1.1))
-    assert found.verdict == "differs"
+    comparison = known(compare([1.0] * 4, [1.1] * 4, 0.02, any_look=True))
+    assert (known(comparison.low), known(comparison.high)) == pytest.approx((1.1, 1.1))
+    assert comparison.verdict == "differs"
 
 
 @pytest.mark.parametrize("blocks", [2, 4])
 def test_the_report_says_which_intervals_it_shows(tmp_path: Path, blocks: int) -> None:
     folder = tmp_path / "s"
     write_suite(folder, Options(blocks=blocks, interval_ms=100, workloads=("sql", "video")))
-    found = results(folder)
-    assert "looks: any" not in whole_page(found)
-    plain = found.contrasts[0].comparison
+    derived = results(folder)
+    assert "looks: any" not in whole_page(derived)
+    plain = derived.contrasts[0].comparison
     change_plan(folder, analysis={"looks": "any"})
-    found = results(folder)
-    assert "Intervals hold for any number of looks (looks: any)" in whole_page(found)
-    ours = known(found.contrasts[0].comparison)
+    derived = results(folder)
+    assert "Intervals hold for any number of looks (looks: any)" in whole_page(derived)
+    ours = known(derived.contrasts[0].comparison)
     assert ours.ratio == known(plain).ratio
     if blocks == 2:
         assert (ours.low, ours.high) == (None, None)

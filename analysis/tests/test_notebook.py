@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jupytext
 import matplotlib.pyplot as plt
@@ -20,47 +19,47 @@ from analysis.stats.results import Results, results
 from analysis.stats.summary import estimate_of, groups_of
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
-from analysis.tests.notebook_cells import SCRIPT, notebook_of
+from analysis.tests.notebook_cells import SCRIPT, Cells, notebook_of
 from analysis.tests.pages import change_plan
 from validation.synthetic.folder import RANGE_UJ
 from validation.synthetic.suite import ASSUMPTIONS, SLOWER, Options, write_suite
 
 
 @pytest.fixture(scope="module")
-def cells(found: Results) -> dict[str, Any]:
-    return notebook_of(found.suite.folder)
+def cells(derived: Results) -> Cells:
+    return notebook_of(derived.suite.folder)
 
 
 def rows(frame: pl.DataFrame, *columns: str) -> dict[tuple[str, ...], list[float]]:
     return {tuple(row[:2]): list(row[2:]) for row in frame.select(columns).iter_rows()}
 
 
-def test_means_and_ratios_are_the_reports(found: Results, cells: dict[str, Any]) -> None:
-    summary = found.summary.filter(component="system")
+def test_means_and_ratios_are_the_reports(derived: Results, cells: Cells) -> None:
+    summary = derived.summary.filter(component="system")
     names = ("workload", "configuration")
     for made, column in (("means", "mean_j"), ("ratios", "ratio")):
-        told = rows(summary.filter(pl.col(column).is_not_null()), *names, "n", column)
-        own = rows(cells[made], *names, "n", "mean")
-        assert own.keys() == told.keys() and own
-        for key, values in own.items():
-            assert values == pytest.approx(told[key], rel=1e-9)
+        expected = rows(summary.filter(pl.col(column).is_not_null()), *names, "n", column)
+        computed = rows(cells[made], *names, "n", "mean")
+        assert computed.keys() == expected.keys() and computed
+        for key, values in computed.items():
+            assert values == pytest.approx(expected[key], rel=1e-9)
 
 
-def test_intervals_are_students_of_the_blocks(found: Results, cells: dict[str, Any]) -> None:
+def test_intervals_are_students_of_the_blocks(derived: Results, cells: Cells) -> None:
     limits = rows(cells["means"], "workload", "configuration", "low", "high")
-    for key, group in groups_of(found.suite, found.energy).items():
+    for key, group in groups_of(derived.suite, derived.energy).items():
         if key[3] == "system":
             mean = known(estimate_of(group.energy_j))
             assert limits.pop(key[:2]) == pytest.approx([mean.low, mean.high], rel=1e-9)
     assert not limits
 
 
-def test_nothing_differs_from_the_report(cells: dict[str, Any]) -> None:
+def test_nothing_differs_from_the_report(cells: Cells) -> None:
     compared = ("rapl", "means", "ratios", "payback", "battery")
     assert cells["differing"] == dict.fromkeys(compared, 0)
 
 
-def test_a_comparison_sees_what_differs(cells: dict[str, Any]) -> None:
+def test_a_comparison_sees_what_differs(cells: Cells) -> None:
     means = cells["means"].select("workload", "configuration", "mean", "low")
     keys = ("workload", "configuration")
     assert cells["compare"]("", means, means, *keys) == 0
@@ -68,43 +67,45 @@ def test_a_comparison_sees_what_differs(cells: dict[str, Any]) -> None:
     assert cells["compare"]("", means.head(20), means, *keys) == 4
 
 
-def test_joules_by_overlap_are_nearly_the_reports(found: Results, cells: dict[str, Any]) -> None:
+def test_joules_by_overlap_are_nearly_the_reports(derived: Results, cells: Cells) -> None:
     """The report corrects the windows at the edges as well."""
-    told = found.energy.filter(run_id=cells["run_id"], component="system")
-    by_phase = dict(told.select("phase", "energy_j").iter_rows())
+    expected = derived.energy.filter(run_id=cells["run_id"], component="system")
+    by_phase = dict(expected.select("phase", "energy_j").iter_rows())
     made = cells["by_overlap"]
     assert made.height > 2
     for phase, share_j, covered_s in made.iter_rows():
         assert share_j == pytest.approx(by_phase[phase], rel=0.05) and covered_s > 0
 
 
-def test_joules_by_phase_are_of_every_run(found: Results, cells: dict[str, Any]) -> None:
+def test_joules_by_phase_are_of_every_run(derived: Results, cells: Cells) -> None:
     made = cells["by_phase"].filter(workload="sql", configuration="opal", phase="all")
-    runs = found.energy.filter(
+    runs = derived.energy.filter(
         workload="sql", configuration="opal", phase="all", component="system"
     )
     assert made["runs"].item() == len(runs) > 1
     assert made["energy_j"].item() == pytest.approx(runs["energy_j"].mean())
 
 
-def test_payback_is_the_reports(found: Results, cells: dict[str, Any]) -> None:
-    told = {
+def test_payback_is_the_reports(derived: Results, cells: Cells) -> None:
+    expected = {
         p.against: p
-        for p in costs.paybacks(found.suite, found.energy)
+        for p in costs.paybacks(derived.suite, derived.energy)
         if p.workload == cells["workload"] == "kernel_tree"
     }
     made = {row["against"]: row for row in cells["payback_table"].iter_rows(named=True)}
-    assert made.keys() == told.keys() and made
-    assert any(p.saves for p in told.values())
-    for name, p in told.items():
+    assert made.keys() == expected.keys() and made
+    assert any(p.saves for p in expected.values())
+    for name, p in expected.items():
         row, value = made[name], p.net_present_value
         assert (row["runs"] is not None) == p.saves
-        for figure, of in (("runs", p.runs), ("years", p.years), ("net_present_value", value)):
-            own = [row[f"{figure}{end}"] for end in ("", "_low", "_high")]
-            assert own == ([None] * 3 if of is None else pytest.approx([of.mid, of.low, of.high]))
+        for figure, span in (("runs", p.runs), ("years", p.years), ("net_present_value", value)):
+            computed = [row[f"{figure}{end}"] for end in ("", "_low", "_high")]
+            assert computed == (
+                [None] * 3 if span is None else pytest.approx([span.mid, span.low, span.high])
+            )
 
 
-def test_a_slider_moves_the_payback(cells: dict[str, Any]) -> None:
+def test_a_slider_moves_the_payback(cells: Cells) -> None:
     before = cells["payback_table"]["runs"].to_list()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plt, "show", lambda: plt.close("all"))
@@ -134,16 +135,24 @@ def test_it_runs_on_whatever_suite_there_is(tmp_path: Path, options: Options) ->
     assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
 
 
-def test_it_runs_without_a_meter(tmp_path: Path, small_suite: Path) -> None:
-    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns("meters"))
+@pytest.mark.parametrize(
+    ("lost", "name", "value"), [("meters", "component", "package-0"), ("runs", "run_id", "")]
+)
+def test_it_runs_without_a_meter_and_without_runs(
+    tmp_path: Path, small_suite: Path, lost: str, name: str, value: str
+) -> None:
+    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns(lost))
     made = notebook_of(tmp_path / "s")
-    assert made["component"] == "package-0" and set(made["differing"].values()) == {0}
+    assert made[name] == value and set(made["differing"].values()) == {0}
 
 
-def test_it_runs_on_a_suite_without_runs(tmp_path: Path, small_suite: Path) -> None:
-    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns("runs"))
-    made = notebook_of(tmp_path / "s")
-    assert made["run_id"] == "" and set(made["differing"].values()) == {0}
+def test_it_runs_on_faults_and_on_a_suite_that_may_be_looked_at_any_time(
+    tmp_path: Path, small_suite: Path, night: FaultySuite
+) -> None:
+    shutil.copytree(small_suite, tmp_path / "s")
+    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
+    for folder in (tmp_path / "s", night.folder):
+        assert set(notebook_of(folder)["differing"].values()) == {0}
 
 
 def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Path) -> None:
@@ -168,18 +177,6 @@ def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_s
     assert set(made["differing"].values()) == {0}
 
 
-def test_it_runs_on_a_suite_that_may_be_looked_at_any_time(
-    tmp_path: Path, small_suite: Path
-) -> None:
-    shutil.copytree(small_suite, tmp_path / "s")
-    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
-    assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
-
-
-def test_it_runs_on_a_suite_full_of_faults(night: FaultySuite) -> None:
-    assert set(notebook_of(night.folder)["differing"].values()) == {0}
-
-
 def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report_does(
     tmp_path: Path,
 ) -> None:
@@ -189,10 +186,10 @@ def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report
         slower = {**SLOWER, "sed-unlocked": 1.05}
         options = Options(workloads=("sql", "idle"), configurations=names, slower=slower)
         write_suite(tmp_path / "s", options)
-    found = results(tmp_path / "s")
-    computed = costs.paybacks(found.suite, found.energy)[0]
+    derived = results(tmp_path / "s")
+    computed = costs.paybacks(derived.suite, derived.energy)[0]
     assert computed.after_work == "idle"
-    assert known(costs.between_disks(found.suite, "dmcrypt-aes256"))
+    assert known(costs.between_disks(derived.suite, "dmcrypt-aes256"))
     made = notebook_of(tmp_path / "s")
     assert set(made["differing"].values()) == {0}
 

@@ -15,19 +15,10 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from analysis.report import (
-    answer,
-    first_page,
-    pdf,
-    render,
-    steadiness_section,
-    tables,
-    trust_section,
-    words,
-)
+from analysis.report import answer, first_page, pdf, render, steadiness_section, tables, words
 from analysis.report.money_section import money_section
 from analysis.report.sections import Report
-from analysis.report.view import Bullets, Matrix, Note, Page, Picture, Section
+from analysis.report.view import Matrix, Page, Picture, Section
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
@@ -56,8 +47,8 @@ def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
     return judged([Comparison(20, ratio, 0.02, error, 19.0)])[0]
 
 
-def shown(found: Results) -> Matrix:
-    (matrix,) = (block for block in tables.matrix(found) if isinstance(block, Matrix))
+def shown(derived: Results) -> Matrix:
+    (matrix,) = (block for block in tables.matrix(derived) if isinstance(block, Matrix))
     return matrix
 
 
@@ -76,12 +67,12 @@ def test_the_page_can_be_read_aloud(report_html: str, page: Parsed) -> None:
     assert {"#figures", "#money", "#workload-sql", "#provenance"} <= set(page.links)
 
 
-def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Results) -> None:
-    page = text_of(tables.matrix(found))
-    (rows,) = (group.rows for group in shown(found).groups)
+def test_the_matrix_has_a_cell_for_each_workload_and_configuration(derived: Results) -> None:
+    page = text_of(tables.matrix(derived))
+    (rows,) = (group.rows for group in shown(derived).groups)
     assert [len(cells) for _, cells in rows] == [3] * (1 + 6)
     assert "All but idle" in page
-    for key, c in found.family.versus.items():
+    for key, c in derived.family.versus.items():
         if key[3] == "system":
             change, _, interval = words.change_in(c).partition(" ")
             assert change in page and words.sign(c.verdict, c.ratio, c.both) in page
@@ -96,41 +87,31 @@ def test_a_matrix_of_many_configurations_stands_upright(wide: Results) -> None:
     assert [len(cells) for _, cells in group.rows] == [2] * 16
 
 
-def test_a_cell_without_runs_says_so(found: Results) -> None:
+def test_a_cell_without_runs_says_so(derived: Results) -> None:
     gone = (pl.col("workload") == "sql") & (pl.col("configuration") == "opal")
-    page = text_of(tables.matrix(replace(found, all_energy=found.energy.filter(~gone))))
+    page = text_of(tables.matrix(replace(derived, all_energy=derived.energy.filter(~gone))))
     assert page.count("no finished run on both sides") == 1
 
 
 @pytest.mark.parametrize(
-    ("comparison", "word", "sign", "said"),
+    ("comparison", "word", "sign", "sentence"),
     [
         (compared(1.2, 1.1, 1.3), "significant increase", "▲", "significant increase"),
         (compared(0.8, 0.7, 0.9), "significant decrease", "▼", "significant decrease"),
         (compared(1.001, 0.99, 1.01), "equivalent", "≈", "equivalent within ±2 %"),
-        (
-            compared(1.01, 1.005, 1.015),
-            "equivalent (significant increase)",
-            "≈▲",
-            "(significant i",
-        ),
-        (
-            compared(0.99, 0.985, 0.995),
-            "equivalent (significant decrease)",
-            "≈▼",
-            "(significant d",
-        ),
+        (compared(1.01, 1.005, 1.015), "equivalent (significant increase)", "≈▲", "(significant i"),
+        (compared(0.99, 0.985, 0.995), "equivalent (significant decrease)", "≈▼", "(significant d"),
         (compared(1.1, 0.9, 1.3), "inconclusive", "?", "neither a difference nor"),
         (compared(1.1, None, None), "inconclusive", "?", "so few blocks"),
     ],
 )
 def test_every_verdict_has_its_word_its_sign_and_its_sentence(
-    comparison: Comparison, word: str, sign: str, said: str
+    comparison: Comparison, word: str, sign: str, sentence: str
 ) -> None:
     c = comparison
     assert words.verdict(c.verdict, c.ratio, c.both) == word
     assert words.sign(c.verdict, c.ratio, c.both) == sign
-    assert said in answer.judgement(c)
+    assert sentence in answer.judgement(c)
 
 
 def test_what_only_the_family_takes_back_is_said_to_be_so() -> None:
@@ -140,25 +121,18 @@ def test_what_only_the_family_takes_back_is_said_to_be_so() -> None:
     assert answer.judgement(c).endswith("is shown after correction for all comparisons")
 
 
-def test_a_contrast_declared_the_other_way_round_is_turned(found: Results) -> None:
+def test_a_contrast_declared_the_other_way_round_is_turned(derived: Results) -> None:
     turned = replace(
-        found,
-        suite=replanned(found.suite, analysis=DeclaredAnalysis(contrasts=(("opal", "plain"),))),
+        derived,
+        suite=replanned(derived.suite, analysis=DeclaredAnalysis(contrasts=(("opal", "plain"),))),
     )
-    one, other = (answer.against_baseline(f, "opal") for f in (found, turned))
-    assert one is not None
+    usual, other = (answer.against_baseline(f, "opal") for f in (derived, turned))
+    assert usual is not None
     assert other is not None
-    assert known(other.comparison).ratio == pytest.approx(known(one.comparison).ratio)
-    assert known(other.comparison).low == pytest.approx(known(one.comparison).low)
-    assert known(other.comparison).high == pytest.approx(known(one.comparison).high)
+    assert known(other.comparison).ratio == pytest.approx(known(usual.comparison).ratio)
+    assert known(other.comparison).low == pytest.approx(known(usual.comparison).low)
+    assert known(other.comparison).high == pytest.approx(known(usual.comparison).high)
     assert (other.base, other.other) == ("plain", "opal")
-
-
-def test_many_software_configurations_are_told_as_a_range(wide: Results) -> None:
-    (line, *_) = first_page.lines(wide, wide.suite.folder)
-    assert (line.question, line.code) == ("cost", "several")
-    assert sum(line.facts.values()) == 16
-    assert len(line.verdict + line.reason) < 320
 
 
 def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
@@ -169,13 +143,13 @@ def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
             patch.setitem(SLOWER, name, SLOWER[like])
         options = Options(configurations=tuple(stacks), workloads=("sql", "idle"), interval_ms=100)
         write_suite(tmp_path / "s", options)
-    found = results(tmp_path / "s")
-    assert not UNWANTED.search(text_of(Report(found).page()))
-    lines = first_page.lines(found, found.suite.folder)
+    derived = results(tmp_path / "s")
+    assert not UNWANTED.search(text_of(Report(derived).page()))
+    lines = first_page.lines(derived, derived.suite.folder)
     costs = {line.code: line for line in lines if line.question == "cost"}
     assert costs["more"].facts["configuration"] == "outside"
     assert "unknown" not in costs
-    (group,) = shown(found).groups
+    (group,) = shown(derived).groups
     assert [len(cells) for _, cells in group.rows] == [2] * 2
 
 
@@ -207,27 +181,11 @@ def test_changes_have_the_digits_of_their_interval() -> None:
     assert words.p_value(0.3) == "0.30"
 
 
-def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> None:
-    page = Report(found)
-    box = trust_section.trust_box(found, page.twice, found.drift_check)
-    assert isinstance(box[0], Note)
-    text = text_of(box)
-    (lines,) = (b for b in box[0].inside if isinstance(b, Bullets))
-    assert len(lines.texts) <= 5
-    assert "3 blocks, 72 finished runs, none void" in text
-    twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
-    text = text_of(trust_section.trust_box(found, twice, found.drift_check))
-    assert "Cross-checks: 1 agree, 1 disagree (a with b)." in text
-    wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
-    text = text_of(trust_section.trust_box(wrong, twice, found.drift_check))
-    assert "The cat sat on it." in text
-
-
 def test_a_synthetic_suite_says_so_at_the_top(tmp_path: Path) -> None:
     options = Options(blocks=2, interval_ms=100, workloads=("idle",), origin="synthetic")
     write_suite(tmp_path / "s", options)
-    found = results(tmp_path / "s")
-    page = Report(found).page()
+    derived = results(tmp_path / "s")
+    page = Report(derived).page()
     head = text_of(page.head)
     assert "no machine was measured" in head
     assert {picture.origin for picture in pieces(Picture, page)} == {"synthetic"}
@@ -249,14 +207,14 @@ def test_the_report_on_paper(small_suite: Path, tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"no report\.html"):
         pdf.write(tmp_path)
     folder = shutil.copytree(small_suite, tmp_path / "s")
-    found = results(folder)
-    money = Section("Money", "money", money_section(found))
-    page = Page("The report", "The report", Report(found).head(), (money,))
+    derived = results(folder)
+    money = Section("Money", "money", money_section(derived))
+    page = Page("The report", "The report", Report(derived).head(), (money,))
     (folder / "report.html").write_text(render.html(page), encoding="utf-8")
     pdf.write(folder)
     document = (folder / "report.pdf").read_bytes()
     assert document.startswith(b"%PDF")
-    assert len(document) > 20_000
+    assert len(document) > 15_000
 
 
 def test_without_the_library_for_paper_there_is_one_clear_sentence(
@@ -274,11 +232,11 @@ def test_without_the_library_for_paper_there_is_one_clear_sentence(
     assert not (tmp_path / "report.pdf").exists()
 
 
-def test_a_second_level_is_named_on_the_first_screen_and_ringed(found: Results) -> None:
+def test_a_second_level_is_named_on_the_first_screen_and_ringed(derived: Results) -> None:
     """38, 37, 43 and 15 J of four runs, as a lab suite had of SQL; the others scatter by 7 %."""
     factors = {("plain", 3): 0.4, ("plain", 2): 1.1}
     generator = np.random.default_rng(3)
-    rows = found.energy.filter(workload="sql", component="system", phase="all", block=0)
+    rows = derived.energy.filter(workload="sql", component="system", phase="all", block=0)
     every = pl.concat(
         rows.with_columns(
             block=pl.lit(b, pl.Int64()),
@@ -288,17 +246,13 @@ def test_a_second_level_is_named_on_the_first_screen_and_ringed(found: Results) 
         )
         for b in range(4)
     )
-    sql = replanned(found.suite, workloads=(WorkloadEntry("sql", {}),))
-    two = replace(found, suite=sql, all_energy=every)
-    (one,) = (one for one in two.family.levels if one.levels)
-    assert (one.workload, one.configuration, one.blocks) == (
-        "sql",
-        "plain",
-        frozenset({3}),
-    )
-    assert [level.runs for level in one.levels] == [3, 1]
+    sql = replanned(derived.suite, workloads=(WorkloadEntry("sql", {}),))
+    two = replace(derived, suite=sql, all_energy=every)
+    (cell,) = (cell for cell in two.family.levels if cell.levels)
+    assert (cell.workload, cell.configuration, cell.blocks) == ("sql", "plain", frozenset({3}))
+    assert [level.runs for level in cell.levels] == [3, 1]
     assert steadiness_section.flagged(two, "sql") == {(3, "plain")}
     assert steadiness_section.flagged(two, "video") == set()
     assert all("two-levels" in c.doubts for c in two.family.versus.values())
     assert "Two levels in sql on plain: 3 of 4 runs" in text_of(Report(two).answer())
-    assert not any(one.levels for one in found.family.levels)
+    assert not any(cell.levels for cell in derived.family.levels)

@@ -19,11 +19,6 @@ def row(phase: str, energy_j: float | None, configuration: str = "plain") -> Per
     return PerUnit(configuration, phase, UNITS["bytes"], value, None, None, None)
 
 
-@pytest.fixture(scope="module")
-def found(papers: Results) -> Results:
-    return papers
-
-
 @pytest.mark.parametrize(
     ("phase", "name", "shown"),
     [
@@ -73,9 +68,9 @@ def test_settings_of_one_function_stand_with_its_name() -> None:
 
 def test_a_curve_has_three_sizes_in_their_order() -> None:
     sizes = [row(f"read.{size}B", 1, name) for name in ("plain", "opal") for size in (9, 100, 10)]
-    found = by_size.series([*sizes, row("write.9B", 1), row("burst.read", 1)])
-    assert list(found) == ["read"]
-    assert {name: [size for size, _ in line] for name, line in found["read"].items()} == {
+    series = by_size.series([*sizes, row("write.9B", 1), row("burst.read", 1)])
+    assert list(series) == ["read"]
+    assert {name: [size for size, _ in line] for name, line in series["read"].items()} == {
         "plain": [9, 10, 100],
         "opal": [9, 10, 100],
     }
@@ -90,24 +85,24 @@ def test_a_curve_has_three_sizes_in_their_order() -> None:
     ],
 )
 def test_a_workload_has_the_pictures_that_tell_of_it(
-    found: Results, workload: str, has: str, lacks: str
+    papers: Results, workload: str, has: str, lacks: str
 ) -> None:
-    page = text_of(workload_section(found, workload, set()))
+    page = text_of(workload_section(papers, workload, set()))
     assert has in page
     assert lacks not in page
 
 
-def test_the_papers_own_figures_are_drawn_of_one_configuration_too(found: Results) -> None:
-    energy = found.energy.filter(configuration="plain")
-    alone = Results(found.suite, found.clock, energy, ())
+def test_the_papers_own_figures_are_drawn_of_one_configuration_too(papers: Results) -> None:
+    energy = papers.energy.filter(configuration="plain")
+    alone = Results(papers.suite, papers.clock, energy, ())
     page = text_of(workload_section(alone, "file_io", set()))
     assert "As the paper" in page
     assert "per unit of work by phase" not in page
 
 
-def test_threads_are_drawn_with_joules_and_seconds(found: Results) -> None:
+def test_threads_are_drawn_with_joules_and_seconds(papers: Results) -> None:
     rate = Estimate(3, 50.0, 40.0, 60.0)
-    names = found.suite.configurations[:2]
+    names = papers.suite.configurations[:2]
     rows = [
         PerUnit(
             name, f"read.{n}t", UNITS["bytes"], Estimate(3, n, n * 0.9, n * 1.1), rate, None, None
@@ -115,7 +110,7 @@ def test_threads_are_drawn_with_joules_and_seconds(found: Results) -> None:
         for name in names
         for n in (1, 2, 4)
     ]
-    figure = by_size.draw(rows, found.suite, "t", "modelled", "t")
+    figure = by_size.draw(rows, papers.suite, "t", "modelled", "t")
     assert figure is not None
     energy, time = figure.axes
     assert (energy.get_ylabel(), time.get_ylabel()) == ("Energy (J/MB)", "Time (s/MB)")
@@ -123,4 +118,4 @@ def test_threads_are_drawn_with_joules_and_seconds(found: Results) -> None:
     line = time.get_lines()[0]
     assert np.asarray(line.get_xdata()).tolist() == [1, 2, 4]
     assert np.asarray(line.get_ydata()).tolist() == [1 / 50] * 3
-    assert by_size.draw(rows, found.suite, "t", "modelled", "B") is None
+    assert by_size.draw(rows, papers.suite, "t", "modelled", "B") is None

@@ -1,4 +1,4 @@
-"""In which state the disks were: read from a suite's folder, said, and drawn."""
+"""The state of the disks, as a suite's folder records it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from analysis.report import disks_section
-from analysis.report.figures import rounds
 from analysis.report.sections import Report
-from analysis.report.view import Paragraph, Picture
+from analysis.report.view import Paragraph
 from analysis.stats.results import Results, results
-from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
-from analysis.tests.known import known
 from analysis.tests.pages import pieces, text_of
 from validation.synthetic.suite import Options, write_suite
 
@@ -43,12 +39,12 @@ def folder_of(
     return folder
 
 
-def said(folder: Path) -> list[str]:
+def problems_of(folder: Path) -> list[str]:
     return list(disks_section.sentences(read(folder)))
 
 
 def test_a_disk_that_settled_is_told_with_its_window(tmp_path: Path) -> None:
-    plain, sed = said(folder_of(tmp_path / "s", {"plain": STEADY, "sed": RESTLESS}))
+    plain, sed = problems_of(folder_of(tmp_path / "s", {"plain": STEADY, "sed": RESTLESS}))
     assert "17.2 GB written over 2 times, then 7 rounds of 128 KiB in order" in plain
     assert (
         "It was steady: 100 MiB/s in rounds 3 to 7, range 4.00 % of that (at most 20.0 %)" in plain
@@ -61,7 +57,7 @@ def test_what_was_asked_for_and_is_not_there_is_a_problem_and_no_guess(tmp_path:
     folder = folder_of(tmp_path / "s", {"plain": STEADY})
     suite = read(folder)
     assert "Disk sed was to be preconditioned, and there is no record of it." in suite.problems
-    assert said(folder)[1].endswith("nothing tells whether it was.")
+    assert problems_of(folder)[1].endswith("there is no record that it was.")
 
 
 def test_a_suite_without_it_has_no_such_problem(tmp_path: Path) -> None:
@@ -105,9 +101,9 @@ def test_tries_before_are_told(tmp_path: Path) -> None:
     path = folder / "precondition" / "plain.json"
     document = {**json.loads(path.read_text(encoding="utf-8")), "interrupted": 2}
     path.write_text(json.dumps({**document, "written": document["written"][:4]}), encoding="utf-8")
-    (sentence,) = said(folder)
+    (sentence,) = problems_of(folder)
     assert "begun 2 more times, and interrupted" in sentence
-    assert "too few to tell whether it was steady" in sentence
+    assert "too few to show whether it was steady" in sentence
 
 
 def changed(suite_folder: Path, **proof: Any) -> Path:
@@ -121,7 +117,7 @@ def changed(suite_folder: Path, **proof: Any) -> Path:
 def test_without_it_a_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
     disks = {"plain": {"written_bytes": 12_300_000_000_000, "used_percent": 4}}
     folder = changed(folder_of(tmp_path / "s", disks=disks), discard={"first_bytes": 2**30})
-    plain, sed = said(folder)
+    plain, sed = problems_of(folder)
     assert plain == (
         "Disk plain was not preconditioned; it was as found: 12.3 TB written in its life, 4 % of "
         "its life used."
@@ -137,52 +133,30 @@ def test_without_it_a_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
         ("ignored", 0, "It ignored the discard before each configuration"),
     ):
         discard = {"first_bytes": bytes_, "first_outcome": outcome}
-        assert words in said(changed(folder, discard=discard))[1]
+        assert words in problems_of(changed(folder, discard=discard))[1]
     odds: list[Any] = [{"first_bytes": 0}, {"first_bytes": "much"}, None, []]
     odds += [{"first_bytes": 0, "first_outcome": ["refused"]}]
     for odd in odds:
-        assert said(changed(folder, discard=odd))[1].endswith("it does not tell.")
+        assert problems_of(changed(folder, discard=odd))[1].endswith("what it has written so far.")
 
 
 def test_a_range_that_is_made_anew_is_told_where_others_share_its_disk(tmp_path: Path) -> None:
     alone = folder_of(tmp_path / "a", {"plain": STEADY, "sed": STEADY})
-    assert not any("made again" in sentence for sentence in said(alone))
+    assert not any("made again" in sentence for sentence in problems_of(alone))
     shared = folder_of(tmp_path / "b", {"sed": STEADY}, configurations=("sed-unlocked", "opal"))
-    (sentence,) = said(shared)
+    (sentence,) = problems_of(shared)
     assert "its range is then made again each time" in sentence
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("suites") / "s"
     return results(folder_of(folder, {"plain": STEADY, "sed": RESTLESS}))
 
 
-def done(suite: Suite, role: str) -> Any:
-    return suite.preconditioned[role]
-
-
-def test_the_picture_has_the_rounds_the_window_and_its_bounds(found: Results) -> None:
-    figure = known(rounds.draw(done(found.suite, "plain"), found.origin))
-    assert figure.get_suptitle() == "Preconditioning of disk plain (modelled)"
-    (axis,) = figure.axes
-    assert axis.get_ylabel().endswith("(MiB/s)")
-    drawn = {line.get_label(): line for line in axis.lines}
-    assert list(np.asarray(drawn["rounds"].get_ydata())) == pytest.approx(STEADY)
-    slope, start = np.polyfit(range(5), STEADY[-5:], 1)
-    assert list(np.asarray(drawn["best line"].get_ydata())) == pytest.approx(
-        [start, start + 4 * slope]
-    )
-    assert list(np.asarray(drawn["best line"].get_xdata())) == [3, 7]
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == ["rounds", "window", "its mean", "mean ± 10 %", "best line"]
-
-
-def test_the_section_stands_in_the_page_with_its_pictures(found: Results) -> None:
-    section = disks_section.disks_section(found)
-    pictures = pieces(Picture, section)
-    assert len(pictures) == 2 and len(pieces(Paragraph, section)) == 2
-    assert {picture.origin for picture in pictures} == {"modelled"}
-    page = text_of(Report(found).steadiness())
+def test_the_section_stands_in_the_page(derived: Results) -> None:
+    section = disks_section.disks_section(derived)
+    assert len(pieces(Paragraph, section)) == 2
+    page = text_of(Report(derived).steadiness())
     assert text_of(section) in page
     assert "Steady state was not reached" in page

@@ -21,9 +21,9 @@ RUN_S = 100
 OWN_UJ = 2_000_000_000  # 20 W
 
 
-def zone(other_uj: float | None, apart_ns: int | None = 500_000, **own: Any) -> Any:
+def zone(other_uj: float | None, apart_ns: int | None = 500_000, **ours: Any) -> Any:
     end = Reading(RUN_S * 10**9, RUN_S * 10**9 + 2000, 5000 + OWN_UJ)
-    readings = {"own_start": Reading(0, 2000, 5000), "own_end": end, **own}
+    readings = {"own_start": Reading(0, 2000, 5000), "own_end": end, **ours}
     return {
         "zone": "package-0",
         "energy_uj": other_uj,
@@ -51,9 +51,9 @@ def suite(*records: Any, folder: Path = Path()) -> Suite:
             t_end_ns=RUN_S * 10**9,
             phases=(Phase("work", 0, 10**9, (counter,), {}),),
             other_sources={
-                name: schema.read(OtherSource, found)
-                for name, found in zip(("pyrapl", "perf", "battery"), sources, strict=False)
-                if found
+                name: schema.read(OtherSource, readings)
+                for name, readings in zip(("pyrapl", "perf", "battery"), sources, strict=False)
+                if readings
             },
         )
         for n, sources in enumerate(records)
@@ -76,16 +76,16 @@ def source(other_uj: float | None, **more: Any) -> Any:
     return {"zones": [zone(other_uj, **more)]}
 
 
-def said(*records: Any) -> list[tuple[str, str]]:
-    return [readers_row(found) for found in readers.agreements(suite(*records))]
+def rows_of(*records: Any) -> list[tuple[str, str]]:
+    return [readers_row(agreement) for agreement in readers.agreements(suite(*records))]
 
 
 def test_the_time_between_the_reads_explains_a_small_difference() -> None:
     """20 W for 0.5 ms and an update at each edge: 50 mJ."""
-    (found,) = readers.agreements(suite((source(OWN_UJ - 49_000), None)))
-    assert (found.compared, found.worst_uj, found.unexplained) == (1, 49_000, 0)
-    assert found.worst_share == pytest.approx(24.5e-6)
-    assert said((source(OWN_UJ - 49_000), None)) == [
+    (agreement,) = readers.agreements(suite((source(OWN_UJ - 49_000), None)))
+    assert (agreement.compared, agreement.worst_uj, agreement.unexplained) == (1, 49_000, 0)
+    assert agreement.worst_share == pytest.approx(24.5e-6)
+    assert rows_of((source(OWN_UJ - 49_000), None)) == [
         (
             "at most 0.0490 J (0.00245 %) apart over 1 figures of whole runs; read at most "
             "0.500 ms apart, which explains it",
@@ -105,13 +105,13 @@ def test_the_highest_power_that_was_sampled_counts(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "rapl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for apart_uj, unexplained in ((199_000, 0), (201_000, 1)):
-        (found,) = readers.agreements(suite((source(OWN_UJ - apart_uj), None), folder=tmp_path))
-        assert found.unexplained == unexplained
+        (agreement,) = readers.agreements(suite((source(OWN_UJ - apart_uj), None), folder=tmp_path))
+        assert agreement.unexplained == unexplained
 
 
 def test_more_than_that_is_said() -> None:
-    found = said((source(OWN_UJ - 51_000), None), (source(OWN_UJ), None))
-    text, verdict = found[0]
+    agreement = rows_of((source(OWN_UJ - 51_000), None), (source(OWN_UJ), None))
+    text, verdict = agreement[0]
     assert text.endswith("explains all but 1: look for a second cause")
     assert verdict == "disagrees"
 
@@ -124,8 +124,8 @@ def test_perf_may_be_larger_by_the_kernels_rounding() -> None:
 
 
 def test_without_perf_there_is_no_sentence_about_it() -> None:
-    assert len(said((source(OWN_UJ), None))) == 1
-    assert len(said((source(OWN_UJ), source(OWN_UJ)))) == 2
+    assert len(rows_of((source(OWN_UJ), None))) == 1
+    assert len(rows_of((source(OWN_UJ), source(OWN_UJ)))) == 2
 
 
 def test_a_wrap_is_followed_for_perf_and_left_out_for_pyrapl() -> None:
@@ -151,7 +151,7 @@ def test_a_source_of_another_package_is_compared_under_its_own_name() -> None:
 
 
 def test_failures_and_their_reasons() -> None:
-    (found,) = readers.agreements(
+    (agreement,) = readers.agreements(
         suite(
             ({"error": "pyRAPL failed (KeyError): 3."}, None),
             ({"error": "pyRAPL failed (KeyError): 3."}, None),
@@ -159,9 +159,9 @@ def test_failures_and_their_reasons() -> None:
             (source(OWN_UJ, own_end=None), None),
         )
     )
-    assert (found.compared, found.failed, found.wrapped) == (0, 3, 1)
-    assert found.reasons == ("pyRAPL failed (KeyError): 3.",)
-    assert readers_row(found) == (
+    assert (agreement.compared, agreement.failed, agreement.wrapped) == (0, 3, 1)
+    assert agreement.reasons == ("pyRAPL failed (KeyError): 3.",)
+    assert readers_row(agreement) == (
         "nothing to compare; 1 more wrapped or unread; 3 times no figure: "
         "pyRAPL failed (KeyError): 3.",
         "cannot tell",
@@ -169,11 +169,11 @@ def test_failures_and_their_reasons() -> None:
 
 
 def test_runs_of_old_tell_no_time_between() -> None:
-    text, _ = said((source(OWN_UJ - 51_000, apart_ns=None), None))[0]
+    text, _ = rows_of((source(OWN_UJ - 51_000, apart_ns=None), None))[0]
     assert text.endswith("over 1 figures of whole runs")
 
 
 def test_a_source_of_other_things_is_no_other_reader() -> None:
     record = source(7.0, own_start=None, own_end=None)
-    found = readers.agreements(suite((source(OWN_UJ), None, record)))
-    assert [agreement.reader for agreement in found] == ["pyRAPL"]
+    agreements = readers.agreements(suite((source(OWN_UJ), None, record)))
+    assert [agreement.reader for agreement in agreements] == ["pyRAPL"]

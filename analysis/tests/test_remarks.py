@@ -30,8 +30,8 @@ def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(samples, "CHUNK_RECORDS", request.param)
 
 
-def during(remarks: Remarks, start_s: float, end_s: float, own: str = "0") -> list[str]:
-    return remarks.during(round(start_s * S), round(end_s * S), own, OWN)
+def during(remarks: Remarks, start_s: float, end_s: float, log: str = "0") -> list[str]:
+    return remarks.during(round(start_s * S), round(end_s * S), log, OWN)
 
 
 def test_a_remark_lasts_as_long_as_the_windows_that_bear_it() -> None:

@@ -28,8 +28,8 @@ def run(*phases: tuple[str, float, float], start_s: float) -> Run:
 
 
 def sides(made: Run, plan: dict[str, float]) -> dict[float, tuple[str | None, float]]:
-    found: dict[int, Edge] = run_edges(made, plan_of(**plan), CLOCK)
-    return {t / S: (edge.rest, edge.rest_ns / S) for t, edge in found.items()}
+    edges: dict[int, Edge] = run_edges(made, plan_of(**plan), CLOCK)
+    return {t / S: (edge.rest, edge.rest_ns / S) for t, edge in edges.items()}
 
 
 def test_before_the_first_phase_the_machine_has_settled() -> None:

@@ -35,6 +35,6 @@ def test_the_time_of_a_meter_is_the_same_from_raw_bytes_and_from_the_file(
     made = samples.of_recording(folder)
     assert kept.records > 1000
     assert all(a.equals(b) for a, b in zip(kept.tables(COLUMNS), made.tables(COLUMNS), strict=True))
-    a, b = (fit(of, "device", 0.02).stretches[0].line for of in (kept, made))
+    a, b = (fit(recording, "device", 0.02).stretches[0].line for recording in (kept, made))
     assert (a.intercept_ns, a.slope, a.bound_ns) == (b.intercept_ns, b.slope, b.bound_ns)
     assert all((x == y).all() for x, y in zip(a.knots, b.knots, strict=True))

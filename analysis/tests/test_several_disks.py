@@ -36,32 +36,32 @@ def made(folder: Path) -> Results:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return made(tmp_path_factory.mktemp("media") / "s")
 
 
-def test_a_configuration_is_compared_with_its_own_disk(found: Results) -> None:
-    bases = {name: found.suite.base_of(name) for name in found.suite.configurations}
+def test_a_configuration_is_compared_with_its_own_disk(derived: Results) -> None:
+    bases = {name: derived.suite.base_of(name) for name in derived.suite.configurations}
     assert bases["dmcrypt-aes256-on-ssd"] == "plain-on-ssd"
     assert bases["plain-on-ssd"] == "plain-on-hdd" == bases["plain-on-hdd"]
     for disk in DISKS:
-        row = found.summary.filter(configuration=f"dmcrypt-aes256-on-{disk}", component="system")
+        row = derived.summary.filter(configuration=f"dmcrypt-aes256-on-{disk}", component="system")
         assert row["ratio"][0] == pytest.approx(COST[disk], rel=0.02)
 
 
-def test_contrasts_within_and_between_disks_and_none_across_both(found: Results) -> None:
-    pairs = {frozenset((c.base, c.other)) for c in found.contrasts}
+def test_contrasts_within_and_between_disks_and_none_across_both(derived: Results) -> None:
+    pairs = {frozenset((c.base, c.other)) for c in derived.contrasts}
     for disk in DISKS:
         assert frozenset((f"plain-on-{disk}", f"dmcrypt-aes256-on-{disk}")) in pairs
-    for one, other in (("hdd", "sshd"), ("hdd", "ssd"), ("sshd", "ssd")):
-        assert frozenset((f"plain-on-{one}", f"plain-on-{other}")) in pairs
+    for disk, other in (("hdd", "sshd"), ("hdd", "ssd"), ("sshd", "ssd")):
+        assert frozenset((f"plain-on-{disk}", f"plain-on-{other}")) in pairs
     assert frozenset(("plain-on-hdd", "dmcrypt-aes256-on-ssd")) not in pairs
 
 
-def test_one_page_has_every_disk(found: Results) -> None:
-    shown = next(block for block in tables.matrix(found) if isinstance(block, Matrix))
+def test_one_page_has_every_disk(derived: Results) -> None:
+    shown = next(block for block in tables.matrix(derived) if isinstance(block, Matrix))
     assert [group.name for group in shown.groups] == [f"Disk {disk}" for disk in DISKS]
     assert [row[0] for row in shown.groups[2].rows][-1] == "Opal drive, on ssd"
-    build(found.suite.folder)
-    page = (found.suite.folder / "report.html").read_text(encoding="utf-8")
+    build(derived.suite.folder)
+    page = (derived.suite.folder / "report.html").read_text(encoding="utf-8")
     assert "Opal drive, on ssd" in page

@@ -40,25 +40,25 @@ def made(
     return results(folder)
 
 
-def answered(found: Results) -> list[AnswerLine]:
+def answered(derived: Results) -> list[AnswerLine]:
     """Return the lines on cost and on payback."""
-    lines = first_page.lines(found, found.suite.folder)
+    lines = first_page.lines(derived, derived.suite.folder)
     return [line for line in lines if line.question in ("cost", "payback")]
 
 
 def test_one_disk_gives_a_verdict_and_a_payback(tmp_path: Path) -> None:
-    found = made(tmp_path / "s", UNLOCKED, "opal", ON_SED, blocks=LEAST_EQUIVALENT)
-    hardware, software, *_, money = answered(found)
+    derived = made(tmp_path / "s", UNLOCKED, "opal", ON_SED, blocks=LEAST_EQUIVALENT)
+    hardware, software, *_, money = answered(derived)
     assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
     assert (software.code, software.facts["configuration"]) == ("more", ON_SED)
     assert "disk" not in money.reason
-    assert {p.against for p in costs.paybacks(found.suite, found.energy)} == {ON_SED}
-    assert specimens.table(found.suite) == []
+    assert {p.against for p in costs.paybacks(derived.suite, derived.energy)} == {ON_SED}
+    assert specimens.table(derived.suite) == []
 
 
 def test_fewer_blocks_leave_open_what_is_alike(tmp_path: Path) -> None:
-    found = made(tmp_path / "s", UNLOCKED, "opal", ON_SED, blocks=LEAST_EQUIVALENT - 1)
-    software, hardware, *_ = answered(found)
+    derived = made(tmp_path / "s", UNLOCKED, "opal", ON_SED, blocks=LEAST_EQUIVALENT - 1)
+    software, hardware, *_ = answered(derived)
     assert (software.code, software.facts["configuration"]) == ("more", ON_SED)
     assert (hardware.code, hardware.facts["configuration"]) == ("unsettled", "opal")
 
@@ -77,31 +77,31 @@ def test_fewer_blocks_leave_open_what_is_alike(tmp_path: Path) -> None:
 def test_two_disks_give_no_verdict_on_encryption(
     tmp_path: Path, sed: dict[str, Any], words: str
 ) -> None:
-    found = made(tmp_path / "s", "plain", "opal", SOFT, sed=sed)
-    software, hardware, *_, money = answered(found)
+    derived = made(tmp_path / "s", "plain", "opal", SOFT, sed=sed)
+    software, hardware, *_, money = answered(derived)
     assert (hardware.code, hardware.facts["verdict"]) == ("two-disks", "differs")
     assert software.code == "more", "one disk with and without software"
     assert money.reason.endswith(say("answer.payback.with-disks", described=words))
 
 
 def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path) -> None:
-    found = made(tmp_path / "s", "plain", "opal", SOFT, UNLOCKED, blocks=LEAST_EQUIVALENT)
-    hardware, *_, money = answered(found)
+    derived = made(tmp_path / "s", "plain", "opal", SOFT, UNLOCKED, blocks=LEAST_EQUIVALENT)
+    hardware, *_, money = answered(derived)
     assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
-    energy = found.energy.filter(pl.col("phase") != "tail")
+    energy = derived.energy.filter(pl.col("phase") != "tail")
     soft, plain, opal, unlocked = (
         block_values(energy, "kernel_tree", name, "system")
         for name in (SOFT, "plain", "opal", UNLOCKED)
     )
-    (payback,) = costs.paybacks(found.suite, energy)
+    (payback,) = costs.paybacks(derived.suite, energy)
     saved = [soft[b] - plain[b] - (opal[b] - unlocked[b]) for b in soft]
     assert payback.saving_j.mean == pytest.approx(sum(saved) / len(saved))
     assert money.reason.endswith(say("answer.payback.less-disks"))
 
 
 def test_the_table_says_what_differs(tmp_path: Path) -> None:
-    found = made(tmp_path / "s", "plain", "opal", sed={"firmware": "8"})
-    assert specimens.table(found.suite) == [
+    derived = made(tmp_path / "s", "plain", "opal", sed={"firmware": "8"})
+    assert specimens.table(derived.suite) == [
         ["", "plain", "sed"],
         ["firmware", "7", "8"],
         ["serial number", "S1", "S2"],

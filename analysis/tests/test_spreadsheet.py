@@ -33,8 +33,7 @@ def test_no_table_of_a_suite_has_a_formula(tmp_path: Path) -> None:
     folder = tmp_path / "synthetic-x-20260101T000000Z"
     accuracy = {"relative_limit": 0.03, "absolute_limit_w": 0.0, "source": "=HYPERLINK(A1)"}
     write_suite(
-        folder,
-        Options(blocks=2, interval_ms=100, workloads=("idle",), host="x", accuracy=accuracy),
+        folder, Options(blocks=2, interval_ms=100, workloads=("idle",), host="x", accuracy=accuracy)
     )
     build.build(folder)
     cells = [

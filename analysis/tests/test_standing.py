@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from analysis.energy.energy import energy_table, of_references, standing_components
+from analysis.energy.implausible import Constant
 from analysis.energy.metered import Energy
 from analysis.energy.standing import still_zones
-from analysis.energy.upsets import Constant
 from analysis.energy.windows import Windows
 from analysis.report import build
 from analysis.stats.family import summarise
@@ -64,20 +64,20 @@ def with_zone_still(suite: Suite, zone: str, when: tuple[float, float]) -> Suite
     )
     assert stopped_at is not None
 
-    def counter(one: Counter) -> Counter:
+    def counter(record: Counter) -> Counter:
         edges = [
             replace(edge, energy_uj=stopped_at.energy_uj)
             if edge and stop_ns <= edge.t_before_ns <= go_ns
             else edge
-            for edge in (one.start, one.end)
+            for edge in (record.start, record.end)
         ]
-        return replace(one, start=edges[0], end=edges[1]) if one.zone == zone else one
+        return replace(record, start=edges[0], end=edges[1]) if record.zone == zone else record
 
-    def phase(one: Phase) -> Phase:
-        return replace(one, counters=tuple(map(counter, one.counters)))
+    def phase(record: Phase) -> Phase:
+        return replace(record, counters=tuple(map(counter, record.counters)))
 
-    def run(one: Run) -> Run:
-        return replace(one, phases=tuple(map(phase, one.phases)))
+    def run(record: Run) -> Run:
+        return replace(record, phases=tuple(map(phase, record.phases)))
 
     return replace(suite, runs=tuple(map(run, suite.runs)))
 
@@ -85,72 +85,73 @@ def with_zone_still(suite: Suite, zone: str, when: tuple[float, float]) -> Suite
 def verdicts(suite: Suite, energy: pl.DataFrame) -> Mapping[tuple[str, str], set[str]]:
     """By source and component, the verdicts of the summary."""
     rows = summarise(suite, of_references(suite, energy)).filter(pl.col("verdict") != "")
-    found: dict[tuple[str, str], set[str]] = {}
+    by_pair: dict[tuple[str, str], set[str]] = {}
     for source, component, verdict in rows.select("source", "component", "verdict").iter_rows():
-        found.setdefault((source, component), set()).add(verdict)
-    return found
+        by_pair.setdefault((source, component), set()).add(verdict)
+    return by_pair
 
 
 @pytest.fixture(scope="module")
-def sound(found: Results) -> Mapping[tuple[str, str], set[str]]:
-    return verdicts(found.suite, found.all_energy)
+def sound(derived: Results) -> Mapping[tuple[str, str], set[str]]:
+    return verdicts(derived.suite, derived.all_energy)
 
 
 @pytest.mark.parametrize(
-    ("channels", "when"),
-    [*product((["system"], ["drive"]), WHEN), (["system", "drive"], "always")],
+    ("channels", "when"), [*product((["system"], ["drive"]), WHEN), (["system", "drive"], "always")]
 )
 def test_no_verdict_comes_from_a_channel_that_stood_still(
-    found: Results, sound: Mapping[tuple[str, str], set[str]], channels: list[str], when: str
+    derived: Results, sound: Mapping[tuple[str, str], set[str]], channels: list[str], when: str
 ) -> None:
-    suite = with_channels_still(found.suite, channels, WHEN[when])
-    energy = energy_table(suite, found.clock)
+    suite = with_channels_still(derived.suite, channels, WHEN[when])
+    energy = energy_table(suite, derived.clock)
     still = {("meter0", name) for name in channels}
     assert set(standing_components(energy).iter_rows()) == still
-    told = verdicts(suite, energy)
-    assert still.isdisjoint(told)
-    assert len(told) == 1  # of one component: what is judged where the system is not known
+    words = verdicts(suite, energy)
+    assert still.isdisjoint(words)
+    assert len(words) == 1  # of one component: what is judged where the system is not known
     if ("meter0", "system") not in still:
-        assert told == sound
-    said = list(stood_still(energy))
-    assert len(said) == len(channels)
-    assert all(any(f"meter0 {name} " in sentence for sentence in said) for name in channels)
+        assert words == sound
+    stood = list(stood_still(energy))
+    assert len(stood) == len(channels)
+    assert all(any(f"meter0 {name} " in sentence for sentence in stood) for name in channels)
 
 
 @pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize("zone", ["package-0", "dram"])
 def test_no_verdict_comes_from_a_zone_that_stood_still(
-    found: Results, zone: str, when: str
+    derived: Results, zone: str, when: str
 ) -> None:
-    suite = with_zone_still(replace(found.suite, meters=()), zone, WHEN[when])
-    energy = energy_table(suite, found.clock)
+    suite = with_zone_still(replace(derived.suite, meters=()), zone, WHEN[when])
+    energy = energy_table(suite, derived.clock)
     still = set(standing_components(energy).iter_rows())
     assert still and {name.removeprefix("pyrapl-") for _, name in still} == {zone}
     assert still.isdisjoint(verdicts(suite, energy))
 
 
-def test_a_sound_suite_has_none(found: Results) -> None:
-    assert len(standing_components(found.all_energy)) == 0
-    assert not found.all_energy["flags"].str.contains(STANDS_STILL).any()
+def test_a_sound_suite_has_none(derived: Results) -> None:
+    assert len(standing_components(derived.all_energy)) == 0
+    assert not derived.all_energy["flags"].str.contains(STANDS_STILL).any()
 
 
-def test_one_run_that_stood_still_is_left_out_alone(found: Results) -> None:
+def test_one_run_that_stood_still_is_left_out_alone(derived: Results) -> None:
     """Of many: the verdict is that of the others."""
-    one = next(r for r in found.suite.runs if r.workload == "kernel_tree")
-    rest = [run for run in found.suite.runs if run.run_id != one.run_id]
-    still = replace(found.suite, runs=(one,))
-    whole = with_zone_still(still, "dram", (0.0, 1.0)).runs[0]
-    suite = replace(found.suite, runs=tuple(sorted([*rest, whole], key=lambda r: r.t_start_ns)))
-    energy = energy_table(suite, found.clock).filter(component="dram", phase="all")
+    still_now = next(r for r in derived.suite.runs if r.workload == "kernel_tree")
+    rest = [run for run in derived.suite.runs if run.run_id != still_now.run_id]
+    still = replace(derived.suite, runs=(still_now,))
+    still_run = with_zone_still(still, "dram", (0.0, 1.0)).runs[0]
+    suite = replace(
+        derived.suite, runs=tuple(sorted([*rest, still_run], key=lambda r: r.t_start_ns))
+    )
+    energy = energy_table(suite, derived.clock).filter(component="dram", phase="all")
     lost = set(energy.filter(pl.col("energy_j").is_null())["run_id"])
     runs = [run.run_id for run in suite.runs]
-    place = runs.index(one.run_id)
+    place = runs.index(still_now.run_id)
     assert lost == set(runs[max(0, place - 1) : place + 2])  # it may have begun in a neighbour
     assert len(standing_components(energy)) == 0
 
 
-def test_a_zone_that_stops_within_a_phase_is_told_by_its_samples(found: Results) -> None:
-    suite = found.suite
+def test_a_zone_that_stops_within_a_phase_is_told_by_its_samples(derived: Results) -> None:
+    suite = derived.suite
     zones = {
         run.run_id: {"dram": {"build": (30.0, Energy(9.0, 0.1, 1.0, ()))}} for run in suite.runs
     }
@@ -169,13 +170,13 @@ def test_a_zone_that_stops_within_a_phase_is_told_by_its_samples(found: Results)
     assert still_zones(suite.runs, zones, tables) == {(run_id, "dram") for run_id in near}
 
 
-def test_a_meter_that_sees_less_than_the_processor_is_not_the_whole(found: Results) -> None:
-    (meter,) = found.suite.meters
+def test_a_meter_that_sees_less_than_the_processor_is_not_the_whole(derived: Results) -> None:
+    (meter,) = derived.suite.meters
     table = pl.concat(meter.samples.tables(meter.samples.columns))
     # One of two supplies, and a load on the other.
     table = table.with_columns(pl.col("power_w_system") * 0.25)
-    suite = replace(found.suite, meters=(replace(meter, samples=of_table(table)),))
-    energy = energy_table(suite, found.clock)
+    suite = replace(derived.suite, meters=(replace(meter, samples=of_table(table)),))
+    energy = energy_table(suite, derived.clock)
     assert list(standing_components(energy).iter_rows()) == [("meter0", "system")]
     flags = energy.filter(component="system")["flags"]
     assert flags.str.contains(BELOW_PART).all()

@@ -14,33 +14,33 @@ from analysis.tests.known import known
 
 def test_interval_is_students_t_by_hand() -> None:
     values = [10.0, 11.0, 12.0, 15.0]
-    found = estimate(values)
+    mean = estimate(values)
     # t(0.975, 3 degrees) from a printed table, s = sqrt(14/3)
     half = 3.182446 * math.sqrt(14 / 3) / 2
-    assert found.mean == 12.0
-    assert found.low == pytest.approx(12 - half, rel=1e-6)
-    assert found.high == pytest.approx(12 + half, rel=1e-6)
+    assert mean.mean == 12.0
+    assert mean.low == pytest.approx(12 - half, rel=1e-6)
+    assert mean.high == pytest.approx(12 + half, rel=1e-6)
     low, high = scipy_stats.t.interval(0.95, 3, loc=12.0, scale=scipy_stats.sem(values))
-    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-12)
+    assert (mean.low, mean.high) == pytest.approx((low, high), rel=1e-12)
 
 
 def test_one_block_has_no_interval_and_no_verdict() -> None:
     assert estimate([5.0]).low is None
-    found = known(compare([100.0], [150.0], 0.02))
-    assert found.ratio == pytest.approx(1.5)
-    assert (found.low, found.verdict) == (None, "inconclusive")
+    comparison = known(compare([100.0], [150.0], 0.02))
+    assert comparison.ratio == pytest.approx(1.5)
+    assert (comparison.low, comparison.verdict) == (None, "inconclusive")
 
 
 def test_ratio_is_that_of_paired_logarithms() -> None:
     base, other = [100.0, 140.0, 90.0], [104.0, 147.0, 93.0]
-    found = compare(base, other, 0.02)
+    comparison = compare(base, other, 0.02)
     test = scipy_stats.ttest_rel(np.log(other), np.log(base))
     interval = test.confidence_interval(0.95)
-    assert found is not None
-    assert known(found.low) == pytest.approx(math.exp(interval.low), rel=1e-12)
-    assert found.high == pytest.approx(math.exp(interval.high), rel=1e-12)
+    assert comparison is not None
+    assert known(comparison.low) == pytest.approx(math.exp(interval.low), rel=1e-12)
+    assert comparison.high == pytest.approx(math.exp(interval.high), rel=1e-12)
     # Blocks differ by half, the pairs hardly: unpaired, nothing would be seen.
-    assert found.verdict == "differs"
+    assert comparison.verdict == "differs"
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_ratio_is_that_of_paired_logarithms() -> None:
     ],
 )
 def test_verdicts(other: list[float], word: str) -> None:
-    found = known(compare([1.0] * len(other), other, 0.02))
-    assert found.verdict == word
+    comparison = known(compare([1.0] * len(other), other, 0.02))
+    assert comparison.verdict == word
 
 
 def test_five_percent_is_the_level_of_both_tests() -> None:
@@ -72,9 +72,9 @@ def test_five_percent_is_the_level_of_both_tests() -> None:
 
 def test_rounding_is_no_scatter() -> None:
     """Nine times the last digit of a float: a t test of that alone would be beyond doubt."""
-    found = known(compare([1.0] * 10, [1 + 2.3e-16] * 9 + [1.0], 0.02))
-    assert (found.p_value, found.sd_log, found.verdict) == (1.0, 0.0, "equivalent")
-    assert not found.both
+    comparison = known(compare([1.0] * 10, [1 + 2.3e-16] * 9 + [1.0], 0.02))
+    assert (comparison.p_value, comparison.sd_log, comparison.verdict) == (1.0, 0.0, "equivalent")
+    assert not comparison.both
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
@@ -84,8 +84,8 @@ def test_what_is_no_energy_has_no_ratio(bad: float) -> None:
 
 
 def test_huge_scatter_is_still_numbers() -> None:
-    found = known(compare([1.0, 1.0], [1e-300, 1e300], 0.02))
-    assert 0 < known(found.low) < 1 < known(found.high) < math.inf
+    comparison = known(compare([1.0, 1.0], [1e-300, 1e300], 0.02))
+    assert 0 < known(comparison.low) < 1 < known(comparison.high) < math.inf
 
 
 def test_margin_is_as_wide_below_as_above() -> None:
@@ -111,12 +111,12 @@ def test_skewed_blocks_widen_the_side_on_which_the_mean_may_lie() -> None:
     """Blocks that lack the tail that others have: the mean may lie further up, never less far."""
     tail = np.array([0.0, 0.001, 0.002, 0.0, 0.001, 0.003, 0.001, 0.06, 0.002, 0.0])
     plain = scipy_stats.ttest_1samp(tail, 0).confidence_interval(0.95)
-    found = compared(tail, 0.02)
-    assert "skewed" in found.doubts and found.skewness > 0
-    assert math.log(known(found.low)) == pytest.approx(plain.low, abs=1e-12)
-    assert math.log(known(found.high)) > plain.high + 0.2 * (plain.high - plain.low)
+    comparison = compared(tail, 0.02)
+    assert "skewed" in comparison.doubts and comparison.skewness > 0
+    assert math.log(known(comparison.low)) == pytest.approx(plain.low, abs=1e-12)
+    assert math.log(known(comparison.high)) > plain.high + 0.2 * (plain.high - plain.low)
     turned = compared(-tail, 0.02)
-    assert known(turned.low) == pytest.approx(1 / known(found.high))
+    assert known(turned.low) == pytest.approx(1 / known(comparison.high))
     calm = np.array([0.01, -0.01, 0.02, -0.02, 0.005, -0.005])
     assert compared(calm, 0.02).skewness == 0 and compared(calm, 0.02).doubts == ()
 
@@ -157,5 +157,8 @@ def test_false_equivalence_is_rare() -> None:
     generator = np.random.default_rng(3)
     log_ratios = math.log(1.02) + generator.normal(0, 0.004, (2000, 6))
     words = [compare([1.0] * 6, np.exp(row).tolist(), 0.02) for row in log_ratios]
-    share = sum(found is not None and found.verdict == "equivalent" for found in words) / 2000
+    share = (
+        sum(comparison is not None and comparison.verdict == "equivalent" for comparison in words)
+        / 2000
+    )
     assert 0.035 < share < 0.065

@@ -78,8 +78,8 @@ def run(row: dict[str, Any], hours: float, boot_id: str = "one") -> Run:
 
 def test_drift_and_place_come_out_and_configurations_do_not_matter() -> None:
     suite, energy = made(30, drift_per_h=0.004, place=0.002, block_sd=0.003)
-    found = steadiness(suite, energy, NO_CLOCK)[0]
-    drift, place = found.drift_percent_per_hour, found.place_percent
+    judged_drift = steadiness(suite, energy, NO_CLOCK)[0]
+    drift, place = judged_drift.drift_percent_per_hour, judged_drift.place_percent
     assert drift is not None
     assert place is not None
     assert drift.contains(100 * math.expm1(0.004))
@@ -94,89 +94,93 @@ def test_drift_and_place_come_out_and_configurations_do_not_matter() -> None:
 
 def test_drift_is_the_regression_of_the_blocks_and_not_of_the_runs() -> None:
     suite, energy = made(8, drift_per_h=0.002)
-    found = steadiness(suite, energy, NO_CLOCK)[0].drift_percent_per_hour
+    drift = steadiness(suite, energy, NO_CLOCK)[0].drift_percent_per_hour
     hours = hours_of(suite.runs, NO_CLOCK)
     by_block: dict[int, list[tuple[float, float]]] = {}
     for run_id, block, joules in energy.select("run_id", "block", "energy_j").iter_rows():
         by_block.setdefault(block, []).append((hours[run_id], math.log(joules)))
     means = np.array([np.mean(values, axis=0) for values in by_block.values()])
     fit = OLS(means[:, 1], np.column_stack([np.ones(8), means[:, 0]])).fit()
-    assert found is not None
-    assert found.mean == pytest.approx(100 * math.expm1(fit.params[1]), rel=1e-9)
+    assert drift is not None
+    assert drift.mean == pytest.approx(100 * math.expm1(fit.params[1]), rel=1e-9)
     low, high = fit.conf_int()[1]
-    assert (found.low, found.high) == pytest.approx(
+    assert (drift.low, drift.high) == pytest.approx(
         (100 * math.expm1(low), 100 * math.expm1(high)), rel=1e-9
     )
+
+
+Row = tuple[int, str, float]
+
+
+def design_of(suite: Suite, energy: pl.DataFrame) -> tuple[list[Row], Any, Any, Any]:
+    """Rows, and by row the indicators of block and configuration, and the place."""
+    rows = energy.select("block", "configuration", "energy_j").rows()
+    places = places_of(suite.runs, NO_CLOCK)
+    block = np.array([[row[0] == b for b in {row[0] for row in rows}] for row in rows], float)
+    name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
+    return rows, block, name, np.array([[places[row[0], row[1]]] for row in rows], float)
 
 
 def test_place_is_that_of_the_whole_regression() -> None:
     """Also with a hole: the effects are fitted together, not averaged."""
     suite, energy = made(5, place=0.003)
     energy = energy.filter(~((pl.col("block") == 2) & (pl.col("configuration") == "soft")))
-    found = steadiness(suite, energy, NO_CLOCK)[0]
-    places = places_of(suite.runs, NO_CLOCK)
-    rows = energy.select("block", "configuration", "energy_j").rows()
-    block = np.array([[row[0] == b for b in range(5)] for row in rows], float)
-    name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
-    place = np.array([[places[row[0], row[1]]] for row in rows], float)
+    steady = steadiness(suite, energy, NO_CLOCK)[0]
+    rows, block, name, place = design_of(suite, energy)
     logs = np.log([row[2] for row in rows])
     fit = OLS(logs, np.hstack([place, block, name])).fit()
-    assert known(found.place_percent).mean == pytest.approx(
+    assert known(steady.place_percent).mean == pytest.approx(
         100 * math.expm1(fit.params[0]), rel=1e-6
     )
-    assert known(found.place_percent).low == pytest.approx(100 * math.expm1(fit.conf_int()[0, 0]))
+    assert known(steady.place_percent).low == pytest.approx(100 * math.expm1(fit.conf_int()[0, 0]))
 
 
 def test_carry_over_is_the_whole_regressions_f_test() -> None:
     """Also with a hole, and across blocks: the first of one runs after the last of the other."""
     suite, energy = made(6, place=0.001, carry=0.003)
     energy = energy.filter(~((pl.col("block") == 2) & (pl.col("configuration") == "soft")))
-    found = steadiness(suite, energy, NO_CLOCK)[0]
+    steady = steadiness(suite, energy, NO_CLOCK)[0]
     in_time = sorted(suite.runs, key=lambda r: r.t_start_ns)
     before = {
         (late.block, late.configuration): early.configuration for early, late in pairwise(in_time)
     }
-    places = places_of(suite.runs, NO_CLOCK)
-    rows = energy.select("block", "configuration", "energy_j").rows()
-    block = np.array([[row[0] == b for b in range(6)] for row in rows], float)
-    name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
-    place = np.array([[places[row[0], row[1]]] for row in rows], float)
+    rows, block, name, place = design_of(suite, energy)
     first = np.array([[row[:2] not in before] for row in rows], float)
     after = np.array([[before.get(row[:2]) == n for n in KINDS] for row in rows], float)
     assert first.sum() == 1
     logs = np.log([row[2] for row in rows])
     less = OLS(logs, np.hstack([block, name, place, first])).fit()
     more = OLS(logs, np.hstack([block, name, place, first, after[:, 1:]])).fit()
-    assert found.carry_over_p == pytest.approx(more.compare_f_test(less)[1], rel=1e-6)
+    assert steady.carry_over_p == pytest.approx(more.compare_f_test(less)[1], rel=1e-6)
 
 
 def test_a_carry_over_is_found_where_there_is_one_and_told_by_workload() -> None:
-    there = steadiness(*made(12, carry=0.01, place=0.001), NO_CLOCK)
-    assert known(there[0].carry_over_p) < 1e-4
-    said = carry_over_sentence(there)
-    assert "changes the joules of write" in said
+    carried = steadiness(*made(12, carry=0.01, place=0.001), NO_CLOCK)
+    assert known(carried[0].carry_over_p) < 1e-4
+    sentence = carry_over_sentence(carried)
+    assert "changes the joules of write" in sentence
     none = [
         steadiness(*made(6, place=0.01, drift_per_h=0.004, seed=k), NO_CLOCK) for k in range(60)
     ]
-    p_values = [found[0].carry_over_p or 0.0 for found in none]
+    p_values = [line[0].carry_over_p or 0.0 for line in none]
     assert sum(p < 0.05 for p in p_values) <= 9  # 3 expected
     assert max(p_values) > 0.8
-    likely = next(found for found in none if (found[0].carry_over_p or 0.0) > 0.1)
+    likely = next(line for line in none if (line[0].carry_over_p or 0.0) > 0.1)
     assert known(likely[0].carry_over_least_percent) > 0
     assert "It found none; a smaller one may be there" in carry_over_sentence(likely)
 
 
 def test_what_few_blocks_cannot_tell_is_none() -> None:
-    one = steadiness(*made(1), NO_CLOCK)[0]
-    assert (one.n, one.between_sd_percent, one.drift_percent_per_hour) == (1, None, None)
-    assert one.place_percent is None
+    single = steadiness(*made(1), NO_CLOCK)[0]
+    assert (single.n, single.between_sd_percent, single.drift_percent_per_hour) == (1, None, None)
+    assert single.place_percent is None
     two = steadiness(*made(2), NO_CLOCK)[0]
     assert two.drift_percent_per_hour is None  # a line through two points fits always
     assert two.place_percent is not None
     assert two.carry_over_p is None
     assert "too few blocks" in carry_over_sentence([two])
     suite, energy = made(3)
-    lone = energy.filter(pl.col("configuration") == "plain")
+    lone = energy.filter(configuration="plain")
     assert steadiness(suite, lone, NO_CLOCK)[0].between_sd_percent is None
     apart = energy.filter(
         ((pl.col("block") == 0) & (pl.col("configuration") == "plain"))
@@ -191,8 +195,8 @@ def test_two_halves_that_share_nothing_cannot_be_set_beside() -> None:
     first = pl.col("configuration").is_in(["plain", "opal"])
     halves = energy.filter(first == (pl.col("block") < 2))
     assert len(halves) == 8
-    found = steadiness(suite, halves, NO_CLOCK)[0]
-    assert (found.n, found.between_sd_percent) == (4, None)
+    steady = steadiness(suite, halves, NO_CLOCK)[0]
+    assert (steady.n, steady.between_sd_percent) == (4, None)
 
 
 def test_the_same_order_in_every_block_cannot_tell_places() -> None:
@@ -201,17 +205,17 @@ def test_the_same_order_in_every_block_cannot_tell_places() -> None:
         replace(r, t_start_ns=(r.block * 4 + list(KINDS).index(r.configuration)) * HOUR_NS)
         for r in suite.runs
     ]
-    found = steadiness(replace(suite, runs=tuple(runs)), energy, NO_CLOCK)[0]
-    assert (found.place_percent, found.carry_over_p) == (None, None)
-    assert found.drift_percent_per_hour is not None
+    steady = steadiness(replace(suite, runs=tuple(runs)), energy, NO_CLOCK)[0]
+    assert (steady.place_percent, steady.carry_over_p) == (None, None)
+    assert steady.drift_percent_per_hour is not None
 
 
 def test_times_across_boots_need_the_clock() -> None:
     suite, energy = made(4)
     runs = tuple(replace(r, boot_id="two") if r.block > 1 else r for r in suite.runs)
     assert hours_of(runs, NO_CLOCK) == {}
-    found = steadiness(replace(suite, runs=runs), energy, NO_CLOCK)[0]
-    assert found.drift_percent_per_hour is None
+    steady = steadiness(replace(suite, runs=runs), energy, NO_CLOCK)[0]
+    assert steady.drift_percent_per_hour is None
     clock = TargetClock.fit(
         ClockReading(t + shift, t + 1000, t + shift + 2000, boot)
         for boot, shift in (("one", 0), ("two", 9 * HOUR_NS))

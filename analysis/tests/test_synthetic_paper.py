@@ -24,16 +24,14 @@ def paper(shared: Shared) -> Results:
 
 
 def _verdicts(paper: Results, workload: str) -> dict[str, str]:
-    rows = paper.summary.filter(
-        (pl.col("workload") == workload) & (pl.col("component") == "system")
-    )
+    rows = paper.summary.filter(workload=workload, component="system")
     return dict(rows.select("configuration", "verdict").iter_rows())
 
 
 def _contrast(paper: Results, base: str, other: str) -> Comparison:
-    found = next(c for c in paper.contrasts if (c.base, c.other) == (base, other))
-    assert found.declared and found.comparison is not None
-    return found.comparison
+    contrast = next(c for c in paper.contrasts if (c.base, c.other) == (base, other))
+    assert contrast.declared and contrast.comparison is not None
+    return contrast.comparison
 
 
 def test_everything_says_that_it_is_synthetic(paper: Results) -> None:
@@ -51,15 +49,15 @@ def test_the_suite_is_whole(paper: Results) -> None:
 def test_what_was_put_in_comes_out(paper: Results) -> None:
     """Over 20 blocks the mean of each phase lies within four standard errors of the figure."""
     means = (
-        paper.energy.filter(pl.col("component") == "system")
+        paper.energy.filter(component="system")
         .group_by("configuration", "workload", "phase")
         .agg(pl.col("energy_j").mean(), pl.col("duration_s").mean())
     )
-    found = {tuple(row[:3]): row[3:] for row in means.iter_rows()}
+    by_cell = {tuple(row[:3]): row[3:] for row in means.iter_rows()}
     for configuration, workloads in expected().items():
         for workload, phases in workloads.items():
             for phase, wanted in phases.items():
-                joules, seconds = found[configuration, workload, phase]
+                joules, seconds = by_cell[configuration, workload, phase]
                 slack = 4 / 20**0.5
                 assert joules == pytest.approx(
                     wanted.joules, rel=slack * wanted.scatter_j + 1e-3
@@ -74,9 +72,9 @@ def test_hardware_is_as_good_as_plain(paper: Results) -> None:
 @pytest.mark.parametrize("name", SOFTWARE)
 def test_software_is_dearer_than_plain_and_than_hardware(paper: Results, name: str) -> None:
     for base in ("plain", "opal"):
-        found = _contrast(paper, base, name)
-        assert found.verdict == "differs"
-        assert found.low is not None and found.low > 1.1
+        contrast = _contrast(paper, base, name)
+        assert contrast.verdict == "differs"
+        assert contrast.low is not None and contrast.low > 1.1
     for workload in ("file_io", "kernel_tree", "kernel_grep"):
         assert _verdicts(paper, workload)[name] == "differs"
 
@@ -91,8 +89,8 @@ def test_sql_and_video_show_no_difference(paper: Results, workload: str) -> None
 def test_the_papers_runs_do_not_fit_into_a_day(paper: Results) -> None:
     """240 runs of the tree would be a day of 30 hours, as no run took the paper's 2 minutes."""
     assert hours_a_day(paper.suite, {"kernel_tree": 1.0}, daily=False) == pytest.approx(30, abs=0.5)
-    found = paybacks(paper.suite, paper.energy)
-    assert {p.workload for p in found} == {"file_io", "kernel_grep", "sql", "video"}
+    drives = paybacks(paper.suite, paper.energy)
+    assert {p.workload for p in drives} == {"file_io", "kernel_grep", "sql", "video"}
 
 
 def test_the_drive_is_not_repaid_within_its_life(paper: Results) -> None:
@@ -101,9 +99,9 @@ def test_the_drive_is_not_repaid_within_its_life(paper: Results) -> None:
     life = assumptions.life_years
     most = math.floor(HOURS_PER_DAY / hours_a_day(paper.suite, {"kernel_tree": 1.0}))
     busy = replace(paper.suite, assumptions=replace(assumptions, runs_per_day=float(most)))
-    found = [p for p in paybacks(busy, paper.energy) if p.workload == "kernel_tree"]
-    assert [p.against for p in found] == list(SOFTWARE)
-    for payback in found:
+    drives = [p for p in paybacks(busy, paper.energy) if p.workload == "kernel_tree"]
+    assert [p.against for p in drives] == list(SOFTWARE)
+    for payback in drives:
         assert payback.saving_j.mean == pytest.approx(1000, abs=250)
         assert payback.runs is not None and payback.runs.mid == pytest.approx(750_000, rel=0.25)
         assert payback.years is not None and payback.years.low is not None

@@ -43,9 +43,9 @@ def suites(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_suite_is_its_energy_table(suites: Path) -> None:
-    found = load(suites / "first")
-    assert found.schema == ENERGY_SCHEMA
-    assert differences(found, pl.read_parquet(suites / "first" / "energy.parquet")) == ""
+    table = load(suites / "first")
+    assert table.schema == ENERGY_SCHEMA
+    assert differences(table, pl.read_parquet(suites / "first" / "energy.parquet")) == ""
 
 
 def test_several_suites_stand_below_each_other(suites: Path) -> None:
@@ -58,9 +58,7 @@ def test_several_suites_stand_below_each_other(suites: Path) -> None:
 
 
 def test_work_stands_beside_the_joules(suites: Path) -> None:
-    rows = load(suites / "first").filter(
-        (pl.col("workload") == "file_io") & (pl.col("component") == "drive")
-    )
+    rows = load(suites / "first").filter(workload="file_io", component="drive")
     by = {phase: part["bytes"].unique().to_list() for (phase,), part in rows.group_by("phase")}
     assert by["write-large"] == [41943040.0]
     assert by["all"] == [4 * 41943040.0]
@@ -116,7 +114,7 @@ def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         ([], "No suite is named"),
         (["nowhere"], "There is no suite folder"),
@@ -125,10 +123,10 @@ def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:
     ],
 )
 def test_what_is_no_suite_is_said(
-    names: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SuiteError, match=said):
+    with pytest.raises(SuiteError, match=message):
         load(*names)
 
 
@@ -153,5 +151,5 @@ def test_each_recipe_runs(
         examples.symlink_to(ROOT / "data" / "examples")
     monkeypatch.chdir(suites.parents[1])
     exec(compile(BLOCKS[number], f"recipe {number}", "exec"), {})
-    said = capsys.readouterr().out
-    assert said.strip() and "NaN" not in said and not re.search(r"\bnan\b", said)
+    stdout = capsys.readouterr().out
+    assert stdout.strip() and "NaN" not in stdout and not re.search(r"\bnan\b", stdout)

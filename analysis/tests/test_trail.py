@@ -17,15 +17,16 @@ from contract.files import sha256_of
 from validation.synthetic.folder import dump, write_lines, write_manifest
 from validation.synthetic.suite import Options, write_suite
 
+Lines = list[dict[str, Any]]
 SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
 
 
-def numbered(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def numbered(lines: Lines) -> Lines:
     """Return the lines as if they had been written so."""
     return [{**line, "seq": seq} for seq, line in enumerate(lines)]
 
 
-def journal(folder: Path) -> list[dict[str, Any]]:
+def journal(folder: Path) -> Lines:
     return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
 
 
@@ -70,7 +71,7 @@ def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (other_run_json, "is not the one that the journal closed"),
         (other_samples, "is not the one that its run.json names"),
@@ -79,14 +80,14 @@ def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
     ],
 )
 def test_damage_that_was_sealed_is_found_all_the_same(
-    folder: Path, damage: Callable[[Path], None], said: str
+    folder: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(folder)
     write_manifest(folder)
     write(results(folder))
     *order, problem = verify(folder).problems
     assert len(order) == (damage is other_boot)  # a boot that comes again is out of order, too
-    assert said in problem
+    assert message in problem
     assert first(folder).name in problem
 
 
@@ -120,27 +121,29 @@ def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
     kept = pl.read_parquet(folder / "energy.parquet")
     assert name in set(kept["run_id"])  # of before: so the old table does not pass either
     write_manifest(folder)
-    assert any("does not follow from the raw bytes" in said for said in verify(folder).problems)
+    assert any(
+        "does not follow from the raw bytes" in problem for problem in verify(folder).problems
+    )
     assert name not in {run.run_id for run in results(folder).suite.runs}
 
 
-def without_end(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_end(lines: Lines) -> Lines:
     return lines[:-1]
 
 
-def without_middle(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_middle(lines: Lines) -> Lines:
     return [*lines[:3], *lines[4:]]
 
 
-def swapped(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def swapped(lines: Lines) -> Lines:
     return [*lines[:2], lines[3], lines[2], *lines[4:]]
 
 
-def boots_mixed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def boots_mixed(lines: Lines) -> Lines:
     return [{**line, "boot_id": "ab"[i == 4]} for i, line in enumerate(lines)]
 
 
-def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def other_place(lines: Lines) -> Lines:
     """Return the lines of the first run at the end, with times that fit there."""
     run, rest = lines[1:4], [lines[0], *lines[4:-1]]
     moved = [{**line, "t_mono_ns": rest[-1]["t_mono_ns"]} for line in run]
@@ -149,7 +152,7 @@ def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["as-it-was", "numbered-again"])
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (without_end, "has no closing line"),
         (without_middle, "not numbered one by one|leaves it at"),
@@ -160,15 +163,15 @@ def other_place(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 )
 def test_a_journal_that_was_cut_or_reordered_is_found(
     folder: Path,
-    change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
-    said: str,
+    change: Callable[[Lines], Lines],
+    message: str,
     again: bool,
 ) -> None:
     lines = change(journal(folder))
     write_lines(folder / "journal.jsonl", numbered(lines) if again else lines)
     write_manifest(folder)
     write(results(folder))
-    assert re.search(said, " ".join(verify(folder).problems))
+    assert re.search(message, " ".join(verify(folder).problems))
 
 
 def void_try(folder: Path) -> None:
@@ -208,10 +211,10 @@ def other_steady_state(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
-        (void_try, "has 1 void tries, the journal tells of 0"),
-        (unknown_run, "does not tell of runs/0099-b09-plain-idle"),
+        (void_try, "has 1 void tries, the journal has 0"),
+        (unknown_run, "does not name runs/0099-b09-plain-idle"),
         (lost_run_json, "its run.json cannot be read"),
         (kept_file, "are not those that its run.json names"),
         (other_plan, "plan.json is not what was frozen"),
@@ -219,17 +222,15 @@ def other_steady_state(folder: Path) -> None:
     ],
 )
 def test_every_file_is_held_against_what_closed_it(
-    folder: Path, damage: Callable[[Path], None], said: str
+    folder: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(folder)
     write_manifest(folder)
     write(results(folder))
-    assert said in " ".join(verify(folder).problems)
+    assert message in " ".join(verify(folder).problems)
 
 
-def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(
-    folder: Path,
-) -> None:
+def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(folder: Path) -> None:
     """Whatever seal and sums a stranger makes for them."""
     path = folder / "meters/meter0/samples.parquet"
     honest = load(folder)

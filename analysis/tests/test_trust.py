@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.energy import trust
+from analysis.energy import cross_checks, run_checks
 from analysis.energy.energy import energy_table
 from analysis.energy.windows import DELAY_FLAG
 from analysis.report.sections import Report
@@ -45,7 +45,7 @@ def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
 
 
 def test_parts_are_added_and_held_against_the_whole() -> None:
-    found = trust.whole(
+    parts = cross_checks.against_parts(
         rows(
             ("a", "rapl", "package-0", 8.0),
             ("a", "rapl", "dram", 4.0),
@@ -55,12 +55,12 @@ def test_parts_are_added_and_held_against_the_whole() -> None:
             ("b", "meter0", "system", 10.0),
         )
     )
-    assert (found.runs, found.exceeding, found.modelled) == (2, 1, False)
-    assert found.worst_ratio == pytest.approx(1.2)
+    assert (parts.runs, parts.exceeding, parts.modelled) == (2, 1, False)
+    assert parts.worst_ratio == pytest.approx(1.2)
 
 
 def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
-    found = trust.whole(
+    parts = cross_checks.against_parts(
         rows(
             ("a", "rapl", "package-0", 4.0),
             ("a", "rapl", "package-1", 3.0),
@@ -73,69 +73,69 @@ def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
             ("a", "meter0", "system", 10.0),
         )
     )
-    assert (found.exceeding, found.memory) == (0, True)
-    assert found.worst_ratio == pytest.approx(0.9)
+    assert (parts.exceeding, parts.memory) == (0, True)
+    assert parts.worst_ratio == pytest.approx(0.9)
 
 
-def test_a_machine_without_a_dram_zone_is_said_to_have_none(
-    found: Results,
-) -> None:
-    energy = found.energy.filter(pl.col("component") != "dram")
-    assert not trust.whole(energy).memory
-    for memory, one in ((True, found), (False, replace(found, all_energy=energy))):
-        (row,) = (row for row in twice(one) if row[1] == "whole system (meter)")
+def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) -> None:
+    energy = derived.energy.filter(pl.col("component") != "dram")
+    assert not cross_checks.against_parts(energy).memory
+    for memory, case in ((True, derived), (False, replace(derived, all_energy=energy))):
+        (row,) = (row for row in twice(case) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
-        assert ("has no DRAM zone" in str(Report(one).figures())) != memory
+        assert ("has no DRAM zone" in str(Report(case).figures())) != memory
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:
-    assert trust.whole(rows(("a", "rapl", "package-0", 4.0))).runs == 0
+    assert cross_checks.against_parts(rows(("a", "rapl", "package-0", 4.0))).runs == 0
 
 
-def test_only_a_machine_proves_its_storage(found: Results) -> None:
-    suite = found.suite
+def test_only_a_machine_proves_its_storage(derived: Results) -> None:
+    suite = derived.suite
     count = len(suite.runs)
-    assert trust.proof(suite, "measured").endswith(f"in {count} of them")
+    assert run_checks.proof(suite, "measured").endswith(f"in {count} of them")
     unproven = replace(suite.runs[0], proof=Proof(ok=False))
     wrong = replace(suite, runs=(unproven, *suite.runs[1:]))
-    assert trust.proof(wrong, "modelled").endswith(f"in {count - 1} of them")
-    assert trust.proof(suite, "synthetic") == "there was no storage to prove"
+    assert run_checks.proof(wrong, "modelled").endswith(f"in {count - 1} of them")
+    assert run_checks.proof(suite, "synthetic") == "there was no storage to prove"
 
 
 @pytest.mark.parametrize(("after", "changed"), [("6.0 Gbps", False), ("3.0 Gbps", True)])
 def test_a_link_that_a_refused_read_changed_is_told(
-    found: Results, after: str, changed: bool
+    derived: Results, after: str, changed: bool
 ) -> None:
-    suite = found.suite
+    suite = derived.suite
     refused = {"S": LockedRead("ENODATA", "6.0 Gbps", after)}
-    said = trust.proof(replace(suite, locked_reads=refused), "measured")
-    assert "S refused a read (ENODATA)" in said
-    assert ("changed its link" in said) == changed
+    proof = run_checks.proof(replace(suite, locked_reads=refused), "measured")
+    assert "S refused a read (ENODATA)" in proof
+    assert ("changed its link" in proof) == changed
 
 
-def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(found: Results) -> None:
+def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(
+    derived: Results,
+) -> None:
     suite = replace(
-        found.suite,
-        meters=tuple(replace(m, arrival_delay_limit_s=1e-5) for m in found.suite.meters),
+        derived.suite,
+        meters=tuple(replace(m, arrival_delay_limit_s=1e-5) for m in derived.suite.meters),
     )
-    energy = energy_table(suite, found.clock)
-    metered, known = (
-        table.filter(pl.col("source") == "meter0") for table in (energy, found.energy)
-    )
+    energy = energy_table(suite, derived.clock)
+    metered, known = (table.filter(source="meter0") for table in (energy, derived.energy))
     assert metered["flags"].str.contains(DELAY_FLAG).all()
     assert not known["flags"].str.contains(DELAY_FLAG).any()
     (note,) = [note for note in flag_notes(energy) if note.code == DELAY_FLAG]
     assert note.facts["source"] == "meter0" and note.facts["flagged"] == note.facts["of"] > 0
     assert note.sentence in list(reservations(suite, energy, None))
-    assert not [note for note in found.flags if note.code == DELAY_FLAG]
+    assert not [note for note in derived.flags if note.code == DELAY_FLAG]
 
 
-def test_a_look_before_the_planned_end_is_told(found: Results) -> None:
-    early = replanned(found.suite, blocks=40)
+def test_a_look_before_the_planned_end_is_told(derived: Results) -> None:
+    early = replanned(derived.suite, blocks=40)
     allowed = replanned(early, analysis=DeclaredAnalysis(looks="any"))
-    said = [list(reservations(suite, found.energy, None)) for suite in (early, allowed)]
-    assert any("of 40 planned blocks" in one and "declares looks: any" in one for one in said[0])
-    assert not any("Looked at" in one for one in (*said[1], *found.reservations))
+    texts = [list(reservations(suite, derived.energy, None)) for suite in (early, allowed)]
+    assert any(
+        "of 40 planned blocks" in text and "declares looks: any" in text for text in texts[0]
+    )
+    assert not any("Looked at" in text for text in (*texts[1], *derived.reservations))
 
 
 def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> None:
@@ -159,27 +159,27 @@ def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> N
 
 
 def test_a_second_meter_of_a_channel_is_a_cross_check_and_in_no_mean(
-    whole_suite: tuple[Path, Truth], found: Results, tmp_path: Path
+    whole_suite: tuple[Path, Truth], derived: Results, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(whole_suite[0], tmp_path / "s")
-    with_a_second_meter(folder, 1.03, [run.run_id for run in found.suite.runs[::7]])
+    with_a_second_meter(folder, 1.03, [run.run_id for run in derived.suite.runs[::7]])
     both = results(folder)
     assert set(both.all_energy["source"]) == {"rapl", "meter0", "meter1"}
-    assert both.energy.equals(found.energy)
-    assert both.contrasts == found.contrasts
-    of_system = trust.two_meters(both.suite, both.all_energy)[0]
+    assert both.energy.equals(derived.energy)
+    assert both.contrasts == derived.contrasts
+    of_system = cross_checks.two_meters(both.suite, both.all_energy)[0]
     assert (of_system.reference, of_system.other) == ("meter0", "meter1")
     assert of_system.ratio == pytest.approx(1.03, abs=1e-3)
-    assert 0.8 * len(found.suite.runs) < of_system.runs < len(found.suite.runs)
+    assert 0.8 * len(derived.suite.runs) < of_system.runs < len(derived.suite.runs)
     rows = [row for row in twice(both) if row[1] == "meter1"]
     assert rows[0][0] == "meter0, system: the reference"
     assert rows[0][2].startswith("+3.0 %")
 
 
-def test_the_plan_says_which_meter_is_the_reference(found: Results) -> None:
-    meter = found.suite.meters[0]
+def test_the_plan_says_which_meter_is_the_reference(derived: Results) -> None:
+    meter = derived.suite.meters[0]
     meters = meter, replace(meter, name="better")
-    suite = replace(found.suite, meters=meters)
+    suite = replace(derived.suite, meters=meters)
     assert suite.reference_meter("system") == "meter0"
     declared = replanned(suite, reference_meters={"system": "better"})
     assert declared.reference_meter("system") == "better"

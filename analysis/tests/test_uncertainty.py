@@ -20,41 +20,46 @@ from analysis.energy.uncertainty import (
 from analysis.energy.windows import Windows
 from analysis.suite.records import Counter
 from analysis.tests.known import known
+from instrumentation.accuracy import read_terms
 from instrumentation.sources.counter import COARSE, SHORTER, Reading
 
 
-def one(limit: float, sigma: float, level: float = 0.95) -> float:
+def half_of(limit: float, sigma: float, level: float = 0.95) -> float:
     return float(half_width(np.array([limit]), np.array([sigma]), level)[0])
 
 
 def test_a_normal_and_a_rectangle_alone_have_their_known_intervals() -> None:
-    assert one(0.0, 2.0) == pytest.approx(2 * 1.959964, rel=1e-5)
-    assert one(3.0, 0.0) == pytest.approx(0.95 * 3, rel=1e-5)
-    assert one(0.0, 0.0) == 0.0
+    assert half_of(0.0, 2.0) == pytest.approx(2 * 1.959964, rel=1e-5)
+    assert half_of(3.0, 0.0) == pytest.approx(0.95 * 3, rel=1e-5)
+    assert half_of(0.0, 0.0) == 0.0
 
 
 @pytest.mark.parametrize(("limit", "sigma"), [(1.0, 0.1), (1.0, 0.5), (1.0, 2.0), (40.0, 11.0)])
 def test_the_interval_holds_what_it_says_of_drawn_sums(limit: float, sigma: float) -> None:
     generator = np.random.default_rng(1)
     drawn = generator.uniform(-limit, limit, 400_000) + generator.normal(0, sigma, 400_000)
-    assert np.mean(np.abs(drawn) <= one(limit, sigma)) == pytest.approx(0.95, abs=0.002)
+    assert np.mean(np.abs(drawn) <= half_of(limit, sigma)) == pytest.approx(0.95, abs=0.002)
     twice = 2 * math.hypot(limit / math.sqrt(3), sigma)
-    assert one(limit, sigma) < twice
+    assert half_of(limit, sigma) < twice
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
 def test_the_interval_lies_between_its_parts_and_their_sum(limit: float, sigma: float) -> None:
-    found = one(limit, sigma)
-    assert max(0.95 * limit, 1.9599 * sigma) * (1 - 1e-4) <= found
-    assert found <= (limit + 1.96 * sigma) * (1 + 1e-4)
-    assert one(10 * limit, 10 * sigma) == pytest.approx(10 * found, rel=1e-6)
+    interval = half_of(limit, sigma)
+    assert max(0.95 * limit, 1.9599 * sigma) * (1 - 1e-4) <= interval
+    assert interval <= (limit + 1.96 * sigma) * (1 + 1e-4)
+    assert half_of(10 * limit, 10 * sigma) == pytest.approx(10 * interval, rel=1e-6)
 
 
 def test_type_b_by_hand() -> None:
-    found = known(TypeB.of({"relative_limit": 0.03, "absolute_limit_w": 0.1}, 200.0, 10.0))
-    assert found.limits_j == pytest.approx((6.0, 1.0))
-    assert found.standard_j == pytest.approx(math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3)))
-    assert TypeB.of({}, 200.0, 10.0) is None
+    comparison = known(
+        TypeB.of(read_terms({"relative_limit": 0.03, "absolute_limit_w": 0.1}), 200.0, 10.0)
+    )
+    assert comparison.limits_j == pytest.approx((6.0, 1.0))
+    assert comparison.standard_j == pytest.approx(
+        math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3))
+    )
+    assert TypeB.of(read_terms({}), 200.0, 10.0) is None
 
 
 def test_two_limits_and_noise_hold_what_they_say() -> None:
@@ -107,9 +112,9 @@ def test_noise_is_taken_where_the_readings_are_quietest() -> None:
     power = np.rint(power / 0.001) * 0.001
     end = np.arange(1, 40_001) * 1_000_000
     windows = Windows(end - 1_000_000, end, np.ones(40_000, np.int64), {"system": power})
-    found = Resolution.seen_in(windows, "system")
-    assert found.quantum_w == pytest.approx(0.001)
-    assert 0.02 * 0.95 < found.noise_w < 0.02 * 1.3
+    resolution = Resolution.seen_in(windows, "system")
+    assert resolution.quantum_w == pytest.approx(0.001)
+    assert 0.02 * 0.95 < resolution.noise_w < 0.02 * 1.3
 
 
 def test_a_counter_is_known_to_its_last_digit_and_to_its_last_update() -> None:
@@ -130,9 +135,9 @@ def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show(
             Reading(round(m * 1e9) - 1_000, round(m * 1e9) + 1_000, e)
             for m, e in zip(marks, uj, strict=True)
         )
-        found = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), 1_000_000))
-        errors.append(known(found.energy_j) - float(np.diff(marks)[0]) * power_w)
-        stated = known(found.statistical_j)
+        energy = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), 1_000_000))
+        errors.append(known(energy.energy_j) - float(np.diff(marks)[0]) * power_w)
+        stated = known(energy.statistical_j)
     assert np.std(errors) == pytest.approx(stated, rel=0.1)
 
 
@@ -145,8 +150,8 @@ def test_a_steady_rest_is_known_to_its_last_digit_and_a_restless_one_by_its_scat
 
 
 def test_a_doubt_without_end_is_an_interval_without_end() -> None:
-    found = half_width(np.array([1.0, 0.0, np.inf]), np.array([np.inf, 0.0, 1.0]))
-    assert found.tolist() == [np.inf, 0.0, np.inf]
+    half = half_width(np.array([1.0, 0.0, np.inf]), np.array([np.inf, 0.0, 1.0]))
+    assert half.tolist() == [np.inf, 0.0, np.inf]
 
 
 @pytest.mark.parametrize("every_ms", [1, 5, 20, 50, 100])
@@ -168,9 +173,9 @@ def test_counters_of_any_interval_hold_the_truth(every_ms: int, observed: bool, 
         update_ns = round(every_ms * 1e6) if observed else None
         range_uj = (2**32 - 1) * (10**9 >> unit) // 1000
         start, end = edges
-        found = counted(Counter("rapl", "package-0", start, end, range_uj, (), update_ns))
-        off_j = abs(known(found.energy_j) - 20 * lasts_s)
-        held.append(off_j <= 1.96 * known(found.statistical_j))
+        energy = counted(Counter("rapl", "package-0", start, end, range_uj, (), update_ns))
+        off_j = abs(known(energy.energy_j) - 20 * lasts_s)
+        held.append(off_j <= 1.96 * known(energy.statistical_j))
     assert np.mean(held) >= 0.93
 
 

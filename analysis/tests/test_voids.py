@@ -51,26 +51,26 @@ def test_tries_that_one_configuration_makes_void_are_told_and_withhold_equivalen
     folder = shutil.copytree(small_suite, tmp_path / "s")
     void_before_each(folder, "dmcrypt-aes256")
     derived = results(folder)
-    tries = {one.configuration: one for one in void_tries(derived.suite)}
+    tries = {voids.configuration: voids for voids in void_tries(derived.suite)}
     assert (tries[VOIDED].void, tries[VOIDED].tries, tries[VOIDED].others_void) == (8, 12, 0)
     assert tries[VOIDED].p_adjusted < 0.05 < tries["plain"].p_adjusted
     for contrast in derived.contrasts:
         concerned = VOIDED in (contrast.base, contrast.other)
         c = known(contrast.comparison)
         assert c.withheld == ("voids" in c.doubts) == concerned
-    (told,) = (text for text in derived.reservations if text.startswith("8 of 12 tries"))
+    (sentence,) = (text for text in derived.reservations if text.startswith("8 of 12 tries"))
     accepted = known(next(c for c in derived.contrasts if c.other == VOIDED).comparison)
     both = known(with_void_tries(derived.suite, derived.energy, "plain", VOIDED))
     other = next(c for c in derived.contrasts if c.other == "dmcrypt-aes256" and c.base == "plain")
     # The tries that were void took as much as the other configuration's runs.
     assert accepted.ratio < both.ratio < known(other.comparison).ratio
-    assert f"{100 * (both.ratio - 1):+.1f} %".replace("-", "−") in told
+    assert f"{100 * (both.ratio - 1):+.1f} %".replace("-", "−") in sentence
 
 
 def test_a_suite_without_void_tries_has_no_ratio_with_them(small_suite: Path) -> None:
     derived = results(small_suite)
     assert with_void_tries(derived.suite, derived.energy, "plain", VOIDED) is None
-    assert {one.p_adjusted for one in void_tries(derived.suite)} == {1.0}
+    assert {voids.p_adjusted for voids in void_tries(derived.suite)} == {1.0}
 
 
 @pytest.mark.parametrize(

@@ -27,18 +27,19 @@ class Trial:
     """Phases of bursts between rests at 20 W, read once a second: joules, true and found."""
 
     true_j: Floats
-    found: list[Energy]
+    energies: list[Energy]
 
     @property
     def flags(self) -> set[str]:
-        return {flag for one in self.found for flag in one.flags}
+        return {flag for energy in self.energies for flag in energy.flags}
 
     @property
     def wrong(self) -> float:
         """Share of the figures that are neither flagged nor within their 95 % interval."""
         off = [
-            not one.flags and abs(known(one.energy_j) - true_j) > 1.96 * known(one.statistical_j)
-            for one, true_j in zip(self.found, self.true_j, strict=True)
+            not energy.flags
+            and abs(known(energy.energy_j) - true_j) > 1.96 * known(energy.statistical_j)
+            for energy, true_j in zip(self.energies, self.true_j, strict=True)
         ]
         return float(np.mean(off))
 
@@ -46,7 +47,7 @@ class Trial:
     def width(self) -> float:
         """Median share of the joules that the interval reaches to either side."""
         return float(
-            np.median([1.96 * known(e.statistical_j) / known(e.energy_j) for e in self.found])
+            np.median([1.96 * known(e.statistical_j) / known(e.energy_j) for e in self.energies])
         )
 
 
@@ -106,9 +107,9 @@ def trial(
     edges |= {Edge(b, "after", rest_ns) if rests else Edge(b) for _, b in marks}
     samples = of_table(frame_of(np.round(read_w, 3), 1.0))
     metered = Metered.of(samples, "poll", 0.001, ["system"], edges, **more)
-    found = [metered.energy("system", [mark]) for mark in marks]
+    energies = [metered.energy("system", [mark]) for mark in marks]
     between_j = np.interp(marks_s, edges_s, true_j)
-    return Trial(between_j[:, 1] - between_j[:, 0], found)
+    return Trial(between_j[:, 1] - between_j[:, 0], energies)
 
 
 def test_a_meter_as_declared_is_not_flagged_nor_wide() -> None:
@@ -136,8 +137,8 @@ def test_a_low_pass_is_held_or_flagged(lag_s: float) -> None:
 
 def test_the_interval_of_a_slow_meter_holds_the_truth_too() -> None:
     for slow in (trial(over=3.0), trial(over=5.0), trial(lag_s=2.0)):
-        off_j = np.abs([known(one.energy_j) for one in slow.found] - slow.true_j)
-        held = off_j <= 1.96 * np.array([known(one.statistical_j) for one in slow.found])
+        off_j = np.abs([known(energy.energy_j) for energy in slow.energies] - slow.true_j)
+        held = off_j <= 1.96 * np.array([known(energy.statistical_j) for energy in slow.energies])
         assert held.mean() >= 0.93
 
 
@@ -162,8 +163,10 @@ def test_readings_that_repeat_at_a_steady_rate_are_flagged_and_wide() -> None:
 @pytest.mark.parametrize("dead_w", [0.5, 2.0])
 def test_readings_held_until_the_power_moves_are_flagged_and_wide(dead_w: float) -> None:
     held = trial(dead_w=dead_w)
-    off_j = np.abs([known(one.energy_j) for one in held.found] - held.true_j)
-    assert (off_j <= 1.96 * np.array([known(one.statistical_j) for one in held.found])).all()
+    off_j = np.abs([known(energy.energy_j) for energy in held.energies] - held.true_j)
+    assert (
+        off_j <= 1.96 * np.array([known(energy.statistical_j) for energy in held.energies])
+    ).all()
     assert held.flags == {HELD_FLAG}
     assert held.width > 10 * trial().width
 
@@ -192,8 +195,8 @@ def test_a_stretch_shorter_than_a_window_has_a_figure_only_between_rests() -> No
     between = {Edge(start, "before", rest), Edge(end, "after", rest)}
     for edges, figure in (({Edge(start), Edge(end)}, False), (between, True)):
         metered = Metered.of(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
-        found = metered.energy("system", [(start, end)], refuse_short=True)
+        energies = metered.energy("system", [(start, end)], refuse_short=True)
         assert metered.energy("system", [(start, end)]).energy_j is not None
-        assert SHORTER in found.flags
-        assert (found.energy_j is not None) == figure
-    assert found.energy_j == pytest.approx(40.0, abs=1.0)
+        assert SHORTER in energies.flags
+        assert (energies.energy_j is not None) == figure
+    assert energies.energy_j == pytest.approx(40.0, abs=1.0)

@@ -49,7 +49,7 @@ DOCUMENT: dict[str, Any] = {
     "rapl_hz": 10,
     "settle_s": 1,
     "tail_s": 1,
-    "assets": {"clip": "/srv/clip.mp4", "kernel_tree": None},
+    "assets": {"clip": {"path": "/srv/clip.mp4"}},
     "analysis": {"contrasts": [], "margin": 0.02},
     "assumptions": {},
 }
@@ -71,7 +71,7 @@ def test_a_frozen_plan_loads(tmp_path: Path) -> None:
     loaded = plan.load(path)
     assert loaded.runs[0].workload == "idle"
     assert loaded.storage.configurations["plain"].kind == "plain"
-    assert loaded.assets == {"clip": Path("/srv/clip.mp4")}
+    assert loaded.asset_paths == {"clip": Path("/srv/clip.mp4")}
 
 
 def test_an_older_plan_has_no_watermark() -> None:
@@ -92,7 +92,7 @@ def test_a_configuration_s_settings_are_kept_and_are_words_or_numbers() -> None:
     }
     document = {**DOCUMENT, "configurations": [entry]}
     configuration = plan.parse(plan.freeze(document)).storage.configurations["plain"]
-    assert configuration == plan.Configuration("plain", "mine", "plain", {"size": 3})
+    assert configuration == plan.Configuration("plain", "mine", "plain", {"size": 3}, label="Mine")
     for wrong in ({**entry, "size": {}}, {**entry, "size": [1]}, ["plain"], "plain"):
         with pytest.raises(plan.PlanError, match="not complete"):
             plan.freeze({**DOCUMENT, "configurations": [wrong]})

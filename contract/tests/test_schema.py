@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import jsonschema
 import pytest
@@ -34,7 +35,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "precondition": {"passes": 2, "rounds": 25, "round_s": 60, "access": "random"},
         }
     ),
-    "target": {"format": "fde-target/1", "extent_bytes": 2**30, "meters": [{}], **STACKS},
+    "target": {
+        **{"format": "fde-target/1", "extent_bytes": 2**30, "host": "alder", **STACKS},
+        "meters": [{"name": "m", "kind": "k", "port": "p", "origin": "measured"}],
+        "ssh": {"host": "alder", "port": 22, "known_hosts": None},
+    },
     "journal-line": {
         **{"seq": 0, "t_mono_ns": 1, "boot_id": "b", "state": "finished", "run_id": "r"},
         **{"cause": "", "detail": "", "facts": {"sha256": SUM, "seconds": 1.5}},
@@ -92,8 +97,8 @@ READERS: dict[str, Callable[[Any], object]] = {
 
 
 def test_the_files_are_current() -> None:
-    written = {path.name: path.read_text("utf-8") for path in schema.FOLDER.glob("*.json")}
-    assert written == schema.texts(), "run: python -m contract.schema"
+    published = {path.name: path.read_text("utf-8") for path in schema.FOLDER.glob("*.json")}
+    assert published == schema.texts(), "run: python -m contract.schema"
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
@@ -155,11 +160,13 @@ def _numbers(document: Any) -> Iterator[Any]:
 def test_a_fault_is_told_with_its_place() -> None:
     changed = copy.deepcopy(EXAMPLES["plan"])
     changed["runs"][0]["block"] = -1
-    with pytest.raises(ValueError, match=r"^runs\[0\]\.block is -1, minimum 0, maximum"):
-        schema.read(plan.PlanDocument, changed)
+    with pytest.raises(
+        ValueError, match=r"^runs\[0\]\.block is -1, must be a whole number at least 0 and"
+    ):
+        schema.read(plan.Plan, changed)
     del changed["runs"][0]["block"]
     with pytest.raises(ValueError, match=r"^'runs\[0\]\.block' is missing$"):
-        schema.read(plan.PlanDocument, changed)
+        schema.read(plan.Plan, changed)
 
 
 def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
@@ -174,3 +181,50 @@ def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
     asked, filesystem = options["fde_filesystem"]["options"], described["filesystem"]
     assert set(asked) == set(filesystem["properties"])
     assert set(filesystem["required"]) <= {n for n, o in asked.items() if o.get("required")}
+
+
+@dataclass(frozen=True)
+class Part(schema.Closed):
+    role: str = field(metadata=schema.KEY)
+    size: Annotated[int | float, schema.Range(above=0)] = 1
+    label: str = field(default="", metadata=schema.OMITTED)
+    settings: Annotated[Mapping[str, int], schema.REST] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Whole(schema.Closed):
+    parts: Mapping[str, Part]
+    access: Literal["sequential", "random"] = "random"
+    check: bool | Part = True
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"parts": {}, "acess": "random"}, r"^unknown key 'acess'; did you mean access\?$"),
+        ({"parts": {}, "access": "sequentail"}, r"^access is .*; did you mean sequential\?$"),
+        ({"parts": {"a": {"size": 0}}}, r"^parts\.a\.size is 0, must be a number above 0$"),
+        ({"parts": {"a": {"size": -(2**9999)}}}, r"^parts\.a\.size is too large, must be a number"),
+        ({"parts": {"a": {"size": "x"}}}, r"^parts\.a\.size is 'x', must be a number above 0$"),
+        ({"parts": {"a": {"colour": "x"}}}, r"^parts\.a\.colour is 'x', must be a whole number$"),
+        ({"parts": {3: {}}}, r"^a key of parts is 3, must be text$"),
+        ({"parts": {}, "check": "x"}, r"^check is 'x', must be true or false or a mapping$"),
+        ({"parts": {}, "check": {"size": -1}}, r"^check\.size is -1, must be a number above 0$"),
+        ({"parts": None}, r"^parts is None, must be a mapping$"),
+        ([], r"^the document is empty, must be a mapping$"),
+    ],
+)
+def test_a_fault_of_a_file_is_one_sentence_with_its_place(document: object, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        schema.read(Whole, document)
+
+
+def test_what_is_written_is_what_was_read() -> None:
+    document = {
+        "parts": {"a": {"size": 2, "depth": 4}, "b": {"size": 1.5, "label": "B"}},
+        "access": "random",
+        "check": False,
+    }
+    read_back = schema.read(Whole, {**document, "access": None})
+    assert read_back.parts == {"a": Part("a", 2, settings={"depth": 4}), "b": Part("b", 1.5, "B")}
+    assert schema.write(read_back) == document

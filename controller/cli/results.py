@@ -155,12 +155,12 @@ def publish(
 @with_json
 def summary(suites: SuiteDirs = None) -> SummaryResult:
     """What ran, what was void and why, whether the drift check held; then the report's answer."""
-    from analysis.report import morning
+    from analysis.report import summary_text
 
     summaries = []
     for suite in suites or [newest()]:
         for folder in _each(_kept([suite])):  # nobody makes a report in a bundle
-            summaries.append(morning.summary(folder, derive=suite.is_file()))
+            summaries.append(summary_text.summary(folder, derive=suite.is_file()))
             say("\n".join(summaries[-1].lines))
     return SummaryResult(True, tuple(summaries))
 

@@ -185,7 +185,7 @@ def seal(suite_dir: SuiteDir = None) -> SuiteResult:
 
 
 def _options(**arguments: Any) -> Options:
-    """The options of a command as planning takes them; without a word of what was not given."""
+    """Return a command's options as planning takes them, without those not given."""
     from controller.planning.plan_folders import Options
 
     if sum(arguments.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
@@ -236,11 +236,11 @@ def _measured(options: Options, several: bool) -> SuiteResult:
 
 
 def _say_where_time_went(suite_dir: Path) -> None:
-    """The table of timing.json, also of a suite that was interrupted; nothing where none ran."""
+    """Print the table of timing.json, also of an interrupted suite; nothing where none ran."""
     from contract import plan as plans
     from controller.session import timing
 
-    with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
+    with suppress(AgentError, OSError, ValueError):
         plans.load(suite_dir / "plan.json")  # its names are safe then
-        for line in timing.table(timing.of_suite(suite_dir)):
+        for line in timing.read_suite(suite_dir).table():
             say(line)

@@ -1,6 +1,6 @@
 """A suite's `factors`: each configuration once for every combination of their levels.
 
-A level says what differs from the first one, which stays as the inventory has it and keeps the
+A level has what differs from the first one, which stays as the inventory has it and keeps the
 configuration's name: `type`, `options` (mkfs's) and `mount_options` of the file system, or settings
 of the configuration's kind, such as `discard`.
 """
@@ -8,122 +8,106 @@ of the configuration's kind, such as `discard`.
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from agent.storage import registry
 from contract.errors import AgentError, ControllerError
+from contract.plan import Configuration, Filesystem
+from controller.planning.suites import Level
 
-_LEVEL = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
-_FILESYSTEM_KEYS = ("type", "options", "mount_options")
-# Of these a file system has one.
+# A file system has one of these.
 _ACCESS_TIMES = {"atime", "noatime", "relatime", "strictatime"}
 MOST_CONFIGURATIONS = 64
-
-Described = Callable[[Mapping[str, Any]], dict[str, Any]]
-Pair = list[str]
+Pair = tuple[str, str]
 
 
-def multiplied(
-    declared: Any,
-    stacks: Sequence[Mapping[str, Any]],
-    filesystem: Mapping[str, Any],
-    pairs: Sequence[Sequence[str]],
-    described: Described,
-) -> tuple[list[dict[str, Any]], list[Pair]]:
-    """The plan's configurations, and contrasts: `pairs` at each combination of levels, then each
-    level against its factor's first one, all else alike. Raises ControllerError.
+def fill_in(configuration: Configuration) -> Configuration:
+    """Return a configuration with all settings, and what the analysis needs to know of its kind.
+
+    Raises AgentError.
     """
-    factors = _checked(declared)
-    made: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
-    for stack in stacks:
-        for levels in itertools.product(*factors.values()):
-            changes = [factors[f][level] for f, level in zip(factors, levels, strict=True)]
-            made[stack["name"], levels] = _one(
-                *(stack, filesystem, _further(factors, levels), changes), described
-            )
-    if len(made) > MOST_CONFIGURATIONS:
+    complete = registry.fill_in(configuration)
+    encrypted_by = registry.load(complete.kind).encrypted_by
+    return replace(complete, label=registry.label(complete), encrypted_by=encrypted_by)
+
+
+def multiply(
+    factors: Mapping[str, Mapping[str, Level]],
+    configurations: Sequence[Configuration],
+    filesystem: Filesystem,
+    pairs: Sequence[Pair],
+) -> tuple[list[Configuration], list[Pair]]:
+    """Return each configuration at each combination of levels, and the contrasts between them.
+
+    These are `pairs` at each combination, then each level against its factor's first one, all else
+    alike. Raises ControllerError.
+    """
+    names = Counter(level for levels in factors.values() for level in levels)
+    if twice := [level for level, times in names.items() if times > 1]:
         raise ControllerError(
-            f"The suite's factors make {len(made)} configurations, and {MOST_CONFIGURATIONS} are "
-            "the most: give it fewer levels or configurations."
+            f"Two factors have a level {twice[0]}. Rename one: no name may occur twice."
         )
-    names = {key: one["name"] for key, one in made.items()}
+    count = len(configurations) * math.prod(map(len, factors.values()))
+    if count > MOST_CONFIGURATIONS:
+        raise ControllerError(
+            f"The suite's factors make {count} configurations; {MOST_CONFIGURATIONS} are the most. "
+            "Remove levels or configurations."
+        )
+    combinations = list(itertools.product(*factors.values()))
+    firsts = combinations[0]
+    made = {
+        (configuration.name, levels): _combine(
+            configuration,
+            filesystem,
+            [name for name, first in zip(levels, firsts, strict=True) if name != first],
+            [factor[name] for factor, name in zip(factors.values(), levels, strict=True)],
+        )
+        for configuration in configurations
+        for levels in combinations
+    }
     contrasts = [
-        [names[a, levels], names[b, levels]]
-        for levels in itertools.product(*factors.values())
-        for a, b in pairs
+        (made[base, levels].name, made[other, levels].name)
+        for levels in combinations
+        for base, other in pairs
     ]
-    for (stack_name, levels), name in names.items():
-        for place, factor in enumerate(factors.values()):
-            first = next(iter(factor))
+    for (name, levels), configuration in made.items():
+        for place, first in enumerate(firsts):
             if levels[place] != first:
-                base = (*levels[:place], first, *levels[place + 1 :])
-                contrasts.append([names[stack_name, base], name])
+                base_levels = (*levels[:place], first, *levels[place + 1 :])
+                contrasts.append((made[name, base_levels].name, configuration.name))
     return list(made.values()), contrasts
 
 
-def _further(factors: Mapping[str, Mapping[str, Any]], levels: Sequence[str]) -> list[str]:
-    """The levels that are not their factor's first."""
-    firsts = [next(iter(factor)) for factor in factors.values()]
-    return [level for level, first in zip(levels, firsts, strict=True) if level != first]
-
-
-def _one(
-    stack: Mapping[str, Any],
-    filesystem: Mapping[str, Any],
-    further: Sequence[str],
-    changes: Sequence[Mapping[str, Any]],
-    described: Described,
-) -> dict[str, Any]:
-    volume, settings = dict(filesystem), dict[str, Any]()
-    for change in changes:
-        if "type" in change:
-            volume |= {"type": change["type"], "options": list(change.get("options", ()))}
-        elif "options" in change:
-            volume["options"] = [*volume["options"], *change["options"]]
-        volume["mount_options"] = _joined(volume["mount_options"], change.get("mount_options", ""))
-        settings |= {k: v for k, v in change.items() if k not in _FILESYSTEM_KEYS}
-    name = ".".join([stack["name"], *further])
+def _combine(
+    configuration: Configuration,
+    filesystem: Filesystem,
+    changed_levels: Sequence[str],
+    levels: Sequence[Level],
+) -> Configuration:
+    """Return a configuration at these levels, named and labelled after those not their first."""
+    settings = dict(configuration.settings)
+    for level in levels:
+        options = filesystem.options if level.type is None else ()
+        filesystem = Filesystem(
+            level.type or filesystem.type,
+            (*options, *level.options),
+            _join_options(filesystem.mount_options, level.mount_options),
+        )
+        settings |= level.settings
+    name = ".".join([configuration.name, *changed_levels])
     try:
-        configuration = described({**stack, **settings, "name": name})
+        combined = fill_in(replace(configuration, name=name, settings=settings))
     except AgentError as error:
-        raise ControllerError(f"The factors make {name}, which cannot be: {error}") from error
-    label = ", ".join([configuration["label"], *(level.replace("_", " ") for level in further)])
-    return {**configuration, "label": label, "filesystem": volume}
+        raise ControllerError(f"The factors make {name}, which is invalid: {error}") from error
+    label = ", ".join([combined.label, *(level.replace("_", " ") for level in changed_levels)])
+    return replace(combined, label=label, filesystem=filesystem)
 
 
-def _joined(options: str, further: str) -> str:
+def _join_options(options: str, further: str) -> str:
     words, added = (text.split(",") if text else [] for text in (options, further))
     if _ACCESS_TIMES & set(added):
         words = [word for word in words if word not in _ACCESS_TIMES]
     return ",".join([*words, *added])
-
-
-def _checked(declared: Any) -> dict[str, dict[str, Mapping[str, Any]]]:
-    if not isinstance(declared, Mapping) or not declared:
-        raise ControllerError(
-            f"The suite's key factors is {declared!r}: give factors by their names."
-        )
-    levels_so_far: list[str] = []
-    for name, levels in declared.items():
-        if not isinstance(levels, Mapping) or len(levels) < 2:
-            raise ControllerError(f"The factor {name} needs two levels or more, by their names.")
-        for level, change in levels.items():
-            if not _LEVEL.fullmatch(str(level)) or level in levels_so_far:
-                raise ControllerError(
-                    f"A level of the factor {name} is called {level!r}: use small letters and "
-                    "digits, words joined by - or _, in quotes if YAML reads them as true or "
-                    "false, and no name twice."
-                )
-            if not isinstance(change, Mapping):
-                raise ControllerError(
-                    f"The level {level} of {name} is {change!r}: say what differs, {{}} if nothing."
-                )
-            for key, kind in (("type", str), ("options", list), ("mount_options", str)):
-                if key in change and not isinstance(change[key], kind):
-                    raise ControllerError(
-                        f"The {key} of level {level} of {name} is {change[key]!r}: give "
-                        f"{'a list of words' if kind is list else 'a word'}."
-                    )
-        levels_so_far += levels
-    return {str(name): dict(levels) for name, levels in declared.items()}

@@ -1,10 +1,9 @@
-"""Names that a user gives, and the nearest where there is none such (standard library alone)."""
+"""Check names that a user gives against the known ones (standard library alone)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
 import workloads
 from contract.errors import ControllerError
@@ -14,12 +13,12 @@ SUITES = Path(workloads.__file__).parent / "suites"
 
 
 def suite_names(folder: Path = SUITES) -> list[str]:
-    """Names of the suites there are."""
+    """Return the names of all suites."""
     return sorted(path.stem for path in folder.glob("*.yml"))
 
 
-def require_known(what: str, names: Iterable[Any], known: Collection[str]) -> None:
-    """ControllerError on the first of the given names that is none of the known ones."""
+def require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise ControllerError for the first name that is not known, with the nearest one."""
     for name in names:
         if name not in known:
-            raise ControllerError(unknown(what, str(name), known))
+            raise ControllerError(unknown(what, name, known))

@@ -1,22 +1,22 @@
-"""How long runs, switches and the rest of suites took before on a host."""
+"""How long runs, switches and the rest of suites took on a host before."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from contract import names
+from contract import names, schema
+from contract import plan as plans
+from contract.attempts import NS, History
 from contract.errors import AgentError
-from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
+from contract.journal import PRECONDITIONED, SKIPPED, Entry, read
+from contract.plan import Plan, Run
 from contract.strict_json import read_object
-from controller.session import session_times
-from controller.session.progress import NS
+from controller.session.session_times import read_sessions
 from workloads import registry
 from workloads.base import WorkloadError
 
@@ -36,8 +36,8 @@ class Block:
 
 
 @dataclass
-class Seen:
-    """What was seen on a host.
+class PastDurations:
+    """How long things took on a host.
 
     `runs_s`: seconds from `running` to `finished` less the plan's own rests and what was waited, by
     (workload, parameters, configuration); `switches_s` by configuration; `ends_s`: what a whole
@@ -52,8 +52,10 @@ class Seen:
     skipped: set[str] = field(default_factory=set)
 
     def ratios(self) -> list[float]:
-        """Of every whole block, its wall time over the means of all that ran in it: that holds the
-        scatter, and what waiting and void tries have cost."""
+        """Return by whole block its wall time over the means of all that ran in it.
+
+        They hold the scatter, and what waiting and void tries have cost.
+        """
         return [
             block.wall_s
             / (
@@ -65,75 +67,63 @@ class Seen:
         ]
 
 
-def seen(folder: Path, host: str, origin: str) -> Seen:
-    """All that the suites of this host in `folder` tell; those that cannot be read tell nothing."""
-    durations = Seen()
+@dataclass(frozen=True)
+class _Head:
+    """What decides whether a plan is read."""
+
+    host: str
+    origin: str
+    created_wall: str = ""
+
+
+def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
+    """Collect what the suites of this host in `folder` took; damaged ones are left out."""
+    durations = PastDurations()
     suites = []
     for path in folder.glob("*/plan.json"):
-        plan = {} if names.stranger(path.parent) else read_object(path)
-        if plan.get("host") == host and plan.get("origin") == origin:
-            suites.append((str(plan.get("created_wall", "")), path.parent, plan))
-    for _, suite_dir, plan in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
+        document = {} if names.stranger(path.parent) else read_object(path)
+        with suppress(ValueError):
+            head = schema.read(_Head, document)
+            if (head.host, head.origin) == (host, origin):
+                suites.append((head.created_wall, path.parent, document))
+    for _, suite_dir, document in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
         try:
+            plan = plans.parse(document)
             entries = read(suite_dir / "journal.jsonl")
             _learn(durations, plan, entries)
         except (AgentError, OSError, KeyError, TypeError, ValueError):
             continue
-        if "finished" in last_states(entries).values():
-            durations.suites.append(str(plan["suite_id"]))
+        if any(attempt.finished and not attempt.void for attempt in History(entries).latest):
+            durations.suites.append(plan.suite_id)
             with suppress(OSError, KeyError, TypeError, ValueError):
                 durations.ends_s.extend(_ends_s(suite_dir, entries))
     return durations
 
 
-def _learn(durations: Seen, plan: Mapping[str, Any], entries: Sequence[Entry]) -> None:
-    runs = {run["run_id"]: run for run in plan["runs"]}
-    for run_id, state, seconds in _stretches(entries):
-        if run_id not in runs:
+def _learn(durations: PastDurations, plan: Plan, entries: Sequence[Entry]) -> None:
+    runs = {run.run_id: run for run in plan.runs}
+    for attempt in History(entries).attempts:
+        if (run := runs.get(attempt.run_id)) is None:
             continue
-        if state == "finished":
-            key = key_of(plan, runs[run_id])
-            durations.runs_s.setdefault(key, []).append(max(0.0, seconds - rests_s(plan)))
-        else:
-            stack = runs[run_id]["configuration"]
-            durations.switches_s.setdefault(stack, []).append(seconds)
+        for seconds in attempt.switches_s:
+            durations.switches_s.setdefault(run.configuration, []).append(seconds)
+        if attempt.finished and attempt.worked_s is not None:
+            seconds = max(0.0, attempt.worked_s - rests_s(plan))
+            durations.runs_s.setdefault(key_of(plan, run), []).append(seconds)
     skipped = {entry.run_id for entry in entries if entry.cause == SKIPPED}
     durations.skipped.update(key_of(plan, runs[run_id])[0] for run_id in skipped & set(runs))
-    runs = {run_id: run for run_id, run in runs.items() if run_id not in skipped}
-    entries = [entry for entry in entries if entry.run_id not in skipped]
-    durations.blocks.extend(_blocks(plan, runs, entries))
+    left = [run for run in plan.runs if run.run_id not in skipped]
+    durations.blocks.extend(_blocks(plan, left, [e for e in entries if e.run_id not in skipped]))
 
 
-def _stretches(entries: Sequence[Entry]) -> Iterator[tuple[str, str, float]]:
-    """(run id, `finished`, seconds since `running`) and (run id, `switching`, its seconds), what
-    was waited within them left out."""
-    begun: dict[str, tuple[Entry, float]] = {}
-    waited_s = 0.0
-    for before, entry in pairwise(entries):
-        same = before.boot_id == entry.boot_id
-        seconds = (entry.t_mono_ns - before.t_mono_ns) / NS
-        waited_s += seconds if before.state == "waiting" and same else 0.0
-        if before.state == "switching" and same and entry.run_id == before.run_id:
-            yield entry.run_id, "switching", seconds
-        if entry.state == "running" and before.state != "waiting":
-            begun[entry.run_id] = entry, waited_s
-        elif entry.state == "finished" and entry.run_id in begun:
-            start, waited_before_s = begun.pop(entry.run_id)
-            if start.boot_id == entry.boot_id:
-                whole_s = (entry.t_mono_ns - start.t_mono_ns) / NS
-                yield entry.run_id, "finished", whole_s - (waited_s - waited_before_s)
-
-
-def _blocks(
-    plan: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], entries: Sequence[Entry]
-) -> Iterator[Block]:
-    """Whole blocks that one start of the agent has gone through; the drift check left aside."""
-    drift_check = plan["drift_check"]["workload"] if plan.get("drift_check") else ""
-    by_block: dict[int, set[str]] = {}
-    for run_id, run in runs.items():
-        if run["workload"] != drift_check:
-            by_block.setdefault(run["block"], set()).add(run_id)
-    drift_checks = {run_id for run_id, run in runs.items() if run["workload"] == drift_check}
+def _blocks(plan: Plan, runs: Collection[Run], entries: Sequence[Entry]) -> Iterator[Block]:
+    """Yield whole blocks of one start of the agent; the drift check is left aside."""
+    drift_check = plan.drift_check.workload if plan.drift_check else ""
+    by_block: dict[int, dict[str, Run]] = {}
+    for run in runs:
+        if run.workload != drift_check:
+            by_block.setdefault(run.block, {})[run.run_id] = run
+    drift_checks = {run.run_id for run in runs if run.workload == drift_check}
     inner = [entry for entry in entries if entry.run_id not in drift_checks]
     for wanted in by_block.values():
         places = [place for place, entry in enumerate(inner) if entry.run_id in wanted]
@@ -143,42 +133,46 @@ def _blocks(
             or (entry.run_id not in wanted and entry.state != "waiting")
             for entry in mine
         )
-        if apart or any(last_states(mine).get(run_id) != "finished" for run_id in wanted):
+        history = History(mine)
+        timed = [a for a in history.attempts if a.finished and a.worked_s is not None]
+        finished = {a.run_id for a in history.latest if a.finished and not a.void}
+        if apart or finished != wanted.keys():
             continue
-        stretches = list(_stretches(mine))
         yield Block(
             (mine[-1].t_mono_ns - mine[0].t_mono_ns) / NS,
-            tuple(key_of(plan, runs[run]) for run, what, _ in stretches if what == "finished"),
-            tuple(runs[run]["configuration"] for run, what, _ in stretches if what == "switching"),
+            tuple(key_of(plan, wanted[a.run_id]) for a in timed),
+            tuple(wanted[a.run_id].configuration for a in history.attempts for _ in a.switches_s),
             rests_s(plan) * len(wanted),
         )
 
 
 def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
-    """What a suite that went through in one session took besides its runs, where its disks were
-    not preconditioned."""
-    known = session_times.sessions_of(session_times.lines(suite_dir / session_times.SESSIONS), ())
+    """Yield what a suite took besides its runs.
+
+    Only of one that went through in one session without preconditioning its disks.
+    """
+    known = read_sessions(suite_dir)
     of_runs = [entry for entry in entries if entry.run_id]
     complete = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
     longer = any(entry.state == PRECONDITIONED for entry in entries)
     if len(known) != 1 or known[0].killed or not complete or longer:
         return
-    yield max(0.0, known[0].seconds["wall_s"] - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
+    yield max(0.0, known[0].wall_s - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
 
 
-def key_of(plan: Mapping[str, Any], run: Mapping[str, Any]) -> Key:
-    """What its duration goes by: the workload, whatever its entry is called, its sizes and where.
+def key_of(plan: Plan, run: Run) -> Key:
+    """Return what a run's duration depends on: the workload, its sizes, the configuration.
 
-    A parameter that the plan does not name has its default. Raises KeyError for a run of a workload
-    that the plan does not have.
+    A parameter that an older plan does not name has its default.
     """
-    load = {load["name"]: load for load in plan["workloads"]}[run["workload"]]
-    workload, sizes = load.get("workload", load["name"]), dict(load["parameters"])
+    entry = plan.entries[run.workload]
+    workload, sizes = entry.workload_name, dict(entry.parameters)
     with suppress(WorkloadError):
         sizes = registry.complete(workload, sizes)
-    text = json.dumps({**sizes, "pad_s": plan.get("pad_s", 0)}, sort_keys=True)
-    return workload, text, run["configuration"]
+    text = json.dumps({**sizes, "pad_s": float(plan.pad_s)}, sort_keys=True)
+    return workload, text, run.configuration
 
 
-def rests_s(plan: Mapping[str, Any]) -> float:
-    return float(plan["settle_s"]) + float(plan["tail_s"])
+def rests_s(plan: Plan) -> float:
+    """Return the rests before and after each run, in seconds."""
+    return plan.settle_s + plan.tail_s

@@ -1,4 +1,4 @@
-"""From a suite's name and the options of a command to a frozen plan in a folder of its own."""
+"""Make a frozen plan, in a new folder, of a suite's name and the options of a command."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from contract import schema
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
+from contract.plan import Plan, TargetDocument
 from controller.planning import past_durations, pilot, sizing, wear
-from controller.planning.suites import load_suite, scaled
+from controller.planning.suites import at_scale, load_suite
 from controller.target import first_writes, survey
 
 Say = Callable[[str], None]
-IDS = ("suite_id", "group")  # what folders are named after
 
 
 @dataclass
@@ -49,19 +50,18 @@ class Options:
 
 def freeze(
     options: Options, say: Say, group: str | None = None, now: datetime | None = None
-) -> dict[str, Any]:
-    """The plan for `options.target`. Raises ControllerError."""
-    from controller.planning.compiler import (
-        compile_plan,  # NumPy: not at the start of every command
-    )
+) -> Plan:
+    """Return the plan for `options.target`. Raises ControllerError."""
+    # NumPy comes with it: not at the start of every command.
+    from controller.planning.compiler import Fitted, compile_plan
 
     seed = secrets.randbits(32) if options.seed is None else options.seed
     earlier = None if options.pilot is None else pilot.read_pilot(options.pilot)
     compiled = functools.partial(
         compile_plan,
         options.suite,
-        scaled(load_suite(options.suite), options.scale),
-        target_of(options),
+        at_scale(load_suite(options.suite), options.scale),
+        schema.read(TargetDocument, target_of(options)),
         seed=seed,
         pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
@@ -72,10 +72,10 @@ def freeze(
     if options.hours is None:
         blocks = options.blocks if earlier is None else earlier.blocks
         return _with_wear(compiled(blocks=blocks), options, say)
-    one = compiled(blocks=1)
-    known = past_durations.seen(options.out, one["host"], one["origin"])
-    fit = sizing.fit(one, known, options.hours)
-    fitted = {"hours": options.hours, "basis": fit.basis}
+    shortest = compiled(blocks=1)
+    known = past_durations.read_durations(options.out, shortest.host, shortest.origin)
+    fit = sizing.fit(shortest, known, options.hours)
+    fitted = Fitted(options.hours, fit.basis)
     if options.blocks is not None:  # as many as a slower host of the group has time for
         return compiled(blocks=options.blocks, fitted=fitted)
     for sentence in fit.sentences:
@@ -83,9 +83,9 @@ def freeze(
     return _with_wear(compiled(blocks=fit.blocks, fitted=fitted), options, say)
 
 
-def _with_wear(plan: dict[str, Any], options: Options, say: Say) -> dict[str, Any]:
-    """The plan, once it is said what its preconditioning costs each disk, and allowed."""
-    if "precondition" not in plan:
+def _with_wear(plan: Plan, options: Options, say: Say) -> Plan:
+    """Return the plan once the cost of its preconditioning is printed and permitted."""
+    if plan.precondition is None:
         return plan
     target = target_of(options)
     look = survey.look(target)
@@ -103,13 +103,13 @@ def _with_wear(plan: dict[str, Any], options: Options, say: Say) -> dict[str, An
 
 
 def write(options: Options, say: Say) -> Path:
-    """The folder of a new plan for one host. Raises ControllerError."""
+    """Write a new plan for one host and return its folder. Raises ControllerError."""
     now = datetime.now(UTC)
     (plan,) = keep([freeze(options, say, now=now)], options.out, now)
-    return Path(options.out / plan["suite_id"])
+    return options.out / plan.suite_id
 
 
-def keep(plans: Sequence[dict[str, Any]], out: Path, now: datetime) -> Sequence[dict[str, Any]]:
+def keep(plans: Sequence[Plan], out: Path, now: datetime) -> Sequence[Plan]:
     """Write plans made at `now` to new folders below `out`, with one for their group; return them.
 
     Where another command has planned in the same second, they are dated to the next one.
@@ -117,14 +117,14 @@ def keep(plans: Sequence[dict[str, Any]], out: Path, now: datetime) -> Sequence[
     from controller.planning.compiler import redate
 
     while True:
-        names = dict.fromkeys(plan[key] for key in IDS for plan in plans if key in plan)
+        names = [plan.suite_id for plan in plans] + [plan.group for plan in plans if plan.group]
         made: list[Path] = []
         try:
-            for name in names:
+            for name in dict.fromkeys(names):
                 (out / name).mkdir(parents=True)
                 made.append(out / name)
             for plan in plans:
-                write_json(out / plan["suite_id"] / "plan.json", plan)
+                write_json(out / plan.suite_id / "plan.json", plan.document())
         except BaseException as error:
             for folder in made:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What preconditioning takes of a disk's life, and the consent that it needs where that is much."""
+"""How much of a disk's life preconditioning takes, and the consent that much of it needs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contract import plan as plans
 from contract.errors import ControllerError
 from contract.places import command_line
+from contract.plan import Plan
 from controller.target.first_writes import Ask
 
 # More than this share of its life asks first; where that is not known, this many times its size.
@@ -19,7 +19,7 @@ MOST_FILLINGS = 3
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan's preconditioning writes to a disk at most, and what SMART says of its life."""
+    """What a plan's preconditioning writes to a disk at most, and what its SMART data report."""
 
     role: str
     serial: str
@@ -32,19 +32,19 @@ class Cost:
 
     @property
     def most_bytes(self) -> int:
-        """A round writes the extent once at most."""
+        """Bytes that it writes at most: a round writes the extent once at most."""
         return (self.passes + self.rounds) * self.extent_bytes
 
     @property
     def life_bytes(self) -> float | None:
-        """What it may write in its life, were it used as it is so far; None where nobody knows."""
+        """Bytes that the disk may write in its life, extrapolated; None where that is unknown."""
         if not (self.written_bytes and self.used_percent):
             return None
         return self.written_bytes / (self.used_percent / 100)
 
     @property
     def reason(self) -> str:
-        """Why this is asked for before it is done; empty where it is not."""
+        """Why it needs consent; empty where it does not."""
         if self.life_bytes is None and self.most_bytes > MOST_FILLINGS * self.size_bytes:
             return f"its life is not known, and that is more than {MOST_FILLINGS} times its size"
         if self.life_bytes is not None and self.most_bytes > LIFE_SHARE * self.life_bytes:
@@ -60,20 +60,17 @@ class Cost:
             f"of at most {self.rounds} rounds. "
         )
         if not self.written_bytes:
-            return f"{text}The disk does not say what it has written so far."
+            return f"{text}The disk does not report what it has written so far."
         share = _percent(self.most_bytes / self.written_bytes)
         text += f"That is {share} of the {_size(self.written_bytes)} that it has written so far"
         if self.life_bytes is None:
-            return f"{text}; of its life it does not say yet how much is used."
+            return f"{text}; it does not report yet how much of its life is used."
         share = _percent(self.most_bytes / self.life_bytes)
-        return (
-            f"{text}, and {share} of its life, of which SMART says {self.used_percent} % is used."
-        )
+        return f"{text}, and {share} of its life, of which {self.used_percent} % is used by SMART."
 
 
-def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> list[Cost]:
-    """For each disk that a frozen plan preconditions; `disks` as the agent found them."""
-    plan = plans.parse(document)
+def costs(plan: Plan, disks: Sequence[Mapping[str, Any]]) -> list[Cost]:
+    """Return the cost for each disk that a plan preconditions; `disks` as the agent found them."""
     wanted = plan.precondition
     if wanted is None:
         return []
@@ -83,7 +80,7 @@ def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> li
             disk.role,
             disk.serial,
             disk.size_bytes,
-            plan.storage.extent.size_bytes,
+            plan.extent.size_bytes,
             wanted.passes,
             wanted.rounds,
             **lifetimes.get(disk.role, {}),
@@ -93,14 +90,16 @@ def costs(document: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]) -> li
 
 
 def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask | None) -> None:
-    """See that whatever is asked for is wanted, by the disk's serial number: given, or typed at a
-    terminal (`ask`, None without one). Raises ControllerError."""
+    """Require consent to each cost that needs it, by the disk's serial number.
+
+    It is in `confirmed`, or typed at a terminal (`ask`, None without one). Raises ControllerError.
+    """
     for cost in costs:
         if not cost.reason or cost.serial in confirmed:
             continue
         if ask is None:
             raise ControllerError(
-                f"{cost.sentences} As {cost.reason}, it is not done unasked. Run "
+                f"{cost.sentences} As {cost.reason}, it requires consent. Run "
                 f"{command_line('run', confirm=shlex.quote(cost.serial))}, or give precondition "
                 "fewer rounds or the inventory a smaller fde_extent_bytes."
             )
@@ -114,14 +113,14 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
 
 
 def lifetime(written_bytes: int | None = None, used_percent: int | None = None) -> str:
-    """`by SMART 1.2 TB written in its life, 3 % of its life used`; empty where it is not known."""
+    """Return `by SMART 1.2 TB written in its life, 3 % of its life used`; empty if unknown."""
     parts = [f"{_size(written_bytes)} written in its life"] if written_bytes is not None else []
     parts += [f"{used_percent} % of its life used"] if used_percent is not None else []
     return f"by SMART {', '.join(parts)}" if parts else ""
 
 
 def _size(count: int) -> str:
-    """In decimal units, as makers state what a disk may write in its life."""
+    """Return a size in decimal units, as makers state what a disk may write in its life."""
     unit, name = next(
         ((unit, name) for unit, name in ((10**12, "TB"), (10**9, "GB")) if count >= unit),
         (10**6, "MB"),

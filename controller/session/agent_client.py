@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from agent.system.quiet import Disturbers
 from contract import journal, strict_json
 from contract.errors import ControllerError
+from contract.identity import Identity
 from contract.journal import Entry
 from controller.target import connection
 
@@ -36,6 +36,13 @@ class Unit:
     last_words: str
 
 
+@dataclass(frozen=True)
+class _PlanSum:
+    """The hash that a plan has of itself."""
+
+    sha256: str
+
+
 class AgentClient:
     """Commands for one suite on one target."""
 
@@ -56,64 +63,52 @@ class AgentClient:
         """Whether it answers."""
         return self.ask(["true"]).returncode == 0
 
-    def identity(self) -> dict[str, Any]:
-        """Which machine it is (`contract.identity`). Raises ControllerError."""
-        answer = self._told(self.agent("identity", "--suites", connection.SUITES)).decode(
-            errors="replace"
-        )
+    def identity(self) -> Identity:
+        """Return which machine it is. Raises ControllerError."""
         try:
-            document = strict_json.loads(answer)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict) or "machine_id" not in document:
-            raise ControllerError(
-                "The target does not say which machine it is: provision it again."
+            return strict_json.parse(
+                Identity, self._output(self.agent("identity", "--suites", connection.SUITES))
             )
-        return document
+        except ValueError as error:
+            raise ControllerError(
+                f"The target's identity cannot be read: {error}. Provision it again."
+            ) from None
 
-    def disturbers(self) -> dict[str, list[str]]:
-        """What may start work by itself there, by group; empty where that is not
-        known."""
+    def disturbers(self) -> Mapping[str, tuple[str, ...]]:
+        """Return what may start work there unasked, by group; empty where that is unknown."""
         try:
-            active = strict_json.loads(self.agent("quiet", "list").stdout)
+            return strict_json.parse(Disturbers, self.agent("quiet", "list").stdout).by_group
         except ValueError:
             return {}
-        return active if isinstance(active, dict) else {}
 
     def journal(self) -> list[Entry]:
-        """What its journal holds; empty for a suite that was never started there."""
-        content = self._file("journal.jsonl")
-        with tempfile.NamedTemporaryFile() as copy:
-            copy.write(content)
-            copy.flush()
-            return journal.read(Path(copy.name))
+        """Return what its journal holds; empty for a suite that was never started there."""
+        return journal.scan_bytes(self._file("journal.jsonl"), "the target's journal")[0]
 
     def plan_sha256(self) -> str | None:
-        """The hash of the plan that lies there; None where none does."""
+        """Return the hash of the plan there; None without one, empty where it is damaged."""
         content = self._file("plan.json")
-        if not content:
-            return None
         try:
-            return str(strict_json.loads(content)["sha256"])
-        except (ValueError, KeyError, TypeError):
+            return strict_json.parse(_PlanSum, content).sha256 if content else None
+        except ValueError:
             return ""
 
     def hold(self, reason: str, seconds: float) -> bool:
-        """Keep the agent from beginning a run; whether it was told."""
+        """Keep the agent from beginning a run; whether that succeeded."""
         done = self.agent("hold", "--reason", reason, "--for", f"{seconds:g}", limit_s=30)
         return done.returncode == 0
 
     def let_go(self) -> bool:
-        """End the hold; whether it was told."""
+        """End the hold; whether that succeeded."""
         return self.agent("hold", "--end", limit_s=30).returncode == 0
 
     def repeat(self, entry: Entry, reason: str) -> None:
         """Have a finished run repeated. Raises ControllerError."""
         arguments = ["--suite-dir", self._suite_dir, "--run", entry.run_id, "--seq", str(entry.seq)]
-        self._told(self.agent("request-repeat", *arguments, "--reason", reason))
+        self._output(self.agent("request-repeat", *arguments, "--reason", reason))
 
     def unit(self) -> Unit | None:
-        """The service's state; None where the target does not answer."""
+        """Return the service's state; None where the target does not answer."""
         done = self.ask(["sh", "-c", UNIT_STATE, "sh", self._unit])
         if done.returncode == connection.SSH_FAILED:
             return None
@@ -134,13 +129,13 @@ class AgentClient:
         self.ask(["systemctl", "start", "--no-block", self._unit])
 
     def stop(self) -> bool:
-        """Have the agent end in order, and not start after a boot; whether it was told."""
+        """Have the agent end in order, and not start after a boot; whether that succeeded."""
         return self.ask(["systemctl", "disable", "--now", "--quiet", self._unit]).returncode == 0
 
     def _file(self, name: str) -> bytes:
-        return self._told(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
+        return self._output(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
 
-    def _told(self, done: Done) -> bytes:
+    def _output(self, done: Done) -> bytes:
         return connection.told(self._target, done)
 
 

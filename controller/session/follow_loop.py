@@ -79,7 +79,7 @@ class FollowLoop:
         return entries[-1]
 
     def _abandoned(self, reason: str) -> None:
-        """Nobody works on the suite: wait for systemd, start the service, or give up."""
+        """Wait for systemd, start the service, or give up where no agent is at work."""
         unit = self._agent.unit()
         if unit is None or unit.active or unit.starting:
             return
@@ -90,12 +90,12 @@ class FollowLoop:
             return
         raise ControllerError(
             f"The agent on {self._plan.host} ended without closing its journal "
-            f"({unit.last_words or 'it said nothing'}): continue with fde resume."
+            f"({unit.last_words or 'no output'}): continue with fde resume."
         )
 
     @contextmanager
     def clock(self, link: ClockLink) -> Iterator[None]:
-        """Clock readings every 30 s, in a thread of their own, and one more at the end."""
+        """Take clock readings every 30 s, in a separate thread, and one more at the end."""
         stop = threading.Event()
 
         def lost(reason: str) -> None:

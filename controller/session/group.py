@@ -1,4 +1,4 @@
-"""One suite on several hosts at once, each with a session of its own, as one group."""
+"""One suite on several hosts at once, each with its session, as one group."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from contract import names, strict_json
+from contract import names, schema, strict_json
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
+from contract.names import Name
 from contract.places import command_line, module_command
+from contract.plan import Plan
+from contract.status import SuiteStatus
 from contract.strict_json import read_object
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
@@ -28,7 +31,6 @@ from controller.session.status import Hosts
 from controller.session.suite_folder import require_plain
 from controller.target import connection, playbook
 
-FORMAT = "fde-group/1"
 FILE = "group.json"
 # What every plan of a group has alike: without these, hosts could not be laid beside each other.
 SAME = {
@@ -38,7 +40,16 @@ SAME = {
 }
 
 Target = Mapping[str, Any]
-Plan = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class GroupDocument:
+    """group.json: suites of one plan on several hosts; `hosts` are in the same order."""
+
+    format: Literal["fde-group/1"]
+    group: str
+    suites: tuple[Name, ...]
+    hosts: tuple[str, ...]
 
 
 def require_apart(targets: Sequence[Target]) -> None:
@@ -78,7 +89,7 @@ def _same_meter(one: Target, other: Target) -> Iterator[str]:
 
 
 def _port(meter: Mapping[str, Any]) -> set[str]:
-    """What a meter's port is called: as the inventory does, and its device where it is there.
+    """Return names of a meter's port: the inventory's, and its device where it is there.
 
     At one address on a network there are as many as there are settings and channels.
     """
@@ -101,21 +112,24 @@ def require_alike(plans: Sequence[Plan]) -> None:
     """ControllerError where the hosts would not do the same work on the same stacks."""
     first, *rest = plans
     for plan in rest:
-        both = f"{first['host']} and {plan['host']}"
+        both = f"{first.host} and {plan.host}"
         _require_same_entries("configurations", first, plan, "--configurations …")
         _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
-        if first["extent"]["size_bytes"] != plan["extent"]["size_bytes"]:
+        if first.extent != plan.extent:
             raise ControllerError(
                 f"{both} differ in fde_extent_bytes: give both the same in the inventory."
             )
         for key, what in SAME.items():
-            if first[key] != plan[key]:
+            if getattr(first, key) != getattr(plan, key):
                 raise ControllerError(f"{both} differ in {what}: make it the same for all hosts.")
 
 
 def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
-    entries = [{entry["name"]: entry for entry in plan[kind]} for plan in (one, other)]
-    hosts = one["host"], other["host"]
+    entries = [
+        {entry["name"]: entry for entry in schema.write(getattr(plan, kind))}
+        for plan in (one, other)
+    ]
+    hosts = one.host, other.host
     for mine, its, host, elsewhere in (
         (*entries, *hosts),
         (*reversed(entries), *reversed(hosts)),
@@ -147,47 +161,38 @@ def name_of(suite: str, suite_id: str) -> str:
 
 
 def write(folder: Path, plans: Sequence[Plan]) -> None:
-    """group.json, before the first run."""
-    write_json(
-        folder / FILE,
-        {
-            "format": FORMAT,
-            "group": folder.name,
-            "suites": [plan["suite_id"] for plan in plans],
-            "hosts": [plan["host"] for plan in plans],
-        },
-    )
+    """Write group.json, before the first run."""
+    suite_ids = tuple(plan.suite_id for plan in plans)
+    document = GroupDocument("fde-group/1", folder.name, suite_ids, tuple(p.host for p in plans))
+    write_json(folder / FILE, asdict(document))
 
 
 def suites(folder: Path) -> list[Path]:
-    """The folders of a group's suites, beside its own. Raises ControllerError."""
+    """Return the folders of a group's suites, beside its own. Raises ControllerError."""
     require_plain(folder)
     try:
-        document = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
-        ids = list(document["suites"])
+        document = strict_json.parse(GroupDocument, (folder / FILE).read_bytes())
     except OSError as error:
         raise ControllerError(
             f"{folder / FILE} cannot be read ({error.strerror}): name a group's folder."
         ) from None
-    except (ValueError, KeyError, TypeError):
-        raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.") from None
-    if document.get("format") != FORMAT:
-        raise ControllerError(f"{folder / FILE} is not of the format {FORMAT}.")
-    if not all(names.safe(suite_id) for suite_id in ids):
-        raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.")
-    return [folder.parent / suite_id for suite_id in ids]
+    except ValueError as error:
+        raise ControllerError(
+            f"{folder / FILE} is damaged ({error}): name the suites one by one."
+        ) from None
+    return [folder.parent / suite_id for suite_id in document.suites]
 
 
 SESSION = tuple(module_command("controller", "run"))
 LOG = ".session.log"
 POLL_S = 0.5
 
-Freeze = Callable[..., dict[str, Any]]
+Freeze = Callable[..., Plan]
 
 
 @dataclass
 class Session:
-    """A host's own process, and how much of its log has been told."""
+    """A host's own process, and how much of its log has been shown."""
 
     host: str
     folder: Path
@@ -229,7 +234,7 @@ def several(options: Options) -> bool:
 
 
 def targets_of(options: Options) -> list[dict[str, Any]]:
-    """The resolved target that is meant, or several. Raises ControllerError."""
+    """Return the resolved target that is meant, or several. Raises ControllerError."""
     several(options)
     return options.targets
 
@@ -258,7 +263,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
     name = f"{options.suite}-{now:%Y%m%dT%H%M%SZ}"
     seed = secrets.randbits(32) if options.seed is None else options.seed
 
-    def frozen(**changes: Any) -> list[dict[str, Any]]:
+    def frozen(**changes: Any) -> list[Plan]:
         found = []
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
@@ -269,14 +274,14 @@ def plan(options: Options, freeze: Freeze) -> Path:
         return found
 
     plans = frozen()
-    slowest = min(plans, key=lambda each: int(each["blocks"]))
-    if any(each["blocks"] > slowest["blocks"] for each in plans):  # fitted to the time
-        host = names.printable(str(slowest["host"]))
-        print(f"{host} is the slowest: {slowest['blocks']} blocks on every host")
-        plans = frozen(blocks=slowest["blocks"])
+    slowest = min(plans, key=lambda each: each.blocks)
+    if any(each.blocks > slowest.blocks for each in plans):  # fitted to the time
+        host = names.printable(slowest.host)
+        print(f"{host} is the slowest: {slowest.blocks} blocks on every host")
+        plans = frozen(blocks=slowest.blocks)
     require_alike(plans)
     kept = keep(plans, options.out, now)
-    folder = Path(options.out / kept[0]["group"])
+    folder = options.out / str(kept[0].group)
     write(folder, kept)
     return folder
 
@@ -308,7 +313,7 @@ def run(options: Options) -> bool:
             print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
-        print(names.printable(f"all hosts came through: {command_line('report', folder)}"))
+        print(names.printable(f"all hosts succeeded: {command_line('report', folder)}"))
     return not failed
 
 
@@ -335,23 +340,24 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
 
 
 def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int]) -> None:
-    """Tell what the sessions say until all have ended; each interrupt is handed on to them."""
+    """Show the lines of the sessions until all have ended; each interrupt is handed on to them."""
     handed_on = 0
     while True:
         ended = [session.process.poll() is not None for session in sessions]
         for session in sessions:
             for line in session.new_lines():
                 view.line(session.host, line)
-            status = read_object(session.folder / "status" / "status.json")
             if (code := session.process.poll()) is not None:
-                status = {"state": "did-not-come-through" if code else "sealed"}
-            view.status(session.host, status)
+                view.ended(session.host, "failed" if code else "sealed")
+            else:
+                path = session.folder / "status" / "status.json"
+                view.status(session.host, strict_json.load(SuiteStatus, path))
         view.draw()
         if all(ended):
             return
         if len(interrupts) > handed_on:
             handed_on = len(interrupts)
-            print("interrupted: every host's session is told to end in order", flush=True)
+            print("interrupted: every host's session ends in order", flush=True)
             for session in sessions:
                 if session.process.poll() is None:
                     # Not SIGINT: what a shell started in the background does not hear it.
@@ -362,9 +368,9 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
 def _outcome(session: Session, path: Path) -> str:
     if session.process.returncode == 0:
         return f"sealed, {session.folder}"
-    words = session.last.removeprefix("fde: ") or "it said nothing"
+    reason = session.last.removeprefix("fde: ") or "no output"
     way = command_line("resume", session.folder, inventory=path)
-    return f"did not come through: {words}\n  continue with: {way}"
+    return f"failed: {reason}\n  continue with: {way}"
 
 
 def _planned_host(folder: Path) -> str:

@@ -17,7 +17,7 @@ SETTLE_S = 3.0
 
 
 class Lease(Protocol):
-    """Who holds the agent; each says whether the target was told."""
+    """Who holds the agent; each returns whether the target was reached."""
 
     def hold(self, reason: str, seconds: float) -> bool: ...
     def let_go(self) -> bool: ...
@@ -26,7 +26,7 @@ class Lease(Protocol):
 class Hold:
     """A context in which the agent is held as long as `reason()` gives a sentence.
 
-    It works in a thread of its own: asking the target may take long.
+    It works in a separate thread: asking the target may take long.
     """
 
     def __init__(

@@ -9,12 +9,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from contract import journal, strict_json
+from contract import journal
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
 from controller.session import progress_text
@@ -45,14 +44,14 @@ class LinkMonitor:
         return self._since_s is not None
 
     def up(self) -> None:
-        """The link is there."""
+        """Note that the link is there."""
         if self._since_s is not None and self._told:
             away = progress_text.minutes(time.monotonic() - self._since_s)
             self._note(f"the target answers again, after {away}")
         self._since_s, self._told = None, False
 
     def dropped(self, reason: str) -> None:
-        """It is not, for a reason."""
+        """Note that it is not, for a reason."""
         self._reason = reason
         if self._since_s is None:
             self._since_s = time.monotonic()
@@ -60,13 +59,13 @@ class LinkMonitor:
             self._due_s = self._since_s + PATIENCE_S
 
     def tick(self) -> None:
-        """Tell what is due."""
+        """Note what is due."""
         if self._since_s is None or time.monotonic() < self._due_s:
             return
         still = "still " if self._told else ""
         self._note(
             f"{still}no word from the target since {self._since_wall} ({self._reason}); "
-            "the agent continues by itself"
+            "the agent continues"
         )
         self._told = True
         self._due_s = time.monotonic() + REPEAT_S
@@ -83,18 +82,21 @@ MOST_COMPLAINTS = 15
 
 @dataclass(frozen=True)
 class LinkEvents:
-    """What becomes of the link: `dropped` with a reason, `up`, and `abandoned` with the follower's
-    sentence, which may raise ControllerError to end it all. `record` gets the run.json of runs that
-    have finished, ahead of the entry that switches the configuration or ends the suite."""
+    """What becomes of the link: `dropped` with a reason, `up`, and `abandoned`.
+
+    The latter gets the follower's sentence and may raise ControllerError to end it all. `record`
+    gets lines that are no entries: the run.json of runs that have finished, ahead of the entry that
+    switches the configuration or ends the suite.
+    """
 
     dropped: Callable[[str], None]
     up: Callable[[], None]
     abandoned: Callable[[str], None]
-    record: Callable[[Mapping[str, Any]], None] = lambda _: None
+    record: Callable[[str], None] = lambda _: None
 
 
 def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
-    """The argv that prints a suite's journal there from entry `start` on, as `follow` wants it."""
+    """Return the argv that prints a suite's journal there from entry `start` on."""
     path = connection.suite_dir(suite_id)
     arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
     return connection.python(target, *arguments)
@@ -165,8 +167,10 @@ class _Link:
         self.said = ""
 
     def entries(self, tick_s: float, events: LinkEvents) -> Iterator[Entry | None]:
-        """Until it ends; None every `tick_s`. `events.up` is called when it is known to reach the
-        target."""
+        """Yield entries until it ends; None every `tick_s`.
+
+        `events.up` is called when it is known to reach the target.
+        """
         steady_s = time.monotonic() + STEADY_S
         known = False
         while True:
@@ -178,7 +182,10 @@ class _Link:
             else:
                 if line is None:
                     return
-                entry = _parse(line, events.record)
+                try:
+                    entry = journal.parse(line)
+                except ValueError:
+                    events.record(line)
             if not known and (entry is not None or time.monotonic() > steady_s):
                 known = True
                 events.up()
@@ -205,17 +212,3 @@ class _Link:
             file.seek(0)
             lines = file.read().strip().splitlines()
         self.said = (lines[-1] if lines else silent).removeprefix("fde: ")
-
-
-def _parse(line: str, record: Callable[[Mapping[str, Any]], None]) -> Entry | None:
-    """Return the entry of a line; None for a run's record, which goes to `record`, and for a line
-    that a dropped link has cut off."""
-    try:
-        return journal.parse(line)
-    except (ValueError, TypeError):
-        pass
-    with suppress(ValueError):
-        document = strict_json.loads(line)
-        if isinstance(document, dict):
-            record(document)
-    return None

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import attempts
 from contract import journal
+from contract.attempts import History
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.plan import Plan
@@ -33,8 +33,10 @@ class Uncovered:
 
 @dataclass(frozen=True)
 class Review:
-    """What is left to do: runs to `repeat`, runs that stay `uncovered` for want of tries, and runs
-    that are `void`."""
+    """What is left to do: runs to `repeat`, and those that are `void`.
+
+    Runs without an attempt left stay `uncovered`.
+    """
 
     repeat: tuple[Uncovered, ...]
     uncovered: tuple[Uncovered, ...]
@@ -56,20 +58,19 @@ class Review:
 def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
     """Judge what was fetched and decoded. Raises ControllerError where that is damaged."""
     entries = journal.read(suite_dir / "journal.jsonl")
-    accounts = attempts.Accounts(entries)
-    last = {entry.run_id: entry for entry in entries if entry.run_id}
+    history = History(entries)
     repeat: list[Uncovered] = []
     uncovered: list[Uncovered] = []
-    finished = {run_id: entry for run_id, entry in last.items() if entry.state == "finished"}
+    finished = {a.run_id: a.finished for a in history.latest if a.finished and not a.void}
     for loss in _uncovered(suite_dir, finished, meters):
-        left = accounts.of(loss.finished.run_id).failed + 1 < plan.attempts
+        left = history.account(loss.finished.run_id).failed + 1 < plan.attempts
         (repeat if left else uncovered).append(loss)
     void = [run.run_id for run in plan.runs if run.run_id not in finished]
     return Review(tuple(repeat), tuple(uncovered), tuple(void))
 
 
 def ask(agent: AgentClient, losses: Review, note: Callable[[str], None]) -> None:
-    """Request the repetitions, and say what is asked for. Raises ControllerError."""
+    """Request the repetitions, and note what is asked for. Raises ControllerError."""
     for sentence in losses.sentences():
         note(sentence)
     for run in losses.repeat:
@@ -85,9 +86,10 @@ def _uncovered(
 
     restore = f"restore it, or seal what was measured with python -m controller seal {suite_dir}."
     try:
-        suite, _, energy = results.computed(suite_dir)
+        derived = results.results(suite_dir)
     except SuiteError as error:
         raise ControllerError(str(error)) from None
+    suite = derived.suite
     for run in (*suite.void, *suite.skipped):
         if run.run_id in finished:
             raise ControllerError(
@@ -101,7 +103,7 @@ def _uncovered(
     worst: dict[str, tuple[float, str]] = {}
     if absent := sorted(set(meters) - readable):
         worst = dict.fromkeys(finished, (0.0, absent[0]))
-    short = results.uncovered_phases(energy).select("run_id", "coverage", "source")
+    short = results.uncovered_phases(derived.all_energy).select("run_id", "coverage", "source")
     for run_id, share, meter in short.iter_rows():
         if meter in meters:
             worst[run_id] = min((share, meter), worst.get(run_id, (share, meter)))

@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from contract.journal import (
     INTERRUPTIONS,
     PRECONDITIONED,
     PRECONDITIONING,
+    REPEAT,
+    SKIPPED,
     TERMINAL,
     Entry,
 )
 from contract.plan import Plan
+from contract.status import RunningAnswer, RunningContrast, SuiteStatus
 
 
-def counted(status: Mapping[str, Any]) -> str:
-    """`1 voided, 0 repeated` of these counts, and what was skipped, if anything was."""
-    text = f"{status['void']} voided, {status['repeated']} repeated"
-    return text + (f", {status['skipped']} skipped" if status.get("skipped") else "")
+def counted(status: SuiteStatus) -> str:
+    """`1 voided, 0 repeated`, and what was skipped, if anything was."""
+    text = f"{status.void} voided, {status.repeated} repeated"
+    return text + (f", {status.skipped} skipped" if status.skipped else "")
 
 
 def event(plan: Plan, entry: Entry) -> str | None:
-    """What is worth telling of a line of the journal, as a sentence; None of ordinary ones."""
+    """Return a line of the journal as a sentence; None of ordinary ones."""
     detail = entry.detail
     if entry.state == "suite-started":
         return "the agent starts" + (f": {detail}" if detail else "")
     if entry.state == "waiting":
         return f"waiting: {detail}"
     if entry.state == "void":
-        return f"{name_of(plan, entry.run_id)} {_voided(entry)}"
+        words = _VOIDED.get(entry.cause, "is void") + (f": {detail}" if detail else "")
+        return f"{name_of(plan, entry.run_id)} {words}"
     if entry.state in (*TERMINAL, PRECONDITIONING, PRECONDITIONED):
         text = f"{entry.facts.get('disk', '')} {detail}".strip()
         return entry.state.replace("-", " ") + (f": {text}" if text else "")
     return None
 
 
-_VOIDED = dict.fromkeys(INTERRUPTIONS, "was interrupted")
-
-
-def _voided(entry: Entry) -> str:
-    words = _VOIDED.get(entry.cause, "is void")
-    return words + (f": {entry.detail}" if entry.detail else "")
+_VOIDED = {
+    **dict.fromkeys(INTERRUPTIONS, "was interrupted"),
+    REPEAT: "is run again",
+    SKIPPED: "is skipped",
+}
 
 
 def name_of(plan: Plan, run_id: str) -> str:
@@ -67,7 +68,7 @@ def minutes(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """Time left as a person says it: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
+    """Time left, rounded up: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
     total_min = math.ceil(seconds / 60)
     if total_min >= 100:
         rounded_min = math.ceil(total_min / 10) * 10
@@ -84,47 +85,39 @@ DOING = {
 }
 
 
-def position(status: Mapping[str, Any]) -> str:
+def position(status: SuiteStatus) -> str:
     """`block 2 of 4, run 9 of 28`; empty between runs."""
-    if not status.get("run_index"):
+    if not status.run_index:
         return ""
-    block = f"block {status['block']} of {status['blocks']}"
-    return f"{block}, run {status['run_index']} of {status['runs']}"
+    return f"block {status.block} of {status.blocks}, run {status.run_index} of {status.runs}"
 
 
-def doing(status: Mapping[str, Any]) -> str:
-    """What is done now, as `measuring sql on opal`."""
-    if status.get("waiting"):
-        return f"waiting: {status['waiting']}"
-    state = str(status.get("state", ""))
-    words = DOING.get(state) if status.get("run_index") else None
-    return words.format_map(status) if words else state.replace("-", " ")
+def doing(status: SuiteStatus) -> str:
+    """Return what is done now, as `measuring sql on opal`."""
+    if status.waiting:
+        return f"waiting: {status.waiting}"
+    words = DOING.get(status.state) if status.run_index else None
+    return words.format_map(vars(status)) if words else status.state.replace("-", " ")
 
 
-def compact(status: Mapping[str, Any]) -> str:
-    """A status (`fde-status/1`) in one line; what a status does not say is left out."""
+def compact(status: SuiteStatus) -> str:
+    """Return a status in one line; counts of nothing are left out."""
     where = position(status)
     parts = [f"{where}: {doing(status)}" if where else doing(status)]
-    left_s = status.get("left_s")
-    if left_s is not None and status.get("state") not in TERMINAL:
-        parts.append(f"{about(left_s)} left")
-    parts += [f"{status[key]} {key}" for key in ("void", "skipped", "repeated") if status.get(key)]
-    parts += [f"{name} {watts:.1f} W" for name, watts in (status.get("watts") or {}).items()]
-    return ", ".join(parts)
+    if status.left_s is not None and status.state not in TERMINAL:
+        parts.append(f"{about(status.left_s)} left")
+    counts = {"void": status.void, "skipped": status.skipped, "repeated": status.repeated}
+    parts += [f"{count} {what}" for what, count in counts.items() if count]
+    return ", ".join([*parts, *(f"{name} {w:.1f} W" for name, w in status.watts.items())])
 
 
-def now(status: Mapping[str, Any]) -> str:
-    """What is done now, and for how long."""
-    return f"{doing(status)} for {minutes(status['since_s'])}"
-
-
-def left(status: Mapping[str, Any]) -> str:
+def left(status: SuiteStatus) -> str:
     """Time left and when that will be, by this machine's time zone."""
-    if status["state"] in TERMINAL:
+    if status.state in TERMINAL:
         return "nothing"
-    if status["left_s"] is None:
-        return "not known before the first run has finished"
-    return f"{about(status['left_s'])}, until {clock(status['ends_wall'])}"
+    if status.left_s is None or status.ends_wall is None:
+        return "unknown before the first run has finished"
+    return f"{about(status.left_s)}, until {clock(status.ends_wall)}"
 
 
 MOST_ANSWERS = 4
@@ -137,16 +130,18 @@ LEFT_OUT = {
 }
 
 
-def answers(answer: Mapping[str, Any] | None) -> list[str]:
-    """The running answer of a status, one contrast each: `dm-crypt AES-128 +41 % ± 9`. Of many
-    configurations the first few; then those that have none, and why."""
-    answer = answer or {}
-    contrasts = answer.get("contrasts", [])
-    texts = [f"{each['label']} {change(each)}" for each in contrasts[:MOST_ANSWERS]]
-    more = len(contrasts) - len(texts)
+def answers(answer: RunningAnswer | None) -> list[str]:
+    """Return the running answer, one contrast each: `dm-crypt AES-128 +41 % ± 9`.
+
+    Of many configurations the first few; then those that have none, and why.
+    """
+    if answer is None:
+        return []
+    texts = [f"{each.label} {change(each)}" for each in answer.contrasts[:MOST_ANSWERS]]
+    more = len(answer.contrasts) - len(texts)
     texts += [f"{more} more in status.json"] if more else []
     for cause, why in LEFT_OUT.items():
-        labels = [each["label"] for each in answer.get("left_out", []) if each["cause"] == cause]
+        labels = [each.label for each in answer.left_out if each.cause == cause]
         if labels:
             texts.append(f"not for {', '.join(labels)}: {why}")
     return texts
@@ -157,16 +152,15 @@ UNEVEN = 0.2
 MOST_PLACES = 4
 
 
-def change(contrast: Mapping[str, Any]) -> str:
-    """Format a ratio as `+41 % ± 9`, where the interval is too uneven for that as
-    `+30 % [+1, +68]`, and without an interval with the number of blocks.
+def change(contrast: RunningContrast) -> str:
+    """Format a ratio as `+41 % ± 9`, without an interval with the number of blocks.
 
+    An interval that is too uneven for `±` is written as `+30 % [+1, +68]`.
     It has the digits that half the interval bears, and as many more as it takes to show whether the
     interval contains 0 %.
     """
-    ratio, low, high = (contrast[key] for key in ("ratio", "low", "high"))
+    ratio, low, high, blocks = contrast.ratio, contrast.low, contrast.high, contrast.blocks
     if low is None or high is None:
-        blocks = contrast["blocks"]
         return f"{_percent(ratio, 0)} % ({'one block' if blocks == 1 else f'{blocks} blocks'})"
     half, excludes_1 = (high - low) / 2, not low <= 1 <= high
     even = abs(high + low - 2 * ratio) <= UNEVEN * half and (abs(ratio - 1) > half) == excludes_1
@@ -180,23 +174,23 @@ def change(contrast: Mapping[str, Any]) -> str:
 
 
 def _percent(ratio: float, places: int) -> str:
-    """The change with its sign, without one where it rounds to none."""
+    """Return the change with its sign, without one where it rounds to none."""
     rounded = round(100 * (ratio - 1), places)
     return f"{rounded:+.{places}f}" if rounded else f"{0:.{places}f}"
 
 
-def scope(answer: Mapping[str, Any]) -> str:
-    """What the running answer is of: the joules of what, against what, and their origin."""
-    bases = list(dict.fromkeys(each["base_label"] for each in answer["contrasts"]))
+def scope(answer: RunningAnswer) -> str:
+    """Return whose joules the running answer compares, against what, and their origin."""
+    bases = list(dict.fromkeys(each.base_label for each in answer.contrasts))
     base = bases[0] if len(bases) == 1 else "the same disk without encryption"
-    origin = "" if answer["origin"] == "measured" else f"; {answer['origin']}"
-    return f"joules of the {answer['component']}, against {base}{origin}"
+    origin = "" if answer.origin == "measured" else f"; {answer.origin}"
+    return f"joules of the {answer.component}, against {base}{origin}"
 
 
-def after_block(answer: Mapping[str, Any], blocks: int) -> str:
-    """The running answer as a line."""
-    where = f"after block {answer['blocks']} of {blocks}"
-    so_far = f" so far ({scope(answer)})" if answer["contrasts"] else ""
+def after_block(answer: RunningAnswer, blocks: int) -> str:
+    """Return the running answer as a line."""
+    where = f"after block {answer.blocks} of {blocks}"
+    so_far = f" so far ({scope(answer)})" if answer.contrasts else ""
     return f"{where}: {'; '.join(answers(answer)) or 'nothing to compare'}{so_far}"
 
 

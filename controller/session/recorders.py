@@ -33,34 +33,34 @@ HUNG_NS = 60 * 10**9
 
 
 class RecorderProcess:
-    """The recorder of one meter into one folder; what it last told is in a file."""
+    """The recorder of one meter into one folder; its last status is in a file."""
 
     def __init__(self, meter: Mapping[str, Any], folder: Path, status_file: Path) -> None:
         self.name: str = meter["name"]
         self._meter = meter
         self._folder = folder
-        self._told = status_file
+        self._status_file = status_file
         self._process: subprocess.Popen[bytes] | None = None
-        self._words = -1
+        self._output = -1
 
     def start(self, *, wait: bool = False) -> None:
         """Start it; with `wait` the meter was heard before and is waited for. Raises OSError."""
-        self._told.parent.mkdir(parents=True, exist_ok=True)
-        self._told.unlink(missing_ok=True)  # of an earlier one: it would say "recording"
+        self._status_file.parent.mkdir(parents=True, exist_ok=True)
+        self._status_file.unlink(missing_ok=True)  # of an earlier one: it would say "recording"
         argv = module_command("instrumentation.recorder")
         argv += ["--meter", json.dumps(self._meter)]
-        argv += ["--out", str(self._folder), "--status", str(self._told)]
+        argv += ["--out", str(self._folder), "--status", str(self._status_file)]
         argv += ["--outlive", str(OUTLIVE_S), *(["--wait"] if wait else [])]
-        if self._words >= 0:
-            os.close(self._words)
+        if self._output >= 0:
+            os.close(self._output)
         # Neither a pipe, which breaks with us, nor a file on a disk that may be full.
-        self._words = os.memfd_create(f"recorder-{self.name}")
+        self._output = os.memfd_create(f"recorder-{self.name}")
         # Apart from the terminal: Ctrl-C must not end it before the suite is stopped.
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=self._words,
+            stderr=self._output,
             start_new_session=True,
         )
 
@@ -70,7 +70,7 @@ class RecorderProcess:
         return self._process is None or self._process.poll() is not None
 
     def end_if_hung(self) -> bool:
-        """Kill it where it has told nothing for long; what it has written stays whole."""
+        """Kill it where it has reported nothing for long; what it has written stays whole."""
         status = self.status()
         if self.ended or not status or monotonic_ns() - status.t_mono_ns < HUNG_NS:
             return False
@@ -80,14 +80,14 @@ class RecorderProcess:
         return True
 
     def status(self) -> RecorderStatus | None:
-        """What it told last; None if that cannot be known."""
+        """Return its last status; None if that is unknown."""
         try:
-            return schema.read(RecorderStatus, strict_json.loads(self._told.read_bytes()))
+            return schema.read(RecorderStatus, strict_json.loads(self._status_file.read_bytes()))
         except (OSError, ValueError):
             return None
 
     def silence(self) -> str:
-        """A sentence where nothing of the meter is being recorded, else nothing."""
+        """Return a sentence where nothing of the meter is being recorded, else nothing."""
         status = self.status()
         now_ns = monotonic_ns()
         if self.ended or not status or now_ns - status.t_mono_ns > STALE_NS:
@@ -99,18 +99,18 @@ class RecorderProcess:
             return f"meter {self.name} is silent"
         return ""
 
-    def last_words(self) -> str:
-        """The last line that it said before it ended."""
-        words = os.pread(self._words, 1 << 16, 0).decode(errors="replace").strip()
+    def last_output(self) -> str:
+        """Return the last line that it printed before it ended."""
+        words = os.pread(self._output, 1 << 16, 0).decode(errors="replace").strip()
         return words.splitlines()[-1].removeprefix("fde: ") if words else "it gave no reason"
 
-    def tell_to_stop(self) -> None:
+    def terminate(self) -> None:
         """Ask it to end in order; `wait_for_end` waits for that."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def wait_for_end(self) -> None:
-        """What it has written is whole then."""
+        """Wait until it has ended; what it has written is whole then."""
         if self._process is None:
             return
         try:
@@ -185,7 +185,7 @@ def start_limit_s(meter: Mapping[str, Any]) -> float:
 
 
 def folder_for(name: str, meters: Path) -> Path:
-    """Where this boot of the controller records a meter: each boot has a clock of its own.
+    """Where this boot of the controller records a meter: each boot has another clock.
 
     `meters/<name>`, or the first of `<name>.2`, `<name>.3` … that is of this boot or not there.
     """
@@ -251,7 +251,7 @@ class Recorders:
         return {r.name: status.gaps if (status := r.status()) else 0 for r in self._running}
 
     def silence(self) -> str:
-        """A sentence where some meter is not being recorded, else nothing."""
+        """Return a sentence where some meter is not being recorded, else nothing."""
         return next((sentence for r in self._running if (sentence := r.silence())), "")
 
     def tend(self) -> None:
@@ -261,7 +261,7 @@ class Recorders:
                 self._note(f"the recorder of meter {recorder.name} hung and was ended")
             if recorder.ended and self._may_start(recorder.name):
                 self._note(
-                    f"the recorder of meter {recorder.name} ended ({recorder.last_words()}) "
+                    f"the recorder of meter {recorder.name} ended ({recorder.last_output()}) "
                     "and is started again"
                 )
                 recorder.start(wait=True)
@@ -282,7 +282,7 @@ class Recorders:
         """End all recorders in order; what they have written is whole."""
         with uninterrupted():
             for recorder in self._running:
-                recorder.tell_to_stop()
+                recorder.terminate()
             for recorder in self._running:
                 recorder.wait_for_end()
         self._running.clear()
@@ -293,22 +293,22 @@ def _wait_until_heard(recorder: RecorderProcess, limit_s: float) -> None:
     while (status := recorder.status()) is None or status.state != "recording":
         if recorder.ended:
             raise ControllerError(
-                f"The recorder of meter {recorder.name} ended: {recorder.last_words()}"
+                f"The recorder of meter {recorder.name} ended: {recorder.last_output()}"
             )
         if time.monotonic() > deadline:
             raise ControllerError(
-                f"The recorder of meter {recorder.name} heard nothing in {limit_s:.0f} s and did "
-                "not say why: end what else uses the port, and start again."
+                f"The recorder of meter {recorder.name} heard nothing in {limit_s:.0f} s "
+                "and gave no reason: end what else uses the port, and start again."
             )
         time.sleep(POLL_S)
 
 
 def _require_apart(names: Sequence[str]) -> None:
-    """A meter called as the second folder of another would share it."""
+    """Refuse a meter that is called as the second folder of another, and would share it."""
     for name in names:
         for other in names:
             if re.fullmatch(re.escape(other) + r"\.[0-9]+", name):
                 raise ControllerError(
-                    f"The meters {other} and {name} cannot be told apart when the controller is "
+                    f"The meters {other} and {name} cannot be distinguished when the controller is "
                     "restarted: give one another name in the inventory."
                 )

@@ -13,19 +13,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from contract import strict_json
+from contract.attempts import History
 from contract.errors import AgentError
-from contract.files import write_json, write_lines
+from contract.files import write, write_json, write_lines
 from contract.journal import TERMINAL, Entry
 from contract.names import sentence
 from contract.places import module_command
 from contract.plan import Plan
-from contract.strict_json import read_object
+from contract.status import RunningAnswer
 from controller.session.progress import complete_blocks
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,14 @@ FILE = "answer.json"
 LAST_LIMIT_S = 15.0
 # One thread: the virtual lab, where it runs on this machine, needs the other processors.
 ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What a line of the link must have to be the record of a run."""
+
+    run_id: str
+    phases: tuple[Any, ...]
 
 
 class RunningAnswers:
@@ -55,44 +65,46 @@ class RunningAnswers:
         """Begin with the records that an earlier session has fetched."""
         shutil.rmtree(self._results, ignore_errors=True)
         for run_id in self._run_ids:
-            self.record(read_object(self._suite_dir / "runs" / run_id / "run.json"))
+            with suppress(OSError):
+                self.record((self._suite_dir / "runs" / run_id / "run.json").read_text("utf-8"))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
         shutil.rmtree(self._results, ignore_errors=True)
 
-    def record(self, document: Mapping[str, Any]) -> None:
+    def record(self, text: str) -> None:
         """Keep a run's record (run.json), if it is one of the plan's."""
-        run_id = document.get("run_id")
-        if run_id not in self._run_ids or "phases" not in document:
-            return
-        folder = self._results / "runs" / str(run_id)
-        with suppress(OSError):  # a full disk ends no suite
-            folder.mkdir(parents=True, exist_ok=True)
-            write_json(folder / "run.json", document, sync=False)
+        with suppress(OSError, ValueError):  # a full disk ends no suite
+            run_id = strict_json.parse(_Record, text).run_id
+            if run_id in self._run_ids:
+                folder = self._results / "runs" / run_id
+                folder.mkdir(parents=True, exist_ok=True)
+                write(folder / "run.json", [text.encode()], sync=False)
 
     def entry(self, entries: Sequence[Entry]) -> None:
-        """Take note of a new line of the journal. When it switches the configuration, the records
-        of all finished runs have come."""
+        """Take note of a new line of the journal.
+
+        When it switches the configuration, the records of all finished runs have come.
+        """
         if entries[-1].state in ("switching", *TERMINAL):
             self._entries = list(entries)
-            self._wanted = complete_blocks(self._plan, entries)
+            self._wanted = complete_blocks(self._plan, History(entries))
 
-    def poll(self) -> dict[str, Any] | None:
+    def poll(self) -> RunningAnswer | None:
         """Return a new answer, if there is one; begin to compute the next one where it is due."""
-        answer: dict[str, Any] = {}
+        answer = None
         if self._process is not None and self._process.poll() is not None:
             if self._process.returncode == 0:
-                answer = read_object(self._results / FILE)
+                answer = strict_json.load(RunningAnswer, self._results / FILE)
             else:
                 log.debug("no answer after block %d: %d", self._begun, self._process.returncode)
             self._process = None
         if self._process is None and self._wanted > self._begun:
             self._begin()
-        return answer or None
+        return answer
 
-    def last(self) -> dict[str, Any] | None:
+    def last(self) -> RunningAnswer | None:
         """Wait for the answer after the last block; None where `poll` had it, or it is late."""
         if self._begun < self._wanted:
             self._end()
@@ -126,19 +138,15 @@ class RunningAnswers:
             self._process = None
 
 
-def compute(suite_dir: Path, blocks: int) -> dict[str, Any]:
-    """Compute the document of `answer` in status.json (data/README.md). Raises SuiteError."""
+def main(suite_dir: Path, blocks: int) -> int:
+    """Write the answer after so many blocks beside the records; 1 where that failed."""
     from analysis.stats.running import running_answer  # a second: only when used
     from analysis.suite.suite_folder import read
 
-    suite = read(suite_dir, raw=True, results=suite_dir / "status" / "results")
-    return asdict(running_answer(suite, blocks))
-
-
-def main(suite_dir: Path, blocks: int) -> int:
-    """Write the answer after so many blocks beside the records; 1 where that failed."""
+    results = suite_dir / "status" / "results"
     try:
-        write_json(suite_dir / "status" / "results" / FILE, compute(suite_dir, blocks), sync=False)
+        answer = running_answer(read(suite_dir, raw=True, results=results), blocks)
+        write_json(results / FILE, asdict(answer), sync=False)
     except (AgentError, OSError) as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1

@@ -7,11 +7,13 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from contract import derived, packed
 from contract import plan as plans
+from contract.documents import ManifestDocument
 from contract.errors import ControllerError
 from contract.files import sha256_of, sync_folder, write_json
 from contract.interrupts import uninterrupted
@@ -118,14 +120,21 @@ def _sealed(suite_dir: Path, decoded: bool) -> Path:
     end_leftovers(suite_dir)  # a recorder that continues would change what is sealed
     if not decoded:
         decode(suite_dir)
-    write_json(suite_dir / "timing.json", _timing(suite_dir))
+    try:
+        times = timing.read_suite(suite_dir)
+    except (ValueError, OverflowError) as error:
+        raise ControllerError(
+            f"Run times of {suite_dir} cannot be read: {error}. Fetch the results again with "
+            f"{command_line('resume', suite_dir)}."
+        ) from None
+    write_json(suite_dir / "timing.json", times.document())
     shutil.rmtree(suite_dir / "status" / "meters", ignore_errors=True)
     sums = {
         str(path.relative_to(suite_dir)): sha256_of(path, sync=True) for path in files(suite_dir)
     }
     for folder in _folders(suite_dir):
         sync_folder(folder)
-    write_json(suite_dir / MANIFEST, {"format": FORMAT, "files": sums})
+    write_json(suite_dir / MANIFEST, asdict(ManifestDocument("fde-manifest/1", sums)))
     return suite_dir / MANIFEST
 
 
@@ -133,16 +142,6 @@ def unseal(suite_dir: Path) -> None:
     """Take the manifest away, for good before anything that it names changes."""
     (suite_dir / MANIFEST).unlink(missing_ok=True)
     sync_folder(suite_dir)
-
-
-def _timing(suite_dir: Path) -> dict[str, Any]:
-    try:
-        return timing.of_suite(suite_dir)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ControllerError(
-            f"What the runs of {suite_dir} took cannot be read ({error}): fetch them again with "
-            f"{command_line('resume', suite_dir)}."
-        ) from None
 
 
 def _folders(suite_dir: Path) -> Iterator[Path]:
@@ -156,8 +155,10 @@ def _folders(suite_dir: Path) -> Iterator[Path]:
 
 
 def decode(suite_dir: Path) -> None:
-    """Write samples.parquet beside every stream, and that it was decoded here. Raises
-    ControllerError."""
+    """Write samples.parquet beside every stream, and that it was decoded here.
+
+    Raises ControllerError.
+    """
     from instrumentation.decode import DecodeError, write_samples  # takes a second: only when used
 
     for folder in sorted((suite_dir / "meters").glob("*/")):
@@ -179,7 +180,7 @@ def mark_samples(suite_dir: Path) -> None:
 
 
 def files(suite_dir: Path) -> Iterator[Path]:
-    """What a seal covers: all but what `fde report` derives."""
+    """Yield what a seal covers: all but what `fde report` derives."""
     for name in SEALED:
         if (suite_dir / name).is_file():
             yield suite_dir / name

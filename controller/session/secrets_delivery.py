@@ -26,7 +26,7 @@ class SecretsDelivery:
         self._failed = ""
 
     def look(self, last: Entry | None) -> None:
-        """Place them if they are waited for; a failure is told once and tried again."""
+        """Place them if they are waited for; a failure is noted once and tried again."""
         if last is None or last.state != "waiting" or last.cause != SECRETS:
             self._due_s = 0.0
             return

@@ -59,7 +59,7 @@ class Session:
         return [meter["name"] for meter in self.target["meters"]]
 
     def cpu_timed(self, *, less: bool = False) -> AbstractContextManager[None]:
-        """What this costs the target, where it is this machine."""
+        """Measure what this costs the target, where it is this machine."""
         if connection.is_local(self.target):
             return session_times.cpu_timed(self.seconds, less=less)
         return nullcontext()
@@ -117,7 +117,7 @@ def _session(
     with closing(Board(plan, suite_dir, say)) as board:
         session = Session(suite_dir, target, inventory, plan, agent, board)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
-        for line in quiet.told(agent.disturbers(), plan.quiet.stop):
+        for line in quiet.describe_disturbers(agent.disturbers(), plan.quiet.stop):
             board.note(line)
         by = partial(connection.command, target) if connection.is_local(target) else list
         with awake(board.warn, by=by), session_times.recorded(suite_dir, session.seconds):
@@ -198,14 +198,16 @@ def _salvage(session: Session) -> None:
     except KeyboardInterrupt:
         stopped = came = False
     if not stopped:
-        note(f"{session.plan.host} was not told to stop: the agent continues there by itself")
+        note(f"{session.plan.host} could not be reached: the agent continues there")
     if not came:
         note("nothing more was brought over; it stays on the target until fde resume")
 
 
 def _fetch(session: Session) -> None:
-    """Bring the results over, however long the target is away: by the play, else by SSH alone;
-    what does not come whole is fetched again."""
+    """Bring the results over, however long the target is away.
+
+    By the play, else by SSH alone; what is not whole is fetched again.
+    """
     archive = Path(session.variables["suite_archive_file"])
     tries = 0
     with session_times.timed(session.seconds, "fetch_s"):
@@ -224,17 +226,15 @@ def _fetch(session: Session) -> None:
                         raise
                     session.board.warn(f"the results did not come whole ({error}); again")
                 else:
-                    _wait_for_target(session)
+                    session.board.warn(
+                        "the target is away; its results are fetched as soon as it answers"
+                    )
+                    while not session.agent.reached():
+                        session.board.tick({}, {})
+                        time.sleep(AWAY_S)
             finally:
                 archive.unlink(missing_ok=True)
     log.info("the results are here")
-
-
-def _wait_for_target(session: Session) -> None:
-    session.board.warn("the target is away; its results are fetched as soon as it answers")
-    while not session.agent.reached():
-        session.board.tick({}, {})
-        time.sleep(AWAY_S)
 
 
 def _play(session: Session, tag: str) -> None:

@@ -23,7 +23,7 @@ def awake(
     program: str = "systemd-inhibit",
     by: Callable[[Sequence[str]], Sequence[str]] = list,
 ) -> Iterator[None]:
-    """Hold sleep off while within; `warn` is told where this machine does not allow it.
+    """Hold sleep off while within; `warn` is called where this machine does not allow it.
 
     `by` makes the command another user's. Nothing happens on a machine without systemd.
     """

@@ -8,23 +8,27 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contract import names
+from contract.attempts import NS
 from contract.files import write_json
 from contract.journal import Entry
 from contract.plan import Plan
-from controller.session import progress, progress_text, status_page
-from controller.session.progress import Event
+from contract.status import Event, RunningAnswer, SuiteStatus
+from controller.session import progress_text, status_page
+from controller.session.progress import suite_status
 from controller.session.progress_text import (
     after_block,
     answers,
     clock,
     compact,
+    doing,
     left,
-    now,
+    minutes,
     position,
     scope,
     utc,
@@ -67,8 +71,10 @@ class Screen:
         return self._view is not None
 
     def show(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Draw rows of a label and a text, cut where the terminal ends. Raises OSError where it was
-        closed."""
+        """Draw rows of a label and a text, cut where the terminal ends.
+
+        Raises OSError where it was closed.
+        """
         if self._view is None:
             return
         from rich.text import Text
@@ -91,51 +97,55 @@ class Screen:
             self._view.stop()
 
 
-def rows(status: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The view of a status, label and text; the same for every width."""
-    done, runs = status["finished"], status["runs"]
-    share = min(done / runs, 1.0) if runs else 0.0
+def rows(status: SuiteStatus) -> list[tuple[str, str]]:
+    """Return the view of a status, label and text; the same for every width."""
+    share = min(status.finished / status.runs, 1.0) if status.runs else 0.0
     bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
-    answer = status.get("answer")
-    texts = answers(answer)
-    watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status["watts"].items())
-    gaps = ", ".join(f"{name} {count}" for name, count in status["gaps"].items() if count)
-    trouble = [f"{status[key]} {key}" for key in ("void", "repeated", "skipped") if status[key]]
+    answer = status.answer
+    watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
+    gaps = ", ".join(f"{name} {count}" for name, count in status.gaps.items() if count)
+    counts = {"void": status.void, "repeated": status.repeated, "skipped": status.skipped}
+    trouble = [f"{count} {what}" for what, count in counts.items() if count]
     trouble += [f"gaps of meters: {gaps}"] if gaps else []
+    done = position(status) or f"{status.finished} of {status.runs} runs"
     return [
-        ("suite", str(status["suite_id"])),
-        ("done", f"{bar}  {position(status) or f'{done} of {runs} runs'}"),
-        ("now", now(status)),
+        ("suite", status.suite_id),
+        ("done", f"{bar}  {done}"),
+        ("now", f"{doing(status)} for {minutes(status.since_s)}"),
         ("left", left(status)),
-        ("power", watts or "not known"),
-        *(("" if number else "so far", text) for number, text in enumerate(texts)),
-        *([("", f"({scope(answer)}; after block {answer['blocks']})")] if answer else []),
+        ("power", watts or "unknown"),
+        *(("" if number else "so far", text) for number, text in enumerate(answers(answer))),
+        *([("", f"({scope(answer)}; after block {answer.blocks})")] if answer else []),
         *([("trouble", ", ".join(trouble))] if trouble else []),
-        *((clock(event["wall"]), str(event["text"])) for event in status["events"]),
+        *((clock(event.wall), event.text) for event in status.events),
     ]
 
 
 class Lines:
-    """The lines of a suite without a terminal: one as each block begins, one for a long wait, the
-    answer so far after each block, and one after ten minutes without any."""
+    """The lines of a suite without a terminal.
+
+    One as each block begins, one for a long wait, the answer so far after each block, and one after
+    ten minutes without any.
+    """
 
     def __init__(self) -> None:
         self._printed: set[str] = set()
-        self._answer: object = None
+        self._answer: RunningAnswer | None = None
         self._printed_s = 0.0
 
-    def next(self, status: Mapping[str, Any], *, between: bool = True) -> list[str]:
-        """Return what to print now that the suite has this status; `between`: also its states
-        between runs."""
+    def next(self, status: SuiteStatus, *, between: bool = True) -> list[str]:
+        """Return what to print now that the suite has this status.
+
+        `between`: also its states between runs.
+        """
         lines: list[str] = []
-        answer = status.get("answer")
-        if answer and answer != self._answer:
-            self._answer = answer
-            lines.append(after_block(answer, status["blocks"]))
-        state = status["state"]
-        shown = state in ("running", "waiting") or (between and status["run_index"] is None)
-        long = state != "waiting" or status["since_s"] >= LONG_WAIT_S
-        key = f"{status['block']} {state} {status.get('waiting_for')}"
+        if status.answer and status.answer != self._answer:
+            self._answer = status.answer
+            lines.append(after_block(status.answer, status.blocks))
+        state = status.state
+        shown = state in ("running", "waiting") or (between and status.run_index is None)
+        long = state != "waiting" or status.since_s >= LONG_WAIT_S
+        key = f"{status.block} {state} {status.waiting_for}"
         due = key not in self._printed or time.monotonic() - self._printed_s >= PRINT_PERIOD_S
         if shown and long and due:
             self._printed.add(key)
@@ -153,17 +163,21 @@ class Hosts:
         self._now = {host: ["starting"] for host in hosts}
 
     def line(self, host: str, text: str) -> None:
-        """A line of one session: the host's only one on a terminal, until it has a status."""
+        """Show a line of one session: the host's only one on a terminal, until it has a status."""
         if self._screen.live:
             self._now[host] = [text]
         else:
             print(f"{host:<{self._width}} | {names.sentence(text)}", flush=True)
 
-    def status(self, host: str, status: Mapping[str, Any]) -> None:
-        """The session's own status; nothing where it keeps none now."""
+    def status(self, host: str, status: SuiteStatus | None) -> None:
+        """Show a session's status; nothing where it keeps none now."""
         if status and self._screen.live:
-            texts = answers(status.get("answer"))
+            texts = answers(status.answer)
             self._now[host] = [compact(status), *([f"so far: {'; '.join(texts)}"] if texts else [])]
+
+    def ended(self, host: str, outcome: str) -> None:
+        """Show how a session ended."""
+        self._now[host] = [outcome]
 
     def draw(self) -> None:
         """Redraw; nothing where there is no terminal."""
@@ -174,16 +188,16 @@ class Hosts:
         )
 
     def close(self) -> None:
-        """What is printed now comes below."""
+        """End the view; later lines come below."""
         self._screen.close()
 
 
 class Board:
     """Shows a session's progress; any thread may call it.
 
-    Where standard output is a terminal, a view that is redrawn in place; else the lines go to
-    `say`. Notes are logged, too. A status that cannot be written (a full disk) never ends a suite:
-    it is told once.
+    Where standard output is a terminal, a view that is redrawn in place; else the lines
+    are printed. Notes are logged, too. A status that cannot be written (a full disk) never ends a
+    suite: it is noted once.
     """
 
     def __init__(
@@ -199,7 +213,7 @@ class Board:
         self._events: list[Event] = []
         self._watts: Mapping[str, float] = {}
         self._gaps: Mapping[str, int] = {}
-        self._answer: Mapping[str, Any] | None = None
+        self._answer: RunningAnswer | None = None
         self._lines = Lines()
         self._heard_ns = time.monotonic_ns()
         self._written_ns: int | None = None
@@ -210,7 +224,7 @@ class Board:
     ) -> None:
         """Lines were added to the journal: all that are known now, oldest first.
 
-        Of those that were there before the first call, only the last is told.
+        Of those that were there before the first call, only the last is shown.
         """
         with self._lock:
             first = len(self._entries) if self._entries else len(entries) - 1
@@ -223,18 +237,18 @@ class Board:
     def tick(self, watts: Mapping[str, float], gaps: Mapping[str, int]) -> None:
         """Nothing new but the time: redraw, and write if the last writing is 5 s ago."""
         with self._lock:
-            due_ns = (self._written_ns or 0) + WRITE_PERIOD_S * progress.NS
+            due_ns = (self._written_ns or 0) + WRITE_PERIOD_S * NS
             self._show(watts, gaps, write=time.monotonic_ns() >= due_ns)
 
-    def answer(self, answer: Mapping[str, Any]) -> None:
-        """Show this as the answer so far (`answer` in data/README.md)."""
+    def answer(self, answer: RunningAnswer) -> None:
+        """Show this as the answer so far."""
         with self._lock:
             self._answer = answer
             log.info(after_block(answer, self._plan.runs[-1].block + 1))
             self._show(self._watts, self._gaps, write=True)
 
     def note(self, sentence: str, level: int = logging.INFO) -> None:
-        """Something of the session itself, which no line of the journal says."""
+        """Note something of the session itself, which no line of the journal has."""
         log.log(level, sentence)
         with self._lock:
             self._event(sentence)
@@ -243,11 +257,11 @@ class Board:
             self._show(self._watts, self._gaps, write=True)
 
     def warn(self, sentence: str) -> None:
-        """The same of what is not as it should be."""
+        """Note what is not as it should be."""
         self.note(sentence, logging.WARNING)
 
     def close(self) -> None:
-        """Leave the view as it was drawn last: what is said now comes below."""
+        """Leave the view as it was drawn last: later lines come below."""
         with self._lock, suppress(OSError):
             screen, self._screen = self._screen, None
             if screen is not None:
@@ -270,13 +284,13 @@ class Board:
     def _show(self, watts: Mapping[str, float], gaps: Mapping[str, int], *, write: bool) -> None:
         self._watts, self._gaps = watts, gaps
         now_ns = time.monotonic_ns()
-        status = progress.document(
+        status = suite_status(
             self._plan,
             self._entries,
             watts=watts,
             gaps=gaps,
             events=self._events,
-            since_s=(now_ns - self._heard_ns) / progress.NS,
+            since_s=(now_ns - self._heard_ns) / NS,
             now=datetime.now(UTC),
             holder=self._holder,
             answer=self._answer,
@@ -293,10 +307,10 @@ class Board:
                 self.close()
                 self._say("the terminal is gone")
 
-    def _write(self, status: Mapping[str, Any]) -> None:
+    def _write(self, status: SuiteStatus) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_json(self._folder / "status.json", status)
+            write_json(self._folder / "status.json", asdict(status))
             status_page.write(self._folder / "index.html", status)
             self._write_failed = False
         except OSError as error:

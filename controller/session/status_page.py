@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from contract import files
 from contract.errors import ControllerError
 from contract.journal import TERMINAL
+from contract.status import SuiteStatus
 from controller.session.progress_text import about, answers, counted, minutes, scope
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ RELOAD_S = 5
 STALE_S = 120
 
 
-def render(status: Mapping[str, Any]) -> str:
-    """The whole page of a status document; one whose suite has ended reloads no more."""
+def render(status: SuiteStatus) -> str:
+    """Return the page of a status; one whose suite has ended reloads no more."""
     return _template().render(
         status=status,
-        state=status["state"].replace("-", " "),
-        ended=status["state"] in TERMINAL,
-        share=status["finished"] / status["runs"] if status["runs"] else 0.0,
+        state=status.state.replace("-", " "),
+        ended=status.state in TERMINAL,
+        share=status.finished / status.runs if status.runs else 0.0,
         reload_s=RELOAD_S,
         stale_s=STALE_S,
     )
@@ -56,7 +57,7 @@ def _template() -> Template:
     return environment.get_template("status.html.j2")
 
 
-def write(path: Path, status: Mapping[str, Any]) -> None:
+def write(path: Path, status: SuiteStatus) -> None:
     """Write the page whole, so that a reload never sees half of it."""
     files.write(path, [render(status).encode()], sync=False)
 
@@ -134,7 +135,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, *_: object) -> None:
-        """A client that went away or was cut; the terminal is the view's."""
+        """Ignore a client that went away or was cut; the terminal is the view's."""
 
 
 def _cut(request: socket.socket) -> None:
@@ -143,8 +144,10 @@ def _cut(request: socket.socket) -> None:
 
 
 def _is_ours(host: str) -> bool:
-    """Whether a Host header names this machine: by an address, which no other site's page can have
-    as its name, or by its own name."""
+    """Whether a Host header names this machine.
+
+    By an address, which no other site's page can have as its name, or by its own name.
+    """
     name = host.rsplit(":", 1)[0] if re.search(r":\d{1,5}$", host) else host
     with suppress(ValueError):
         return bool(ipaddress.ip_address(name.strip("[]")))
@@ -187,6 +190,6 @@ def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """The terminal is the view's."""
+            """Print nothing: the terminal is the view's."""
 
     return Handler

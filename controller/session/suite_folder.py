@@ -69,8 +69,10 @@ def myself() -> str:
 
 @contextmanager
 def logged(suite_dir: Path) -> Iterator[None]:
-    """Append to controller.log, with times in UTC, what this package logs meanwhile, and what ended
-    it before its end. Raises OSError where that file cannot be opened."""
+    """Append to controller.log, with times in UTC, what this package logs meanwhile.
+
+    Also what ended it early. Raises OSError where that file cannot be opened.
+    """
     handler = _LogFile(suite_dir / LOG, encoding="utf-8")
     line = logging.Formatter(
         "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
@@ -98,11 +100,11 @@ class _LogFile(logging.FileHandler):
         return names.sentence(super().format(record))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """A disk without room ends no suite."""
+        """Ignore a disk without room: it ends no suite."""
 
 
 def lack_of_room(suite_dir: Path) -> str:
-    """A sentence where the controller's disk has too little room, else nothing."""
+    """Return a sentence where the controller's disk has too little room, else nothing."""
     if shutil.disk_usage(suite_dir).free >= LEAST_FREE_BYTES:
         return ""
     return f"the controller's disk is nearly full (less than {LEAST_FREE_BYTES >> 20} MiB left)"

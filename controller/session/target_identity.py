@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from contract import journal, schema, strict_json
+from contract import journal, strict_json
 from contract.documents import IdentityDocument
 from contract.errors import ControllerError
 from contract.files import write_json
+from contract.identity import Identity
 from contract.plan import Plan
 
 IDENTITY = "identity.json"
-IDENTITY_FORMAT = "fde-identity/1"
 
 
 def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
@@ -46,13 +47,12 @@ def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def require_same_machine(
-    plan: Plan, suite_dir: Path, identity: Mapping[str, Any], plan_sha256: str | None
+    plan: Plan, suite_dir: Path, identity: Identity, plan_sha256: str | None
 ) -> None:
     """Keep the machine's identity at the first start; later compare with it.
 
-    `identity` is the answer of `python3 -m agent identity`, `plan_sha256` the hash of the target's
-    plan. Raises ControllerError on another machine, another plan, or a journal that is shorter
-    than the copy here.
+    `plan_sha256` is the hash of the target's plan. Raises ControllerError on another
+    machine, another plan, or a journal that is shorter than the copy here.
     """
     if plan_sha256 not in (None, plan.sha256):
         raise ControllerError(
@@ -61,36 +61,26 @@ def require_same_machine(
         )
     path = suite_dir / IDENTITY
     if path.exists():
-        kept = _identity(path)
-        if kept.machine_id != identity["machine_id"]:
+        try:
+            kept = strict_json.parse(IdentityDocument, path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ControllerError(
+                f"{path} cannot be read ({error}): restore it, or start a new suite."
+            ) from None
+        if kept.machine_id != identity.machine_id:
             raise ControllerError(
                 f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
                 f"connect that one again, or start a new suite with fde run."
             )
         _require_whole_journal(plan, suite_dir, identity)
     else:
-        write_json(
-            path,
-            {
-                "format": IDENTITY_FORMAT,
-                "machine_id": identity["machine_id"],
-                "boot_id": identity.get("boot_id"),
-            },
-        )
+        kept = IdentityDocument("fde-identity/1", identity.machine_id, identity.boot_id)
+        write_json(path, asdict(kept))
 
 
-def _identity(path: Path) -> IdentityDocument:
-    try:
-        return schema.read(IdentityDocument, strict_json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise ControllerError(
-            f"{path} cannot be read ({error}): restore it, or start a new suite."
-        ) from None
-
-
-def _require_whole_journal(plan: Plan, suite_dir: Path, identity: Mapping[str, Any]) -> None:
+def _require_whole_journal(plan: Plan, suite_dir: Path, identity: Identity) -> None:
     copied = len(journal.read(suite_dir / "journal.jsonl"))
-    lines = dict(identity.get("journal_lines") or {}).get(plan.suite_id, 0)
+    lines = identity.journal_lines.get(plan.suite_id, 0)
     if lines is None:
         raise ControllerError(
             f"The journal of {plan.suite_id} on {plan.host} is damaged: seal what was measured "

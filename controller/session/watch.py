@@ -8,19 +8,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agent.system import lock
-from contract import names, plan
+from contract import names, plan, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.places import command_line
-from contract.strict_json import read_object
+from contract.status import SuiteStatus
 from controller.session import group, status_page, suite_folder
 from controller.session.journal_link import LinkEvents, follow, follow_command
-from controller.session.progress_text import compact
 from controller.session.seal import MANIFEST
 from controller.session.status import Board, Hosts, Lines, Screen, rows
 from controller.target import connection, playbook
@@ -48,13 +48,21 @@ class Source(ABC):
     def outcome(self) -> tuple[bool, str]:
         """Once it is not alive: whether all went well, and a sentence with what to do now."""
 
-    def read(self) -> dict[str, Any] | None:
-        """Its status now; None before the first, and where it is none that can be shown."""
-        status = read_object(self.status / "status.json")
+    def read(self) -> SuiteStatus | None:
+        """Return its status; None before the first, and where it is none that can be shown."""
+        status = strict_json.load(SuiteStatus, self.status / "status.json")
         try:
-            return status if [*rows(status), compact(status), *Lines().next(status)] else None
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+            return status if status and rows(status) else None
+        except (ValueError, ArithmeticError):  # its times are none
             return None
+
+
+@dataclass(frozen=True)
+class _PlanName:
+    """What a plan of any version has."""
+
+    suite_id: str
+    host: str
 
 
 class LocalSuite(Source):
@@ -64,10 +72,10 @@ class LocalSuite(Source):
         self._folder = folder
         self.status = folder / "status"
         suite_folder.require_plain(folder)
-        plan = read_object(folder / "plan.json")
-        if not {"suite_id", "host"} <= set(plan):
+        plan = strict_json.load(_PlanName, folder / "plan.json")
+        if plan is None:
             raise ControllerError(f"{folder} is not a suite's folder: it has no plan.")
-        self.name, self.host = str(plan["suite_id"]), str(plan["host"])
+        self.name, self.host = plan.suite_id, plan.host
 
     def alive(self) -> bool:
         return lock.holder(self._folder / suite_folder.LOCK) is not None
@@ -76,7 +84,7 @@ class LocalSuite(Source):
         folder = self._folder
         if (folder / MANIFEST).exists():
             return True, (
-                f"{folder} has ended: {command_line('summary', folder)} says what ran, "
+                f"{folder} has ended: {command_line('summary', folder)} lists what ran, "
                 f"{command_line('report', folder)} what it took."
             )
         return False, (
@@ -111,7 +119,7 @@ class RemoteSuite(Source):
         last = self._entries[-1]
         return last.state == "suite-finished", (
             f"{self.name} has ended on {self.host} ({last.detail or last.state}): "
-            f"fde summary and fde report on the controller say what came of it."
+            f"see fde summary and fde report on the controller."
         )
 
     def _follow(self) -> None:
@@ -154,13 +162,19 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        sources: Sequence[Source] = _of_folder(folder) if folder else _local(suites)
+        if folder and (folder / group.FILE).exists():
+            folders = group.suites(folder)
+        elif folder:
+            folders = [folder]
+        else:  # those that sessions on this machine work on now
+            planned = sorted(path.parent for path in suites.glob("*/plan.json"))
+            folders = [path for path in planned if lock.holder(path / suite_folder.LOCK)]
+        sources: Sequence[Source] = [LocalSuite(path) for path in folders]
         sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
-                f"No suite runs here{nor}: fde run starts one, fde summary says what "
-                "came of the newest."
+                f"No suite runs here{nor}: fde run starts one, fde summary shows the newest."
             )
         linger_s = 0.0
         if serve and any(source.alive() for source in sources):
@@ -175,20 +189,6 @@ def run(
             say(sentence)
         time.sleep(linger_s)
     return all(well for well, _ in outcomes)
-
-
-def _of_folder(folder: Path) -> list[LocalSuite]:
-    if (folder / group.FILE).exists():
-        return [LocalSuite(path) for path in group.suites(folder)]
-    return [LocalSuite(folder)]
-
-
-def _local(suites: Path) -> list[LocalSuite]:
-    """Suites that sessions on this machine work on now."""
-    folders = sorted(path.parent for path in suites.glob("*/plan.json"))
-    return [
-        LocalSuite(path) for path in folders if lock.holder(path / suite_folder.LOCK) is not None
-    ]
 
 
 def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:

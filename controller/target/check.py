@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.system import quiet
+from contract import schema
 from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from contract.places import command_line, suites_folder
+from contract.plan import TargetDocument
 from controller.planning import wear
-from controller.planning.suites import load_suite, scaled
+from controller.planning.suites import at_scale, load_suite
 from controller.target import connection, first_writes, secrets
 from controller.target import inventory as stacks
 from controller.target import playbook as inventories
@@ -71,7 +73,9 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         answer = None
     if answer is not None:
         _machine(answer, say)
-        for line in quiet.told(answer.disturbers or {}, target.get("quiet", {}).get("stop", ())):
+        for line in quiet.describe_disturbers(
+            answer.disturbers or {}, target.get("quiet", {}).get("stop", ())
+        ):
             _lines("quiet", line, say)
         for disk in answer.disks:
             _disk(disk, say)
@@ -111,7 +115,8 @@ def _suite(
     from controller.planning.compiler import compile_plan  # NumPy: not for a page without a suite
 
     try:
-        plan = compile_plan(name, scaled(load_suite(name), scale), target, seed=0)
+        suite = at_scale(load_suite(name), scale)
+        plan = compile_plan(name, suite, schema.read(TargetDocument, target), seed=0)
     except AgentError as error:
         _lines("refused", str(error), say)
         return [str(error)]
@@ -130,7 +135,7 @@ def _suite(
 
 def one_disk(target: Mapping[str, Any]) -> bool:
     """Whether the suite `one-disk` can run: its configurations are there, on one disk."""
-    wanted = load_suite("one-disk")["configurations"]
+    wanted = load_suite("one-disk").configurations
     return set(wanted) <= {entry["name"] for entry in target["configurations"]}
 
 

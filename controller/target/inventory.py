@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.storage import layout, registry
-from agent.storage.base import NOBODY
+from agent.storage.base import UNENCRYPTED
 from agent.system import quiet
 from contract.errors import AgentError
 from contract.files import write_json
@@ -307,7 +307,7 @@ def _twice(
 
 def _kind(name: str) -> Iterator[str]:
     kind = registry.load(name)
-    who = "nobody" if kind.encrypted_by == NOBODY else f"the {kind.encrypted_by}"
+    who = "nobody" if kind.encrypted_by == UNENCRYPTED else f"the {kind.encrypted_by}"
     yield f"{name}: {who} encrypts"
     yield from (f"  {described(field)}" for field in kind.fields)
 

@@ -6,29 +6,27 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from contract import schema
 from contract.journal import FAILED, Entry
+from contract.plan import Plan, TargetDocument
+from contract.status import RunningAnswer, RunningContrast
+from controller.planning.suites import Suite, parse_suite
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LOADS = ("idle", "file_io")
 
 
 # Of status.json: two configurations after two blocks.
-ANSWER: dict[str, Any] = {
-    "blocks": 2,
-    "component": "system",
-    "origin": "modelled",
-    "contrasts": [
-        {
-            **{"configuration": name, "label": label, "base": "plain", "base_label": "plain"},
-            **{"blocks": 2, "ratio": ratio, "low": low, "high": high},
-        }
-        for name, label, ratio, low, high in (
-            ("opal", "Opal", 1.006, 1.001, 1.011),
-            ("dmcrypt-aes128", "AES-128", 1.41, 1.32, 1.5),
-        )
-    ],
-    "left_out": [],
-}
+ANSWER = RunningAnswer(
+    2,
+    "system",
+    "modelled",
+    (
+        RunningContrast("opal", "Opal", "plain", "plain", 2, 1.006, 1.001, 1.011),
+        RunningContrast("dmcrypt-aes128", "AES-128", "plain", "plain", 2, 1.41, 1.32, 1.5),
+    ),
+    (),
+)
 
 
 def target() -> dict[str, Any]:
@@ -63,9 +61,9 @@ def target() -> dict[str, Any]:
     }
 
 
-def suite(**changes: Any) -> dict[str, Any]:
-    """A suite of two workloads and three blocks."""
-    return {
+def suite(**changes: Any) -> Suite:
+    """Parse a suite of two workloads and three blocks."""
+    document = {
         "summary": "for tests",
         "blocks": 3,
         "workloads": [{"name": name} for name in LOADS],
@@ -75,13 +73,27 @@ def suite(**changes: Any) -> dict[str, Any]:
         "drift_check": False,
         **changes,
     }
+    return parse_suite("smoke", document)
+
+
+def compiled(chosen: Suite, described: Mapping[str, Any] | None = None, **options: Any) -> Plan:
+    """Compile a suite on a target, by default the one above."""
+    from controller.planning.compiler import compile_plan  # stand_in_agent does not wait for it
+
+    document = schema.read(TargetDocument, target() if described is None else described)
+    return compile_plan("smoke", chosen, document, **{"seed": 7, "now": NOW, **options})
+
+
+def document(
+    chosen: Suite, described: Mapping[str, Any] | None = None, **options: Any
+) -> dict[str, Any]:
+    """Return plan.json of a suite on a target, by default the one above."""
+    return compiled(chosen, described, **options).document()
 
 
 def plan(**changes: Any) -> dict[str, Any]:
-    """The frozen plan of both."""
-    from controller.planning.compiler import compile_plan  # stand_in_agent does not wait for it
-
-    return compile_plan("smoke", suite(**changes), target(), seed=7, now=NOW)
+    """Return plan.json of both."""
+    return document(suite(**changes))
 
 
 def journal(lines: Iterable[tuple[float, str, str]], boot_id: str = "b") -> list[Entry]:
@@ -92,8 +104,8 @@ def journal(lines: Iterable[tuple[float, str, str]], boot_id: str = "b") -> list
     ]
 
 
-def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **found: Any) -> dict[str, Any]:
-    """The least of a finished run that counts for the analysis; `found` tells its times."""
+def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the least of a finished run that counts for the analysis, with `changes`."""
     return {
         "format": "fde-run/1",
         **{key: run[key] for key in ("run_id", "block", "configuration", "workload")},
@@ -102,5 +114,5 @@ def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **found: Any) -> d
         "origin": "modelled",
         "status": "finished",
         "proof": {"ok": True},
-        **found,
+        **changes,
     }

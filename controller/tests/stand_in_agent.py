@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from agent import attempts
+from agent import requests
 from agent.system import lock
 from contract import journal, plan
+from contract.attempts import History
 from contract.files import write_json
 from contract.journal import Journal
 from controller.tests.examples import run_json
@@ -25,23 +26,23 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
     suite = plan.load(suite_dir / "plan.json")
     with lock.suite(suite_dir):
         writer = Journal(suite_dir / "journal.jsonl")
-        accounts = attempts.Accounts(writer.entries)
+        history = History(writer.entries)
 
         def tell(state: str, run_id: str = "", detail: str = "", cause: str = "") -> None:
-            accounts.tell(writer.append(state, run_id, detail, cause))
+            history.add(writer.append(state, run_id, detail, cause))
 
         def stopped(*_: object) -> None:
             tell("suite-failed", detail="stopped by a signal")
             sys.exit(1)
 
         signal.signal(signal.SIGTERM, stopped)
-        for run_id in accounts.open():
-            tell("void", run_id, "the agent was killed", journal.AGENT_KILLED)
-        for wanted in attempts.pending(suite_dir, writer.entries):
+        for attempt in history.begun():
+            tell("void", attempt.run_id, "the agent was killed", journal.AGENT_KILLED)
+        for wanted in requests.pending(suite_dir, writer.entries):
             tell("void", wanted.run_id, wanted.reason, journal.REPEAT)
         tell("suite-started")
         entered = None
-        while run := accounts.next(suite.runs, suite.attempts, journal.boot_id()):
+        while run := history.next_due(suite.runs, suite.attempts, journal.boot_id()):
             while reason := lock.reason(lease):
                 tell("waiting", run.run_id, reason, "held")
                 time.sleep(0.1)

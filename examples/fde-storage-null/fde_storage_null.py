@@ -5,10 +5,19 @@ What it costs more than `plain` is dm-crypt's own; what `dmcrypt` costs more tha
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.storage import ciphers, mapping
-from agent.storage.base import DISCARD, Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.base import (
+    DISCARD,
+    Evidence,
+    Expectation,
+    Kind,
+    Layer,
+    Place,
+    Segment,
+    partition_name,
+)
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter
@@ -48,15 +57,13 @@ class DmCryptNull(Kind):
         layer = Layer(MAPPING, mapping.OURS, (segment,))
         return Expectation(layers=(layer,), plaintext_on_medium=True)
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del secrets
         options = _options(configuration)
         # "-" is the key of no length (kernel documentation, dm-crypt).
         line = f"0 {place.size_sectors} crypt {CIPHER} - 0 {place.partition} {place.offset_sectors}"
         mapping.create(MAPPING, [" ".join([line, str(len(options)), *options])])
-        return {}
+        return Evidence()
 
 
 def _options(configuration: Configuration) -> tuple[str, ...]:

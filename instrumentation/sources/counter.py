@@ -95,11 +95,11 @@ def reading_at(edge: Edge) -> Reading:
     return Reading(edge.t_before_ns, edge.t_after_ns, edge.energy_uj)
 
 
-def reading_document(reading: Reading | ReadFailure | None) -> dict[str, int] | None:
-    """Return a reading for run.json; null where the read failed."""
+def edge_at(reading: Reading | ReadFailure | None) -> Edge | None:
+    """Return a reading as run.json has it; None where the read failed."""
     if not isinstance(reading, Reading):
         return None
-    return {name: getattr(reading, name) for name in ("t_before_ns", "t_after_ns", "energy_uj")}
+    return Edge(reading.t_before_ns, reading.t_after_ns, reading.energy_uj)
 
 
 @dataclass(frozen=True, slots=True)

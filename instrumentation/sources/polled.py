@@ -11,10 +11,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+from contract.documents import Gap
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading, reason
 from instrumentation.sources.updates import Watched, longest_intervals_ns
@@ -29,15 +30,6 @@ _CHANGES, _FEW_CHANGES = 64, 8  # of a power: those that are kept, and fewer tel
 FEW_POLLS = 5
 
 PowerUw = Callable[[], int]
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Time without power readings, with the system's reason."""
-
-    from_ns: int
-    until_ns: int
-    error: str
 
 
 class PowerSum:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from contract.documents import Gap
 from instrumentation.sources import registry
 from instrumentation.sources.battery import BatteryError, BatterySource
 from instrumentation.sources.counter import REOPENED, ReadFailure, Reading, difference
 from instrumentation.sources.hwmon import HwmonError, HwmonSource, discover
 from instrumentation.sources.nvml import NvmlError, NvmlSource
-from instrumentation.sources.polled import Gap, PowerSum
+from instrumentation.sources.polled import PowerSum
 from instrumentation.tests.gauges import AMD, BATTERY, CHARGE, SUPPLY, compile_nvml, lay_out
 
 S = 10**9

@@ -81,14 +81,14 @@ class Suite:
         now_s, entered, entry = 0.0, ("", -1), 0.0
         turns = [Turn(name, tuple(ENTRY_S)) for name in WORKLOADS]
         for run in order(tuple(ENTRY_S), turns, blocks=self.blocks, seed=self.seed):
-            name, block = run["configuration"], run["block"]
+            name, block = run.configuration, run.block
             role = "sed" if self.rules.one_disk or name == "opal" else "plain"
             if entered != (name, block):
                 now_s = self._enter(name, disks[role], now_s + ENTRY_S[name])
                 entered, entry = (name, block), float(scatter.normal(0, ENTRY_SD))
             effect = math.log(self.ratio) if name.startswith("dmcrypt") else 0.0
             for _ in range(ATTEMPTS):
-                joules, now_s = self._measure(disks[role], role, run["workload"], now_s)
+                joules, now_s = self._measure(disks[role], role, run.workload, now_s)
                 if joules is not None:
                     log = math.log(joules) + effect + entry + float(scatter.normal(0, RUN_SD))
                     joules_of_block = self.joules.setdefault(name, {}).setdefault(block, [])

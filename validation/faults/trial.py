@@ -10,9 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contract import schema
 from contract.errors import LabError
 from contract.files import write_json
+from contract.plan import TargetDocument
 from controller.planning.compiler import compile_plan
+from controller.planning.suites import parse_suite
 from controller.session.seal import MANIFEST
 from lab.state import REPOSITORY
 from validation.faults import oracle
@@ -63,10 +66,11 @@ class Small:
             "attempts": 5,
             "run_limit_s": self.run_limit_s,
         }
-        plan = compile_plan(f"fault-{name}", suite, scene.target, seed=seed)
-        folder: Path = out / plan["suite_id"]
+        target = schema.read(TargetDocument, scene.target)
+        plan = compile_plan(f"fault-{name}", parse_suite(name, suite), target, seed=seed)
+        folder = out / plan.suite_id
         folder.mkdir(parents=True)
-        write_json(folder / "plan.json", plan)
+        write_json(folder / "plan.json", plan.document())
         return folder
 
 

@@ -73,7 +73,7 @@ def _intervals(
     ratio = replace(ratio, systematic=instrument_error(terms, [sides]))  # as of a page's family
     readings = [Reading(*mean, slope) for mean, slope in zip(means, (1.0, -1.0), strict=True)]
     meter = of_terms(terms, readings)
-    saving = paid_back(base_j, sed_j, sed_s=seconds[:, 1].tolist(), meter=meter)
+    saving = paid_back(base_j, sed_j, meter=meter)
     intervals = (
         joules_budget(terms, means[0], float(stats.sem(base_j)), BLOCKS - 1),
         ratio_budget(terms, ratio, [sides]),

@@ -47,9 +47,9 @@ def _voids(scene: Scene, suites: int) -> list[Figure]:
     logs[generator.uniform(size=logs.shape) < VOID] = np.nan
     held, of_whole_blocks, lone, of_all_runs = [], 0.0, 0.0, 0.0
     for suite in logs:
-        ratios = in_blocks(suite, MARGIN)
-        if ratios is not None and ratios.comparison.low is not None:
-            held.append(ratios.comparison.contains(RATIO))
+        ratio = in_blocks(suite, MARGIN)
+        if ratio is not None and ratio.low is not None:
+            held.append(ratio.contains(RATIO))
         pairs = np.isfinite(suite[..., :2])
         of_all_runs += np.sum(pairs)
         of_whole_blocks += np.sum(np.all(pairs, axis=(0, 2))) * pairs[:, 0].size

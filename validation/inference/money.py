@@ -30,7 +30,7 @@ from validation.inference.simulated import (
 
 BLOCKS = (3, 10, 20)
 RATIO = 0.9  # of the self-encrypting disk's joules to software's
-RUN_J, RUN_S = 1_000.0, 100.0
+RUN_J = 1_000.0
 TIME_OF_ENERGY = 0.7  # a run that takes 1 % more energy takes 0.7 % more time
 ASSUMPTIONS = Assumptions(
     sed_extra_price=25.0,
@@ -87,8 +87,7 @@ def _mean_factor(scene: Scene, exponent: float) -> float:
 def _payback(logs: Floats) -> Payback:
     """Of one suite (blocks × configurations): software first, the self-encrypting disk second."""
     base_j, sed_j = (RUN_J * np.exp(logs[:, k]) for k in (0, 1))
-    sed_s = RUN_S * np.exp(TIME_OF_ENERGY * logs[:, 1])
-    return paid_back(base_j.tolist(), sed_j.tolist(), sed_s=sed_s.tolist())
+    return paid_back(base_j.tolist(), sed_j.tolist())
 
 
 def _held(logs: Floats, truth: Mapping[str, float]) -> list[bool]:

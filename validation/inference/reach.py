@@ -162,7 +162,7 @@ def _saves(suites: int) -> float:
         shown.append(
             any(
                 payback(
-                    "w", "soft", (3000 + saved[:n]).tolist(), [3000.0] * n, sed_s=[100.0] * n,
+                    "w", "soft", (3000 + saved[:n]).tolist(), [3000.0] * n,
                     assumptions=assumptions, origin="synthetic", any_look=True,
                 ).saves
                 for n in range(3, 21)

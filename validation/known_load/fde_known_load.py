@@ -7,9 +7,9 @@ needs the processor alone takes longer by `slowdown`.
 from __future__ import annotations
 
 import sys
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from agent.storage.base import Place
+from agent.storage.base import Evidence, Place
 from agent.storage.guard import MAPPING
 from agent.storage.plain import Plain
 from agent.storage.secrets import Secrets
@@ -45,9 +45,7 @@ class KnownLoad(Plain):
     def label(self, configuration: Configuration) -> str:
         return f"plain beside {100 * float(configuration.settings['slowdown']):g} percent load"
 
-    def attach(
-        self, place: Place, configuration: Configuration, secrets: Secrets
-    ) -> dict[str, Any]:
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         attached = super().attach(place, configuration, secrets)
         share = 1 - 1 / (1 + float(configuration.settings["slowdown"]))
         unit = ["systemd-run", "--quiet", "--collect", sys.executable, "-S", "-c", LOAD]

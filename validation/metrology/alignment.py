@@ -22,8 +22,8 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure as Picture
 
-from analysis.energy.watermark import Fit, Readings, Watermark, fit
-from analysis.energy.watermarks import AGREES, DISAGREES, agreement
+from analysis.energy.watermark_check import AGREES, DISAGREES, agreement
+from analysis.energy.watermark_fit import Fit, Readings, Watermark, fit
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import Floats, Ints, TargetClock

@@ -137,8 +137,8 @@ def sample_alone(root: Path, rate_hz: float, seconds: float) -> None:
     idle = _cpu_share(rest)
     waking = _cpu_share(lambda: _wake(rate_hz, seconds)) - idle
     share = _cpu_share(sample) - idle
-    marks.document()
-    print(json.dumps({"share": share, "waking_share": waking, **sampler.document()}))
+    marks.phases()
+    print(json.dumps({"share": share, "waking_share": waking, **sampler.lateness()}))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from analysis.energy.uncertainty import TypeB
+from instrumentation.accuracy import read_terms
 from validation.bench import Figure
 from validation.metrology import loads_independent
 from validation.metrology.loads import INSTRUMENTS, TRUE, Calibration, Floats, Trial, trial
@@ -57,7 +58,7 @@ def _distances(
     """
     generator = np.random.default_rng(SEED)
     kinds = [(meter, kind) for meter in INSTRUMENTS for kind in KINDS]
-    accuracy = {"relative_limit": relative, "absolute_limit_w": absolute_w}
+    terms = read_terms({"relative_limit": relative, "absolute_limit_w": absolute_w})
     distances = []
     for number in range(count):
         meter, (_, seconds, periods, _) = kinds[number % len(kinds)]
@@ -68,7 +69,7 @@ def _distances(
         length_s = float(generator.uniform(*limits_s(meter, seconds, periods)))
         trial = one_trial(generator, meter, length_s, calibration=calibration)
         energy = trial.energy
-        limits = None if energy.energy_j is None else TypeB.of(accuracy, energy.energy_j, length_s)
+        limits = None if energy.energy_j is None else TypeB.of(terms, energy.energy_j, length_s)
         if limits is None or energy.energy_j is None or energy.statistical_j is None:
             distances.append(math.inf)
             continue

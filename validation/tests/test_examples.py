@@ -24,7 +24,6 @@ PLAN = """
 import io, json, sys
 from pathlib import Path
 from agent.storage import registry
-from controller.planning.compiler import compile_plan
 from controller.target import agent_bundle, inventory
 from controller.tests import examples
 from instrumentation.meters import registry as meters
@@ -32,8 +31,9 @@ from instrumentation.meters import registry as meters
 stack = {"name": "null", "kind": "dmcrypt_null", "disk": "plain", "queues": False}
 described = examples.target()
 described["configurations"].append(stack)
-described["meters"] = [{"name": "m", "kind": "tally", "channels": {"0": "system"}}]
-plan = compile_plan("smoke", examples.suite(watermark=True), described, seed=7, now=examples.NOW)
+meter = {"name": "m", "kind": "tally", "port": "tally", "origin": "modelled"}
+described["meters"] = [{**meter, "channels": {"0": "system"}}]
+plan = examples.compiled(examples.suite(watermark=True), described).document()
 Path(sys.argv[1]).write_bytes(agent_bundle.pack(agent_bundle.collect()))
 print(json.dumps([registry.names(), meters.kinds(), plan, inventory.words(stack)]))
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from controller.planning.suites import SuiteWorkload
 from lab import image
 from validation import papers_native
 from validation.metrology.cost import zones_tree
@@ -27,8 +28,8 @@ def native(tmp_path: Path) -> Native:
     return instance
 
 
-def entry(name: str, **parameters: Any) -> dict[str, Any]:
-    return {"name": name, "parameters": parameters}
+def entry(name: str, **parameters: Any) -> SuiteWorkload:
+    return SuiteWorkload(name, parameters=parameters)
 
 
 def test_each_phase_of_a_small_run_has_a_share_that_is_neither_none_nor_all(

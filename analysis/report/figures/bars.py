@@ -1,4 +1,4 @@
-"""Bars with their intervals: the paper's Figures 1–6 from our data, and the like for the rest."""
+"""Bars with their intervals: the paper's Figures 1–6 from our data, and others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from analysis.report import words
@@ -20,7 +19,7 @@ from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
 
 PARTS = ("package", "package-0", "dram", "drive")
-UPRIGHT = 5  # up to so many configurations stand beside each other; more lie one below the other
+HEIGHT = 0.8  # of a row, for a bar
 DOTS = 12  # up to so many blocks each has its dot; more would hide the bar
 # Where so many dots stand across a bar of width 1.
 SPREADS = {n: np.linspace(-0.22, 0.22, n).tolist() if n > 1 else [0.0] for n in range(DOTS + 1)}
@@ -60,11 +59,8 @@ class Bar:
     mean: Estimate
 
 
-Placed = tuple[Bar, float, float]  # with its place and width along the axis of names
-
-
 def plots_of(workload: str) -> tuple[Plot, ...]:
-    """What is drawn of a workload: the paper's figures of it, else the energy of its components."""
+    """Return a workload's pictures: the paper's figures of it, else energy by component."""
     known = tuple(plot for plot in PLOTS if plot.workload == workload)
     title = f"Energy per component, {words.name_of(workload)}"
     return known or (Plot(0, workload, "all", "energy_j", True, title),)
@@ -72,7 +68,7 @@ def plots_of(workload: str) -> tuple[Plot, ...]:
 
 def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     """Bars with 95 % intervals and, for few blocks, a dot each; None where there is nothing."""
-    rows = energy.filter((pl.col("workload") == plot.workload) & (pl.col("phase") == plot.phase))
+    rows = energy.filter(workload=plot.workload, phase=plot.phase)
     components = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
     panels = [c for c in PARTS if c in components] if plot.parts else []
     if "package" in panels:  # of several packages or dies: what they take together
@@ -82,18 +78,17 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     if not by_component:
         return None
     shown = rows.filter(pl.col("component").is_in(panels))
-    upright = max(map(len, by_component.values())) <= UPRIGHT
-    components = {bar.configuration for bars in by_component.values() for bar in bars}
-    size_in = (5.4, 3.3) if upright else (7.2, 1.1 + 0.23 * len(components))
-    with style.drawing(*size_in, grid="y" if upright else "x") as figure:
-        (_upright if upright else _lying)(figure, plot, by_component, suite)
+    drawn = {bar.configuration for bars in by_component.values() for bar in bars}
+    names = [name for name in suite.configurations if name in drawn]
+    with style.drawing(7.2, 1.1 + 0.23 * max(4, len(names)), grid="x") as figure:
+        _panels(figure, plot, by_component, suite, names)
         style.titled(figure, plot.title, records.joint(shown["origin"].unique()))
     return figure
 
 
 def has_dots(plot: Plot, energy: pl.DataFrame) -> bool:
     """Whether each block has its dot in the picture."""
-    return int(energy.filter(pl.col("workload") == plot.workload)["block"].n_unique()) <= DOTS
+    return int(energy.filter(workload=plot.workload)["block"].n_unique()) <= DOTS
 
 
 def _bars_of(plot: Plot, energy: pl.DataFrame, suite: Suite, component: str) -> list[Bar]:
@@ -108,103 +103,62 @@ def _bars_of(plot: Plot, energy: pl.DataFrame, suite: Suite, component: str) -> 
     return bars
 
 
-def _upright(
-    figure: Figure, plot: Plot, by_component: Mapping[str, list[Bar]], suite: Suite
+def _panels(
+    figure: Figure,
+    plot: Plot,
+    by_component: Mapping[str, list[Bar]],
+    suite: Suite,
+    names: Sequence[str],
 ) -> None:
-    """Groups by component beside each other; the whole system has a scale of its own."""
+    """Draw a panel a component, in each a row a configuration, named at its left."""
     looks = style.palette(suite)
-    groups = [[c for c in by_component if c != SYSTEM], [c for c in by_component if c == SYSTEM]]
-    groups = [group for group in groups if group]
-    widths = [max(1.0, len(group)) for group in groups]
-    axes = figure.subplots(1, len(groups), squeeze=False, width_ratios=widths)[0]
-    containers: dict[str, BarContainer] = {}
-    for axis, group in zip(axes, groups, strict=True):
-        placed = [
-            (bar, j + (i - (len(by_component[component]) - 1) / 2) * width, width)
-            for j, component in enumerate(group)
-            for width in (0.8 / len(by_component[component]),)
-            for i, bar in enumerate(by_component[component])
-        ]
-        for one in placed:
-            name = one[0].configuration
-            containers.setdefault(name, _bar(axis, one, looks[name], True))
-        _whiskers_and_dots(axis, placed, True)
-        axis.set_xticks(range(len(group)), [words.name_of(c) for c in group])
-        axis.tick_params(axis="x", length=0)
-        axis.set_ylim(bottom=0)
-        axis.set_ylabel(UNITS[plot.quantity])
-    labels = [suite.label(name) for name in containers]
-    columns = 2 if max(map(len, labels)) > 20 else min(4, len(labels))
-    figure.legend(
-        [bar[0] for bar in containers.values()], labels, loc="outside lower center", ncols=columns
-    )
-
-
-def _lying(figure: Figure, plot: Plot, by_component: Mapping[str, list[Bar]], suite: Suite) -> None:
-    """A row a configuration, named at its left, a panel a component."""
-    looks = style.palette(suite)
-    drawn = {bar.configuration for bars in by_component.values() for bar in bars}
-    names = [name for name in suite.configurations if name in drawn]
     axes: Sequence[Axes] = figure.subplots(1, len(by_component), squeeze=False, sharey=True)[0]
     for axis, (component, bars) in zip(axes, by_component.items(), strict=True):
-        placed = [(bar, float(names.index(bar.configuration)), 0.8) for bar in bars]
-        for one in placed:
-            _bar(axis, one, looks[one[0].configuration], False)
-        _whiskers_and_dots(axis, placed, False)
+        for bar in bars:
+            look = looks[bar.configuration]
+            axis.barh(
+                names.index(bar.configuration),
+                bar.mean.mean,
+                HEIGHT * 0.92,
+                color=look.colour,
+                hatch=look.hatch,
+                edgecolor=look.hatch_colour,
+                linewidth=0.5,
+            )
+        _whiskers_and_dots(axis, [(bar, names.index(bar.configuration)) for bar in bars])
         axis.set_xlim(left=0)
         axis.locator_params(axis="x", nbins=4)
         title = words.name_of(component)
         axis.set_title(title[0].upper() + title[1:])
         axis.set_xlabel(UNITS[plot.quantity])
+        axis.tick_params(axis="y", length=0)
     axes[0].set_yticks(range(len(names)), [suite.label(name) for name in names])
     axes[0].invert_yaxis()
-    for axis in axes:
-        axis.tick_params(axis="y", length=0)
 
 
-def _bar(axis: Axes, placed: Placed, look: style.Look, upright: bool) -> BarContainer:
-    bar, place, width = placed
-    return (axis.bar if upright else axis.barh)(
-        place,
-        bar.mean.mean,
-        width * 0.92,
-        color=look.colour,
-        hatch=look.hatch,
-        edgecolor=look.hatch_colour,
-        linewidth=0.5,
-    )
-
-
-def _whiskers_and_dots(axis: Axes, all_placed: Sequence[Placed], upright: bool) -> None:
+def _whiskers_and_dots(axis: Axes, placed: Sequence[tuple[Bar, int]]) -> None:
     """Of all bars at once: one by one they take most of the time that a picture takes."""
     whiskers = [
         (place, bar.mean.mean, half)
-        for bar, place, _ in all_placed
+        for bar, place in placed
         if (half := bar.mean.half_width) is not None
     ]
     if whiskers:
         places, means, halves = zip(*whiskers, strict=True)
-        x, y = (places, means) if upright else (means, places)
         axis.errorbar(
-            x,
-            y,
-            xerr=None if upright else halves,
-            yerr=halves if upright else None,
-            fmt="none",
-            ecolor=style.INK,
-            capsize=2.5,
-            elinewidth=1,
+            means, places, xerr=halves, fmt="none", ecolor=style.INK, capsize=2.5, elinewidth=1
         )
     dots = [
-        (place + shift * width, value)
-        for bar, place, width in all_placed
+        (place + shift * HEIGHT, value)
+        for bar, place in placed
         if len(bar.values) <= DOTS
         for shift, value in zip(SPREADS[len(bar.values)], bar.values, strict=True)
     ]
     if dots:
         along, values = zip(*dots, strict=True)
         axis.plot(
-            *((along, values) if upright else (values, along)),
+            values,
+            along,
             linestyle="none",
             marker="o",
             markersize=2.6,

@@ -53,7 +53,7 @@ def draw(
     }
     panels: list[tuple[str, Series]] = [("Against own mean (%)", changes)]
     panels += [(f"Against {suite.base_label} (%)", ratio)] if ratio else []
-    here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
+    rows = energy.filter(workload=workload, component=component)
     height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
     with style.drawing(7.2, height) as figure:
         axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
@@ -80,12 +80,12 @@ def draw(
             list(artists.values()), list(artists), loc="outside right upper", fontsize=7.5
         )
         title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
-        style.titled(figure, title, records.joint(here["origin"].unique()))
+        style.titled(figure, title, records.joint(rows["origin"].unique()))
     return figure
 
 
 def _together(axis: Axes, changes: Series) -> None:
-    """The mean of all configurations by block: what the machine did, whatever ran on it."""
+    """Return the mean of all configurations by block: the machine's own course."""
     blocks = sorted({block for values in changes.values() for block in values})
     by_block = [
         [values[block] for values in changes.values() if block in values] for block in blocks
@@ -117,9 +117,9 @@ def _line(
 
 
 def _ring(axis: Axes, series: Series, flagged: Collection[tuple[int, str]], suite: Suite) -> None:
-    """A ring and a name at each flagged point that this panel shows."""
-    here = [(b, name) for b, name in sorted(flagged) if b in series.get(name, {})]
-    for number, (block, name) in enumerate(here):
+    """Draw a ring and a name at each flagged point of this panel."""
+    points = [(b, name) for b, name in sorted(flagged) if b in series.get(name, {})]
+    for number, (block, name) in enumerate(points):
         at = (block + 1, series[name][block])
         axis.plot(
             *at,

@@ -42,7 +42,7 @@ def points(rows: Sequence[PerUnit]) -> list[Point]:
 
 
 def _named(rows: Mapping[tuple[str, str], PerUnit]) -> list[Point]:
-    """What a single row has by itself, as the settings of one function, belongs to its name."""
+    """Move what a single row alone has, as the settings of one function, to its name."""
     heads, kinds = (Counter(key[i] for key in rows) for i in (0, 1))
     return [
         Point(f"{head} {what}", "", row.energy_j)
@@ -54,7 +54,7 @@ def _named(rows: Mapping[tuple[str, str], PerUnit]) -> list[Point]:
 
 
 def draw(rows: Sequence[PerUnit], title: str, origin: str) -> Figure | None:
-    """A row a cipher (or hash), a marker a direction (and kind of file), with 95 % intervals.
+    """Draw a row a cipher (or hash), a marker a direction (and kind of file), with 95 % intervals.
 
     `rows` are the phases of one configuration in one unit; None where they are few.
     """

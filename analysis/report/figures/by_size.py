@@ -37,7 +37,7 @@ def series(
         by = by_kind.setdefault(" ".join(name.fields), {})
         by.setdefault(row.configuration, []).append((name.number, row))
     return {
-        what: {name: sorted(sizes, key=lambda one: one[0]) for name, sizes in by.items()}
+        what: {name: sorted(sizes, key=lambda point: point[0]) for name, sizes in by.items()}
         for what, by in by_kind.items()
         if len({number for sizes in by.values() for number, _ in sizes}) >= FEWEST
     }
@@ -58,15 +58,17 @@ def draw(
     timed = unit != "B"
     with style.drawing(7.2, 5.8 if timed else 3.4, grid="both") as figure:
         grid = figure.subplots(1 + timed, len(by_kind), squeeze=False, sharey="row")
-        one = rows[0].unit.one
-        for quantity, axes in zip((_energy, _time), grid, strict=False):
+        work = rows[0].unit.one
+        for quantity, axes in zip(
+            (lambda row: row.energy_j and _ends(row.energy_j), _time), grid, strict=False
+        ):
             for axis, (what, by) in zip(axes, by_kind.items(), strict=True):
                 _lines(axis, by, suite, quantity)
                 _below(axis, unit)
                 axis.set_title(what)
-        grid[0, 0].set_ylabel(f"Energy (J/{one})")
+        grid[0, 0].set_ylabel(f"Energy (J/{work})")
         if timed:
-            grid[1, 0].set_ylabel(f"Time (s/{one})")
+            grid[1, 0].set_ylabel(f"Time (s/{work})")
         handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
         style.titled(figure, title, origin)
@@ -74,10 +76,6 @@ def draw(
 
 
 Ends = tuple[float, float, float]  # a mean, and its interval
-
-
-def _energy(row: PerUnit) -> Ends | None:
-    return None if row.energy_j is None else _ends(row.energy_j)
 
 
 def _time(row: PerUnit) -> Ends | None:

@@ -48,8 +48,9 @@ Group = tuple[str, Sequence[Entry]]  # with its heading
 
 @dataclass(frozen=True)
 class Layout:
-    """Lines of one picture at most (more would not fit an upright sheet), heights in inches, lines
-    free behind each entry, and where the axis ends above the first line.
+    """A picture's most lines, heights in inches, and free lines behind entries and above.
+
+    More lines would not fit an upright sheet.
     """
 
     most: int
@@ -128,7 +129,7 @@ def draw_hosts(group: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Fi
         mean = _line(effect.these, (style.INK, MEAN), f"{words.change_in(effect.these)}{sign}")
         return Entry(group.first.label(effect.other), (*each, mean))
 
-    groups = [(name, [entry(effect) for effect in of]) for name, of in by_name.items()]
+    groups = [(name, [entry(effect) for effect in effects]) for name, effects in by_name.items()]
     baseline = group.first.label(group.first.baseline or "")
     texts = f"Energy against {baseline} on each host", _axis_of(group.component, baseline)
     legend = list(_hosts_legend(group.names))
@@ -145,7 +146,7 @@ def _line(c: Comparison | None, look: tuple[str, str], text: str = "") -> Line |
 
 
 def host_look(number: int) -> tuple[str, str]:
-    """Colour and marker of a host; the mean's diamond is nobody's."""
+    """Colour and marker of a host; the mean's diamond is no host's."""
     markers = [m for m in ("o", "s", *style.MARKERS) if m != MEAN]
     colours = (style.SED_COLOUR, *style.COLOURS)
     return colours[number % len(colours)], markers[number % len(markers)]
@@ -168,7 +169,7 @@ def _sheets(
     groups: Sequence[Group], layout: Layout, margin: float, texts: tuple[str, str], origin: str
 ) -> list[Figure]:
     """Whole groups, as many as a sheet holds; `texts` are the title and the axis's name."""
-    lines = [line for _, of in groups for one in of for line in one.lines if line]
+    lines = [line for _, rows in groups for row in rows for line in row.lines if line]
     if not lines:
         return []
     scale = _limits([line.ratio for line in lines], margin)
@@ -232,7 +233,7 @@ def _sheet(
 
 
 def _draw_line(axis: Axes, y: float, line: Line) -> None:
-    """The marker and its interval, which ends in an arrow where it runs off the edge."""
+    """Draw the marker and its interval, which ends in an arrow where it runs off the edge."""
     (mid, *ends), (colour, marker) = line.ratio, line.look
     left, right = axis.get_xlim()
     if ends[0] is not None and ends[1] is not None:

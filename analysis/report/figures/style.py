@@ -1,4 +1,4 @@
-"""One look for all pictures: colour-blind safe, fit for print, told apart without colour."""
+"""One look for all pictures: colour-blind safe, fit for print, distinct without colour."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def palette(suite: Suite) -> dict[str, Look]:
 
 @contextmanager
 def drawing(width_in: float, height_in: float, grid: str = "y") -> Iterator[Figure]:
-    """A figure in this look, to be drawn on; `grid` names the axis that has grid lines."""
+    """Return a figure in this look, to be drawn on; `grid` names the axis with grid lines."""
     with mpl.rc_context({**RC, "axes.grid.axis": grid}):
         yield Figure(figsize=(width_in, height_in), layout="constrained")
 

@@ -119,7 +119,7 @@ def draw_curves(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
 
 
 def _shade(axis: Axes, run: Run) -> None:
-    """A band a phase, its name above it; a step higher where the name before is near."""
+    """Draw a band a phase, its name above it; a step higher where the name before is near."""
     total_s = (run.t_end_ns - run.t_start_ns) / 1e9
     free = [0.0, 0.0]
     for i, phase in enumerate(run.phases):

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.plan import FitBasis
 from controller.planning import past_durations, sizing
-from controller.planning.compiler import compile_plan
-from controller.tests.examples import NOW, journal, plan, suite, target
+from controller.planning.compiler import Fitted
+from controller.tests.examples import compiled, journal, plan, suite, target
 
 # Seconds from running to finished by workload; every switch takes 4 s, every gap between runs 1 s.
 RUN_S = {"idle": 10.0, "file_io": 30.0, "drift_check": 20.0}
@@ -27,7 +29,7 @@ BLOCK_S = 3 * 40 + 3 * SWITCH_S + 5 * GAP_S
 
 
 def walk(document: dict[str, Any], slower: Sequence[float] = (1, 1, 1, 1, 1)) -> list[Entry]:
-    """The journal of a suite that went through; block n takes `slower[n]` times as long."""
+    """Return the journal of a finished suite; block n takes `slower[n]` times as long."""
     lines: list[tuple[float, str, str]] = [(0, "suite-started", "")]
     now, before = 10.0, None
     for run in document["runs"]:
@@ -56,89 +58,96 @@ def keep(
         (made / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
 
 
+def keep_past(folder: Path, wall_s: float | None = None) -> dict[str, Any]:
+    """Keep a finished suite of one block, and return its plan."""
+    past = plan(blocks=1)
+    keep(folder, past, walk(past), wall_s)
+    return past
+
+
 def fit(folder: Path, document: dict[str, Any], hours: float) -> sizing.Fit:
-    known = past_durations.seen(folder, document["host"], document["origin"])
-    return sizing.fit(document, known, hours)
+    made = plans.parse(document)
+    known = past_durations.read_durations(folder, made.host, made.origin)
+    return sizing.fit(made, known, hours)
 
 
 def test_blocks_are_reckoned_from_what_was_seen(tmp_path: Path) -> None:
     """One block of 137 s seen: a tenth in reserve. Then 3 of them fit, or 2."""
-    seen = plan(blocks=1)
-    entries = walk(seen)
+    past = plan(blocks=1)
+    entries = walk(past)
     span_s = (entries[-2].t_mono_ns - entries[1].t_mono_ns) / 1e9
     assert span_s == BLOCK_S
-    keep(tmp_path, seen, entries, wall_s=BLOCK_S + 60)
+    keep(tmp_path, past, entries, wall_s=BLOCK_S + 60)
     parts_s = BLOCK_S - 5 * GAP_S
     bound_s = BLOCK_S + 0.1 * parts_s
-    found = fit(tmp_path, seen, (3 * bound_s + 60) / 3600 + 1e-6)
-    assert found.blocks == 3
-    assert fit(tmp_path, seen, (3 * bound_s + 60) / 3600 - 1e-6).blocks == 2
-    basis = found.basis
-    assert basis["block_s"] == pytest.approx(BLOCK_S)
-    assert basis["block_bound_s"] == pytest.approx(bound_s, abs=0.1)
-    assert basis["ends_s"] == pytest.approx(60)
-    assert basis["expected_s"] == pytest.approx(3 * BLOCK_S + 60)
-    assert basis["suites"] == [seen["suite_id"]]
-    assert "2 min 17 s" in found.sentences[0] and found.sentences[0].startswith("3 blocks in ")
+    fitted = fit(tmp_path, past, (3 * bound_s + 60) / 3600 + 1e-6)
+    assert fitted.blocks == 3
+    assert fit(tmp_path, past, (3 * bound_s + 60) / 3600 - 1e-6).blocks == 2
+    basis = fitted.basis
+    assert basis.block_s == pytest.approx(BLOCK_S)
+    assert basis.block_bound_s == pytest.approx(bound_s, abs=0.1)
+    assert basis.ends_s == pytest.approx(60)
+    assert basis.expected_s == pytest.approx(3 * BLOCK_S + 60)
+    assert basis.suites == (past["suite_id"],)
+    assert "2 min 17 s" in fitted.sentences[0] and fitted.sentences[0].startswith("3 blocks in ")
 
 
 def test_the_reserve_is_the_bound_of_the_blocks_seen(tmp_path: Path) -> None:
     """Five blocks, 0 and ±5 and ±10 % apart from their mean: 0.079 · t(95 %, 4) · √1.2 = 18 %."""
-    seen = plan(blocks=5)
-    keep(tmp_path, seen, walk(seen, (1.0, 0.9, 1.1, 0.95, 1.05)))
-    basis = fit(tmp_path, seen, 9).basis
-    assert basis["block_s"] == pytest.approx(BLOCK_S, rel=0.002)
-    assert basis["block_bound_s"] / basis["block_s"] == pytest.approx(1.178, abs=0.01)
-    assert "5 blocks" in basis["reserve"]
+    past = plan(blocks=5)
+    keep(tmp_path, past, walk(past, (1.0, 0.9, 1.1, 0.95, 1.05)))
+    basis = fit(tmp_path, past, 9).basis
+    assert basis.block_s == pytest.approx(BLOCK_S, rel=0.002)
+    assert basis.block_bound_s / basis.block_s == pytest.approx(1.178, abs=0.01)
+    assert "5 blocks" in basis.reserve
 
 
 def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
+    keep_past(tmp_path, BLOCK_S + 60)
     longer = plan(blocks=1, settle_s=3, tail_s=6)
     gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
     expected = (BLOCK_S - 5 * GAP_S + 6 * 7) * gaps
-    assert fit(tmp_path, longer, 9).basis["block_s"] == pytest.approx(expected, abs=0.1)
+    assert fit(tmp_path, longer, 9).basis.block_s == pytest.approx(expected, abs=0.1)
 
 
 def test_drift_checks_are_part_of_the_ends_and_of_the_blocks(tmp_path: Path) -> None:
-    seen = plan(blocks=1, drift_check=True)
-    keep(tmp_path, seen, walk(seen), wall_s=1000)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    past = plan(blocks=1, drift_check=True)
+    keep(tmp_path, past, walk(past), wall_s=1000)
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert len(known.blocks) == 1, "the drift check's place in a block does not break it"
-    basis = sizing.fit(seen, known, 9).basis
-    without = sizing.fit(plan(blocks=1), known, 9).basis
-    assert basis["ends_s"] - without["ends_s"] == pytest.approx(2 * (20 + SWITCH_S))
+    basis = sizing.fit(plans.parse(past), known, 9).basis
+    without = sizing.fit(compiled(suite(blocks=1)), known, 9).basis
+    assert basis.ends_s - without.ends_s == pytest.approx(2 * (20 + SWITCH_S))
     ratio = known.ratios()[0]
-    assert basis["block_s"] - without["block_s"] == pytest.approx((20 + SWITCH_S) * ratio, rel=0.01)
+    assert basis.block_s - without.block_s == pytest.approx((20 + SWITCH_S) * ratio, rel=0.01)
 
 
 def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    entries = walk(seen)
-    keep(tmp_path, seen, entries[:-2])
+    past = plan(blocks=1)
+    entries = walk(past)
+    keep(tmp_path, past, entries[:-2])
     (tmp_path / "0" / "journal.jsonl").open("a").write('{"seq": 99, "t_mo')  # a power cut's line
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert len(known.runs_s) == 5 and known.blocks == [] and known.ends_s == []
-    last = seen["runs"][-1]
+    last = past["runs"][-1]
     others = {f: s for f, s in known.runs_s.items() if f[0] == last["workload"]}
-    found = fit(tmp_path, seen, 9)
+    fitted = fit(tmp_path, past, 9)
     assert len(others) == 2, "the configuration that was not reached is taken as slow as these"
-    assert found.basis["block_s"] == pytest.approx(BLOCK_S - 5 * GAP_S)
-    assert "none was seen yet" in found.sentences[1]
+    assert fitted.basis.block_s == pytest.approx(BLOCK_S - 5 * GAP_S)
+    assert "none was seen yet" in fitted.sentences[1]
 
 
 def test_what_a_suite_took_to_precondition_its_disks_is_no_others_end(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    first, *rest = walk(seen)
-    keep(tmp_path, seen, [first, replace(first, state="preconditioned"), *rest], wall_s=9999)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    past = plan(blocks=1)
+    first, *rest = walk(past)
+    keep(tmp_path, past, [first, replace(first, state="preconditioned"), *rest], wall_s=9999)
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert len(known.runs_s) == 6 and known.ends_s == []
 
 
 def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    entries = walk(seen)
+    past = plan(blocks=1)
+    entries = walk(past)
     at = next(i for i, entry in enumerate(entries) if entry.state == "finished")
     late = [
         *entries[:at],
@@ -146,34 +155,33 @@ def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path)
         Entry(0, entries[at].t_mono_ns + 49 * 10**9, "b", "running", entries[at].run_id, ""),
         *(Entry(e.seq, e.t_mono_ns + 50 * 10**9, "b", e.state, e.run_id, "") for e in entries[at:]),
     ]
-    keep(tmp_path, seen, late)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    keep(tmp_path, past, late)
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert {costs[0] for costs in known.runs_s.values()} == {8.0, 28.0}
-    assert fit(tmp_path, seen, 9).basis["block_s"] == pytest.approx(BLOCK_S + 50, abs=0.1)
+    assert fit(tmp_path, past, 9).basis.block_s == pytest.approx(BLOCK_S + 50, abs=0.1)
 
 
 def test_times_across_a_power_cut_are_nobodys_cost(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    entries = walk(seen)
+    past = plan(blocks=1)
+    entries = walk(past)
     at = next(i for i, entry in enumerate(entries) if entry.state == "finished")
     after = [Entry(e.seq, e.t_mono_ns, "c", e.state, e.run_id, "") for e in entries[at:]]
-    keep(tmp_path, seen, [*entries[:at], *after])
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    keep(tmp_path, past, [*entries[:at], *after])
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert sum(len(costs) for costs in known.runs_s.values()) == 5
     assert known.blocks == []
 
 
 @pytest.mark.parametrize("change", [{"host": "other"}, {"origin": "measured"}])
 def test_suites_of_another_host_tell_nothing(tmp_path: Path, change: dict[str, str]) -> None:
-    seen = plan(blocks=1)
-    keep(tmp_path, {**seen, **change}, walk(seen))
-    with pytest.raises(ControllerError, match=r"run one block first .*--suite smoke --blocks 1\)"):
-        fit(tmp_path, seen, 9)
+    past = plan(blocks=1)
+    keep(tmp_path, plans.freeze({**past, **change}), walk(past))
+    with pytest.raises(ControllerError, match=r"--suite smoke --blocks 1\)"):
+        fit(tmp_path, past, 9)
 
 
 def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen))
+    keep_past(tmp_path)
     loads = [{"name": "idle"}, {"name": "file_io", "parameters": {"large_mib": 1}}]
     with pytest.raises(ControllerError, match=r"How long file_io .*--blocks 1\)"):
         fit(tmp_path, plan(blocks=1, workloads=loads), 9)
@@ -184,47 +192,45 @@ def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Pat
 
 @pytest.mark.parametrize("hours", [0, -1, float("nan"), float("inf")])
 def test_hours_that_are_none_are_refused(tmp_path: Path, hours: float) -> None:
-    seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen))
-    with pytest.raises(ControllerError, match="as --hours 9"):
-        fit(tmp_path, seen, hours)
+    past = keep_past(tmp_path)
+    with pytest.raises(ControllerError, match="--hours 9"):
+        fit(tmp_path, past, hours)
 
 
 def test_too_short_a_night_is_refused_with_what_one_block_takes(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
+    past = keep_past(tmp_path, BLOCK_S + 60)
     with pytest.raises(ControllerError, match=r"Not one block fits into 1 min 48 s.*--hours 0\.06"):
-        fit(tmp_path, seen, 0.03)
-    assert fit(tmp_path, seen, 0.06).blocks == 1
+        fit(tmp_path, past, 0.03)
+    assert fit(tmp_path, past, 0.06).blocks == 1
 
 
 def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
     for number, text in enumerate(("{", "[]", '{"host": "target", "origin": "modelled"}')):
         (tmp_path / f"damaged-{number}").mkdir()
         (tmp_path / f"damaged-{number}" / "plan.json").write_text(text, encoding="utf-8")
-    seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
+    past = keep_past(tmp_path, BLOCK_S + 60)
     (sessions,) = tmp_path.glob("*/sessions.jsonl")
     sessions.unlink()
     sessions.mkdir()
-    assert fit(tmp_path, seen, 9).blocks > 1
+    assert fit(tmp_path, past, 9).blocks > 1
 
 
 @pytest.mark.parametrize("damage", [{"drift_check": 2.5}, {"runs": [{"workload": "nonesuch"}]}])
 def test_a_suite_whose_plan_is_damaged_tells_nothing(
     tmp_path: Path, damage: dict[str, Any]
 ) -> None:
-    seen = plan(blocks=3)
-    runs = damage.get("runs", seen["runs"])
-    seen |= damage | {"runs": [{**seen["runs"][0], **runs[0]}, *seen["runs"][1:]]}
-    keep(tmp_path, seen, walk(seen))
-    assert past_durations.seen(tmp_path, seen["host"], seen["origin"]).suites == []
+    past = plan(blocks=3)
+    runs = damage.get("runs", past["runs"])
+    past |= damage | {"runs": [{**past["runs"][0], **runs[0]}, *past["runs"][1:]]}
+    keep(tmp_path, past, walk(past))
+    assert past_durations.read_durations(tmp_path, past["host"], past["origin"]).suites == []
 
 
 def test_the_plan_keeps_what_its_blocks_were_fitted_to() -> None:
-    fitted = {"hours": 9.0, "basis": {"block_s": 137.0}}
-    made = compile_plan("smoke", suite(), target(), seed=7, blocks=5, fitted=fitted, now=NOW)
-    assert made["hours"] == 9.0 and made["basis"] == fitted["basis"] and made["blocks"] == 5
+    basis = FitBasis(suites=("s",), block_s=137.0)
+    made = compiled(suite(), blocks=5, fitted=Fitted(9.0, basis))
+    parsed = plans.parse(made.document())
+    assert parsed.hours == 9.0 and parsed.basis == basis and parsed.blocks == 5
     assert plan()["hours"] is None and plan()["basis"] is None
 
 
@@ -254,41 +260,39 @@ def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> N
 
 
 def test_an_entry_takes_as_long_as_its_workload_did_under_any_name(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen))
+    keep_past(tmp_path)
     loads = [{"name": "idle"}, {"name": "again", "workload": "file_io", "repeat": 2}]
     basis = fit(tmp_path, plan(blocks=1, workloads=loads), 9).basis
     gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
-    assert basis["block_s"] == pytest.approx((BLOCK_S - 5 * GAP_S + 3 * 30) * gaps, abs=0.1)
+    assert basis.block_s == pytest.approx((BLOCK_S - 5 * GAP_S + 3 * 30) * gaps, abs=0.1)
 
 
 def test_an_older_plan_lacks_newer_parameters_and_is_told_by_all_the_same(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    older = json.loads(json.dumps(seen))
+    past = plan(blocks=1)
+    older = json.loads(json.dumps(past))
     for load in older["workloads"]:
         load["parameters"].pop("cache", None)
-    keep(tmp_path, older, walk(older))
-    assert fit(tmp_path, seen, 9).basis["block_s"] == pytest.approx(BLOCK_S)
+    keep(tmp_path, plans.freeze(older), walk(older))
+    assert fit(tmp_path, past, 9).basis.block_s == pytest.approx(BLOCK_S)
 
 
 def test_extra_blocks_come_once_whatever_the_number_of_blocks(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
+    keep_past(tmp_path, BLOCK_S + 60)
     extra = {"blocks": 2, "configurations": ["plain", "opal"], "workloads": ["file_io"]}
-    without, found = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
-    assert found["block_s"] == without["block_s"]
-    assert found["ends_s"] - without["ends_s"] == pytest.approx(4 * (30 + SWITCH_S))
+    without, fitted = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
+    assert fitted.block_s == without.block_s
+    assert fitted.ends_s - without.ends_s == pytest.approx(4 * (30 + SWITCH_S))
 
 
 def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
-    seen = plan(blocks=1)
-    skipped = {run["run_id"] for run in seen["runs"] if run["workload"] == "file_io"}
-    walked = [entry for entry in walk(seen) if entry.run_id not in skipped]
-    told = [
+    past = plan(blocks=1)
+    skipped = {run["run_id"] for run in past["runs"] if run["workload"] == "file_io"}
+    walked = [entry for entry in walk(past) if entry.run_id not in skipped]
+    skips = [
         Entry(0, walked[-1].t_mono_ns, "b", "void", run_id, "skipped", "no dd.")
         for run_id in skipped
     ]
-    keep(tmp_path, seen, [*walked[:-1], *told, walked[-1]], wall_s=300)
-    known = past_durations.seen(tmp_path, "target", "modelled")
+    keep(tmp_path, past, [*walked[:-1], *skips, walked[-1]], wall_s=300)
+    known = past_durations.read_durations(tmp_path, "target", "modelled")
     assert known.skipped == {"file_io"} and len(known.blocks) == 1
-    assert fit(tmp_path, seen, 9).blocks > 1
+    assert fit(tmp_path, past, 9).blocks > 1

@@ -17,7 +17,7 @@ from controller.planning.wear import Cost
 from controller.target import check, playbook, secrets, survey
 from controller.target.playbook import Inventory
 from controller.target.survey import Look
-from controller.tests.examples import plan, suite, target
+from controller.tests.examples import compiled, suite, target
 
 TB = 10**12
 COST = Cost("sed", "S1", TB, TB // 10, passes=2, rounds=8)
@@ -48,18 +48,18 @@ def test_the_bytes_are_those_of_all_passes_and_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cost", "said"),
+    ("cost", "printed"),
     [
         (worn(50 * TB, 10), "2 % of the 50.0 TB that it has written so far, and 0.2 % of its life"),
-        (worn(50 * TB, 0), "so far; of its life it does not say yet how much is used"),
-        (worn(50 * TB, None), "so far; of its life it does not say yet how much is used"),
+        (worn(50 * TB, 0), "it does not report yet how much of its life is used"),
+        (worn(50 * TB, None), "it does not report yet how much of its life is used"),
         (worn(2000 * TB, None), "less than 0.1 % of the 2000.0 TB"),
-        (worn(None, None), "does not say what it has written so far"),
-        (worn(0, 0), "does not say what it has written so far"),
+        (worn(None, None), "does not report what it has written so far"),
+        (worn(0, 0), "does not report what it has written so far"),
     ],
 )
-def test_the_share_is_said_as_far_as_the_disk_tells(cost: Cost, said: str) -> None:
-    assert said in cost.sentences
+def test_the_share_is_said_as_far_as_the_disk_tells(cost: Cost, printed: str) -> None:
+    assert printed in cost.sentences
 
 
 def test_more_than_a_hundredth_of_its_life_is_asked_for() -> None:
@@ -75,8 +75,8 @@ def test_where_its_life_is_not_known_its_size_counts() -> None:
 
 
 def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
-    assert wear.costs(plan(), [disk("plain")]) == []
-    made = plan(precondition={"rounds": 5}, configurations=["plain"], contrasts=[])
+    assert wear.costs(compiled(suite()), [disk("plain")]) == []
+    made = compiled(suite(precondition={"rounds": 5}, configurations=["plain"], contrasts=[]))
     (cost,) = wear.costs(
         made, [disk("plain", {"written_bytes": 5, "used_percent": 1}), disk("sed")]
     )
@@ -107,8 +107,8 @@ Given = Callable[..., Path]
 
 
 @pytest.fixture
-def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
-    """A target whose disks are worn as told, and a suite that preconditions them."""
+def worn_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
+    """Make a target whose disks are worn so much, and a suite that preconditions them."""
 
     def make(lab: bool = False, **lifetime: int) -> Path:
         document = {**target(), "lab": lab, "secrets_file": "s", "database": "any"}
@@ -118,14 +118,14 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
             ("hw_opal", "cryptsetup", "name", "kernel", "python"), ""
         )
         disks = [disk("plain", lifetime), disk("sed")]
-        seen = Look({**facts, "missing": []}, [], disks)
+        answer = Look({**facts, "missing": []}, [], disks)
         wanted = suite(precondition={"rounds": 5})
         for module in (plan_folders, check):
             monkeypatch.setattr(
-                module, "load_suite", lambda name: {**wanted, "configurations": [name]}
+                module, "load_suite", lambda name: replace(wanted, configurations=(name,))
             )
-        monkeypatch.setattr(survey, "look", lambda _target, **_: seen)
-        monkeypatch.setattr(check, "look", lambda _target, **_: seen)
+        monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
+        monkeypatch.setattr(check, "look", lambda _target, **_: answer)
         monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([document], {}))
         monkeypatch.setattr(secrets, "described", lambda _path: "there")
         monkeypatch.setattr("controller.target.inventory.table", lambda _configurations: [])
@@ -143,23 +143,23 @@ def planned(path: Path, *more: str) -> list[str]:
     return ["plan", "--suite", "plain", "--target", str(path), "--out", str(path.parent), *more]
 
 
-def test_a_plan_says_what_it_costs(given: Given, capsys: pytest.CaptureFixture[str]) -> None:
-    path = given(written_bytes=100 * TB, used_percent=1)
+def test_a_plan_says_what_it_costs(worn_target: Given, capsys: pytest.CaptureFixture[str]) -> None:
+    path = worn_target(written_bytes=100 * TB, used_percent=1)
     assert main(planned(path)) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("Preconditioning writes at most 7.5 GB to disk plain")
-    assert len(said) == 2 and Path(said[1], "plan.json").exists()
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("Preconditioning writes at most 7.5 GB to disk plain")
+    assert len(printed) == 2 and Path(printed[1], "plan.json").exists()
 
 
 def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
-    given: Given, capsys: pytest.CaptureFixture[str]
+    worn_target: Given, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = given(written_bytes=TB // 1000, used_percent=5)
+    path = worn_target(written_bytes=TB // 1000, used_percent=5)
     assert main(planned(path)) == 1
     assert "--confirm plain" in capsys.readouterr().err
     assert not list(path.parent.glob("*/plan.json"))
     assert main(planned(path, "--confirm", "other plain")) == 0
-    lab = given(lab=True, written_bytes=TB // 1000, used_percent=5)
+    lab = worn_target(lab=True, written_bytes=TB // 1000, used_percent=5)
     for made in path.parent.glob("*/plan.json"):
         made.unlink()
         made.parent.rmdir()
@@ -167,29 +167,29 @@ def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
 
 
 def test_disks_that_cannot_be_looked_at_are_no_guess(
-    given: Given, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    worn_target: Given, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = given()
+    path = worn_target()
     monkeypatch.setattr(survey, "look", lambda _target, **_: Look({}, [], [], "sfdisk is missing"))
     assert main(planned(path)) == 1
     assert "is unknown: sfdisk is missing" in capsys.readouterr().err
 
 
-def test_a_check_of_a_suite_says_what_it_costs(given: Given) -> None:
-    given(written_bytes=TB // 1000, used_percent=5)
-    said: list[str] = []
-    assert check.run(Path("x"), said.append, suite="plain").ok
-    page = " ".join(" ".join(said).split())
+def test_a_check_of_a_suite_says_what_it_costs(worn_target: Given) -> None:
+    worn_target(written_bytes=TB // 1000, used_percent=5)
+    printed: list[str] = []
+    assert check.run(Path("x"), printed.append, suite="plain").ok
+    page = " ".join(" ".join(printed).split())
     assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
     assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
     assert "will ask fde run --confirm plain, as that is more than 1 % of its life" in page
-    said.clear()
-    given(written_bytes=100 * TB, used_percent=1)
-    assert check.run(Path("x"), said.append, suite="plain").ok
-    assert "Preconditioning" in " ".join(said) and "will ask" not in " ".join(said)
-    said.clear()
-    assert not check.run(Path("x"), said.append, suite="nothing").ok
-    assert "no configuration called 'nothing'" in " ".join(" ".join(said).split())
-    said.clear()
-    assert check.run(Path("x"), said.append).ok
-    assert "Preconditioning" not in " ".join(said)
+    printed.clear()
+    worn_target(written_bytes=100 * TB, used_percent=1)
+    assert check.run(Path("x"), printed.append, suite="plain").ok
+    assert "Preconditioning" in " ".join(printed) and "will ask" not in " ".join(printed)
+    printed.clear()
+    assert not check.run(Path("x"), printed.append, suite="nothing").ok
+    assert "no configuration called 'nothing'" in " ".join(" ".join(printed).split())
+    printed.clear()
+    assert check.run(Path("x"), printed.append).ok
+    assert "Preconditioning" not in " ".join(printed)

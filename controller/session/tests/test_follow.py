@@ -26,7 +26,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def printing(entries: list[Entry], code: int = 0, cut_off: int = 0, said: str = "") -> list[str]:
-    """A command that prints entries, the last cut off, complains and ends."""
+    """Return a command that prints entries, the last cut off, complains and ends."""
     text = "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
     text = text[: len(text) - cut_off]
     script = "import sys; sys.stdout.write(sys.argv[1]); sys.exit(sys.argv[2] or int(sys.argv[3]))"
@@ -78,11 +78,11 @@ def test_records_of_runs_are_handed_on_and_are_no_entries() -> None:
     text = [json.dumps(asdict(entry)) for entry in ENTRIES]
     text[3:3] = [record, record[:9], "[1]"]
     script = f"print({chr(10).join(text)!r})"
-    records: list[object] = []
+    records: list[str] = []
     heard = replace(Ear().heard, record=records.append)
     command = [sys.executable, "-c", script]
     assert _all(follow(lambda _: command, heard, stop=threading.Event())) == ENTRIES
-    assert records == [{"run_id": "r", "phases": []}]
+    assert [text.strip() for text in records] == [record, record[:9], "[1]"]
 
 
 def test_a_link_that_ends_well_but_early_is_a_dropped_one() -> None:

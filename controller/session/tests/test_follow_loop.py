@@ -1,5 +1,6 @@
-"""Following a suite through what a night brings; the target stands in this machine, and a process
-that takes the suite's lock and writes its journal stands for the agent at work.
+"""Following a suite through what a night brings, with the target on this machine.
+
+A process that takes the suite's lock and writes its journal stands for the agent at work.
 """
 
 from __future__ import annotations

@@ -11,15 +11,17 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract import plan as plans
+from contract import schema
 from contract.errors import ControllerError
 from contract.places import ROOT
-from controller.planning.compiler import compile_plan
+from contract.status import SuiteStatus
 from controller.planning.plan_folders import Options
 from controller.session import group
 from controller.session.progress_text import compact
@@ -32,7 +34,7 @@ METER = {"name": "meter0", "kind": "smartpower3", "origin": "modelled", "channel
 
 
 def host(name: str, **changes: Any) -> dict[str, Any]:
-    """The example's target under a name, at an address and with a meter of its own."""
+    """Return the example's target under a name, at an address and with a meter of its own."""
     target = copy.deepcopy(examples.target())
     target["host"] = name
     target["ssh"]["host"] = f"{name}.example.org"
@@ -40,8 +42,8 @@ def host(name: str, **changes: Any) -> dict[str, Any]:
     return {**target, **changes}
 
 
-def planned(target: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return compile_plan("smoke", examples.suite(**changes), target, seed=7, now=examples.NOW)
+def planned(target: dict[str, Any], **changes: Any) -> plans.Plan:
+    return examples.compiled(examples.suite(**changes), target)
 
 
 def test_a_machine_named_twice_is_refused() -> None:
@@ -102,12 +104,11 @@ class Planner:
         self.options = Options(**{**given, "targets": hosts, "target": None, **options})
         self.fits: dict[str, int] = {}
 
-    def freeze(self, options: Options, group: str, now: Any) -> dict[str, Any]:
+    def freeze(self, options: Options, group: str, now: Any) -> plans.Plan:
         (target,) = options.targets
         blocks = options.blocks or self.fits.get(target["host"])
-        return compile_plan(
-            *("smoke", examples.suite(), target),
-            **{"seed": options.seed, "blocks": blocks, "group": group, "now": now},
+        return examples.compiled(
+            examples.suite(), target, seed=options.seed, blocks=blocks, group=group, now=now
         )
 
     def plan(self) -> Path:
@@ -180,7 +181,7 @@ sys.exit(int(code))
 def prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **codes: str
 ) -> tuple[Options, dict[str, Path]]:
-    """A planned group whose sessions end with these codes."""
+    """Plan a group whose sessions end with these codes."""
     script = tmp_path / "session.py"
     script.write_text(SESSION, encoding="utf-8")
     monkeypatch.setattr(group, "SESSION", (sys.executable, str(script)))
@@ -203,7 +204,7 @@ def test_a_host_that_fails_does_not_stop_the_others(
     said = capsys.readouterr().out
     assert "alder | block 1/3" in said
     assert "birch | block 1/3" in said
-    assert "alder: did not come through: The agent gave up: no room." in said
+    assert "alder: failed: The agent gave up: no room." in said
     assert f"fde resume {suites['alder']} --inventory {tmp_path / 'inventory'}" in said
     assert f"birch: sealed, {suites['birch']}" in said
     assert (suites["birch"] / MANIFEST).exists()
@@ -241,7 +242,7 @@ def test_an_interruption_reaches_every_session_and_is_waited_for(
         group.run(options)
     thread.join()
     said = capsys.readouterr().out
-    assert said.count("did not come through: interrupted, what was measured is kept.") == 2
+    assert said.count("failed: interrupted, what was measured is kept.") == 2
 
 
 def test_an_interruption_while_they_are_started_leaves_none_behind(
@@ -274,7 +275,7 @@ def test_a_target_that_is_away_is_told_in_its_own_words(
     planner.options.inventory = tmp_path / "inventory"
     assert group.run(planner.options) is False
     said = capsys.readouterr().out
-    assert said.count("did not come through: ") == 2
+    assert said.count(": failed: ") == 2
     assert "Traceback" not in said
 
 
@@ -316,48 +317,45 @@ def test_the_inventory_says_how_many_hosts_there_are(
         group.several(asked(["alder", "birch"], suite_dir=suite))
 
 
-STATUS = {
-    "state": "running",
-    "block": 2,
-    "blocks": 3,
-    "run_index": 7,
-    "runs": 12,
-    "configuration": "opal",
-    "workload": "sql",
-    "waiting": None,
-    "watts": {"system": 31.24},
-    "void": 1,
-    "repeated": 0,
-    "left_s": 3720,
-}
+STATUS = schema.read(
+    SuiteStatus,
+    {
+        **{"format": "fde-status/1", "suite_id": "s", "suite": "smoke", "host": "alder"},
+        **{"state": "running", "since_s": 1.0, "block": 2, "blocks": 3, "run_index": 7},
+        **{"runs": 12, "run_id": "r", "configuration": "opal", "workload": "sql"},
+        **{"finished": 5, "void": 1, "skipped": 0, "repeated": 0, "left_s": 3720},
+        **{"waiting": None, "waiting_for": None, "ends_wall": None, "watts": {"system": 31.24}},
+        **{"gaps": {}, "events": [], "updated_wall": "", "holder": ""},
+    },
+)
 
 
 def test_a_status_is_one_line() -> None:
     assert compact(STATUS) == (
         "block 2 of 3, run 7 of 12: measuring sql on opal, about 62 min left, 1 void, system 31.2 W"
     )
-    assert compact({"state": "suite-started"}) == "suite started"
 
 
 HOSTS = """
-import json, sys
+import sys
 from contextlib import closing
+from contract import strict_json
+from contract.status import SuiteStatus
 from controller.session.status import Hosts
 with closing(Hosts(["alder", "birch"])) as view:
     view.line("alder", "starting\\x1b[2J")
     view.draw()
-    status = json.loads(sys.argv[1])
-    view.status("alder", status)
-    view.draw()
-    view.status("alder", {**status, "answer": json.loads(sys.argv[2])})
-    view.draw()
+    for text in sys.argv[1:]:
+        view.status("alder", strict_json.parse(SuiteStatus, text))
+        view.draw()
     print("said")
     view.draw()
 """
 
 
 def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
-    shown = terminal.run(HOSTS, json.dumps(STATUS), json.dumps(examples.ANSWER))
+    answered = replace(STATUS, answer=examples.ANSWER)
+    shown = terminal.run(HOSTS, *(json.dumps(asdict(status)) for status in (STATUS, answered)))
     said, *hosts, end = (line.rstrip() for line in shown)
     assert said == "said" and end == ""
     assert hosts[0].startswith("alder  block 2 of 3")

@@ -22,7 +22,7 @@ HOSTS = ("alder", "birch")
 
 @pytest.fixture
 def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner]:
-    """A planned group of two hosts, whose meters speak."""
+    """Plan a group of two hosts, whose meters speak."""
     there = Standin(tmp_path / "there", monkeypatch)
     session = ("-m", "controller.tests.stand_in_session", str(there.suites), RUN_S)
     monkeypatch.setattr(group, "SESSION", (sys.executable, *session))
@@ -72,4 +72,4 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
     assert len(ports) == 2
     assert "alder | " in said
     assert "birch | " in said
-    assert "all hosts came through" in said
+    assert "all hosts succeeded" in said

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_what_sudo_refuses_is_told_with_the_way_out(
 def test_a_command_that_is_killed_ends_with_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sudo itself cannot be killed by its caller: it is the shell before it that is."""
+    """Sudo itself cannot be killed by its caller: it is the shell before it that is."""
     pid = sudo(tmp_path, SUDO, monkeypatch)
     argv = connection.command(HERE, ["cat"])
     link = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -100,10 +101,10 @@ def test_what_the_controller_took_on_the_target_is_told() -> None:
         subprocess.run(["python3", "-c", "sum(range(3_000_000))"], check=True)
     assert all(seconds[key] < before[key] for key in before), "what Ansible took, for instance"
     seconds = before
-    found = timing.summary([], [], 1.0, {"wall_s": 100.0, **seconds})
-    assert found["controller_cpu_s"] == seconds["controller_cpu_s"]
-    told = {"controller_cpu_s": 2.0, "controller_cpu_wall_s": 80.0}
-    line = timing.on_target(told)
-    assert "kept 2.5% of one processor busy" in line
-    assert line in timing.table({"wall_s": 100.0, **told})
-    assert timing.on_target(timing.summary([], [], 1.0, {"wall_s": 100.0})) == ""
+    found = timing.suite_timing([], [], 1.0, timing.Controller(100.0, **before))
+    assert found.controller_cpu_s == seconds["controller_cpu_s"]
+    remote = timing.suite_timing([], [], 1.0, timing.Controller(100.0))
+    local = replace(remote, controller_cpu_s=2.0, controller_cpu_wall_s=80.0)
+    assert "kept 2.5% of one processor busy" in local.on_target()
+    assert local.on_target() in local.table()
+    assert remote.on_target() == "" and "controller_cpu_s" not in remote.document()

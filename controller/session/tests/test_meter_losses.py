@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent import attempts
+from agent import requests
 from analysis.stats import results
 from contract import plan as plans
 from contract.errors import ControllerError
@@ -32,7 +32,7 @@ OFFSET_NS = 1000 * S  # of the target's clock
 
 
 def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> None:
-    """A decoded recording whose records end at these times of the controller."""
+    """Make a decoded recording whose records end at these times of the controller."""
     times = np.array(ends_s)
     table = pl.DataFrame(
         {
@@ -65,7 +65,7 @@ def compare_clocks(suite_dir: Path, controller_boot: str, at_s: float, boot: str
 
 
 def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
-    """Times of records but for those lost in between."""
+    """Return times of records but for those lost in between."""
     times = np.arange(1, round(until_s / PERIOD_S) + 1) * PERIOD_S
     for start_s, end_s in lost:
         times = times[(times <= start_s + 1e-9) | (times > end_s + 1e-9)]
@@ -74,7 +74,7 @@ def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
 
 @pytest.fixture
 def suite_dir(tmp_path: Path) -> Path:
-    """A suite of three blocks."""
+    """Make a suite of three blocks."""
     return made(tmp_path / "suite")
 
 
@@ -133,7 +133,7 @@ def test_a_meter_that_stands_still_has_seen_all_and_no_run_is_repeated_for_it(
     record(suite_dir, "m", "c", every(span_s(suite_dir)))
     for path in suite_dir.glob("runs/*/run.json"):
         path.write_text(path.read_text("utf-8").replace('"cpu_busy_s": 0.0', '"cpu_busy_s": 8.0'))
-    energy = results.computed(suite_dir)[2]
+    energy = results.energy_of(suite_dir)
     assert energy.filter(source="m")["energy_j"].null_count() == len(energy.filter(source="m"))
     assert judged(suite_dir) == meter_losses.Review((), (), ())
 
@@ -225,7 +225,7 @@ def test_the_agents_own_command_takes_the_request(
     found, told = judged(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
         meter_losses.ask(AgentClient(target(), suite_id), found, told.append)
-    wanted: list[Any] = attempts.read(suite_dir)
+    wanted = requests.read(suite_dir)
     assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
         (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
     ]
@@ -245,7 +245,7 @@ def test_what_is_asked_for_is_what_the_analysis_cannot_use(gaps: list[tuple[int,
         compare_clocks(suite_dir, "c", 0)
         record(suite_dir, "m", "c", [number * PERIOD_S for number in kept])
         asked = numbers(suite_dir, judged(suite_dir).repeat)
-        _, _, energy = results.computed(suite_dir)
+        energy = results.energy_of(suite_dir)
         order = [run.run_id for run in the_plan(suite_dir).runs]
     assert asked == [
         n for n in range(6) if len(lost & {*range(100 * n + 11, 100 * n + 91)}) > 0.02 * 80

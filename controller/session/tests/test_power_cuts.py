@@ -13,6 +13,7 @@ from analysis.suite import manifest
 from contract import journal
 from contract import plan as plans
 from contract.errors import AgentError
+from contract.identity import Identity
 from controller.session import seal, target_identity
 from controller.tests.examples import plan
 from controller.tests.power_cuts import Cut, recorded
@@ -23,7 +24,7 @@ SMALL = Options(blocks=1, interval_ms=500, configurations=("plain", "opal"), wor
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A suite folder before its results are fetched, and the target's archive of them."""
+    """Make a suite folder before its results are fetched, and the target's archive of them."""
     here = tmp_path_factory.mktemp("controller") / "suite"
     write_suite(here, SMALL, seal=False)
     document = json.loads((here / "plan.json").read_text(encoding="utf-8"))
@@ -45,12 +46,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def _fetched_and_sealed(folder: Path, archive: Path) -> None:
-    """What a session does once the target has measured, and fde resume after a cut."""
+    """Do what a session does once the target has measured, and fde resume after a cut."""
     plan = plans.load(folder / "plan.json")
     lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
-    target_identity.require_same_machine(
-        plan, folder, {"machine_id": "m", "journal_lines": lines}, plan.sha256
-    )
+    target_identity.require_same_machine(plan, folder, Identity("m", None, lines), plan.sha256)
     seal.clean_up_after_kill(folder)
     seal.unpack(archive, folder)
     seal.seal(folder)
@@ -63,7 +62,7 @@ def _cuts(folder: Path, archive: Path) -> list[Cut]:
 
 
 def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
-    """What is wrong with what a cut has left; empty where nothing is."""
+    """Return what is wrong with what a cut has left; empty where nothing is."""
     cut.write(folder)
     found = manifest.check(folder)
     if cut.when == "the word" and not found.sealed:

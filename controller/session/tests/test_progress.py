@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
-from analysis.stats.running import Cause
 from contract import plan as plans
+from contract.attempts import History
 from contract.journal import Entry
+from contract.status import Cause, RunningContrast, SuiteStatus, WithoutRatio
 from controller.session import progress, progress_text
 from controller.tests.examples import ANSWER, NOW, journal, plan
 
@@ -20,7 +21,7 @@ IDS = [run.run_id for run in PLAN.runs]
 
 def test_nothing_is_estimated_before_a_run_has_finished() -> None:
     entries = journal([(0, "suite-started", ""), (1, "switching", IDS[0]), (2, "running", IDS[0])])
-    assert progress.remaining_s(PLAN, entries) is None
+    assert progress.remaining_s(PLAN, History(entries)) is None
 
 
 def test_the_rest_costs_what_the_finished_runs_of_the_workload_cost() -> None:
@@ -37,7 +38,7 @@ def test_the_rest_costs_what_the_finished_runs_of_the_workload_cost() -> None:
             (48, "finished", second.run_id),
         ]
     )
-    assert progress.remaining_s(PLAN, entries) == pytest.approx(2 * 10 + 2 * 30 + 4 * 4)
+    assert progress.remaining_s(PLAN, History(entries)) == pytest.approx(2 * 10 + 2 * 30 + 4 * 4)
 
 
 def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_rest() -> None:
@@ -50,37 +51,16 @@ def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_r
         (30, "void", IDS[1]),
     ]
     entries = journal(lines)
-    assert PLAN.runs[1] in progress.unfinished(PLAN, entries)
-    assert progress.remaining_s(PLAN, entries) == pytest.approx(5 * (10 + 20))
-
-
-def test_a_run_without_a_try_left_is_given_up_until_the_suite_is_begun_anew() -> None:
-    tried = [(0, "suite-started", ""), *[(0, "running", IDS[0]), (5, "void", IDS[0])] * 2]
-    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(tried))
-    tried += [(5, "running", IDS[0]), (9, "void", IDS[0])]
-    assert PLAN.attempts == 3
-    assert PLAN.runs[0] not in progress.unfinished(PLAN, journal(tried))
-    again = [*tried, (10, "suite-failed", ""), (11, "suite-started", "")]
-    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(again))
+    assert PLAN.runs[1] in progress.unfinished(PLAN, History(entries))
+    assert progress.remaining_s(PLAN, History(entries)) == pytest.approx(5 * (10 + 20))
 
 
 def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
     lines = [(0, "running", IDS[0]), (500, "void", IDS[0])]
     entries = journal(lines)
-    assert progress.void_costs_s(entries) == [pytest.approx(500)]
+    assert progress.void_costs_s(History(entries)) == [pytest.approx(500)]
     cut = [entries[0], replace(entries[1], cause="target-down")]
-    assert progress.void_costs_s(cut) == []
-
-
-def test_a_finished_run_that_is_repeated_hours_later_cost_what_it_took() -> None:
-    lines = [
-        (0, "running", IDS[0]),
-        (10, "finished", IDS[0]),
-        (5000, "void", IDS[0]),
-        (5001, "running", IDS[0]),
-        (5012, "finished", IDS[0]),
-    ]
-    assert progress.void_costs_s(journal(lines)) == [pytest.approx(10)]
+    assert progress.void_costs_s(History(cut)) == []
 
 
 @pytest.mark.parametrize(
@@ -114,14 +94,8 @@ def test_what_is_worth_telling_is_told_in_words(
 def test_what_preconditioning_took_is_expected_of_no_run() -> None:
     lines = [(0, "suite-started", ""), (1, "preconditioning", ""), (9000, "preconditioned", "")]
     entries = journal([*lines, (9004, "running", IDS[0]), (9014, "finished", IDS[0])])
-    assert progress.entry_costs_s(entries) == [pytest.approx(4)]
+    assert History(entries).attempts[0].lead_s == pytest.approx(4)
     assert progress_text.event(PLAN, entries[1]) == "preconditioning"
-
-
-def test_times_of_two_boots_are_not_subtracted() -> None:
-    before = journal([(1000, "suite-started", ""), (1001, "running", IDS[0])])
-    after = journal([(3, "suite-started", ""), (5, "finished", IDS[0])], boot_id="another")
-    assert progress.run_costs_s([*before, *after]) == {}
 
 
 def test_the_line_says_what_is_measured_time_left_voids_and_watts() -> None:
@@ -143,10 +117,10 @@ def test_the_line_says_what_is_measured_time_left_voids_and_watts() -> None:
     )
 
 
-def status(entries: Sequence[Entry], **found: Any) -> dict[str, Any]:
-    """The document of status.json."""
-    given = {"watts": {}, "gaps": {}, "events": (), "since_s": 0.0, "now": NOW, **found}
-    return progress.document(PLAN, entries, **given)
+def status(entries: Sequence[Entry], watts: Mapping[str, float] | None = None) -> SuiteStatus:
+    return progress.suite_status(
+        PLAN, entries, watts=watts or {}, gaps={}, events=(), since_s=0.0, now=NOW
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +145,7 @@ def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
     first, second = [[r.run_id for r in suite.runs if r.block == number] for number in (0, 1)]
 
     def complete(*lines: tuple[str, str]) -> int:
-        return progress.complete_blocks(suite, journal((0, *line) for line in lines))
+        return progress.complete_blocks(suite, History(journal((0, *line) for line in lines)))
 
     done = [("finished", run_id) for run_id in first]
     assert complete(*done[:-1]) == 0
@@ -202,8 +176,8 @@ def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
 def test_a_change_has_the_digits_that_its_interval_bears(
     ratio: float, low: float | None, high: float | None, blocks: int, text: str
 ) -> None:
-    found = {"ratio": ratio, "low": low, "high": high, "blocks": blocks}
-    assert progress_text.change(found) == text
+    contrast = RunningContrast("opal", "Opal", "plain", "plain", blocks, ratio, low, high)
+    assert progress_text.change(contrast) == text
 
 
 def test_the_answer_so_far_is_one_line_with_what_it_rests_on_and_what_it_lacks() -> None:
@@ -211,12 +185,11 @@ def test_the_answer_so_far_is_one_line_with_what_it_rests_on_and_what_it_lacks()
         "after block 2 of 4: Opal +0.6 % ± 0.5; AES-128 +41 % ± 9 so far "
         "(joules of the system, against plain; modelled)"
     )
-    measured = {**ANSWER, "origin": "measured", "contrasts": ANSWER["contrasts"] * 3}
+    measured = replace(ANSWER, origin="measured", contrasts=ANSWER.contrasts * 3)
     line = progress_text.after_block(measured, 4)
     assert line.count(" % ± ") == progress_text.MOST_ANSWERS and "2 more" in line
     assert "modelled" not in line
-    lacking = {"configuration": "opal", "label": "Opal"}
-    void = {**ANSWER, "contrasts": [], "left_out": [{**lacking, "cause": "void"}]}
+    void = replace(ANSWER, contrasts=(), left_out=(WithoutRatio("opal", "Opal", "void"),))
     assert "so far" not in progress_text.after_block(void, 4)
     assert "Opal" in progress_text.after_block(void, 4) and " %" not in progress_text.after_block(
         void, 4
@@ -236,9 +209,10 @@ def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
     lines = [(0, "suite-started", ""), (0, "running", IDS[0]), (10, "finished", IDS[0])]
     entries = journal([*lines, (11, "void", IDS[1])])
     entries[-1] = replace(entries[-1], cause="skipped", detail="install it.")
-    assert progress.counts(entries) == {"finished": 1, "void": 0, "skipped": 1, "repeated": 0}
-    assert progress_text.counted(progress.counts(entries)) == "0 voided, 0 repeated, 1 skipped"
-    assert PLAN.runs[1] not in progress.unfinished(PLAN, entries)
+    counts = status(entries)
+    assert (counts.finished, counts.void, counts.skipped, counts.repeated) == (1, 0, 1, 0)
+    assert progress_text.counted(counts) == "0 voided, 0 repeated, 1 skipped"
+    assert PLAN.runs[1] not in progress.unfinished(PLAN, History(entries))
     assert "1 skipped" in progress_text.compact(status(entries))
     told = progress_text.event(PLAN, entries[-1])
     assert told is not None and told.endswith("is skipped: install it.")

@@ -32,7 +32,7 @@ from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 
 @contextlib.contextmanager
 def speaking(link: Path, simulator: SmartPower3Simulator | None = None) -> Iterator[None]:
-    """A SmartPower3 at `link` that sends a line each 10 ms of its own time, which is ours."""
+    """Simulate a SmartPower3 at `link`; it sends a line each 10 ms of its own."""
     simulator = simulator or SmartPower3Simulator()
     port = SimulatedPort(link)
     unplugged = threading.Event()
@@ -150,7 +150,7 @@ def test_an_unplugged_meter_is_silent_until_it_is_back(tmp_path: Path) -> None:
 
 
 def _left_behind(tmp_path: Path) -> int:
-    """A recorder whose controller was killed; its pid."""
+    """Start a recorder whose controller was killed; its pid."""
     code = (
         "import json, sys, pathlib\nfrom controller.session.recorders import Recorders\n"
         "with Recorders([json.loads(sys.argv[1])], pathlib.Path(sys.argv[2])):\n"
@@ -206,7 +206,7 @@ def test_each_boot_of_the_controller_has_a_folder_of_its_own(tmp_path: Path) -> 
     assert folder_for("m", tmp_path).name == "m.3"
     record("m.3", boot_id())
     assert folder_for("m", tmp_path).name == "m.3"
-    with pytest.raises(ControllerError, match="cannot be told apart"), _named("m", "m.2", tmp_path):
+    with pytest.raises(ControllerError, match="cannot be dist"), _named("m", "m.2", tmp_path):
         pass
 
 

@@ -40,7 +40,7 @@ def _write_lines(path: Path, entries: list[journals.Entry]) -> None:
 
 
 def _suite_folder(folder: Path) -> Path:
-    """A fetched, unsealed suite with one meter of one record."""
+    """Make a fetched, unsealed suite with one meter of one record."""
     (folder / "meters" / "meter0").mkdir(parents=True)
     (folder / "runs" / RUN).mkdir(parents=True)
     document = plan()

@@ -1,5 +1,7 @@
-"""Whole sessions: real recorders, clock, journal, requests and packing, a shell in ssh's place and
-a process that stands for the agent at work in that of systemd and Ansible.
+"""Whole sessions: real recorders, clock, journal, requests and packing.
+
+A shell in ssh's place, and a process that stands for the agent at work in that of systemd and
+Ansible.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class Scene:
         (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
 
     def play(self, tag: str, **given: Any) -> None:
-        """What the plays do."""
+        """Do what the plays do."""
         if tag == "start":
             self.starts += 1
             self.there.mkdir(exist_ok=True)

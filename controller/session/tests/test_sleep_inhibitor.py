@@ -27,7 +27,7 @@ def _with_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def inhibit(folder: Path, refuse: str = "") -> str:
-    """A systemd-inhibit that may refuse."""
+    """Make a systemd-inhibit that may refuse."""
     program = folder / "systemd-inhibit"
     program.write_text(INHIBIT.format(folder=folder, refuse=refuse), encoding="utf-8")
     program.chmod(0o755)

@@ -9,15 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from contract import plan as plans
+from contract import strict_json
 from contract.journal import Entry
+from contract.status import Event, SuiteStatus
 from controller.session import progress, status, status_page
 from controller.tests import terminal
 from controller.tests.examples import ANSWER, NOW, journal, plan
@@ -39,40 +42,38 @@ WATTS, GAPS = {"system": 12.345, "drive": 2.1}, {"meter0": 1}
 EVIL = 'secrets: <script>alert("x")</script> & \x1b[2J more'
 
 
-def document(entries: list[Entry] = ENTRIES, **changes: object) -> dict[str, object]:
-    found = progress.document(
-        PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=2.0, now=NOW
+def document(entries: list[Entry] = ENTRIES, since_s: float = 2.0, **changes: Any) -> SuiteStatus:
+    found = progress.suite_status(
+        PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=since_s, now=NOW
     )
-    return {**found, **changes}
+    return replace(found, **changes)
 
 
-def read(folder: Path) -> dict[str, object]:
-    found = json.loads((folder / "status" / "status.json").read_text(encoding="utf-8"))
-    assert isinstance(found, dict)
-    return found
+def read(folder: Path) -> SuiteStatus:
+    path = folder / "status" / "status.json"
+    return strict_json.parse(SuiteStatus, path.read_text(encoding="utf-8"))
 
 
 def test_the_document_says_where_the_suite_is() -> None:
     found = document()
-    assert found["format"] == "fde-status/1" and found["state"] == "running"
+    assert found.format == "fde-status/1" and found.state == "running"
     run = PLAN.runs[1]
-    assert (found["block"], found["blocks"]) == (1, 3)
-    assert (found["run_index"], found["runs"], found["run_id"]) == (2, 18, IDS[1])
-    assert (found["configuration"], found["workload"]) == (run.configuration, run.workload)
-    assert (found["finished"], found["void"], found["repeated"]) == (1, 0, 1)
+    assert (found.block, found.blocks) == (1, 3)
+    assert (found.run_index, found.runs, found.run_id) == (2, 18, IDS[1])
+    assert (found.configuration, found.workload) == (run.configuration, run.workload)
+    assert (found.finished, found.void, found.repeated) == (1, 0, 1)
     # 17 runs at 30 s, 2 s on average before each, 6 s for void tries; 2 s of this are over.
-    left_s = found["left_s"]
-    assert isinstance(left_s, int)
-    assert found["ends_wall"] == (NOW + timedelta(seconds=left_s)).isoformat(timespec="seconds")
-    assert document()["left_s"] == left_s
-    later = progress.document(PLAN, ENTRIES, watts={}, gaps={}, events=(), since_s=12.0, now=NOW)
-    assert later["left_s"] == left_s - 10
+    left_s = found.left_s
+    assert left_s is not None
+    assert found.ends_wall == (NOW + timedelta(seconds=left_s)).isoformat(timespec="seconds")
+    assert document().left_s == left_s
+    assert document(since_s=12.0).left_s == left_s - 10
 
 
 def test_before_the_first_line_and_after_the_last_no_time_is_left_to_tell() -> None:
-    assert document([])["state"] == "starting" and document([])["left_s"] is None
+    assert document([]).state == "starting" and document([]).left_s is None
     ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
-    assert document(ended)["left_s"] == 0
+    assert document(ended).left_s == 0
 
 
 def test_waiting_is_no_progress() -> None:
@@ -80,10 +81,9 @@ def test_waiting_is_no_progress() -> None:
         *ENTRIES,
         replace(ENTRIES[-1], state="waiting", cause="load", detail="something runs"),
     ]
-    early = progress.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=1, now=NOW)
-    late = progress.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=900, now=NOW)
-    assert early["left_s"] == late["left_s"]
-    assert early["waiting"] == "something runs"
+    early, late = document(waiting, since_s=1.0), document(waiting, since_s=900.0)
+    assert early.left_s == late.left_s
+    assert early.waiting == "something runs"
 
 
 def test_the_board_writes_status_and_page_and_says_lines(
@@ -92,14 +92,13 @@ def test_the_board_writes_status_and_page_and_says_lines(
     said: list[str] = []
     board = status.Board(PLAN, tmp_path, said.append)
     board.note("recorders are on")
-    assert read(tmp_path)["state"] == "starting"
+    assert read(tmp_path).state == "starting"
     for count in range(1, len(ENTRIES) + 1):
         board.entry(ENTRIES[:count], WATTS, GAPS)
     found = read(tmp_path)
-    assert f"process {os.getpid()}, since " in str(found["holder"])
-    assert found["watts"] == WATTS and found["gaps"] == GAPS
-    events = found["events"]
-    assert isinstance(events, list) and [event["text"] for event in events] == [
+    assert f"process {os.getpid()}, since " in str(found.holder)
+    assert found.watts == WATTS and found.gaps == GAPS
+    assert [event.text for event in found.events] == [
         "recorders are on",
         "the agent starts",
         "run 2 (dmcrypt-aes128 file_io) is void",
@@ -135,7 +134,7 @@ def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: P
         board.entry(entries[:count], WATTS, GAPS)
         board.tick(WATTS, GAPS)
         if count in (33, 63):  # the second block has begun, the third
-            board.answer({**ANSWER, "blocks": count // 30})
+            board.answer(replace(ANSWER, blocks=count // 30))
     assert [line.split(",")[0].split(":")[0] for line in said] == [
         "the agent starts",
         "block 1 of 3",
@@ -145,7 +144,7 @@ def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: P
         "after block 2 of 3",
         "suite finished",
     ]
-    assert read(tmp_path)["answer"] == {**ANSWER, "blocks": 2}
+    assert read(tmp_path).answer == ANSWER
 
 
 def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
@@ -155,10 +154,10 @@ def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
     assert len(lines.next(document())) == 1
     for cause in ("load", "heat"):
         waits = document(state="waiting", waiting=f"{cause} is high", waiting_for=cause)
-        assert lines.next({**waits, "since_s": 3.0}) == []
-        (line,) = lines.next({**waits, "since_s": 11.0})
+        assert lines.next(replace(waits, since_s=3.0)) == []
+        (line,) = lines.next(replace(waits, since_s=11.0))
         assert f"waiting: {cause} is high" in line
-        assert lines.next({**waits, "waiting": "it is higher", "since_s": 12.0}) == []
+        assert lines.next(replace(waits, waiting="it is higher", since_s=12.0)) == []
     assert lines.next(document()) == []
     monkeypatch.setattr(status, "PRINT_PERIOD_S", 0.0)
     assert len(lines.next(document())) == 1
@@ -175,7 +174,7 @@ def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path:
     ]
     (tmp_path / "status").unlink()
     board.entry(ENTRIES, WATTS, GAPS)
-    assert read(tmp_path)["finished"] == 1
+    assert read(tmp_path).finished == 1
 
 
 class Page(HTMLParser):
@@ -212,8 +211,8 @@ def test_the_page_needs_nothing_else_and_reloads_itself_until_the_end() -> None:
 
 
 def test_nothing_that_a_program_said_becomes_part_of_the_page() -> None:
-    event = {"wall": NOW.isoformat(), "text": EVIL}
-    html = status_page.render(document(waiting=EVIL, events=[event], holder=EVIL))
+    event = Event(NOW.isoformat(), EVIL)
+    html = status_page.render(document(waiting=EVIL, events=(event,), holder=EVIL))
     assert html.count("<script>") == 1 and EVIL in Page(html).text
 
 
@@ -238,11 +237,14 @@ def test_the_page_turns_stale_when_the_session_is_gone(
 
 
 DRAW = """
-import fcntl, json, struct, sys, termios
+import fcntl, struct, sys, termios
 from contextlib import closing
+from pathlib import Path
+from contract import strict_json
+from contract.status import SuiteStatus
 from controller.session.status import Screen, rows
 with closing(Screen()) as screen:
-    for document in json.load(open(sys.argv[1])):
+    for document in strict_json.lines(SuiteStatus, Path(sys.argv[1])):
         screen.show(rows(document))
     print("said meanwhile")
     size = struct.pack("HHHH", 24, int(sys.argv[2]), 0, 0)
@@ -286,17 +288,21 @@ def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path
         os.close(there)
         process.communicate(b"\n")
     assert process.returncode == 0
-    events = read(tmp_path)["events"]
-    assert isinstance(events, list) and events[-1]["text"] == "to its end"
+    assert read(tmp_path).events[-1].text == "to its end"
 
 
 @pytest.mark.parametrize("columns", [80, 60])
 def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
     tmp_path: Path, columns: int
 ) -> None:
-    event = {"wall": NOW.isoformat(), "text": f"{EVIL} {'long ' * 40}"}
-    documents = [document(), document(events=[event] * 3), document(events=[event], answer=ANSWER)]
-    (tmp_path / "documents").write_text(json.dumps(documents), encoding="utf-8")
+    event = Event(NOW.isoformat(), f"{EVIL} {'long ' * 40}")
+    documents = [
+        document(),
+        document(events=3 * (event,)),
+        document(events=(event,), answer=ANSWER),
+    ]
+    texts = [json.dumps(asdict(each)) for each in documents]
+    (tmp_path / "documents").write_text("\n".join(texts), encoding="utf-8")
     said, *shown, after, end = terminal.run(DRAW, tmp_path / "documents", columns, columns=columns)
     assert (said, after, end) == ("said meanwhile", "said after", "")
     assert shown[0].startswith("suite     smoke-target")
@@ -315,7 +321,7 @@ def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
 def test_a_terminal_that_cannot_draw_is_left_alone(
     tmp_path: Path, variable: str, value: str
 ) -> None:
-    (tmp_path / "documents").write_text(json.dumps([document()]), encoding="utf-8")
+    (tmp_path / "documents").write_text(json.dumps(asdict(document())), encoding="utf-8")
     shown = terminal.run(DRAW, tmp_path / "documents", 80, given={variable: value})
     assert "".join(shown).isascii()
     assert any(line.startswith("suite ") for line in shown) == (variable != "TERM")

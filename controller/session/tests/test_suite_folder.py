@@ -12,6 +12,7 @@ import pytest
 
 from contract import plan as plans
 from contract.errors import ControllerError
+from contract.identity import Identity
 from controller.session import suite_folder, target_identity
 from controller.session.agent_client import AgentClient
 from controller.tests.examples import journal, plan, target
@@ -21,13 +22,13 @@ PLAN = plans.parse(plan())
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
 
 
-def found(lines: int | None, machine_id: str = "m") -> dict[str, object]:
-    return {"machine_id": machine_id, "boot_id": "b", "journal_lines": {PLAN.suite_id: lines}}
+def found(lines: int | None, machine_id: str = "m") -> Identity:
+    return Identity(machine_id, "b", {PLAN.suite_id: lines})
 
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """A suite of which three lines were fetched."""
+    """Make a suite of which three lines were fetched."""
     target_identity.require_same_machine(PLAN, tmp_path, found(0), None)
     text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
     (tmp_path / "journal.jsonl").write_text(text, encoding="utf-8")
@@ -53,9 +54,8 @@ def test_a_journal_that_lost_lines_is_refused(begun: Path, lines: int | None, sa
 
 
 def test_a_target_that_knows_nothing_of_the_suite_any_more_is_refused(begun: Path) -> None:
-    unknown = {"machine_id": "m", "boot_id": "b", "journal_lines": {}}
     with pytest.raises(ControllerError, match="0 lines"):
-        target_identity.require_same_machine(PLAN, begun, unknown, None)
+        target_identity.require_same_machine(PLAN, begun, Identity("m", "b"), None)
 
 
 def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The agent's own command over a shell that stands in for ssh."""
     standin = Standin(tmp_path / "there", monkeypatch)
     agent = AgentClient(target(), PLAN.suite_id)
-    assert len(agent.identity()["machine_id"]) == 64
+    assert len(agent.identity().machine_id) == 64
     assert agent.journal() == []
     assert agent.plan_sha256() is None
     folder = standin.suites / PLAN.suite_id

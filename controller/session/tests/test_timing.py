@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contract import plan as plans
+from contract.attempts import NS
+from contract.documents import Phase, SessionLine
 from contract.journal import Entry
 from controller.session import session_times, timing
-from controller.session.session_times import NS
 from controller.tests.examples import plan
+from instrumentation.clock import ClockReading
 
 IDS = [run.run_id for run in plans.parse(plan(blocks=1)).runs]
-PHASES = [
-    {"name": "write", "t_start_ns": 0, "t_end_ns": 8 * 10**9},
-    {"name": "tail", "t_start_ns": 8 * 10**9, "t_end_ns": 9 * 10**9},
-]
+PHASES = (Phase("write", 0, 8 * 10**9), Phase("tail", 8 * 10**9, 9 * 10**9))
 # Half a second lies between its phases.
-FINISHED: dict[str, Any] = {
-    "status": "finished",
-    "t_start_ns": 0,
-    "t_end_ns": 9.5 * 10**9,
-    "phases": PHASES,
-}
+FINISHED = timing.RunTimes("finished", 0, 9_500_000_000, PHASES)
 # Boot a of the target began at 100 s of the controller's clock, boot b at 1000 s.
 CLOCK = [
-    {"t_send_ns": 100 * 10**9, "t_target_ns": 0, "t_receive_ns": 100 * 10**9, "boot_id": "a"},
-    {"t_send_ns": 1000 * 10**9, "t_target_ns": 0, "t_receive_ns": 1000 * 10**9, "boot_id": "b"},
+    ClockReading(100 * 10**9, 0, 100 * 10**9, "a"),
+    ClockReading(1000 * 10**9, 0, 1000 * 10**9, "b"),
 ]
 
 
@@ -43,8 +36,8 @@ def journal(lines: Iterable[tuple[float, str, str, str]], boot_id: str = "a") ->
     ]
 
 
-def total(found: dict[str, Any]) -> float:
-    return sum(float(found[key]) for key in timing.PARTS)
+def total(found: timing.Timing) -> float:
+    return sum(float(getattr(found, key)) for key in timing.PARTS)
 
 
 WHOLE = [
@@ -58,17 +51,17 @@ WHOLE = [
 
 def test_measuring_is_the_phases_of_finished_runs_and_all_parts_add_up() -> None:
     entries = journal([*WHOLE, (20.2, "running", IDS[1], ""), (29.2, "void", IDS[1], "proof")])
-    runs: list[dict[str, Any]] = [FINISHED, {"status": "void", "phases": PHASES}]
-    found = timing.summary(entries, runs, 1.0, {"wall_s": 40.0, "start_s": 3.0, "fetch_s": 2.0})
-    assert found["measuring_s"] == pytest.approx(9)
-    assert found["switching_s"] == pytest.approx(5)
-    assert found["proving_s"] == pytest.approx(3)
-    assert found["preparing_s"] == pytest.approx(12 - 9.5)
-    assert found["between_phases_s"] == pytest.approx(0.5)
-    assert found["between_runs_s"] == pytest.approx(0.2)
-    assert found["repeated_s"] == pytest.approx(9)
-    assert total(found) == pytest.approx(found["wall_s"]) == pytest.approx(40)
-    assert found["measuring_share"] == pytest.approx(9 / 40)
+    runs = [FINISHED, replace(FINISHED, status="void", t_start_ns=None, t_end_ns=None)]
+    found = timing.suite_timing(entries, runs, 1.0, timing.Controller(40.0, 3.0, 2.0))
+    assert found.measuring_s == pytest.approx(9)
+    assert found.switching_s == pytest.approx(5)
+    assert found.proving_s == pytest.approx(3)
+    assert found.preparing_s == pytest.approx(12 - 9.5)
+    assert found.between_phases_s == pytest.approx(0.5)
+    assert found.between_runs_s == pytest.approx(0.2)
+    assert found.repeated_s == pytest.approx(9)
+    assert total(found) == pytest.approx(found.wall_s) == pytest.approx(40)
+    assert found.measuring_share == pytest.approx(9 / 40)
 
 
 def test_a_try_whose_repetition_was_asked_for_later_counts_as_void() -> None:
@@ -79,7 +72,7 @@ def test_a_try_whose_repetition_was_asked_for_later_counts_as_void() -> None:
         (40, "proving", IDS[0], ""),
         (44, "finished", IDS[0], ""),
     ]
-    spent = timing.of_journal(journal([*WHOLE, *again]))
+    spent = timing.state_seconds(journal([*WHOLE, *again]))
     assert spent["repeated_s"] == pytest.approx(20)
     assert spent["switching_s"] == pytest.approx(6)
     assert spent["running_s"] == pytest.approx(14)
@@ -95,7 +88,7 @@ def test_waiting_within_and_between_runs_is_no_work() -> None:
         (60, "running", IDS[1], ""),
         (64, "finished", IDS[1], ""),
     ]
-    spent = timing.of_journal(journal(lines))
+    spent = timing.state_seconds(journal(lines))
     assert spent["waiting_s"] == pytest.approx(30 + 7)
     assert spent["running_s"] == pytest.approx(12 + 3 + 4)
 
@@ -108,14 +101,14 @@ def test_preconditioning_has_a_place_of_its_own() -> None:
         (91, "preconditioned", "", ""),
         *((100 + at, state, run_id, cause) for at, state, run_id, cause in WHOLE[1:]),
     ]
-    found = timing.summary(journal(lines), [FINISHED], 1.0, {"wall_s": 200.0})
-    assert found["preconditioning_s"] == pytest.approx(90)
+    found = timing.suite_timing(journal(lines), [FINISHED], 1.0, timing.Controller(200.0))
+    assert found.preconditioning_s == pytest.approx(90)
     assert total(found) == pytest.approx(200)
-    assert any("preconditioning disks" in line for line in timing.table(found))
+    assert any("preconditioning disks" in line for line in found.table())
 
 
 def cut_power() -> list[Entry]:
-    """The power goes 5 s into a run; the agent is back 60 s after its line `running`."""
+    """Cut the power: it goes 5 s into a run; the agent is back 60 s after its line `running`."""
     before = journal([*WHOLE, (20, "running", IDS[1], "")])
     after = [
         (-820, "void", IDS[1], "target-down"),
@@ -129,8 +122,8 @@ def cut_power() -> list[Entry]:
 
 
 def test_a_power_cut_is_told_by_the_clock_readings() -> None:
-    clock = [CLOCK[0], {**CLOCK[1], "t_send_ns": 0, "t_receive_ns": 0}]
-    spent = timing.of_journal(cut_power(), clock)
+    clock = [CLOCK[0], replace(CLOCK[1], t_send_ns=0, t_receive_ns=0)]
+    spent = timing.state_seconds(cut_power(), clock)
     assert spent["down_s"] == pytest.approx(180 - 120 + 1)
     assert spent["waiting_s"] == pytest.approx(9)
     assert spent["running_s"] == pytest.approx(12 + 10)
@@ -138,17 +131,17 @@ def test_a_power_cut_is_told_by_the_clock_readings() -> None:
 
 
 @pytest.mark.parametrize(
-    "clock", [[], CLOCK[:1], [CLOCK[0], {**CLOCK[1], "controller_boot_id": "later"}]]
+    "clock", [[], CLOCK[:1], [CLOCK[0], replace(CLOCK[1], controller_boot_id="later")]]
 )
-def test_what_no_clock_tells_is_counted_nowhere(clock: Sequence[dict[str, Any]]) -> None:
-    assert timing.of_journal(cut_power(), clock)["down_s"] == pytest.approx(1)
+def test_what_no_clock_tells_is_counted_nowhere(clock: Sequence[ClockReading]) -> None:
+    assert timing.state_seconds(cut_power(), clock)["down_s"] == pytest.approx(1)
 
 
 def test_an_agent_that_ended_in_order_was_not_away() -> None:
     lines = [*WHOLE, (21, "suite-failed", "", ""), (900, "suite-started", "", "")]
-    assert timing.of_journal(journal(lines))["down_s"] == 0
+    assert timing.state_seconds(journal(lines))["down_s"] == 0
     killed = [*WHOLE, (900, "suite-started", "", "")]
-    assert timing.of_journal(journal(killed))["down_s"] == pytest.approx(880)
+    assert timing.state_seconds(journal(killed))["down_s"] == pytest.approx(880)
 
 
 def test_a_try_that_was_stopped_in_order_is_a_void_one() -> None:
@@ -159,14 +152,14 @@ def test_a_try_that_was_stopped_in_order_is_a_void_one() -> None:
         (31, "suite-failed", "", "stopped"),
         (900, "suite-started", "", ""),
     ]
-    spent = timing.of_journal(journal(stopped))
+    spent = timing.state_seconds(journal(stopped))
     assert spent["repeated_s"] == pytest.approx(9) and spent["down_s"] == 0
 
 
 def test_no_more_is_lost_than_the_sessions_lasted() -> None:
     killed = journal([*WHOLE, (900, "suite-started", "", "")])
-    found = timing.summary(killed, [FINISHED], 1.0, {"wall_s": 100.0})
-    assert found["down_s"] == pytest.approx(80)
+    found = timing.suite_timing(killed, [FINISHED], 1.0, timing.Controller(100.0))
+    assert found.down_s == pytest.approx(80)
     assert total(found) == pytest.approx(100)
 
 
@@ -176,50 +169,45 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_text(lines, encoding="utf-8")
     for name in (IDS[0], f"{IDS[0]}.void-1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(FINISHED), encoding="utf-8")
+        (tmp_path / "runs" / name / "run.json").write_text(
+            json.dumps(asdict(FINISHED)), encoding="utf-8"
+        )
     begun = '{"begun_ns": %d, "controller_boot_id": "a", "wall_s": %d, "start_s": %d}\n'
     session = begun % (1, 20, 2) + begun % (2, 10, 0) + '{"begun_ns": 3, "wall'
     (tmp_path / "sessions.jsonl").write_text(session, encoding="utf-8")
-    found = timing.of_suite(tmp_path)
-    assert found["wall_s"] == 30 and found["start_s"] == 2
-    assert found["measuring_s"] == pytest.approx(9), "what was set aside does not count"
-    shown = timing.table(found)
+    found = timing.read_suite(tmp_path)
+    assert found.wall_s == 30 and found.start_s == 2
+    assert found.measuring_s == pytest.approx(9), "what was set aside does not count"
+    shown = found.table()
     assert shown[0] == "where the suite's 30 s went"
     assert "  measuring                    9.0 s  30.0%" in shown
     assert not any("waiting" in line for line in shown), "nothing is left out but nothing"
-    assert timing.table({}) == []
-
-
-def sessions(folder: Path) -> list[session_times.Session]:
-    return session_times.sessions_of(session_times.lines(folder / session_times.SESSIONS), [])
-
-
-def _reading(at_s: float, boot: str) -> dict[str, Any]:
-    return {"t_receive_ns": round(at_s * NS), "controller_boot_id": boot}
+    assert replace(found, wall_s=0.0).table() == []
 
 
 def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None:
     seconds = {"start_s": 1.0}
     with session_times.recorded(tmp_path, seconds):
-        assert sessions(tmp_path)[0].killed
-    (found,) = sessions(tmp_path)
+        assert session_times.read_sessions(tmp_path)[0].killed
+    (found,) = session_times.read_sessions(tmp_path)
     assert not found.killed
-    assert found.seconds == seconds and {*seconds} == {"start_s", "wall_s"}
+    assert {"start_s": found.line.start_s, "wall_s": found.wall_s} == seconds
 
 
 def test_a_killed_one_lived_to_its_last_clock_reading() -> None:
-    lines: list[dict[str, Any]] = [
-        {"begun_ns": 10 * NS, "controller_boot_id": "a", "pid": 1},
-        {"begun_ns": 100 * NS, "controller_boot_id": "a", "pid": 2},
-        {"begun_ns": 5 * NS, "controller_boot_id": "b", "pid": 3},
-        {"begun_ns": 5 * NS, "controller_boot_id": "b", "wall_s": 7.0},
+    lines = [
+        SessionLine(10 * NS, "a"),
+        SessionLine(100 * NS, "a"),
+        SessionLine(5 * NS, "b"),
+        SessionLine(5 * NS, "b", wall_s=7.0),
     ]
-    clock = [_reading(t, "a") for t in (12, 40, 105, 130)] + [_reading(9000, "b")]
+    times = [*((second, "a") for second in (12, 40, 105, 130)), (9000, "b")]
+    clock = [ClockReading(0, 0, second * NS, "t", boot) for second, boot in times]
     found = session_times.sessions_of(lines, clock)
     assert [s.killed for s in found] == [True, True, False]
-    assert [s.seconds["wall_s"] for s in found] == [30.0, 30.0, 7.0]
+    assert [s.wall_s for s in found] == [30.0, 30.0, 7.0]
 
 
 def test_one_that_was_killed_at_once_took_nothing() -> None:
-    (found,) = session_times.sessions_of([{"begun_ns": 1, "controller_boot_id": "a", "pid": 1}], [])
-    assert found.seconds == {"wall_s": 0.0}
+    (found,) = session_times.sessions_of([SessionLine(1, "a")], [])
+    assert found.killed and found.wall_s == 0.0

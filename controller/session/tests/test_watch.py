@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -103,9 +103,7 @@ def test_a_session_here_is_shown_until_it_has_sealed(
     out = capsys.readouterr().out
     assert "block 1 of 1, run 1 of 6: measuring idle on dmcrypt-aes128, system 12.0 W" in out
     assert "suite finished" in out
-    assert said == [
-        f"{folder} has ended: fde summary {folder} says what ran, fde report {folder} what it took."
-    ]
+    assert len(said) == 1 and f"fde summary {folder} lists what ran" in said[0]
 
 
 def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
@@ -129,7 +127,8 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     (folder.parent / str(other["suite_id"]) / "plan.json").write_text(json.dumps(other))
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
     (folder.parent / "group").mkdir()
-    group.write(folder.parent / "group", [DOCUMENT, other])
+    twin = replace(PLAN, suite_id=other["suite_id"], host="other")
+    group.write(folder.parent / "group", [PLAN, twin])
     said: list[str] = []
     assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)
     assert "has ended" in said[0] and "fde resume" in said[1]
@@ -280,8 +279,8 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
     well, sentence = source.outcome()
     assert well and "has ended on target" in sentence
     found = source.read()
-    assert found and found["state"] == "suite-finished" and found["watts"] == {}
-    assert "power and gaps are known" in found["events"][0]["text"]
+    assert found and found.state == "suite-finished" and found.watts == {}
+    assert "power and gaps are known" in found.events[0].text
 
 
 def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from contract import schema
 from contract.errors import AgentError
+from contract.plan import TargetDocument, WorkloadEntry
 from controller.target.doctor.diagnosis import Finding, Scene, not_made, passed, split, warned
 from controller.target.doctor.noise import detectable_change
 
+Key = tuple[str, str, str]
 # Where no earlier suite tells how long a workload takes.
 ASSUMED_S = 60.0
 AT_REST = ("idle", "video")
@@ -49,40 +52,37 @@ def _rows(scene: Scene) -> tuple[dict[str, dict[str, Any]], int, str]:
     """By workload seconds and the change; the number of blocks, and what it is from."""
     from controller.planning import past_durations, sizing
     from controller.planning.compiler import compile_plan
-    from controller.planning.suites import load_suite, scaled
+    from controller.planning.suites import at_scale, load_suite
 
     assert scene.noise is not None
     purpose = scene.purpose
-    suite = scaled(load_suite(purpose.suite), purpose.scale)
-    configurations = [entry["name"] for entry in scene.target["configurations"]]
-    chosen = [
-        name for name in suite.get("configurations", configurations) if name in configurations
-    ] or configurations
+    suite = at_scale(load_suite(purpose.suite), purpose.scale)
+    target = schema.read(TargetDocument, scene.target)
+    known_names = [configuration.name for configuration in target.configurations]
+    chosen = [name for name in suite.configurations if name in known_names] or known_names
     plan = compile_plan(
-        purpose.suite, suite, scene.target, seed=0, blocks=purpose.blocks, configurations=chosen
+        purpose.suite, suite, target, seed=0, blocks=purpose.blocks, configurations=chosen
     )
-    known = past_durations.seen(scene.host.out, plan["host"], plan["origin"])
-    blocks, basis = int(plan["blocks"]), f"suite {purpose.suite}"
+    known = past_durations.read_durations(scene.host.out, plan.host, plan.origin)
+    blocks, basis = plan.blocks, f"suite {purpose.suite}"
     if purpose.hours is not None:
         blocks = sizing.fit(plan, known, purpose.hours).blocks
         basis = f"in {purpose.hours:g} hours"
     rows = {}
-    for load in plan["workloads"]:
-        if plan["drift_check"] and load["name"] == plan["drift_check"]["workload"]:
+    for load in plan.workloads:
+        if plan.drift_check and load.name == plan.drift_check.workload:
             continue
         seconds, assumed = _seconds(load, known.runs_s)
-        at_rest = load.get("workload", load["name"]) in AT_REST
-        noise = scene.noise.rest if at_rest else scene.noise.load
+        noise = scene.noise.rest if load.workload_name in AT_REST else scene.noise.load
         change = detectable_change(noise, seconds, blocks, scene.noise.terms)
-        rows[load["name"]] = {"seconds": seconds, "assumed": assumed, "change": change}
+        rows[load.name] = {"seconds": seconds, "assumed": assumed, "change": change}
     return rows, blocks, basis
 
 
-def _seconds(load: Mapping[str, Any], runs_s: Mapping[Any, Any]) -> tuple[float, bool]:
-    """How long a run of it takes, and whether that is assumed."""
-    name = load.get("workload", load["name"])
-    means = [fmean(costs) for key, costs in runs_s.items() if key[0] == name]
+def _seconds(load: WorkloadEntry, runs_s: Mapping[Key, Sequence[float]]) -> tuple[float, bool]:
+    """Return how long a run of it takes in seconds, and whether that is assumed."""
+    means = [fmean(costs) for key, costs in runs_s.items() if key[0] == load.workload_name]
     if means:
         return fmean(means), False
-    seconds = load["parameters"].get("seconds")
+    seconds = load.parameters.get("seconds")
     return (float(seconds), False) if seconds else (ASSUMED_S, True)

@@ -1,6 +1,4 @@
-"""Readings that cannot be: unchanged for longer than this meter's ever are, 0 W or less, or one
-far above those beside it.
-"""
+"""Find readings that cannot be: stuck, 0 W or less, or one far above its neighbours."""
 
 from __future__ import annotations
 
@@ -39,11 +37,11 @@ _LONGER = 2.0  # than usual, at least
 class Stuck:
     """Runs of equal records, gathered while the windows pass.
 
-    Records are equal in all channels, the first of which tells the level of power.
+    Records are equal in all channels, the first of which has the level of power.
 
     How likely a record repeats the one before is taken from the recording itself, among records of
     about the same power: a resting machine repeats a coarse reading for minutes, a working one
-    hardly a fine reading once. A run of n is one in (1 − p) pⁿ⁻¹ records. Few records tell p badly,
+    hardly a fine reading once. A run of n is one in (1 − p) pⁿ⁻¹ records. Few leave p uncertain,
     so it is taken as (repetitions + 1) / (records + 2), without the run in question.
     """
 
@@ -70,7 +68,7 @@ class Stuck:
         first = np.flatnonzero(np.concatenate([[True], ~same]))
         length = np.diff(np.concatenate([first, [len(powers[0])]]))
         level = _level(np.abs(powers[0][first]))
-        kind = level * _LONGEST + _told(length)
+        kind = level * _LONGEST + _distinct(length)
         self._counts += np.bincount(kind, minlength=LEVELS * _LONGEST).reshape(LEVELS, _LONGEST)
         long = np.flatnonzero(length >= LEAST)
         last = first[long] + length[long] - 1
@@ -88,7 +86,7 @@ class Stuck:
         return chosen[:, 2], chosen[:, 3]
 
     def _is(self, level: int, length: int) -> bool:
-        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _told(length)
+        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _distinct(length)
         if int(counts @ _LENGTHS) - capped < ENOUGH:
             counts = self._counts.sum(axis=0)
         counts[capped] -= 1
@@ -104,8 +102,10 @@ class Stuck:
 
 @dataclass
 class Odd:
-    """Windows of one channel whose power cannot be, gathered while all pass: 0 W (many plugs show
-    it below some watts, and no machine that runs takes nothing), less, and lone ones.
+    """Windows of one channel whose power cannot be, gathered while all pass.
+
+    0 W (many plugs show it below some watts, and no running machine takes nothing), less than 0 W,
+    and lone peaks.
     """
 
     channel: str
@@ -150,8 +150,8 @@ class Odd:
         inside = np.zeros(len(power_w), np.bool_)
         for start, end in stretches:
             inside |= (end_ns > start) & (start_ns < end)
-        found = {ZERO_FLAG: inside & (power_w == 0), NEGATIVE_FLAG: inside & (power_w < 0)}
-        flags = {flag for flag, odd in found.items() if odd.any()}
+        states = {ZERO_FLAG: inside & (power_w == 0), NEGATIVE_FLAG: inside & (power_w < 0)}
+        flags = {flag for flag, odd in states.items() if odd.any()}
         if float(excess_j[inside].sum()) > LONE_SHARE * abs(energy_j):
             flags.add(LONE_FLAG)
         return flags
@@ -159,8 +159,7 @@ class Odd:
 
 @dataclass
 class Constant:
-    """Stretches in which one channel gave one value but for its last digit, gathered while the
-    windows pass.
+    """Stretches in which one channel gave one value but for its last digit.
 
     A meter that was opened again in between is not taken for a living one by that.
     """
@@ -195,13 +194,14 @@ class Constant:
         return (self._least_w + self._most_w) / 2
 
     def stretches(self) -> tuple[tuple[int, int], ...]:
-        """Starts and ends in ns, on the controller's clock, of those of `CONSTANT_NS` and more."""
+        """Return starts and ends of those of `CONSTANT_NS` and more, in the controller's ns."""
         lasts = self._last is not None and self._last.lasts
         return (*self._ended, *([self._last.span_ns] if self._last and lasts else []))
 
     def _levels(self, windows: Windows, power: Floats) -> Iterator[_Level]:
-        """The constant stretches of these windows: the first and the last, which may go on beyond
-        them, and those of `CONSTANT_NS` between.
+        """Return the windows' constant stretches: first, last, and those of `CONSTANT_NS` between.
+
+        The first and the last may go on beyond the windows.
         """
         digit_w = self._digit_w or 0.0
         steady = np.abs(np.diff(power)) <= digit_w
@@ -253,8 +253,8 @@ class _Level:
         return _Level(low_w, high_w, (min(starts), max(ends)))
 
 
-def _told(length: Ints | int) -> Any:
-    """Lengths as far as they are told apart."""
+def _distinct(length: Ints | int) -> Any:
+    """Return lengths as far as they are distinguished."""
     return np.minimum(length, _LONGEST - 1)
 
 

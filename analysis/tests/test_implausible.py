@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.energy.curve import Edge
+from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, ZERO_FLAG, Odd, Stuck
 from analysis.energy.metered import Metered
-from analysis.energy.upsets import LONE_FLAG, NEGATIVE_FLAG, ZERO_FLAG, Odd, Stuck
 from analysis.energy.windows import Windows, meets, missed_records
 from analysis.suite.samples import of_table
 from analysis.tests.test_lasting import frame_of
@@ -21,14 +21,14 @@ S = 1_000_000_000
 
 def stuck_s(*parts: Sequence[float]) -> list[tuple[float, float]]:
     """Stuck stretches of a 10 Hz recording that passes in these parts, in s."""
-    found, begin = Stuck(), 0
+    stuck, begin = Stuck(), 0
     for part in parts:
         end_ns = (begin + 1 + np.arange(len(part))) * S // 10
         epoch = np.ones(len(part), np.int64)
         held = Windows(end_ns - S // 10, end_ns, epoch, {"system": np.array(part)})
-        assert list(found.watched([held])) == [held]
+        assert list(stuck.watched([held])) == [held]
         begin += len(part)
-    return [(a / S, b / S) for a, b in zip(*found.stretches(), strict=True)]
+    return [(a / S, b / S) for a, b in zip(*stuck.stretches(), strict=True)]
 
 
 @pytest.mark.parametrize(("channel", "flagged"), [("system", True), ("drive", False)])
@@ -137,12 +137,12 @@ def test_a_coarse_reading_of_a_resting_machine_is_not() -> None:
 
 
 def test_the_same_in_one_channel_alone_is_not() -> None:
-    found = Stuck()
+    stuck = Stuck()
     end_ns = np.arange(1, 1001) * S
     power_w = {"system": np.array(noisy(1000, 40.0)), "drive": np.full(1000, 2.0)}
     held = Windows(end_ns - S, end_ns, np.ones(1000, np.int64), power_w)
-    list(found.watched([held]))
-    assert len(found.stretches()[0]) == 0
+    list(stuck.watched([held]))
+    assert len(stuck.stretches()[0]) == 0
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.35])
@@ -152,9 +152,9 @@ def test_a_record_that_came_twice_is_no_time_gone_by(late_s: float) -> None:
     arrival_s[300:304] += late_s
     arrival_s = np.sort(np.append(np.maximum.accumulate(arrival_s), arrival_s[199] + 2e-4))
     width_ns = np.full(500, S // 10)
-    found = missed_records(np.rint(arrival_s * 1e9).astype(np.int64), width_ns)
-    assert np.flatnonzero(found).tolist() == [199]
-    assert found[199] == -1
+    missing = missed_records(np.rint(arrival_s * 1e9).astype(np.int64), width_ns)
+    assert np.flatnonzero(missing).tolist() == [199]
+    assert missing[199] == -1
 
 
 def test_a_stretch_meets_what_reaches_into_it() -> None:

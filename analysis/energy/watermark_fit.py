@@ -22,7 +22,7 @@ FINEST_STEPS = 200  # of the search around the peak
 
 
 class NotSeenError(Exception):
-    """There is no watermark in the readings; the message is a clause that says why."""
+    """There is no watermark in the readings; the message is a clause with the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +213,11 @@ SEARCH_S, SEARCH_CHIPS = 2.0, 4.0
 
 @dataclass(frozen=True)
 class Fit:
-    """What the watermarks of one session tell of one channel; None where they tell nothing.
+    """What the watermarks of one session show of one channel; None where they show nothing.
 
-    `offset_ms` and `bound_ms` (95 %) are for each watermark's `middle_ns`. `problem` says why there
+    `offset_ms` and `bound_ms` (95 %) are for each watermark's `middle_ns`. `problem` is why there
     are no figures, and is empty where there are. `quality` is the worst watermark's main lobe over
-    its highest side lobe; `window_told_s` what the meter says of its windows,
+    its highest side lobe; `window_told_s` the meter's declared windows,
     `window_bound_s` the 95 % bound of the fitted one; `before_s` is the part of a reading that
     comes from before its window.
     """
@@ -330,7 +330,7 @@ def _solve(model: Model, rough_s: Sequence[float]) -> _Solved:
         )
         for scale in (0.9, 1.6)
     ]
-    x = min(tries, key=lambda one: float(one.cost)).x
+    x = min(tries, key=lambda solution: float(solution.cost)).x
     columns, factors, left_w = at(x)
     every = np.column_stack([columns.linear, _bent(model, columns, factors)])
     swing_w = _each(model, factors[2::3])
@@ -346,7 +346,7 @@ def _solve(model: Model, rough_s: Sequence[float]) -> _Solved:
 
 
 def _bent(model: Model, columns: Columns, factors: Floats) -> Floats:
-    """Derivatives in the offsets and the window, in W per s."""
+    """Return derivatives in the offsets and the window, in W per s."""
     swing_w = _each(model, factors[2::3])
     return np.column_stack([columns.shift, columns.widen]) * swing_w[:, None]
 
@@ -362,7 +362,7 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
     variance = covariance(solved.every, solved.left_w)
     free = len(solved.left_w) - solved.every.shape[1]
     if variance is None or free < 3:
-        raise NotSeenError("the readings cannot tell the offset from the window's length")
+        raise NotSeenError("the readings cannot separate the offset from the window's length")
     sigma = np.sqrt(np.diag(variance))
     if np.any(solved.swings_w < MIN_SWING_SIGMAS * sigma[2:first:3]):
         raise NotSeenError(
@@ -408,7 +408,7 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
 def covariance(every: Floats, left_w: Floats) -> Floats | None:
     """Of all parameters, each with the larger one of two variances.
 
-    None where they are not told apart.
+    None where they cannot be separated.
     """
     scale = np.linalg.norm(every, axis=0)
     if np.any(scale == 0) or np.linalg.cond(every / scale) > WORST_CONDITION:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.energy.watermark import Fit, Readings, Watermark, fit, reach_s
+from analysis.energy.watermark_fit import Fit, Readings, Watermark, fit, reach_s
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import TargetClock
@@ -15,24 +15,24 @@ from analysis.suite.records import Meter, Suite
 from contract.documents import WatermarkLine
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
-# Bounds that are wider than this, all together, say nothing of a clock.
+# Bounds that are wider than this, all together, do not test a clock.
 USEFUL_MS = 250.0
 
 
 @dataclass(frozen=True)
 class WatermarkTrust:
-    """What one session's watermarks say of one meter's times.
+    """What one session's watermarks show of one meter's times.
 
     `fit` is that of the channel that shows the load best. `verdict` is one of `agrees`,
-    `disagrees`, `cannot tell`; `sentence` says why, for people. `allowed_ms` is what the clock link
-    and the meter's delay allow the offset to be, lowest and highest, for each watermark.
+    `disagrees`, `cannot tell`; `sentence` has the reason. `delays_s` is by channel
+    the delay of its readings besides the declared window, where they show another window.
     """
 
     session: int
     source: str
     component: str
     fit: Fit
-    allowed_ms: tuple[tuple[float, float], ...]
+    delays_s: Mapping[str, float]
     verdict: str
     sentence: str
 
@@ -58,11 +58,14 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
         placed = [mark for session in sessions for mark in session.marks]
         channels, limit_ms = _readings(meter, placed)
         for number, session in enumerate(sessions, start=1):
-            component, best = _best(meter, channels, session)
+            placed_channels = {} if session.problem else channels
+            fits = {name: fit(read, session.marks) for name, read in placed_channels.items()}
+            component, best = _best(meter, fits, session)
             allowed = tuple((-ms, limit_ms + ms) for ms in session.link_bound_ms)
             verdict, sentence = agreement(best, allowed)
+            late_s = {n: f.delay_s for n, f in fits.items() if f.delay_s is not None}
             trusts.append(
-                WatermarkTrust(number, meter.name, component, best, allowed, verdict, sentence)
+                WatermarkTrust(number, meter.name, component, best, late_s, verdict, sentence)
             )
     return trusts
 
@@ -93,23 +96,17 @@ def _objection(trust: WatermarkTrust) -> str:
     )
 
 
-def delays_s(suite: Suite, meter: Meter, clock: TargetClock) -> dict[str, float]:
-    """By channel whose watermarks show another window than declared, the longest delay of its
-    readings besides the declared window, in s.
-    """
+def delays_s(trusts: Iterable[WatermarkTrust], meter: str) -> dict[str, float]:
+    """Return by channel of a meter the longest delay that any session shows, in s."""
     delays: dict[str, float] = {}
-    sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
-    channels, _ = _readings(meter, [mark for session in sessions for mark in session.marks])
-    for session in sessions:
-        for name, readings in channels.items() if not session.problem else ():
-            delay_s = fit(readings, session.marks).delay_s
-            if delay_s is not None:
-                delays[name] = max(delays.get(name, 0.0), delay_s)
+    for trust in trusts:
+        for name, delay_s in trust.delays_s.items() if trust.source == meter else ():
+            delays[name] = max(delays.get(name, 0.0), delay_s)
     return delays
 
 
 def agreement(fitted: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
-    """Verdict and reason: does the fitted interval of each watermark meet the allowed one?
+    """Return whether each watermark's fitted interval meets the allowed one, and the reason.
 
     `allowed_ms` are the offsets that the other way allows: from minus the clock link's bound to the
     meter's greatest delay plus that bound.
@@ -127,7 +124,7 @@ def agreement(fitted: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[s
     if any(offset + bound < a or offset - bound > b for offset, bound, (a, b) in pairs):
         return DISAGREES, sentence
     if any(2 * bound + b - a > USEFUL_MS for _, bound, (a, b) in pairs):
-        return CANNOT_TELL, f"{sentence}: too wide to say anything"
+        return CANNOT_TELL, f"{sentence}: too wide for a verdict"
     return AGREES, sentence
 
 
@@ -169,7 +166,7 @@ def _session(lines: Sequence[WatermarkLine], clock: TargetClock) -> _Session:
 
 
 def _readings(meter: Meter, marks: Sequence[Watermark]) -> tuple[dict[str, Readings], float]:
-    """Readings around the watermarks by channel, and the meter's greatest delay in ms."""
+    """Return readings around the watermarks by channel, and the meter's greatest delay in ms."""
     if not marks or not meter.samples.records:
         return {}, meter.arrival_delay_limit_s * 1e3
     timing = fit_times(meter.samples, meter.timing, meter.arrival_delay_limit_s)
@@ -198,15 +195,14 @@ def _margin_ns(mark: Watermark) -> int:
     return round((mark.pad_s + 2 * reach_s(mark)) * 1e9)
 
 
-def _best(meter: Meter, channels: Mapping[str, Readings], session: _Session) -> tuple[str, Fit]:
+def _best(meter: Meter, fits: Mapping[str, Fit], session: _Session) -> tuple[str, Fit]:
     """Return the channel whose watermark is the clearest.
 
     A drive's hardly shows the processor's load.
     """
     if session.problem:
         return "", Fit(session.problem)
-    if not channels:
+    if not fits:
         return "", Fit(f"no watermark seen: {meter.name} has no readings of that time")
-    fits = {name: fit(readings, session.marks) for name, readings in channels.items()}
     name = max(fits, key=lambda name: (not fits[name].problem, fits[name].quality or 0.0))
     return name, fits[name]

@@ -1,0 +1,224 @@
+"""What corresponds here to a published figure: workload, phases, configuration and amount of work.
+
+The column `counterparts` of data/reference states it figure by figure (README.md there).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import Literal, cast
+
+from analysis.published.reference import Published, Rule
+
+MB, KB = 2**20, 2**10
+SECONDS = {"s": 1.0, "ms": 1e-3, "min": 60.0}
+# Mb/s stands for MB/s in the one paper that has it (data/reference/README.md).
+BYTES_A_SECOND = {
+    "B/s": 1.0,
+    "KB/s": KB,
+    "MB/s": MB,
+    "Mb/s": MB,
+    "GB/s": KB * MB,
+    "KB/ms": 1000 * KB,
+}
+A_SECOND = {"IO/s": 1.0, "kIO/s": 1000.0}
+RATES = BYTES_A_SECOND | A_SECOND
+DIRECT = {"energy": "energy_j", "power": "power_w", "time": "duration_s"}
+
+Combine = Literal["mean", "geometric", "min", "max", "rank"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """`amount` of the work `unit` in a phase; of the whole phase where `unit` is empty.
+
+    `phase` is a pattern of `re` that holds the whole name. Where `size` is given, its first group
+    is a number, and the phase with the nearest number stands in for one that is missing; the
+    amount then follows from what that phase did (`scaled`: in proportion to the number).
+    """
+
+    phase: str
+    unit: str = ""
+    amount: float = 1.0
+    size: int | None = None
+    scaled: bool = False
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """What corresponds to a published figure.
+
+    `column` is what is added up over the parts, joules or seconds. Of a rate the figure is
+    `numerator` (in the paper's unit, times seconds) over these seconds; else it is the sum, times
+    `factor`. `configuration` is one of the reference tables, empty where any will do. `member` is
+    what is compared with the others of its group, `note` what differs from the paper's. `medium`:
+    the name of the disk, where the figure has none.
+
+    A figure that is no single one combines `several` by `combine`. With `versus` it is compared
+    with another of ours, called `against`, and `says` the paper's form of it: a `loss` or `gain`
+    in percent and a number of `times` are ratios, `apart` is a difference.
+    """
+
+    workload: str
+    parts: tuple[Part, ...]
+    member: str
+    configuration: str = ""
+    column: str = "duration_s"
+    factor: float = 1.0
+    numerator: float | None = None
+    note: str = ""
+    medium: str = ""
+    several: tuple[Counterpart, ...] = ()
+    combine: Combine = "mean"
+    versus: Counterpart | None = None
+    against: str = ""
+    says: str = ""
+
+    @property
+    def singles(self) -> tuple[Counterpart, ...]:
+        """All that it combines, without what they are compared with."""
+        return self.several or (self,)
+
+    def stated_ratio(self, value: float) -> float | None:
+        """Return the ratio that a printed figure states, if it states one."""
+        ratios = {"loss": 1 - value / 100, "gain": 1 + value / 100, "times": value}
+        return ratios.get(self.says)
+
+    def phrased(self, ratio: float) -> float:
+        """Return a ratio of ours as the paper puts it."""
+        phrased = {"loss": (1 - ratio) * 100, "gain": (ratio - 1) * 100}
+        return phrased.get(self.says, ratio)
+
+
+def counterparts(figure: Published) -> list[Counterpart]:
+    """Return what corresponds to a figure: nothing, one, or several (RSA is done in two ways)."""
+    if not (figure.workload and figure.phase):
+        return [_from_rule(figure, rule) for rule in figure.counterparts]
+    if figure.quantity not in DIRECT:
+        return []
+    part = Part(figure.phase)
+    if figure.size_bytes and figure.workload == "file_io":
+        part = Part(figure.phase, "files")  # a phase holds several files
+    if figure.workload == "kernel_grep":
+        part = Part(r"grep-\d+")  # one search, of however many copies
+    column = DIRECT[figure.quantity]
+    factor = 1 / SECONDS[figure.unit] if figure.quantity == "time" else 1.0
+    return [
+        Counterpart(figure.workload, (part,), figure.subject, figure.configuration, column, factor)
+    ]
+
+
+def _from_rule(figure: Published, rule: Rule) -> Counterpart:
+    """Build the counterpart that a rule describes; with `take` it combines one a choice."""
+    member = rule.member or ", ".join(filter(None, [figure.subject, figure.mode]))
+    column = "cpu_percent" if figure.quantity.startswith("cpu_use") else "duration_s"
+    counterpart = Counterpart(
+        rule.workload, (), member, column=column, note=rule.note, says=rule.says
+    )
+    configurations = rule.on.split() or [""]
+    parts, against = _parts(rule, rule.phases), _parts(rule, rule.against_phases)
+    if rule.take in ("", "average"):
+        versus = _versus(counterpart, parts, against, configurations[0], rule)
+        return _in_unit(figure, versus, len(parts) if rule.take else 1)
+    combine = cast(Combine, rule.take)
+    several = tuple(
+        _in_unit(figure, replace(single, medium=medium))
+        for medium, configuration in product(rule.media.split() or [""], configurations)
+        for place, part in enumerate(parts)
+        for single in [
+            _versus(counterpart, [part], against[place : place + 1], configuration, rule)
+        ]
+    )
+    if rule.take == "rank":
+        several = tuple(replace(single, numerator=1.0) for single in several)
+    work = tuple(parts) if rule.take == "mean" and not rule.says else several[0].parts
+    return replace(several[0], parts=work, several=several, combine=combine, medium="")
+
+
+def _versus(
+    counterpart: Counterpart,
+    parts: Sequence[Part],
+    against: Sequence[Part],
+    configuration: str,
+    rule: Rule,
+) -> Counterpart:
+    """Return the counterpart of these parts, compared with other parts or another configuration."""
+    single = replace(counterpart, parts=tuple(parts), configuration=configuration)
+    if not rule.against:
+        return single
+    base = rule.against if not against else configuration
+    versus = replace(single, parts=tuple(against or parts), configuration=base)
+    return replace(single, versus=_in_unit_of_ratio(versus), against=rule.against)
+
+
+def _in_unit_of_ratio(counterpart: Counterpart) -> Counterpart:
+    """Return what a loss or gain compares: speeds, of which the amount of work cancels."""
+    return replace(counterpart, numerator=1.0 if counterpart.says in ("loss", "gain") else None)
+
+
+def _in_unit(figure: Published, counterpart: Counterpart, count: int = 1) -> Counterpart:
+    """Return a counterpart in the paper's unit: a time, over `count` files, or a rate."""
+    if counterpart.versus is not None:
+        medium = replace(counterpart.versus, medium=counterpart.medium)
+        return replace(_in_unit_of_ratio(counterpart), versus=medium)
+    if figure.unit in RATES:
+        amount = sum(part.amount for part in counterpart.parts)
+        return replace(counterpart, numerator=amount / RATES[figure.unit])
+    return replace(counterpart, factor=1 / SECONDS.get(figure.unit, 1.0) / count)
+
+
+def _parts(rule: Rule, phases: str) -> list[Part]:
+    """Return a part for each phase and size; `{a,b}` in a phase stands for each of these."""
+    unit, _, amount = rule.work.partition(" ")
+    patterns = [phase for pattern in phases.split() for phase in _expanded(pattern)]
+    if not rule.sizes:
+        return [Part(phase, unit, float(amount or 1)) for phase in patterns]
+    scaled = amount == "scaled"
+    return [
+        Part(phase, unit, float({"size": size, "scaled": 1}.get(amount, amount or 1)), size, scaled)
+        for phase in patterns
+        for size in map(int, rule.sizes.split())
+    ]
+
+
+def _expanded(pattern: str) -> list[str]:
+    choice = re.search(r"\{([^}]*)\}", pattern)
+    if choice is None:
+        return [pattern]
+    before, after = pattern[: choice.start()], pattern[choice.end() :]
+    return [
+        text
+        for text_part in choice[1].split(",")
+        for text in _expanded(f"{before}{text_part}{after}")
+    ]
+
+
+@lru_cache(maxsize=4096)
+def matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Return the phases that a pattern holds, with the number in its first group, 0 without one."""
+    matches = ((name, re.fullmatch(pattern, name)) for name in names)
+    return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in matches if m)
+
+
+MEDIA = ("hdd", "sshd", "ssd", "flash")
+
+
+def medium_of(figure: Published) -> str:
+    """Return the kind of disk that a figure names, which is what such a disk is called in plans."""
+    first = figure.device.split(" ", maxsplit=1)[0].lower()
+    return first if first in MEDIA else ""
+
+
+def plain_unit(unit: str) -> tuple[float, str]:
+    """Return how many seconds, bytes or operations a second a paper's unit is, and which of them.
+
+    So that figures of one table in different units (MB/s, GB/s) can be compared.
+    """
+    for units, base_unit in ((SECONDS, "s"), (BYTES_A_SECOND, "B/s"), (A_SECOND, "IO/s")):
+        if unit in units:
+            return units[unit], base_unit
+    return 1.0, unit

@@ -1,0 +1,120 @@
+"""What `fde summary` prints of a suite, whatever state it is in: how it went, and the answer."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from analysis.energy.energy import energy_table, of_references
+from analysis.report import first_page, missing_section, provenance, render, words
+from analysis.report.provenance import duration, times
+from analysis.report.steadiness_section import drift_check_sentence
+from analysis.report.texts import catalogue
+from analysis.stats.drift_check import DriftCheck, drift_check
+from analysis.stats.results import energy_of, results_of, uncovered
+from analysis.suite import manifest
+from analysis.suite.clocks import TargetClock
+from analysis.suite.incidents import IncidentLog, incident_log
+from analysis.suite.records import DRIFT_CHECK, MEASURED, Suite
+from analysis.suite.suite_folder import read
+from contract.command_results import SuiteSummary
+
+WIDTH = 80
+
+
+def summary(folder: Path, derive: bool = False) -> SuiteSummary:
+    """Return what happened, then the first page's lines, all at 80 columns.
+
+    These are the report's; where it is not up to date, the next step alone, unless `derive` has its
+    joules made again. Raises SuiteError where there is no suite.
+    """
+    suite = read(folder)
+    energy = energy_of(folder) if derive or manifest.current(folder / "energy.parquet") else None
+    incidents = incident_log(suite)
+    answer = (
+        (first_page.without_report(suite, incidents, folder),)
+        if energy is None
+        else first_page.lines(results_of(suite, energy), folder)
+    )
+    sentences = (line.replace("\u202f", "") for line in _happened(suite, incidents, energy))
+    lines = [part for line in sentences for part in textwrap.wrap(line, WIDTH)]
+    lines += render.text(first_page.blocks(answer), WIDTH).splitlines()
+    return SuiteSummary(str(folder), tuple(lines), answer)
+
+
+def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None) -> Iterator[str]:
+    mark = f" ({suite.plan.origin})" if suite.plan.origin != MEASURED else ""
+    yield f"{suite.suite_id} on {suite.host}{mark}"
+    yield _when(suite)
+    done = {run.run_id for run in suite.runs}
+    blocks: dict[int, bool] = {}
+    for run in suite.plan.runs:
+        if run.workload != DRIFT_CHECK:
+            blocks[run.block] = blocks.get(run.block, True) and run.run_id in done
+    yield (
+        f"{sum(blocks.values())} of {len(blocks)} blocks complete; {len(done)} of "
+        f"{len(suite.plan.runs)} runs finished, {len(incidents.void_to_end)} void to the end, "
+        f"{incidents.never} never made"
+    )
+    yield provenance.sentence(incidents) or "No interruptions."
+    reasons = [f"{group.tries}× {group.reason.rstrip('.')}" for group in incidents.voids]
+    yield f"Void tries: {'; '.join(reasons)}" if reasons else ""
+    missed = len(uncovered(energy)) if energy is not None else 0
+    yield f"Coverage below the limit: {words.count(missed, 'run')}" if missed else ""
+    yield f"The suite failed: {incidents.failed}" if incidents.failed else ""
+    yield missing_section.sentence(suite)
+    waits = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in incidents.waits]
+    yield f"Waited for: {', '.join(waits)}" if waits else ""
+    yield drift_check_sentence(suite, _drift_check(suite, energy))
+    yield _time(suite)
+
+
+def _when(suite: Suite) -> str:
+    began = [(t, run) for run in suite.runs if (t := _instant(run.started_wall))]
+    ended = [t + timedelta(microseconds=(r.t_end_ns - r.t_start_ns) / 1000) for t, r in began]
+    planned = _instant(suite.plan.created_wall)
+    start = planned or min((t for t, _ in began), default=None)
+    end = max(ended, default=None)
+    seal = "all files as sealed" if suite.seal_holds else "files changed after sealing"
+    seal = seal if suite.sealed else "not sealed"
+    if start is None or end is None:
+        return f"no run finished; {seal}"
+    wall = duration((end - start).total_seconds())
+    last = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%Y-%m-%d %H:%M}"
+    return f"{start:%Y-%m-%d %H:%M} to {last} UTC ({wall}); {seal}"
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
+    """Return the drift check; without a report from the joules of its runs alone."""
+    if energy is None:
+        plan = suite.plan.drift_check
+        runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
+        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
+    return drift_check(suite, energy, TargetClock.fit(suite.clock))
+
+
+def _time(suite: Suite) -> str:
+    wall_s = suite.timing.get("wall_s", 0.0)
+    if not wall_s > 0:
+        return "Where the time went is unknown: timing.json is written when the suite is fetched."
+    shares = {
+        name: suite.timing[key] / wall_s
+        for key, name in catalogue().tables["times_short"].items()
+        if key != "wall_s" and key in suite.timing
+    }
+    most = sorted(shares.items(), key=lambda item: -item[1])
+    parts = [f"{name} {share:.0%}" for name, share in most if share > 0.005]
+    return f"Of {duration(wall_s)}: {', '.join(parts)}."

@@ -1,0 +1,97 @@
+"""Where a suite is while it runs (status.json), and its answer so far, as shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+# Why a configuration has no ratio: no meter before the whole machine; none of the counted workloads
+# runs on both sides; a run of the last block is void, or has no joules; no block is complete.
+Cause = Literal["no-meter", "no-workload", "void", "no-figure", "no-block"]
+
+
+@dataclass(frozen=True)
+class RunningContrast:
+    """Ratio of the system's joules, `configuration` to `base`, over `blocks` complete blocks.
+
+    `low` and `high` are the 95 % interval, None where so few blocks bound nothing.
+    """
+
+    configuration: str
+    label: str
+    base: str
+    base_label: str
+    blocks: int
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class WithoutRatio:
+    """A configuration without a ratio."""
+
+    configuration: str
+    label: str
+    cause: Cause
+
+
+@dataclass(frozen=True)
+class RunningAnswer:
+    """Every configuration against its baseline after `blocks` blocks.
+
+    `origin` is the worst of the joules'.
+    """
+
+    blocks: int
+    component: str
+    origin: str
+    contrasts: tuple[RunningContrast, ...]
+    left_out: tuple[WithoutRatio, ...]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that people want to know, with the wall time (UTC) at which it was heard here."""
+
+    wall: str
+    text: str
+
+
+@dataclass(frozen=True)
+class SuiteStatus:
+    """status.json; `block` and `run_index` count from 1 and are null between runs.
+
+    `since_s` is how long the last line of the journal has stood. `finished`, `void` and `skipped`
+    (their workload cannot run there) count runs, `repeated` attempts. `left_s` and `ends_wall` are
+    null before the first finished run. `watts` is by channel, `gaps` by meter.
+    """
+
+    format: Literal["fde-status/1"]
+    suite_id: str
+    suite: str
+    host: str
+    state: str
+    since_s: float
+    block: int | None
+    blocks: int
+    run_index: int | None
+    runs: int
+    run_id: str
+    configuration: str
+    workload: str
+    finished: int
+    void: int
+    skipped: int
+    repeated: int
+    waiting: str | None
+    waiting_for: str | None
+    left_s: int | None
+    ends_wall: str | None
+    watts: Mapping[str, float]
+    gaps: Mapping[str, int]
+    events: tuple[Event, ...]
+    updated_wall: str
+    holder: str
+    answer: RunningAnswer | None = None

@@ -1,0 +1,96 @@
+"""The entries of a suite on the configurations of a plan: their workloads, and where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from contract.errors import ControllerError
+from contract.parameters import ParameterValue
+from contract.plan import WorkloadEntry
+from controller.planning.known_names import require_known
+from controller.planning.schedule import DRIFT_CHECK, Turn
+from controller.planning.suites import Suite, SuiteWorkload
+from workloads import registry
+from workloads.base import WorkloadError
+
+# Reports use this for the sum over workloads.
+RESERVED = "all"
+
+
+def plan_entries(
+    suite: Suite, names: Sequence[str], database: str, *, chosen: bool
+) -> tuple[list[WorkloadEntry], list[Turn]]:
+    """Return the suite's entries and, in the same order, where and how often they run.
+
+    `names` are the plan's configurations. If they were `chosen` instead of the suite's own, what an
+    entry names besides is ignored, and an entry with none of them left is no part of the plan.
+    `database` is the target's server. Raises ControllerError.
+    """
+    entries: list[WorkloadEntry] = []
+    turns: list[Turn] = []
+    declared: set[str] = set()
+    for item in suite.workloads:
+        workload = item.workload or item.name
+        _check_name(item.name, workload)
+        if item.name in declared:
+            raise ControllerError(
+                f"Two entries are named {item.name}. Keep one, or give one another name and "
+                f"`workload: {workload}`."
+            )
+        declared.add(item.name)
+        entry = _complete_entry(item, workload, database)
+        configurations = select_configurations(
+            f"the workload {item.name}", item.configurations, names, chosen=chosen
+        )
+        if configurations:
+            entries.append(entry)
+            turns.append(Turn(item.name, configurations, item.repeat))
+    if not entries:
+        raise ControllerError("No workload runs on the chosen configurations. Choose others.")
+    return entries, turns
+
+
+def select_configurations(
+    what: str, wanted: Sequence[str] | None, names: Sequence[str], *, chosen: bool
+) -> tuple[str, ...]:
+    """Return those of the plan's configurations that `wanted` names, in the plan's order.
+
+    None is all of them. Raises ControllerError for an unknown name, unless they were `chosen`.
+    """
+    if wanted is None:
+        return tuple(names)
+    if not chosen:
+        require_known(f"configuration of {what}", wanted, names)
+    return tuple(name for name in names if name in wanted)
+
+
+def complete(workload: str, parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
+    """Return all parameters of a workload; raises ControllerError."""
+    try:
+        return registry.complete(workload, parameters)
+    except WorkloadError as error:
+        raise ControllerError(str(error)) from error
+
+
+def _check_name(name: str, workload: str) -> None:
+    if DRIFT_CHECK in (name, workload):
+        raise ControllerError(
+            "The drift check cannot be an entry of workloads: it runs between the blocks. Use the "
+            "suite's key drift_check."
+        )
+    require_known("workload", [workload], registry.names())
+    if name != workload and name in (*registry.names(), RESERVED):
+        raise ControllerError(
+            f"The entry {name} runs {workload}, but that name is taken. Rename the entry."
+        )
+
+
+def _complete_entry(item: SuiteWorkload, workload: str, database: str) -> WorkloadEntry:
+    """Return the entry with all parameters; the target's database unless the suite names one."""
+    server = {"server": database} if workload == "sql" else {}
+    return WorkloadEntry(
+        item.name,
+        complete(workload, {**server, **item.parameters}),
+        item.overall,
+        workload=None if workload == item.name else workload,
+    )
