@@ -21,7 +21,7 @@ from xdist.scheduler import LoadFileScheduling
 from analysis import rounding  # noqa: F401 - before any test imports numpy
 from lab import lifecycle, pytest_times, ssh
 from lab.power import machine_of
-from lab.state import Layout
+from lab.state import LabState, Layout, SshState
 
 REPOSITORY = Path(__file__).resolve().parent
 
@@ -97,7 +97,7 @@ class LabHandle:
     """A lab that is up. `state` is the content of its state.json."""
 
     directory: Path
-    state: dict[str, Any]
+    state: LabState
 
     def ssh(
         self, command: str, check: bool = True, stdin: bytes | None = None
@@ -116,7 +116,7 @@ class LabHandle:
         subprocess.run([program, "-O", "exit", *rest], capture_output=True, check=False)
 
     @property
-    def _shared(self) -> dict[str, Any]:
+    def _shared(self) -> SshState:
         """The `ssh` of the state, over one connection that ends soon after its last command."""
         options = ["ControlMaster=auto", f"ControlPath={self.state['sockets']}/ssh"]
         options.append("ControlPersist=10")

@@ -45,9 +45,9 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class InitResult:
-    """`fde init`: the folder that was written, the target's disks, the ports of this machine.
+    """`fde init`: the folder, the target's disks, the ports of this machine.
 
-    `roles` are the disks that were chosen, by their serials; `open` is what the owner must still do
+    `roles` are the disks that were chosen, by their serials; `open` what the owner must still do
     before `fde check` passes.
     """
 
@@ -125,8 +125,9 @@ class SuiteResult:
 
 @dataclass(frozen=True)
 class ContrastResult:
-    """`ratio` of the joules of `other` to those of `base` over `workloads`, its 95 % interval, and
-    the verdict; null where the suite does not tell it.
+    """`ratio` of the joules of `other` to those of `base`, with its verdict.
+
+    It is over `workloads`, with its 95 % interval; null where the suite does not have it.
     """
 
     base: str
@@ -201,8 +202,9 @@ class Identifying:
 
 @dataclass(frozen=True)
 class PublishResult:
-    """`fde publish`: the bundle, its bytes and SHA-256, the suite's name in it, and what of the
-    suite identifies; `anonymous`: it was left out.
+    """`fde publish`: the bundle, its bytes and SHA-256, and the suite's name in it.
+
+    `identifying` lists what identifies; with `anonymous` it was left out.
     """
 
     ok: bool
@@ -233,7 +235,7 @@ class SummaryResult:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that is not the same in both suites; None where a suite does not tell it."""
+    """Something that is not the same in both suites; None where a suite does not have it."""
 
     what: str
     a: str | None
@@ -263,9 +265,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class PairCompared:
-    """A suite beside the first, by its id and the time of its plan: what differs, B / A of joules
-    by workload, over all workloads (`overall`), and of costs. `increases` are the joules that rose
-    significantly.
+    """A suite beside the first, by its id and the time of its plan.
+
+    It has what differs, B / A of joules by workload, over all workloads (`overall`), and of costs.
+    `increases` are the joules that rose significantly.
     """
 
     b: str
@@ -338,7 +341,7 @@ class MeterSetting:
 
 @dataclass(frozen=True)
 class MeterKind:
-    """A kind of meter: its own channels (none where its settings say), its USB ids."""
+    """A kind of meter: its channels (none where its settings name them), its USB ids."""
 
     kind: str
     about: str

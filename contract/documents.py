@@ -139,8 +139,9 @@ DiskFacts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RunDisks:
-    """The disks' own reports before and after a run, by their names, and by how much one may be
-    warmer or colder than at first.
+    """The disks' reports before and after a run, by their names.
+
+    `limit_k` is by how much one may be warmer or colder than at first.
     """
 
     before: Mapping[str, DiskFacts] = field(default_factory=dict)
@@ -352,9 +353,20 @@ class IdentityDocument:
     boot_id: str | None = None
 
 
+RecorderState = Literal["starting", "recording", "lost", "full", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class MeterFault:
+    """What was no good record: a word for its kind, and a sentence."""
+
+    kind: str
+    detail: str
+
+
 @dataclass(frozen=True)
 class RecorderStatus:
-    """What a recorder tells of itself while it runs.
+    """The state of a recorder while it runs.
 
     Times are of the controller's clock, 0 for none yet, rates in records per second, watts by
     channel.
@@ -365,7 +377,7 @@ class RecorderStatus:
     kind: str
     origin: Literal["measured", "modelled"]
     port: str
-    state: Literal["starting", "recording", "lost", "full", "stopped", "failed"]
+    state: RecorderState
     message: str
     pid: COUNT
     t_mono_ns: COUNT
@@ -378,7 +390,7 @@ class RecorderStatus:
     watts: Mapping[str, float]
     gaps: COUNT
     faults: COUNT
-    last_fault: str
+    last_fault: MeterFault | None
 
 
 # Name of the schema: its title, and the shape. Lines of journal.jsonl have no keys but these.

@@ -1,15 +1,15 @@
-"""Errors whose text is meant for people: what went wrong and the way out, in one sentence."""
+"""Errors whose text is meant for people: what failed, why, and the remedy."""
 
 from __future__ import annotations
 
 
 class AgentError(Exception):
-    """What went wrong and the way out, in one sentence; the CLI prints it and exits with 1."""
+    """What failed, why, and the remedy; the CLI prints it and exits with 1."""
 
 
 class ControllerError(AgentError):
-    """What went wrong on the controller and the way out, in one sentence."""
+    """What failed on the controller, why, and the remedy."""
 
 
 class LabError(Exception):
-    """The lab cannot continue; the message says why and what fixes it."""
+    """The lab cannot continue; the message has the reason and the remedy."""

@@ -25,11 +25,11 @@ NO_RENAME = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS)
 
 
 def export(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write what a person named: a device, pipe or descriptor of ours is written to, and a regular
-    file, or what a link leads to, is replaced whole, with the mode that it had.
+    """Write to the path that a person named.
 
-    Ends at an interrupt only where the reader of a pipe keeps it waiting. Raises OSError, which
-    names `path`.
+    A device, pipe or descriptor of ours is written to. A regular file, or what a link leads to, is
+    replaced as a whole, with the mode that it had. Ends at an interrupt only where the reader of a
+    pipe keeps it waiting. Raises OSError, which names `path`.
     """
     try:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG | 0o644
@@ -110,7 +110,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """The descriptor that this process has open on that file for writing, as of /dev/stdout."""
+    """Return the descriptor by which this process writes to that file, as of /dev/stdout."""
     with suppress(OSError):
         info = path.stat()
         for entry in Path("/proc/self/fd").iterdir():
@@ -146,7 +146,7 @@ def _opened(path: Path, mode: int) -> int:
                 if error.errno != errno.ENXIO or not stat.S_ISFIFO(mode):
                     raise
                 if time.monotonic() > limit_s:
-                    raise OSError(errno.ENXIO, "nobody reads it") from None
+                    raise OSError(errno.ENXIO, "no program reads it") from None
             if came:
                 raise KeyboardInterrupt
             time.sleep(WAIT_S)

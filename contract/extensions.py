@@ -21,13 +21,15 @@ from contract.names import unknown
 
 
 class ExtensionError(AgentError):
-    """There is none of that name, or two, or its package is broken; a sentence with the way out."""
+    """There is none of that name, or two, or its package is broken; a sentence with the remedy."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Classes of one sort: `what` they are in a sentence, the group of their entry points, the
-    package that holds the tree's own, their class attribute that is their name, their base.
+    """Classes of one sort, in this tree and in installed packages.
+
+    `what` they are in a sentence, the group of their entry points, the package that holds the
+    tree's, their class attribute that is their name, their base.
     """
 
     what: str
@@ -38,12 +40,12 @@ class Group:
 
     def names(self) -> tuple[str, ...]:
         """All names in order: the tree's own, then those of installed packages, not yet loaded."""
-        tree = [name for name in _modules(self.package) if self._own(name)]
+        tree = [name for name in _modules(self.package) if self._in_tree(name)]
         return (*tree, *sorted({point.name for point in installed(self.entry_points)} - set(tree)))
 
     def load(self, name: str) -> type[Any]:
         """Return the class of that name; raises ExtensionError."""
-        of_tree = self._own(name)
+        of_tree = self._in_tree(name)
         points = [point for point in installed(self.entry_points) if point.name == name]
         if len(points) + bool(of_tree) > 1:
             packages = [*(["the testbed"] if of_tree else []), *map(distribution, points)]
@@ -57,12 +59,12 @@ class Group:
             raise ExtensionError(unknown(self.what, name, self.names()))
         return of_tree
 
-    def _own(self, name: str) -> type[Any] | None:
+    def _in_tree(self, name: str) -> type[Any] | None:
         if name not in _modules(self.package):
             return None
         module = import_module(f"{self.package}.{name}")
-        fitting = (item for item in vars(module).values() if self._fits(item, name))
-        return next((item for item in fitting if item.__module__ == module.__name__), None)
+        classes = (value for value in vars(module).values() if self._fits(value, name))
+        return next((cls for cls in classes if cls.__module__ == module.__name__), None)
 
     def _of_package(self, point: EntryPoint) -> type[Any]:
         try:

@@ -20,7 +20,7 @@ def json_text(document: Any) -> str:
 
 
 def yaml_text(value: Any) -> str:
-    """A value as YAML of an inventory: a template of Ansible's in what a machine said is none."""
+    """Return a value as YAML of an inventory, in which text from a machine is no template."""
     text = json_text(value)
     return f"!unsafe {text}" if "{{" in text or "{%" in text else text
 

@@ -24,9 +24,10 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def deferred_interrupts() -> Iterator[Sequence[int]]:
-    """Ctrl-C and SIGTERM wait for the end of the block, which then raises KeyboardInterrupt: for
-    the start of a process that must be known before it can be left running. Yields the signals
-    that have come.
+    """Defer Ctrl-C and SIGTERM to the end of the block, which then raises KeyboardInterrupt.
+
+    It is for the start of a process that must be known before it can be left running. Yields the
+    signals that have come.
     """
     with noted_signals(signal.SIGINT, signal.SIGTERM) as pending:
         yield pending
@@ -36,8 +37,9 @@ def deferred_interrupts() -> Iterator[Sequence[int]]:
 
 @contextmanager
 def noted_signals(*numbers: signal.Signals) -> Iterator[Sequence[int]]:
-    """The signals that have come, for a program that looks at them when it can; they do nothing
-    else.
+    """Yield the signals that have come, which do nothing else.
+
+    A program looks at them when it can.
     """
     came: list[int] = []
 
@@ -62,7 +64,7 @@ def heard(*numbers: signal.Signals) -> list[signal.Signals]:
 
 @contextmanager
 def outliving_the_terminal() -> Iterator[None]:
-    """A terminal that is closed (SIGHUP) does not end what continues inside."""
+    """Ignore the closing of a terminal (SIGHUP) inside."""
     with _handled({signal.SIGHUP: signal.SIG_IGN}):
         yield
 
@@ -81,7 +83,7 @@ def _handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
 
 
 def lasting(say: Callable[[str], None]) -> Callable[[str], None]:
-    """`say` that never fails: what nobody can read any more is let pass."""
+    """Return a printer of lines that never fails: what can no longer be shown is dropped."""
 
     def lasting_say(line: str) -> None:
         try:

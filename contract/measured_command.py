@@ -13,8 +13,9 @@ Origin = Literal["measured", "modelled"]
 
 @dataclass(frozen=True)
 class Note:
-    """What the reader of some figures has to know: a code and facts for programs, a sentence for
-    people.
+    """What the reader of some figures has to know.
+
+    It has a code and facts for programs, and a sentence for people.
     """
 
     code: str
@@ -95,8 +96,9 @@ class CommandResult:
 
 @dataclass(frozen=True)
 class CommandComparison:
-    """The joules of `other` divided by those of `base` in the same block, with the 95 % interval
-    and the verdict of the family of all comparisons.
+    """The joules of `other` divided by those of `base` in the same block.
+
+    With the 95 % interval and the verdict of the family of all comparisons.
     """
 
     base: str

@@ -25,7 +25,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def safe(name: object) -> bool:
-    """Whether it is text of letters, digits, dot, dash, underscore, and no way out of a folder."""
+    """Whether it is text of letters, digits, dot, dash, underscore, and leads out of no folder."""
     return isinstance(name, str) and re.fullmatch(PATTERN, name) is not None
 
 
@@ -35,12 +35,12 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the same for a terminal: what it would obey stands as its code, `\\x1b`."""
+    r"""Return the same for a terminal: what it would obey is written as its code, `\x1b`."""
     return _UNPRINTABLE.sub(_code, text)
 
 
 def as_utf8(text: str) -> str:
-    """The same as UTF-8 can hold it: a byte of an argument or path that is none is `\\xe9`."""
+    r"""Return the same in UTF-8: a byte of an argument or path that is none is `\xe9`."""
     return SURROGATES.sub(_code, text)
 
 

@@ -1,4 +1,4 @@
-"""Where the testbed's own files lie and where it writes, in a checkout and installed."""
+"""Where the testbed's files are stored and where it writes, in a checkout and installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is ours alone: folders that nobody else had a hand in, memory that is never dumped."""
+"""Folders and files of this user alone, and memory that is never dumped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return the path with `~` replaced, or as it is where this user has no home directory."""
+    """Return the path with `~` replaced, unchanged where this user has no home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from contract import schema
 from contract.names import SURROGATES, as_utf8
 
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+Document: TypeAlias = Mapping[str, Json]
 _Shape = TypeVar("_Shape")
 _MOST_DIGITS = 21  # of 64 bits, with a sign
 
@@ -26,17 +28,17 @@ def _finite(text: str) -> float:
     return value
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if len(text) > _MOST_DIGITS or abs(value := int(text)) >= 2**64:
         raise ValueError(f"{text[:20]} is too large for a number")
     return value
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_whole)
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_integer)
 
 
 def dumps(document: Any, indent: int | None = 1) -> str:
-    """Return the document as text; in a path or argument a byte that is no UTF-8 is `\\xe9`."""
+    r"""Return the document as text; in a path or argument a byte that is no UTF-8 is `\xe9`."""
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     return SURROGATES.sub(lambda match: as_utf8(match[0]).replace("\\", "\\\\"), text)
 

@@ -43,9 +43,7 @@ def is_sealed(path: str) -> bool:
 
 
 def is_packed(path: str) -> bool:
-    """Whether a path is that of a file which is taken out of a bundle: never a page, which another
-    machine wrote.
-    """
+    """Whether a file is taken out of a bundle: never a page, which another machine wrote."""
     if path.startswith("runs/") and "/kept/" in path:
         return _KEPT.fullmatch(path) is not None
     known = path in (*DERIVED, *_BESIDE) or _SCHEMA.fullmatch(path) is not None

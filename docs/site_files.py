@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)#:\s]+)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Replace what lies in docs_dir by the repository's pages, and what these link to."""
+    """Replace the content of docs_dir by the repository's pages, and what these link to."""
     for file in list(files):
         if file.src_dir == config.docs_dir:
             files.remove(file)

@@ -33,21 +33,6 @@ _log = logging.getLogger("drive")
 _LIBC = ctypes.CDLL(None)
 
 
-def _keep_memory_private() -> None:
-    """No core dump, to a file or a pipe, and no debugger: memory holds keys and PINs."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def _give_memory_back() -> None:
-    """Buffers of connections are mapped one by one: used as they fill, given back when freed.
-
-    Left to itself, the allocator raises this limit to 32 MiB and keeps what hosts once needed.
-    """
-    if hasattr(_LIBC, "mallopt"):  # the GNU library's
-        _LIBC.mallopt(_M_MMAP_THRESHOLD, 128 << 10)
-
-
 def _open_server(options: argparse.Namespace, subsystem: Subsystem) -> Server:
     try:
         return Server(subsystem, options.port, options.address, options.users)
@@ -76,8 +61,13 @@ def _greet(options: argparse.Namespace, port: int) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    _keep_memory_private()
-    _give_memory_back()
+    # No core dump, to a file or a pipe, and no debugger: memory holds keys and PINs.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if hasattr(_LIBC, "mallopt"):  # the GNU library's
+        # Buffers of connections are mapped one by one: used as they fill, returned when freed.
+        # By default the allocator raises this limit to 32 MiB and keeps what hosts once needed.
+        _LIBC.mallopt(_M_MMAP_THRESHOLD, 128 << 10)
     os.umask(0o077)
     if options.ready_file is not None:
         check_ready_file(options.ready_file)

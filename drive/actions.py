@@ -26,6 +26,8 @@ from drive.subsystem import Subsystem
 
 
 class Actions:
+    """What the control socket can ask of a drive."""
+
     def __init__(self, subsystem: Subsystem, server: Server) -> None:
         self._subsystem = subsystem
         self._tper = subsystem.tper

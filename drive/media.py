@@ -83,6 +83,8 @@ def _punch(fd: int, offset: int, length: int) -> None:
 
 
 class PlainMedia:
+    """A medium that is read and written as it is addressed, without a cipher."""
+
     bare = True
 
     def __init__(self, fd: int, block_bytes: int) -> None:

@@ -205,20 +205,16 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _flush(directory, path)
+        try:
+            os.fsync(directory)
+        except OSError as error:  # it is written, and may not outlast a crash of the host
+            _log.error("the folder of %s could not be flushed: %s", path, error)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
     finally:
         os.close(directory)
-
-
-def _flush(directory: int, path: Path) -> None:
-    try:
-        os.fsync(directory)
-    except OSError as error:  # it is written, and may not outlast a crash of the host
-        _log.error("the folder of %s could not be flushed: %s", path, error)
 
 
 def sweep_leftovers(path: Path) -> None:

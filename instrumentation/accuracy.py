@@ -2,7 +2,7 @@
 
 A limit is the half width of a rectangular distribution (GUM 4.3.7). How two readings of one
 instrument share a term's error decides what is left of it in their ratio: a gain that is wrong is
-wrong in both, a deviation from the straight line at one power says nothing of that at another.
+wrong in both, a deviation from the straight line at one power is unrelated to that at another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeGuard
+from typing import TypedDict, TypeGuard
+
+from contract import schema
+from contract.strict_json import Document
 
 NOT_STATED = "not stated"
 # What a limit is given in: shares of the reading, W, J of a count, s of a count's age.
@@ -25,11 +28,11 @@ SHARED = ("gain", "offset")  # the same in every reading of one instrument
 
 @dataclass(frozen=True)
 class ErrorTerm:
-    """One term; `limit` is in the unit of its name (`UNITS`), None where nobody states it.
+    """One term; `limit` is in the unit of its name (`UNITS`), None where it is not stated.
 
     `within` names the term whose limit holds this one too: a single reading is then bounded, a
-    ratio of two is not. `correlation` is that of the error in two readings, None for what the name
-    says: 1 for `SHARED`, else 0.
+    ratio of two is not. `correlation` is that of the error in two readings, None for the name's
+    usual one: 1 for `SHARED`, else 0.
     """
 
     name: str
@@ -40,15 +43,15 @@ class ErrorTerm:
 
     def __post_init__(self) -> None:
         if self.name not in UNITS:
-            raise ValueError(f"{self.name!r} is no term of error: there are {', '.join(UNITS)}.")
+            raise ValueError(f"unknown term of error {self.name!r} (known: {', '.join(UNITS)})")
         if not isinstance(self.source, str) or not isinstance(self.within, str):
-            raise ValueError(f"the source of {self.name} is a text.")
+            raise ValueError(f"the source of {self.name} must be a text")
         if self.limit is not None and not (_is_number(self.limit) and self.limit >= 0):
-            raise ValueError(f"the limit of {self.name} is a number of 0 or more.")
+            raise ValueError(f"the limit of {self.name} must be 0 or more")
         if self.correlation is not None and not (
             _is_number(self.correlation) and 0 <= self.correlation <= 1
         ):
-            raise ValueError(f"the correlation of {self.name} is a number from 0 to 1.")
+            raise ValueError(f"the correlation of {self.name} must be from 0 to 1")
 
     @property
     def unit(self) -> str:
@@ -64,6 +67,16 @@ LINEARITY = ErrorTerm("linearity", None, NOT_STATED, within="gain")
 POWER_FACTOR = ErrorTerm("power_factor", None, NOT_STATED)
 
 
+class DescribedAccuracy(TypedDict):
+    """`accuracy` of meter.json."""
+
+    relative_limit: float | None
+    absolute_limit_w: float | None
+    distribution: str
+    source: str
+    terms: list[Document]
+
+
 @dataclass(frozen=True)
 class Accuracy:
     """Limits of error that the maker states.
@@ -71,8 +84,8 @@ class Accuracy:
     `relative_limit` of the reading, taken for a gain, plus `absolute_limit_w`, which is the term
     named `absolute`.
 
-    `source` says where they are stated and for which range. `more` are further terms, those that
-    nobody states among them; `calibrated` are the inventory's own, which stand in for the maker's.
+    `source` is where they are stated and for which range. `more` are further terms, also those that
+    are not stated; `calibrated` are the inventory's own, which replace the maker's.
     """
 
     relative_limit: float
@@ -93,8 +106,8 @@ class Accuracy:
         by_name = {term.name: term for term in (*stated, *self.calibrated)}
         return tuple(by_name.values())
 
-    def described(self) -> dict[str, Any]:
-        """Return what meter.json says of it."""
+    def described(self) -> DescribedAccuracy:
+        """Return the limits and terms for meter.json."""
         return {
             "relative_limit": self.relative_limit,
             "absolute_limit_w": self.absolute_limit_w,
@@ -110,34 +123,36 @@ def calibration(document: object) -> tuple[ErrorTerm, ...]:
     `{source, terms: {name: limit}}`, or `{limit, correlation}` for a limit. Raises ValueError.
     """
     if not isinstance(document, Mapping) or set(document) != {"source", "terms"}:
-        raise ValueError("calibration has two keys: source and terms.")
+        raise ValueError("calibration must have the keys source and terms")
     source, terms = document["source"], document["terms"]
     if not isinstance(source, str) or not source.strip():
-        raise ValueError("calibration.source says where its figures are from.")
+        raise ValueError("calibration.source must be where its figures are from")
     if not isinstance(terms, Mapping) or not terms:
-        raise ValueError("calibration.terms has a limit by the name of each term.")
-    return tuple(_calibrated(str(name), value, source) for name, value in terms.items())
+        raise ValueError("calibration.terms must have a limit by the name of each term")
+    calibrated = []
+    for name, value in terms.items():
+        figures = value if isinstance(value, Mapping) else {"limit": value}
+        if not _is_number(figures.get("limit")) or not set(figures) <= {"limit", "correlation"}:
+            raise ValueError(f"calibration.terms.{name} must be a limit, or {{limit, correlation}}")
+        calibrated.append(ErrorTerm(str(name), source=source, **figures))
+    return tuple(calibrated)
 
 
-def _calibrated(name: str, value: object, source: str) -> ErrorTerm:
-    more: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {"limit": value}
-    if not _is_number(more.get("limit")) or not set(more) <= {"limit", "correlation"}:
-        raise ValueError(f"calibration.terms.{name} is a limit, or {{limit, correlation}}.")
-    return ErrorTerm(name, source=source, **more)
+@dataclass(frozen=True)
+class _Terms:
+    terms: tuple[ErrorTerm, ...]
 
 
-def read_terms(accuracy: Mapping[str, Any]) -> tuple[ErrorTerm, ...]:
+def read_terms(accuracy: Mapping[str, object]) -> tuple[ErrorTerm, ...]:
     """Return the terms as meter.json holds them.
 
-    A file that names none has a limit of the reading and an absolute one. Of the latter it does not
-    say what it is, so it is taken for one that cancels nowhere.
+    A file that names none has a limit of the reading and an absolute one. What the latter is it
+    does not state, so it is taken for one that cancels nowhere.
     """
-    listed = accuracy.get("terms")
-    if isinstance(listed, list):
-        try:
-            return tuple(ErrorTerm(**term) for term in listed)
-        except (TypeError, ValueError):
-            pass  # of a later format or damaged: the two limits still hold
+    try:
+        return schema.read(_Terms, accuracy).terms
+    except (TypeError, ValueError):
+        pass  # of an earlier or later format or damaged: the two limits still hold
     source = str(accuracy.get("source") or NOT_STATED)
     gain, absolute_w = (
         abs(float(limit)) if _is_number(limit := accuracy.get(name)) else None for name in LIMITS

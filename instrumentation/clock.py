@@ -39,7 +39,7 @@ BURST_GAP_NS = 2_000_000_000
 
 
 class ClockError(Exception):
-    """Clock readings that cannot be had or used; the message says why and what fixes it."""
+    """Clock readings that are not available or cannot be used; the message has the remedy."""
 
 
 def monotonic_ns() -> int:
@@ -49,7 +49,7 @@ def monotonic_ns() -> int:
 
 def boot_id() -> str:
     """Return the name of this boot of this machine."""
-    return system_text.read(BOOT_ID_FILE).strip()
+    return system_text.read_line(BOOT_ID_FILE)
 
 
 def ahead_ns(clock: int) -> int:
@@ -102,7 +102,9 @@ def append_reading(path: Path, reading: ClockReading) -> None:
     line = (json.dumps(asdict(reading)) + "\n").encode()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
-        whole_bytes = _whole_bytes(fd)
+        size = os.fstat(fd).st_size
+        tail = os.pread(fd, _LONGEST_LINE_BYTES, max(0, size - _LONGEST_LINE_BYTES))
+        whole_bytes = size - len(tail) + tail.rfind(b"\n") + 1
         os.ftruncate(fd, whole_bytes)  # a line that a power cut or a full disk cut off
         try:
             written = os.write(fd, line)
@@ -114,13 +116,6 @@ def append_reading(path: Path, reading: ClockReading) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(fd)
-
-
-def _whole_bytes(fd: int) -> int:
-    """How many bytes of a file of lines are whole lines."""
-    size = os.fstat(fd).st_size
-    tail = os.pread(fd, _LONGEST_LINE_BYTES, max(0, size - _LONGEST_LINE_BYTES))
-    return size - len(tail) + tail.rfind(b"\n") + 1
 
 
 def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
@@ -169,12 +164,12 @@ class OffsetModel:
         best = best_of_bursts(reading for reading in readings if reading.boot_id == boot_id)
         cuts = [k for k in range(1, len(best)) if jump_ns(best[k - 1], best[k])]
         bounds = pairwise([0, *cuts, len(best)]) if best else ()
-        return tuple(cls._of(boot_id, best[start:end]) for start, end in bounds)
-
-    @classmethod
-    def _of(cls, boot_id: str, best: Sequence[ClockReading]) -> OffsetModel:
-        knots = {r.t_target_ns: (r.t_target_ns, offset_ns(r), bound_ns(r)) for r in best}
-        return cls(boot_id, tuple(knots[t] for t in sorted(knots)))
+        models = []
+        for start, end in bounds:
+            stretch = best[start:end]
+            knots = {r.t_target_ns: (r.t_target_ns, offset_ns(r), bound_ns(r)) for r in stretch}
+            models.append(cls(boot_id, tuple(knots[t] for t in sorted(knots))))
+        return tuple(models)
 
     @property
     def skew_ppm(self) -> float:

@@ -147,9 +147,9 @@ def keep_measuring(
     *,
     retry_s: float = 5.0,
 ) -> None:
-    """Measure a burst now, then every `period_s` until `stop` is set; for a thread of its own.
+    """Measure a burst now, then every `period_s` until `stop` is set; for a separate thread.
 
-    The suite outlives the loss of the link and a full disk: the first failure in a row is told to
+    The suite outlives the loss of the link and a full disk: the first failure in a row goes to
     `on_error`, and the burst is tried again every `retry_s` until it succeeds.
     """
     failed = False

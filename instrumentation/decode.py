@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,7 +31,7 @@ _MOST_FAULTS = 100_000  # that are kept; a foreign stream may have any number
 
 
 class DecodeError(Exception):
-    """A recording that cannot be decoded; the message says which and why."""
+    """A recording that cannot be decoded; the message names it and the reason."""
 
 
 @dataclass
@@ -89,7 +88,7 @@ class Decoder:
     def _table(self, epoch: int, rows: Rows) -> pl.DataFrame:
         start, self.records = self.records, self.records + len(rows)
         known, device_us = rows.t_device_us != NO_TIME, pl.Series(rows.t_device_us)
-        columns: dict[str, Any] = {
+        columns: dict[str, np.ndarray | pl.Series] = {
             "seq": np.arange(start, self.records),
             "epoch": np.full(len(rows), epoch, np.int32),
             "t_mono_ns": rows.t_mono_ns,
@@ -114,11 +113,11 @@ def _together(stream: Iterable[Frame | Pieces]) -> Iterator[Frame | Pieces]:
             received.append(part)
             continue
         if received:
-            yield Pieces.of(received)
+            yield Pieces.from_frames(received)
             received = []
         yield part
     if received:
-        yield Pieces.of(received)
+        yield Pieces.from_frames(received)
 
 
 def _in_chunks(fed: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:

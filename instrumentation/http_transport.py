@@ -31,9 +31,9 @@ _MOST_BYTES = 4 * MOST_BODY_BYTES  # of an answer with its headers and what enco
 class HttpTransport:
     """One request, one connection: small devices have few.
 
-    A thread asks, so that a device that answers slowly, or byte by byte, holds up nobody. An answer
-    that is not whole within `limit_s`, or comes after another question, is none. A redirection is
-    not followed: it might lead the secret elsewhere.
+    A thread asks, so that a device that answers slowly, or byte by byte, blocks no caller. An
+    answer that is not whole within `limit_s`, or comes after another question, is none. A
+    redirection is not followed: it might lead the secret elsewhere.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which port a meter is at: named by a path, by what its USB side says, or by a network address.
+"""Which port a meter is at: named by a path, by its USB identity, or by a network address.
 
 A `port` of the inventory is a path, or `usb:VVVV:PPPP`, `usb:VVVV:PPPP:SERIAL`,
 `usb:VVVV:PPPP@LOCATION` (a place in the tree of hubs, such as 1-2.3), or `usb` alone: whatever has
@@ -114,12 +114,12 @@ Finder = Callable[[], Sequence[Port]]
 def has_chip(name: str, sys_class: Path = Path("/sys/class/tty")) -> bool:
     """Whether the kernel knows a chip behind a built-in port; it makes dozens that have none.
 
-    pyserial 3.5 tells those by a subsystem that Linux 6.5 renamed (pyserial, issue 763). Their type
+    pyserial 3.5 knows those by a subsystem that Linux 6.5 renamed (pyserial, issue 763). Their type
     is 0 (linux/serial_core.h, PORT_UNKNOWN), and what is no port of a driver of chips has none.
     """
     if not name.startswith("ttyS"):
         return True
-    return _line_or_nothing(sys_class / name / "type") not in ("", "0")
+    return system_text.read_line_or_empty(sys_class / name / "type") not in ("", "0")
 
 
 def serial_ports() -> list[Port]:
@@ -147,32 +147,22 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
     for entry in sorted(sys_class.glob("usbtmc*")):
         interface = (entry / "device").resolve()
         usb = interface.parent
-        try:
-            usb_id = f"{_line(usb / 'idVendor')}:{_line(usb / 'idProduct')}"
-        except OSError:
+        vendor, product_id, serial, *words = (
+            names.printable(system_text.read_line_or_empty(usb / name))
+            for name in ("idVendor", "idProduct", "serial", "manufacturer", "product")
+        )
+        if not vendor or not product_id:
             continue
-        words = [_line_or_nothing(usb / name) for name in ("manufacturer", "product")]
         ports.append(
             Port(
                 device=f"/dev/{entry.name}",
-                usb_id=usb_id,
-                serial_number=_line_or_nothing(usb / "serial"),
+                usb_id=f"{vendor}:{product_id}",
+                serial_number=serial,
                 location=usb.name,
                 description=" ".join(word for word in words if word),
             )
         )
     return ports
-
-
-def _line(path: Path) -> str:
-    return names.printable(system_text.read(path)).strip()
-
-
-def _line_or_nothing(path: Path) -> str:
-    try:
-        return _line(path)
-    except OSError:
-        return ""
 
 
 def all_ports() -> list[Port]:
@@ -278,8 +268,8 @@ class Lookup:
             raise PortError(errno.ENOTUNIQ, _moved(known, alike[0]))
         if match is not None:
             raise PortError(errno.ENOENT, self._missing(ports, match))
-        now = f"; {self._wanted} is {at_path.label} now" if at_path is not None else ""
-        raise PortError(errno.ENOENT, f"{known.name} is not plugged in{now}")
+        other = f"; {self._wanted} is {at_path.label} now" if at_path is not None else ""
+        raise PortError(errno.ENOENT, f"{known.name} is not plugged in{other}")
 
     def _at_path(self, ports: Sequence[Port]) -> Port | None:
         real = os.path.realpath(self._wanted)
@@ -294,7 +284,7 @@ class Lookup:
         if alike:
             return f"it is not plugged in; of its kind there is {', '.join(alike)}"
         if not ids:
-            return "this kind of meter has no USB id of its own: name its port"
+            return "this kind of meter has no known USB id: name its port"
         return f"no USB device {' or '.join(ids)} is plugged in"
 
 
@@ -316,7 +306,7 @@ def _ambiguous(ports: Sequence[Port]) -> str:
     serials = {port.serial_number for port in ports}
     alike = len(serials) < len(ports) or not all(map(is_identifying, serials))
     way = f"usb:{ports[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
-    return f"{len(ports)} devices fit ({choices}): say which one, as {way} or by its path"
+    return f"{len(ports)} devices fit ({choices}): name one, as {way} or by its path"
 
 
 def _moved(known: Port, alike: Port) -> str:

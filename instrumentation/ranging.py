@@ -16,7 +16,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from contract.interrupts import noted_signals
 from contract.names import sentence
@@ -36,7 +35,7 @@ _AUTO = {"voltage_range_v": None, "current_range_a": None}
 
 
 class RangingError(Exception):
-    """No ranges can be named; the message says why and what to do."""
+    """No ranges can be named; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def report(config: MeterConfig, meter: Yokogawa, needs: Needs) -> str:
     """
     most = meter.extremes
     ranges = advised(meter, most, needs)
-    settings = config.settings | ranges
+    settings = {**config.settings, **ranges}
     accuracy = replace(config, settings=settings).driver().accuracy
     limit_w = accuracy.relative_limit * most.power_w + accuracy.absolute_limit_w
     lines = [
@@ -105,14 +104,14 @@ def report(config: MeterConfig, meter: Yokogawa, needs: Needs) -> str:
         )
     if most.current_range_a > ranges["current_range_a"]:
         lines.append(
-            f"By itself the meter went up to {most.current_range_a:g} A. If it did so after the "
+            f"The meter itself went up to {most.current_range_a:g} A. If it did so after the "
             "start, the peaks are higher than assumed: give a larger --current-crest."
         )
     return "\n".join(lines)
 
 
 def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> bytes:
-    """Ask the meter and hear it until `stopped()` says so; the first bytes that came.
+    """Ask the meter and hear it until `stopped()`; the first bytes that came.
 
     Raises OSError when the port is lost.
     """
@@ -137,8 +136,7 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
     """
     if not isinstance(config.driver(), Yokogawa):
         return f"{config.name}: a {config.kind} has no ranges; there is nothing to set."
-    auto: dict[str, Any] = config.settings | _AUTO
-    meter = replace(config, settings=auto).driver()
+    meter = replace(config, settings={**config.settings, **_AUTO}).driver()
     assert isinstance(meter, Yokogawa)
     start_ns, device = monotonic_ns(), ""
     try:
@@ -164,6 +162,7 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.ranging")
     parser.add_argument("--meter", required=True, help="one entry of meters, as JSON")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (default 60)")

@@ -28,14 +28,11 @@ class Settings:
 
     of: str = ""
     has_energy: bool = False
-    flag_words: Sequence[str] = ()
+    flag_words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        words = self.flag_words
-        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-            raise ValueError("flag_words is a list of words.")
-        if len(words) > 16:
-            raise ValueError("flag_words are at most 16.")
+        if len(self.flag_words) > 16:
+            raise ValueError("flag_words must be at most 16")
 
 
 def record_type(channels: int, has_energy: bool) -> np.dtype[Any]:
@@ -67,7 +64,7 @@ class Readings(Meter):
 
     def _forget(self) -> None:
         self.has_energy = self.settings.has_energy
-        self.flag_words = tuple(self.settings.flag_words)  # type: ignore[misc]
+        self.flag_words = self.settings.flag_words  # type: ignore[misc]
         self._type = record_type(len(self.channels), self.has_energy)
         self._rest = b""
 
@@ -97,11 +94,11 @@ def write(path: Path, tables: Sequence[pl.DataFrame], settings: Settings) -> Non
     bits = {word: 1 << bit for bit, word in enumerate(settings.flag_words)}
     try:
         for table in tables:
-            for (now,), part in table.group_by("epoch", maintain_order=True):
-                first_ns = int(part["t_mono_ns"][0])
-                for _ in range(int(str(now)) - epoch):
+            for part in table.partition_by("epoch", maintain_order=True):
+                first_ns, part_epoch = int(part["t_mono_ns"][0]), int(part["epoch"][0])
+                for _ in range(part_epoch - epoch):
                     stream.append(first_ns, b"")
-                epoch = int(str(now))
+                epoch = part_epoch
                 _append(stream, part, settings, bits)
     finally:
         stream.close()

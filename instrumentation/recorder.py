@@ -3,10 +3,10 @@
     python -m instrumentation.recorder --meter '<entry of meters, JSON>' --out DIR [--status FILE]
 
 DIR gets meter.json and stream.raw; an existing stream is continued. The status file (default
-DIR/status.json) says what goes on, and on a terminal (or with --live) a line on standard
+DIR/status.json) shows what goes on, and on a terminal (or with --live) a line on standard
 error does. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence where the meter is
 silent or another at the start; with --wait it was heard before, and is waited for. A port that is
-lost later is opened again as soon as it is there, whatever number it has then. On a full disk it
+lost later is opened again once it is back, whatever number it has then. On a full disk it
 waits for room. With --outlive S it ends S seconds after the process that started it.
 """
 
@@ -29,6 +29,7 @@ from pathlib import Path
 
 from contract import files, strict_json
 from contract.names import sentence
+from contract.strict_json import Document
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import (
@@ -86,7 +87,8 @@ def _writer(config: MeterConfig, out: Path) -> StreamWriter:
 
     A stream is decoded by one description: with another one it is refused.
     """
-    described = config.described() | {
+    described = {
+        **config.described(),
         "controller_boot_id": boot_id(),
         "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -100,7 +102,7 @@ def _writer(config: MeterConfig, out: Path) -> StreamWriter:
     return writer
 
 
-def _check_same_meter(out: Path, described: dict[str, object]) -> None:
+def _check_same_meter(out: Path, described: Document) -> None:
     try:
         before = strict_json.loads((out / "meter.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -126,8 +128,8 @@ class Limits:
     foreign_s: float
 
     @classmethod
-    def of(cls, meter: Meter) -> Limits:
-        """Those of a meter whose port was just opened."""
+    def for_meter(cls, meter: Meter) -> Limits:
+        """Return the limits of a meter whose port was just opened."""
         asked = meter.timing == "poll" or meter.due_ns is not None
         start_s = 2 * meter.period_s + (5.0 if asked else 1.0)
         return cls(3 * meter.period_s + meter.answer_limit_s, meter.period_s + start_s)
@@ -142,7 +144,7 @@ class Parent:
         self._gone_ns = 0
 
     def long_gone(self) -> bool:
-        """Whether it ended more than `outlive_s` ago; never where none was said."""
+        """Whether it ended more than `outlive_s` ago; never where that is not set."""
         if self._outlive_s is None or os.getppid() == self._pid:
             return False
         self._gone_ns = self._gone_ns or monotonic_ns()
@@ -167,7 +169,7 @@ class Turns:
     def __enter__(self) -> Turns:
         handlers = dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._end)
         handlers[signal.SIGALRM] = self._interrupt
-        self._before = {number: signal.signal(number, of) for number, of in handlers.items()}
+        self._before = {number: signal.signal(number, hook) for number, hook in handlers.items()}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -197,18 +199,10 @@ class Turns:
         raise OverdueError
 
 
-def _bound_memory() -> None:
-    """Let no library's buffer fill the machine: a MemoryError gives up the port alone."""
-    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
-    data_bytes = int(fields[5]) * resource.getpagesize()
-    hard_bytes = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    resource.setrlimit(resource.RLIMIT_DATA, (data_bytes + _MOST_MEMORY_BYTES, hard_bytes))
-
-
 class Recorder:
     """One meter, one stream.
 
-    `run` returns when `stopped()` says so; `turns`, where it is a process of its own, interrupts
+    `run` returns once `stopped()` is true; `turns`, where it is a separate process, interrupts
     what never comes back.
     """
 
@@ -232,7 +226,7 @@ class Recorder:
         self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
         self._device = ""
         self._transport: Transport | None = None
-        self._limits = Limits.of(self._meter)
+        self._limits = Limits.for_meter(self._meter)
         self._first_bytes = b""
         self._compared = False  # with the streams of other kinds of meters
         self._first_ns = 0  # of the first byte ever
@@ -337,7 +331,7 @@ class Recorder:
         self._opened_ns = self._heard_ns = self._record_ns = monotonic_ns()
         writer.append(self._heard_ns, b"")
         self._meter.opened()
-        self._limits = Limits.of(self._meter)
+        self._limits = Limits.for_meter(self._meter)
         self._status.opened(self._meter.epoch)
         return True
 
@@ -386,14 +380,16 @@ class Recorder:
         now_ns = monotonic_ns()
         if self._first_ns:
             heard_s = (now_ns - self._first_ns) / 1e9
-            kind, _, detail = self._status.last_fault.partition(": ")
-            # It is this meter and says what is wrong with it; of many wrong logins it may lock.
-            wrong = kind == "configuration" and self._meter.framed
-            if wrong or heard_s > self._limits.foreign_s or self._is_another(heard_s):
+            fault = self._status.last_fault
+            is_set_wrongly = fault is not None and fault.kind == "configuration"
+            # It is this meter, and what is wrong is known; of many wrong logins it may lock.
+            is_known = is_set_wrongly and self._meter.framed
+            if is_known or heard_s > self._limits.foreign_s or self._is_another(heard_s):
                 self._close_port()
-                if kind == "configuration":
-                    raise RecorderError(f"{self._config.name}: {detail}")
-                raise RecorderError(foreign(self._config, self._first_bytes, self._device, detail))
+                reason = fault.detail if fault else ""
+                if is_set_wrongly:
+                    raise RecorderError(f"{self._config.name}: {reason}")
+                raise RecorderError(foreign(self._config, self._first_bytes, self._device, reason))
         elif now_ns - start_ns > self._limits.silence_s * 1e9:
             self._close_port()
             limit_s = self._limits.silence_s
@@ -442,6 +438,7 @@ class Recorder:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.recorder")
     parser.add_argument("--meter", required=True, help="one entry of meters, as JSON")
     parser.add_argument("--out", required=True, type=Path, help="directory of this meter")
@@ -472,7 +469,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    _bound_memory()
+    # No library's buffer may fill the machine: a MemoryError gives up the port alone.
+    data_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+    most_bytes = data_pages * resource.getpagesize() + _MOST_MEMORY_BYTES
+    hard_bytes = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, hard_bytes))
     status_code = main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()

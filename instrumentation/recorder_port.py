@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from contract import schema, strict_json
 from contract.errors import AgentError
 from contract.extensions import ExtensionError
 from contract.private import expanded, read_secret
+from contract.strict_json import Document
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.ports import (
@@ -77,7 +79,7 @@ def silent(config: MeterConfig, limit_s: float, device: str) -> str:
 
 
 def foreign(config: MeterConfig, data: bytes, device: str, reason: str = "") -> str:
-    """Say that no record of this kind of meter came; `reason` is the driver's, or empty."""
+    """Return a sentence on bytes that hold no record of this kind; `reason` is the driver's."""
     other = looks_like(data, config.kind)
     where = f"{config.name} at {config.port}"
     if is_network(config.port) and reason and not other:
@@ -98,11 +100,15 @@ _FORMS = {
     "tcpip": "TCPIP::HOST::PORT::SOCKET",
     **{name: f"{name}://HOST" for name in ("http", "https", "mqtt", "mqtts", "snmp")},
 }
-ORIGINS = ("measured", "modelled")
 
 
 class RecorderError(Exception):
-    """The recorder cannot start or continue; one sentence with the way out."""
+    """The recorder cannot start or continue; one sentence with the remedy."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -113,9 +119,9 @@ class MeterConfig:
     kind: str
     port: str
     baud: int
-    origin: str
-    channels: dict[str, str]
-    settings: dict[str, Any] = field(default_factory=dict)
+    origin: Literal["measured", "modelled"]
+    channels: Mapping[str, str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: str) -> MeterConfig:
@@ -124,20 +130,12 @@ class MeterConfig:
         Raises RecorderError.
         """
         try:
-            entry = json.loads(text)
-        except ValueError as error:
+            entry = {k: v for k, v in dict(strict_json.loads(text)).items() if v is not None}
+            baud = registry.load(schema.read(_Kind, entry).kind).default_baud
+            config = schema.read(cls, {"baud": baud, **entry})
+        except (TypeError, ValueError) as error:
             raise RecorderError(
-                f"--meter is not JSON ({error}); give one entry of meters."
-            ) from None
-        if not isinstance(entry, dict):
-            raise RecorderError("--meter is not an object; give one entry of meters.")
-        try:
-            baud = entry.get("baud", registry.load(entry["kind"]).default_baud)
-            settings = entry.get("settings") or {}
-            config = cls(baud=baud, settings=settings, **{k: entry[k] for k in _NEEDED})
-        except KeyError as error:
-            raise RecorderError(
-                f"The meter's entry has no {error}; add it in the inventory."
+                f"Invalid entry of a meter: {error}. Correct it in the inventory."
             ) from None
         except ExtensionError as error:
             raise RecorderError(str(error)) from None
@@ -148,10 +146,6 @@ class MeterConfig:
         """Raise RecorderError where the entry cannot be meant."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.name):
             raise RecorderError(f"{self.name!r} cannot name a meter: use letters, digits and - _ .")
-        if self.origin not in ORIGINS:
-            raise RecorderError(
-                f"{self.name}: origin {self.origin!r} is unknown; say measured or modelled."
-            )
         try:
             check_form(self.port)
         except ValueError as error:
@@ -197,9 +191,6 @@ class MeterConfig:
         except MeterError as error:
             raise RecorderError(f"{self.name}: {error}") from None
 
-    def described(self) -> dict[str, Any]:
-        """Return what meter.json says of it."""
+    def described(self) -> Document:
+        """Return the content of meter.json."""
         return {"format": "fde-meter/2", **asdict(self), **self.driver().described()}
-
-
-_NEEDED = ("name", "kind", "port", "origin", "channels")

@@ -7,13 +7,16 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
 from contract import files
+from contract.documents import MeterFault, RecorderState, RecorderStatus
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.rows import ParseResult
 from instrumentation.recorder_port import MeterConfig
+from instrumentation.trace import Fault
 
 _TO_START_OF_LINE, _CLEAR_REST = "\r", "\x1b[K"
 
@@ -42,7 +45,7 @@ class LiveLine:
         self._write(_TO_START_OF_LINE + text(status)[:width] + _CLEAR_REST)
 
     def clear(self) -> None:
-        """Leave an empty line for what is said next."""
+        """Leave an empty line for what is printed next."""
         self._write(_TO_START_OF_LINE + _CLEAR_REST)
 
     def _write(self, drawn: str) -> None:
@@ -70,7 +73,7 @@ class Status:
         self._shown = shown
         self.name = config.name
         self.due_hz = 1 / config.driver().period_s
-        self.state = "starting"
+        self.state: RecorderState = "starting"
         self.message = ""
         self.epoch = 0
         self.openings = 0
@@ -81,7 +84,7 @@ class Status:
         self.watts: dict[str, float] = {}
         self.rate_hz = 0.0
         self._first_ns = self._last_ns = 0
-        self.last_fault = ""
+        self.last_fault: Fault | None = None
         self._ticks: deque[tuple[int, int]] = deque(maxlen=_RATE_TICKS + 1)
         self._due_ns = 0
 
@@ -103,16 +106,16 @@ class Status:
         for fault in fed.faults:
             self.gaps += fault.kind == "gap"
             self.faults += fault.kind != "gap"
-            self.last_fault = f"{fault.kind}: {fault.detail}"
+            self.last_fault = fault
 
-    def enter(self, state: str, message: str = "") -> None:
+    def enter(self, state: RecorderState, message: str = "") -> None:
         self.state, self.message = state, message
         if state != "recording":
-            self.watts = {}  # nobody knows them now
+            self.watts = {}  # unknown from here on
         self.write()
 
     def tick(self) -> None:
-        """Tell the state if it is time to."""
+        """Write the state if it is due."""
         if monotonic_ns() >= self._due_ns:
             self.write()
 
@@ -129,38 +132,39 @@ class Status:
 
     def _rate(self, now_ns: int) -> float:
         self._ticks.append((now_ns, self.records))
-        (then_ns, then), (_, now) = self._ticks[0], self._ticks[-1]
+        then_ns, then = self._ticks[0]
         if now_ns == then_ns:
             return 0.0
-        return (now - then) / ((now_ns - then_ns) / 1e9)
+        return (self.records - then) / ((now_ns - then_ns) / 1e9)
 
     def write(self) -> None:
-        """Replace the file. A failure is let pass: the recording matters, not the display."""
+        """Replace the file. A failure is ignored: the recording matters, not the display."""
         now_ns = monotonic_ns()
         self._due_ns = now_ns + _PERIOD_NS
         self.rate_hz = self._rate(now_ns)
-        content = {
-            "format": "fde-recorder-status/1",
-            "name": self.name,
-            "kind": self._config.kind,
-            "origin": self._config.origin,
-            "port": self._config.port,
-            "state": self.state,
-            "message": self.message,
-            "pid": os.getpid(),
-            "t_mono_ns": now_ns,
-            "t_record_ns": self._last_ns,
-            "epoch": self.epoch,
-            "records": self.records,
-            "bytes": self.bytes,
-            "rate_hz": round(self.rate_hz, 2),
-            "due_hz": round(self.due_hz, 4),
-            "watts": self.watts,
-            "gaps": self.gaps,
-            "faults": self.faults,
-            "last_fault": self.last_fault,
-        }
+        fault = self.last_fault
+        content = RecorderStatus(
+            format="fde-recorder-status/1",
+            name=self.name,
+            kind=self._config.kind,
+            origin=self._config.origin,
+            port=self._config.port,
+            state=self.state,
+            message=self.message,
+            pid=os.getpid(),
+            t_mono_ns=now_ns,
+            t_record_ns=self._last_ns,
+            epoch=self.epoch,
+            records=self.records,
+            bytes=self.bytes,
+            rate_hz=round(self.rate_hz, 2),
+            due_hz=round(self.due_hz, 4),
+            watts=self.watts,
+            gaps=self.gaps,
+            faults=self.faults,
+            last_fault=None if fault is None else MeterFault(fault.kind, fault.detail),
+        )
         with contextlib.suppress(OSError):
-            files.write_json(self._path, content, sync=False)
+            files.write_json(self._path, asdict(content), sync=False)
         if self._shown is not None:
             self._shown(self)

@@ -26,7 +26,7 @@ _ALIKE = 32
 
 
 class StreamError(Exception):
-    """A raw stream that cannot be read; the message says which and where."""
+    """A raw stream that cannot be read; the message names the file and the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Pieces:
     data: bytes
 
     @classmethod
-    def of(cls, frames: Sequence[Frame]) -> Pieces:
+    def from_frames(cls, frames: Sequence[Frame]) -> Pieces:
         data = b"".join([frame.data for frame in frames])
         return cls([f.t_mono_ns for f in frames], [len(f.data) for f in frames], data)
 
@@ -79,7 +79,7 @@ class Pieces:
 def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
     """Return the frame that begins there, if it is whole.
 
-    `start` is where in the file the data lie.
+    `start` is where in the file the data begin.
     """
     body = offset + _HEADER.size
     if body > len(data):

@@ -91,7 +91,7 @@ class SerialTransport:
         return monotonic_ns(), data
 
     def _more(self, got: int) -> bytes:
-        """Return what else lies there: a terminal gives no more than 4 KB at a time."""
+        """Return what else has arrived: a terminal gives no more than 4 KB at a time."""
         more: list[bytes] = []
         while got >= _FULL_BYTES and len(more) < _MOST_PARTS:
             try:

@@ -4,7 +4,7 @@ Every CPU is kept busy in high chips and left alone in low ones, following a max
 (Golomb 1967): its circular autocorrelation has one sharp peak, so the pattern fits the meter's
 readings at one offset only. Times are integer nanoseconds of CLOCK_MONOTONIC.
 
-One child process a CPU follows the same absolute deadlines and tells when it really changed its
+One child process a CPU follows the same absolute deadlines and reports when it really changed its
 load. Run as a file, this module is that child; it imports nothing but the standard library.
 """
 
@@ -28,14 +28,14 @@ DENSE_PERIODS = 10
 # Rest at both ends, in periods of the meter and in seconds; the longer one counts.
 PAD_PERIODS = 3.0
 SHORTEST_PAD_S = 0.5
-# Children agree on a start so far ahead that all have been told of it by then.
+# Children agree on a start so far ahead that all know of it by then.
 LEAD_NS = 200_000_000
 # Readings of the clock between two looks whether the parent still lives.
 SPINS_PER_LOOK = 64
 
 
 class WatermarkError(Exception):
-    """The load pattern could not be played; the message says why and what fixes it."""
+    """The load pattern could not be played; the message has the reason and the remedy."""
 
 
 def m_sequence(start: int = 1) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ def chip_s(period_s: float) -> float:
 
     1.3 periods where that is long enough for the target to follow, else the shortest k + 1/2
     periods (k ≥ 2) that is: 1.3 s at 1 Hz, 0.25 s at 10 Hz, 0.105 s at 100 Hz. A multiple of the
-    period would put all edges at the same place of a window, where some places tell nothing of the
+    period would put all edges at the same place of a window, where some places do not show the
     offset. Raises ValueError.
     """
     if not (math.isfinite(period_s) and period_s > 0):
@@ -134,7 +134,7 @@ def _stretches(chips: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int
 
 
 def _together(busy: Sequence[Sequence[tuple[int, int]]]) -> Played:
-    times = list(zip(*([t for t, _ in one] for one in busy), strict=True))
+    times = list(zip(*([t for t, _ in edges] for edges in busy), strict=True))
     levels = [level for _, level in busy[0]]
     edges = tuple(
         (round(sum(t - at[0] for t in at) / len(at)) + at[0], level)
@@ -185,13 +185,13 @@ def _sleep_until(t_ns: int) -> None:
 def _spin_until(t_ns: int, parent: int) -> int:
     """Keep the CPU busy; returns the time at which that ended. Ends the process with its parent."""
     clock = time.monotonic_ns
-    while (now := clock()) < t_ns:
+    while (end_ns := clock()) < t_ns:
         if os.getppid() != parent:
             sys.exit(1)
         for _ in range(SPINS_PER_LOOK):
             if clock() >= t_ns:
                 break
-    return now
+    return end_ns
 
 
 def _be_child(parent: int, cpu: int) -> None:

@@ -15,6 +15,7 @@ from lab.state import Layout, cache_dir, read_started
 
 
 def say(line: str) -> None:
+    """Print a line of progress at once."""
     print(line, flush=True)
 
 

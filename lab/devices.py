@@ -17,7 +17,7 @@ from drive import behaviour, control
 from drive.behaviour import Behaviour, BehaviourError
 from lab.launcher import Launcher
 from lab.network import Network
-from lab.state import GIB, Layout, cache_dir
+from lab.state import GIB, DriveState, Layout, MeterState, cache_dir
 
 FILE = Path(__file__).with_name("disk_models.yml")
 DRIVE_BYTES = 2 * GIB
@@ -95,7 +95,7 @@ def find(name: str) -> DiskModel:
     return models[name]
 
 
-def apply(name: str, drives: Mapping[str, Mapping[str, Any]]) -> None:
+def apply(name: str, drives: Mapping[str, DriveState]) -> None:
     """From now on the drives (`drives` of the lab's state) behave as the model; "" for none."""
     behaviours = find(name).behaviours if name else {}
     for role, drive in drives.items():
@@ -121,9 +121,7 @@ def write_secrets(layout: Layout) -> Path:
     return label
 
 
-def start_drive(
-    launcher: Launcher, kind: DriveKind, psid: Path, network: Network
-) -> dict[str, Any]:
+def start_drive(launcher: Launcher, kind: DriveKind, psid: Path, network: Network) -> DriveState:
     """Start one drive with an empty medium; returns its part of the lab's state.
 
     In a network of the lab's own it listens on every address of that network.
@@ -153,7 +151,7 @@ def start_drive(
         command += ["--address", "0.0.0.0"]
     command = network.enter(command)
     ready = launcher.start_ready(f"drive-{kind.role}", command)
-    state = {
+    state: DriveState = {
         "pid": ready["pid"],
         "port": ready["port"],
         "nqn": kind.nqn,
@@ -171,15 +169,15 @@ def start_drive(
             "by_id": by_id(kind.model, kind.serial),
             "serial": kind.serial,
             "size_bytes": DRIVE_BYTES,
-            **({"erase": kind.serial} if kind.opal else {}),
         },
     }
     if kind.opal:
-        state |= {"state": str(files["opal"]), "psid_file": str(psid)}
+        state["disk"]["erase"] = kind.serial
+        state["state"], state["psid_file"] = str(files["opal"]), str(psid)
     return state
 
 
-def start_meter(launcher: Launcher, *, truth: bool = False) -> dict[str, Any]:
+def start_meter(launcher: Launcher, *, truth: bool = False) -> MeterState:
     """Start the meter, which reads the lab's state file; returns its part of the state.
 
     With `truth` it writes down every look at the energies, some 40 MB an hour.

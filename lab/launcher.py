@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 from contract import private
 from contract.errors import AgentError, LabError
@@ -25,6 +25,13 @@ def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
     while not (met := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return met
+
+
+class Ready(TypedDict):
+    """What a process writes once it is ready; a drive also the port where it listens."""
+
+    pid: int
+    port: NotRequired[int]
 
 
 class Launcher:
@@ -75,7 +82,7 @@ class Launcher:
             write_started(self.layout, self._started)
         return process
 
-    def start_ready(self, name: str, command: Sequence[str]) -> dict[str, Any]:
+    def start_ready(self, name: str, command: Sequence[str]) -> Ready:
         """Start a process that takes `--ready-file`; returns what it writes there once it is ready.
 
         Raises LabError, with the end of its log, if it does not become ready.
@@ -89,7 +96,7 @@ class Launcher:
             code = process.poll()
             how = f"not within {READY_LIMIT_S:.0f} s" if code is None else f"exit status {code}"
             raise LabError(f"the lab's {name} did not start ({how}); its last lines:\n{log}")
-        return announced
+        return cast(Ready, announced)
 
 
 def tail(path: Path, lines: int = 15) -> str:

@@ -11,7 +11,6 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
@@ -26,6 +25,7 @@ from lab.power_model import rapl_words
 from lab.state import (
     FORMAT,
     GIB,
+    LabState,
     Layout,
     Process,
     cache_dir,
@@ -104,7 +104,7 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
 
 def _start(
     launcher: Launcher, options: LabOptions, guest_image: image.Image, machine: Machine, say: Say
-) -> tuple[dict[str, Any], Process]:
+) -> tuple[LabState, Process]:
     """Start everything; returns the lab's state and the guest's process."""
     layout = launcher.layout
     words = [f"fde.machine={machine.name}", *rapl_words(packages=options.packages)]
@@ -138,7 +138,7 @@ def _start(
     )
     address = machine.address(guest)
     command = machine.prepare(guest)
-    state: dict[str, Any] = {
+    state: LabState = {
         "format": FORMAT,
         "ready": False,
         "machine": {"name": machine.name, **machine.provenance()},
@@ -147,7 +147,7 @@ def _start(
         "processor": launcher.processor,
         "host_page": str(host_page),
         "network_pid": lab_network.pid,
-        "address": list(address),
+        "address": address,
         "console": str(layout.console),
         "sockets": str(launcher.sockets),
         "ssh": ssh.where(layout, lab_network, address),

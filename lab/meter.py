@@ -24,10 +24,10 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO, cast
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from lab.host_time import Delay, GuestTime, HostPage, PowerLostError, ProcessTree, Threads
 from lab.power_model import DRIVE, Activity, DriveActivity, Power, PowerModel
+from lab.state import LabState
 
 INTERVAL_NS = 10_000_000
 OFF = Power(0.0, 0.0)
@@ -48,7 +49,7 @@ _STATS = struct.Struct("<9Q")
 class Counters:
     """The counters of a running lab, their files held open."""
 
-    def __init__(self, state: Mapping[str, Any], model: PowerModel) -> None:
+    def __init__(self, state: LabState, model: PowerModel) -> None:
         """Raise LabError where the state is incomplete or the lab is not running."""
         try:
             guest = state["guest"]
@@ -279,14 +280,14 @@ def stream(
     return lines
 
 
-def _load_state(path: Path) -> Mapping[str, Any]:
+def _load_state(path: Path) -> LabState:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LabError(f"The lab's state cannot be read ({error}): start the lab first.") from None
     if not isinstance(state, dict):
         raise LabError(f"{path} is not a lab's state: start the lab first.")
-    return state
+    return cast(LabState, state)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from contract.errors import LabError
 from contract.files import write_json
@@ -18,7 +17,7 @@ from lab.cache import Say
 from lab.launcher import Launcher, wait_for
 from lab.machines.base import Machine
 from lab.network import Network
-from lab.state import Layout, Process, read_json, read_started
+from lab.state import GuestState, LabState, Layout, Process, read_json, read_started
 
 PATIENCE_S = 10.0
 
@@ -62,8 +61,8 @@ def power_cut(layout: Layout) -> None:
         raise LabError(f"the guest (process {guest.pid}) does not die: see what holds it")
     for drive in state["drives"].values():
         control.ask(Path(drive["control"]), "power-cycle")
-    off = {"command": state["guest"]["command"], "pid": None}
-    write_json(layout.state, state | {"ready": False, "guest": off})
+    off: GuestState = {"command": state["guest"]["command"]}
+    write_json(layout.state, {**state, "ready": False, "guest": off})
 
 
 def power_on(layout: Layout) -> None:
@@ -99,17 +98,17 @@ def reset(layout: Layout) -> None:
         write_json(layout.state, state | {"guest": {**state["guest"], **running}})
 
 
-def machine_of(state: Mapping[str, Any]) -> Machine:
+def machine_of(state: LabState) -> Machine:
     """Return the machine that a lab runs on."""
-    return machines.require(state["machine"]["name"])
+    return machines.require(str(state["machine"]["name"]))
 
 
-def require_state(layout: Layout) -> dict[str, Any]:
+def require_state(layout: Layout) -> LabState:
     """Return the lab's state. Raises LabError where there is none."""
     state = read_json(layout.state)
     if state is None:
         raise LabError(f"no lab is up in {layout.directory}: run `python -m lab up` first")
-    return state
+    return cast(LabState, state)
 
 
 def _alive(layout: Layout, name: str) -> Process | None:

@@ -8,16 +8,15 @@ import secrets
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from contract.errors import LabError
 from lab.cache import Say
 from lab.devices import by_id
 from lab.launcher import tail
 from lab.network import Network
-from lab.state import Layout
+from lab.state import LabState, Layout, SshState
 
 # Within one machine nobody records what a quantum computer might read one day; the key exchange
 # that is made against it takes a third of the time of a connection.
@@ -53,14 +52,14 @@ def make_keys(layout: Layout) -> dict[str, Path]:
     }
 
 
-def where(layout: Layout, network: Network, address: tuple[str, int]) -> dict[str, Any]:
+def where(layout: Layout, network: Network, address: tuple[str, int]) -> SshState:
     """Return the `ssh` part of a lab's state, its host key pinned in known_hosts.
 
     In a separate network the guest has a name that no other lab has, since all have the same
     address, and is reached by a command that connects within that network.
     """
     host, port = address
-    section: dict[str, Any] = {
+    section: SshState = {
         "host": host,
         "port": port,
         "user": "root",
@@ -69,7 +68,7 @@ def where(layout: Layout, network: Network, address: tuple[str, int]) -> dict[st
         "options": [QUICK_KEYS],
     }
     if network.pid is not None:
-        section |= {"host": f"fde-lab-{secrets.token_hex(4)}", "port": 22}
+        section["host"], section["port"] = f"fde-lab-{secrets.token_hex(4)}", 22
         proxy = shlex.join(network.connector(address))
         section["options"] += [f"ProxyCommand={proxy}", "ProxyUseFdpass=yes"]
     public = layout.host_key.with_suffix(".pub").read_text(encoding="utf-8")
@@ -79,7 +78,7 @@ def where(layout: Layout, network: Network, address: tuple[str, int]) -> dict[st
     return section
 
 
-def command(ssh: Mapping[str, Any], remote: Sequence[str] = (), connect_s: int = 15) -> list[str]:
+def command(ssh: SshState, remote: Sequence[str] = (), connect_s: int = 15) -> list[str]:
     """Build the ssh command for a lab's state; it accepts only the pinned host key."""
     options = {
         "BatchMode": "yes",
@@ -96,15 +95,16 @@ def command(ssh: Mapping[str, Any], remote: Sequence[str] = (), connect_s: int =
     return ["ssh", "-F", "none", "-i", ssh["key"], "-p", str(ssh["port"]), *flags, address, *remote]
 
 
-def wait_for_guest(
-    layout: Layout, state: Mapping[str, Any], alive: Callable[[], bool], say: Say
-) -> None:
+def wait_for_guest(layout: Layout, state: LabState, alive: Callable[[], bool], say: Say) -> None:
     """Wait until the guest answers by SSH and has its drives, saying how long it takes."""
     links = [by_id(drive["model"], drive["serial"]) for drive in state["drives"].values()]
     question = ["udevadm", "wait", "--timeout=60", ROOT_DISK, *links]
     started = reported_s = time.monotonic()
     while True:
-        answer = _ask(state, question)
+        answer = None  # while the guest's SSH server does not answer
+        if sshd_greets(state):
+            argv = command(state["ssh"], question)
+            answer = subprocess.run(argv, capture_output=True, text=True, check=False)
         if answer is not None and answer.returncode == 0:
             return
         elapsed = time.monotonic() - started
@@ -122,15 +122,7 @@ def wait_for_guest(
         time.sleep(0.2)
 
 
-def _ask(state: Mapping[str, Any], question: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """Run a command in the guest; None while its SSH server is not there yet."""
-    if not sshd_greets(state):
-        return None
-    argv = command(state["ssh"], question)
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
-
-
-def sshd_greets(state: Mapping[str, Any]) -> bool:
+def sshd_greets(state: LabState) -> bool:
     """Whether the guest's SSH server sends its banner.
 
     QEMU accepts connections before the guest does and hands them on once it can; every ssh client

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from contract.errors import LabError
 from contract.files import write_json
@@ -41,6 +41,80 @@ def require_room(
 
 
 FORMAT = "fde-lab/2"
+
+
+class SshState(TypedDict):
+    """How the guest is reached by SSH, as a plan's target has it."""
+
+    host: str
+    port: int
+    user: str
+    key: str
+    known_hosts: str
+    options: list[str]
+
+
+class Running(TypedDict):
+    """A guest that was started; QEMU's has threads of its CPUs, and a socket for QMP."""
+
+    pid: int
+    vcpu_tids: NotRequired[list[int]]
+    qmp: NotRequired[str]
+
+
+class GuestState(TypedDict):
+    """The guest's command, by which it is started again, and what runs; without power, nothing."""
+
+    command: list[str]
+    pid: NotRequired[int]
+    vcpu_tids: NotRequired[list[int]]
+    qmp: NotRequired[str]
+
+
+class DriveState(TypedDict):
+    """A virtual drive; `disk` is its entry of an inventory; the last two are of Opal drives."""
+
+    pid: int
+    port: int
+    nqn: str
+    backing: str
+    stats: str
+    control: str
+    model: str
+    serial: str
+    size_bytes: int
+    block_size: int
+    medium: str
+    disk: dict[str, str | int]
+    state: NotRequired[str]
+    psid_file: NotRequired[str]
+
+
+class MeterState(TypedDict):
+    """The simulated meter and the link to its port."""
+
+    pid: int
+    port: str
+
+
+class LabState(TypedDict):
+    """Contents of state.json."""
+
+    format: str
+    ready: bool
+    machine: dict[str, str | float]  # its name, and what it reports of itself
+    guest: GuestState
+    processor: int | None
+    host_page: str
+    network_pid: int | None
+    address: tuple[str, int]  # in JSON an array
+    console: str
+    sockets: str
+    ssh: SshState
+    drives: dict[str, DriveState]
+    secrets: str
+    meter: NotRequired[MeterState]
+    boot_s: NotRequired[float]
 
 
 @dataclass(frozen=True)
@@ -119,6 +193,7 @@ def read_started(layout: Layout) -> Started:
 
 
 def write_started(layout: Layout, started: Started) -> None:
+    """Write processes.json."""
     write_json(layout.processes, asdict(started))
 
 

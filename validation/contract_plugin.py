@@ -23,18 +23,21 @@ CONTRACTS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --fde-contract."""
     parser.addoption(
         "--fde-contract", metavar="PACKAGE", help="hold what an installed package adds against ours"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Run the contract tests of the package's groups only."""
     if package := config.getoption("--fde-contract"):
         # In place of the tests below this folder.
         config.args = [str(path) for path in _added(package)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of what the package adds."""
     if not (package := config.getoption("--fde-contract")):
         return
     added = _added(package)

@@ -193,7 +193,11 @@ def provide(folder: Path) -> Assets:
     root = image.location().root
     source = image.extracted(root, SOURCE, folder)
     if source is None:
-        source = _packed(folder / "libraries.tar.gz")
+        source = folder / "libraries.tar.gz"
+        with tarfile.open(source, "w:gz", compresslevel=6) as packed:
+            for library in LIBRARIES:
+                for file in sorted(Path(sysconfig.get_path(library)).rglob("*.py")):
+                    packed.add(file, arcname=str(Path(library) / file.relative_to(file.anchor)))
         source_name = "Python files of this environment: there is no image, or no debugfs"
     else:
         source_name = f"{source.name} of the guest's image"
@@ -201,14 +205,6 @@ def provide(folder: Path) -> Assets:
     paths = {"kernel_tree": source, "kernel_grep": source}
     clip = image.extracted(root, CLIP, folder)
     return Assets({**paths, "clip": clip} if clip else paths, source_name)
-
-
-def _packed(archive: Path) -> Path:
-    with tarfile.open(archive, "w:gz", compresslevel=6) as packed:
-        for library in LIBRARIES:
-            for file in sorted(Path(sysconfig.get_path(library)).rglob("*.py")):
-                packed.add(file, arcname=str(Path(library) / file.relative_to(file.anchor)))
-    return archive
 
 
 def sized(

@@ -20,7 +20,7 @@ from contract.places import module_command
 from lab import lifecycle, power, ssh
 from lab.cache import Say
 from lab.machines.base import Machine
-from lab.state import REPOSITORY, Layout
+from lab.state import REPOSITORY, LabState, Layout
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
@@ -77,8 +77,8 @@ class Scene:
         return document
 
     @property
-    def state(self) -> dict[str, Any]:
-        """The lab's own."""
+    def state(self) -> LabState:
+        """Return the lab's state."""
         return power.require_state(self.layout)
 
     @property

@@ -66,6 +66,8 @@ def _tracked(root: Path, *patterns: str) -> list[str]:
 def check_docstrings(root: Path) -> Iterator[Finding]:
     """List the docstrings that ruff rejects, with the settings of pyproject.toml."""
     ruff = [sys.executable, "-m", "ruff", "check", "--select", "D2,D3,D4", "--exit-zero"]
+    # Without the exceptions of rooms that are not clean yet: here they are counted.
+    ruff += ["--config", "lint.per-file-ignores = {}"]
     argv = [*ruff, "--output-format", "json"]
     report = subprocess.run(argv, cwd=root, stdout=subprocess.PIPE, check=True)
     for item in json.loads(report.stdout):

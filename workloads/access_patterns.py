@@ -18,7 +18,7 @@ class AccessPatterns(fio.OnOneFile):
     All on one file, laid out before with data that zlib cannot make smaller, so that every write
     replaces what is there; direct I/O, so that the page cache has no part in it. The sequential
     phases go over the whole file `passes` times. The random phases end after `random_seconds` or
-    `random_mib`, whichever is first; the paper says neither. fio is started before each phase.
+    `random_mib`, whichever is first; the paper has neither. fio is started before each phase.
     """
 
     name = "access_patterns"

@@ -20,7 +20,7 @@ UNITS = (
 
 
 def one_of(name: str, about: str, *choices: str) -> Parameter:
-    """Return a parameter that is one of these words, the first unless told otherwise."""
+    """Return a parameter that is one of these words, the first by default."""
     return Parameter(name, choices[0], "", about, choices=choices)
 
 
@@ -69,8 +69,8 @@ class Context:
     the yielded `Work` is kept with it. Phase names are unique in a run.
     `drop_caches()` writes dirty pages back and empties the page cache; call it between phases only.
     What is written below `kept` stays with the run's results, as a program's own report of itself.
-    `leave_out(what, reason)` says that a declared part cannot be done here, and why, in a sentence
-    with the way out; the run is sound without it, and the report says so.
+    `leave_out(what, reason)` records that a declared part cannot be done here, and why, in a
+    sentence with the remedy; the run is sound without it, and the report states it.
     `volume` is None where the configuration has no LUKS2 volume.
     """
 
@@ -97,9 +97,9 @@ class Needs:
 
 
 class Workload(ABC):
-    """One workload; a module of its own that has its `name`, here or in an installed package.
+    """One workload, in a module of its `name`, here or in an installed package.
 
-    `program` says in words what does the measured work: `dd (coreutils)`, `the kernel's ciphers`.
+    `program` is in words what does the measured work: `dd (coreutils)`, `the kernel's ciphers`.
     `small` are parameters at which all is over in a moment, for trying it out; `programs` what it
     starts, each of whose failures ends the run with that program's own words.
     """
@@ -108,7 +108,7 @@ class Workload(ABC):
     summary: ClassVar[str]
     program: ClassVar[str] = ""
     parameters: ClassVar[tuple[Parameter, ...]] = ()
-    small: ClassVar[Mapping[str, object]] = {}
+    small: ClassVar[Parameters] = {}
     programs: ClassVar[tuple[str, ...]] = ()
     assets: ClassVar[tuple[str, ...]] = ()
 
@@ -136,7 +136,7 @@ class Workload(ABC):
     def check(self, parameters: Parameters) -> None:  # noqa: B027  as above
         """Refuse with WorkloadError, when the plan is made, what their declarations let through.
 
-        Lists that say nothing, values that do not go together.
+        Lists without a word, values that do not go together.
         """
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002

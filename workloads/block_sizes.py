@@ -29,8 +29,8 @@ PAPER_STEPS = (
 class BlockSizes(fio.OnOneFile):
     """Phases `write.<n>B` and `read.<n>B` for each size, then `access.read` and `burst.read`.
 
-    Sequential direct I/O on one file, over and over it for `seconds`. The paper does not say how
-    many requests were in flight; 4 is what ATTO does unless told otherwise. `access.read` reads
+    Sequential direct I/O on one file, over and over it for `seconds`. The paper does not state how
+    many requests were in flight; 4 is ATTO's default. `access.read` reads
     blocks at random places of the file or, as HD Tune does, of the whole volume below its file
     system (`access_area`), one at a time: seconds per operation are the access time. What was never
     written or was discarded is read, too, and flash answers that sooner. `burst.read` reads the
@@ -125,7 +125,7 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
 def access_area(context: Context) -> tuple[Path, int]:
     """Return the file, or the block device below its file system, and how many bytes it has.
 
-    Raises WorkloadError where the file system has no device of its own, as Btrfs.
+    Raises WorkloadError where the file system has no single device, as Btrfs.
     """
     if context.parameters["access_area"] == "file":
         return fio.test_file(context), fio.file_bytes(context.parameters)
@@ -139,7 +139,7 @@ def access_area(context: Context) -> tuple[Path, int]:
     device = Path("/dev") / name[1] if name else known
     if not device.is_block_device():
         raise WorkloadError(
-            "The file system under test has no block device of its own, so that the access time "
-            "over all of it cannot be measured: set access_area to file."
+            "The access time over the whole file system cannot be measured: it has no single block "
+            "device. Set access_area to file."
         )
     return device, sectors * SECTOR_BYTES

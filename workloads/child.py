@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from contract.strict_json import Document, Json
 from workloads import programs
 from workloads.base import Context, Work, WorkloadError
-from workloads.children.serving import GO, MissingError
+from workloads.children.serving import GO, Job, MissingError, Outcome
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,7 +45,7 @@ class Child:
         if self._process.stdin:
             self._process.stdin.close()
 
-    def ask(self, do: str, **request: object) -> dict[str, Any]:
+    def ask(self, do: str, **request: Json) -> Outcome:
         """Have a request answered or a task laid out.
 
         Raises MissingError for what is not there, WorkloadError with the child's words.
@@ -54,18 +56,18 @@ class Child:
         """Have the task done that was laid out last; for `outcome`, after the phase."""
         return self._exchange(GO)
 
-    def outcome(self, answer: bytes) -> dict[str, Any]:
-        """Return what the child says; WorkloadError if it failed or has ended."""
+    def outcome(self, answer: bytes) -> Outcome:
+        """Return the child's outcome; WorkloadError if it failed or has ended."""
         if not answer.endswith(b"\n"):
             status = self._process.wait()
-            words = f"(status {status}): {self._started.last_words() or 'it said nothing.'}"
+            words = f"(status {status}): {self._started.last_words() or 'no output.'}"
             raise WorkloadError(f"The child that does {self._module} ended {words}")
         reply = json.loads(answer)
         if "missing" in reply:
             raise MissingError(str(reply["missing"]))
         if "error" in reply:
             raise WorkloadError(str(reply["error"]))
-        outcome: dict[str, Any] = reply["outcome"]
+        outcome: Outcome = reply["outcome"]
         return outcome
 
     def _exchange(self, line: bytes) -> bytes:
@@ -77,25 +79,26 @@ class Child:
         return self._started.output.readline()
 
 
-def measure(context: Context, child: Child, phase: str) -> tuple[Work, dict[str, Any]]:
+def measure(context: Context, child: Child, phase: str) -> tuple[Work, Outcome]:
     """Have what was laid out done as a phase: its work, still to be counted, and the report."""
     with context.phase(phase) as work:
         answer = child.go()
     return work, child.outcome(answer)
 
 
-def repeat(context: Context, child: Child, phase: str, job: Mapping[str, Any]) -> tuple[Work, int]:
+def repeat(context: Context, child: Child, phase: str, job: Job) -> tuple[Work, int]:
     """Have a job repeated for the parameter `seconds` as a phase, and its report kept.
 
     The work, still to be counted, and how often it was done. MissingError before the phase.
     """
-    laid_out = child.ask("repeat", job=job, seconds=float(context.parameters["seconds"]))
+    seconds = float(context.parameters["seconds"])
+    laid_out = child.ask("repeat", job=asdict(job), seconds=seconds)
     context.drop_caches()
     work, report = measure(context, child, phase)
     keep(context, phase, {**laid_out, **report})
     return work, int(report["steps"])
 
 
-def keep(context: Context, name: str, report: Mapping[str, Any]) -> None:
+def keep(context: Context, name: str, report: Document) -> None:
     """Keep a report with the run's results as `<name>.json`."""
     (context.kept / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from contract import schema
 from contract.parameters import Parameter
+from contract.strict_json import Document
 from workloads import lists
 from workloads.base import Assets, Context, Needs, Parameters, Workload
 from workloads.child import Child, keep, measure
@@ -36,7 +38,7 @@ class Job:
 
 
 class CipherModes(Workload):
-    """Phases `CIPHER-MODE.encrypt.SIZEB` and `….decrypt.SIZEB`, each on buffers of its own.
+    """Phases `CIPHER-MODE.encrypt.SIZEB` and `….decrypt.SIZEB`, each on separate buffers.
 
     A phase repeats one input for at least `seconds`, on one stream: the key schedule is before it,
     the chaining value continues. `ecb`, `cbc` and `cfb` fill the input up to whole blocks; the
@@ -79,20 +81,23 @@ class CipherModes(Workload):
         jobs = list(planned(context.parameters))
         aes_instructions = bool(context.parameters["aes_instructions"])
         seconds = float(context.parameters["seconds"])
-        report: dict[str, Any] = {}
-        rows = []
         environment = catalogue.environment(aes_instructions)
         with Child(self.name, context.disk, environment) as child:
-            report["aes_instructions"] = _instructions(context, child, jobs, aes_instructions)
-            jobs = _possible(context, child, jobs, report)
-            for job in jobs:
-                rows.append(_measure(context, child, job, seconds))
-        report["unsafe"] = catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs))
-        report["phases"] = rows
+            instructions = _instructions(context, child, jobs, aes_instructions)
+            answers = _answers(context, child, jobs)
+            jobs = [job for job in jobs if "reason" not in answers[job.cipher, job.mode]]
+            rows = [_measure(context, child, job, seconds) for job in jobs]
+        report: Document = {
+            "aes_instructions": instructions,
+            "ciphers": [{"cipher": "-".join(pair), **known} for pair, known in answers.items()],
+            "unsafe": catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs)),
+            "phases": rows,
+        }
         keep(context, "ciphers", report)
 
 
 def planned(parameters: Parameters) -> Iterator[Job]:
+    """Yield the jobs that the parameters ask for, in the order of their phases."""
     large = {"large": int(parameters["large_mib"]) * MIB}
     for size in lists.numbers("sizes", parameters["sizes"], names=large):
         for cipher in lists.words(parameters["ciphers"]):
@@ -107,17 +112,19 @@ def _is_aes(job: Job) -> bool:
 
 def _instructions(
     context: Context, child: Child, jobs: list[Job], aes_instructions: bool
-) -> dict[str, Any]:
-    """Take AES out of the jobs where it cannot be had as asked; what was found about it."""
+) -> Document:
+    """Take AES out of the jobs where it cannot be done as asked; return what is known about it."""
     if not any(_is_aes(job) for job in jobs):
         return {}
-    reason, answer = catalogue.reason_against(aes_instructions), {}
+    reason = catalogue.reason_against(aes_instructions)
+    answer: Document = {}
     if not reason:
         answer = child.ask("instructions")
         if not aes_instructions and catalogue.present():
             with Child("cipher_modes", context.disk, catalogue.environment(True)) as other:
                 with_them = other.ask("instructions")
-            reason = catalogue.mask_problem(answer, with_them)
+            both = (schema.read(catalogue.Instructions, each) for each in (answer, with_them))
+            reason = catalogue.mask_problem(*both)
             answer = {"without": answer, "with": with_them}
     if reason:
         context.leave_out("AES", reason)
@@ -125,23 +132,19 @@ def _instructions(
     return {"allowed": aes_instructions, **answer}
 
 
-def _possible(context: Context, child: Child, jobs: list[Job], report: dict[str, Any]) -> list[Job]:
-    """Return the jobs that a library here can do, their answers checked.
-
-    The others are left out.
-    """
-    known: dict[tuple[str, str], dict[str, Any]] = {}
+def _answers(context: Context, child: Child, jobs: list[Job]) -> Mapping[tuple[str, str], Document]:
+    """Return the library of each cipher and mode, checked; or a `reason`, and leave it out."""
+    known: dict[tuple[str, str], Document] = {}
     for cipher, mode in dict.fromkeys((job.cipher, job.mode) for job in jobs):
         try:
             known[cipher, mode] = child.ask("answers", cipher=cipher, mode=mode)
         except MissingError as reason:
             known[cipher, mode] = {"reason": str(reason)}
             context.leave_out(f"{cipher}-{mode}", str(reason))
-    report["ciphers"] = [{"cipher": "-".join(pair), **answer} for pair, answer in known.items()]
-    return [job for job in jobs if "reason" not in known[job.cipher, job.mode]]
+    return known
 
 
-def _measure(context: Context, child: Child, job: Job, seconds: float) -> dict[str, Any]:
+def _measure(context: Context, child: Child, job: Job, seconds: float) -> Document:
     laid_out = child.ask(
         "stream",
         cipher=job.cipher,

@@ -70,21 +70,13 @@ class Instance:
 
 def find(wanted: str = "any") -> Binaries | None:
     """Return the installed server of that kind, MariaDB before MySQL; None if there is none."""
-    if wanted != "mysql" and (server := _mariadb()):
-        return server
-    return _mysql() if wanted != "mariadb" else None
-
-
-def _mariadb() -> Binaries | None:
-    install = programs.find("mariadb-install-db", "mysql_install_db")
     server, client = programs.find("mariadbd"), programs.find("mariadb")
-    return Binaries(server, client, install) if server and client else None
-
-
-def _mysql() -> Binaries | None:
+    if wanted != "mysql" and server and client:
+        install = programs.find("mariadb-install-db", "mysql_install_db")
+        return Binaries(server, client, install)
     server, client = programs.find("mysqld"), programs.find("mysql")
     # MariaDB answers to MySQL's names as well.
-    if not server or not client or "maria" in server.resolve().name:
+    if wanted == "mariadb" or not server or not client or "maria" in server.resolve().name:
         return None
     return Binaries(server, client, None)
 
@@ -158,7 +150,7 @@ def start(
 ) -> Instance:
     """Start the server and wait until it greets; WorkloadError with its last words if it does not.
 
-    It durably writes each commit, as it does by default. `log` gets what it says. With another
+    It durably writes each commit, as it does by default. `log` gets its output. With another
     `redo_log_mib` than the template's the server writes that file again; 0 is its own default.
     """
     socket_path = data / "s"
@@ -249,7 +241,7 @@ def _check_reachable(folder: Path) -> None:
         status = parent.stat()
         if not status.st_mode & 0o001 and status.st_uid != uid:
             raise WorkloadError(
-                f"The user {SERVER_USER} cannot enter {parent}, where its data must lie: "
+                f"The user {SERVER_USER} cannot enter {parent}, which its data must be in: "
                 f"chmod o+x {parent}."
             )
 
@@ -267,7 +259,7 @@ def confining(server: Path) -> str:
 
 
 def _allowed(profile: str, path: Path) -> bool:
-    """Whether the profile that is loaded lets a file be read and written, as the kernel says.
+    """Whether the profile that is loaded lets a file be read and written, by the kernel's answer.
 
     The query is libapparmor's (aa_query_label(2), security/apparmor/apparmorfs.c: query_label): the
     label, the class of files and the path; the answer begins with `allow` and a mask.

@@ -1,6 +1,6 @@
-"""What a workload may be told, and what is missing for it: `python3 -m workloads.describe NAME`.
+"""A workload's parameters, and what is missing for it: `python3 -m workloads.describe NAME`.
 
-`all` in place of a name tells of every one. Assets are the inventory's matter and not looked for.
+`all` in place of a name lists every one. Assets are the inventory's matter and not looked for.
 """
 
 from __future__ import annotations

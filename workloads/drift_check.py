@@ -1,4 +1,4 @@
-"""What should take the same power whenever it runs: tells whether the machine has changed."""
+"""What should take the same power whenever it runs: shows whether the machine has changed."""
 
 from __future__ import annotations
 

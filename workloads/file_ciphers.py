@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from contract.parameters import Parameter
+from contract.strict_json import Document
 from workloads import lists
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 from workloads.child import Child, keep, measure
@@ -46,9 +47,9 @@ class FileCiphers(Workload):
     key schedule and vector, write the other file over itself. The page cache is emptied before, so
     that the first reading is the disk's; the others are memory's, and so is the writing, unless
     `fsync`, until the kernel writes back. Whether the paper's times hold reading and writing is not
-    told there; `file_io` chooses.
+    stated there; `file_io` chooses.
 
-    Nor does it tell RSA's key (here 2048 bits), or how files longer than a key were encrypted. Its
+    Nor does it state RSA's key (here 2048 bits), or how files longer than a key were encrypted. Its
     encryption times grow with the file, as those of chunk after chunk do: `rsa-2048-oaep`. Its
     decryption times are some 4 ms whatever the size, too short even to decrypt the file with AES:
     one private operation, as in unwrapping a key. `rsa-2048-wrap` does that, and decrypts the file.
@@ -101,22 +102,23 @@ class FileCiphers(Workload):
 
     def run(self, context: Context) -> None:
         jobs = list(planned(context.parameters))
-        made: list[dict[str, Any]] = []
-        rows: list[dict[str, Any]] = []
+        made: list[Document] = []
+        rows: list[Document] = []
         with Child(self.name, context.disk, catalogue.environment(True)) as child:
             for recipe in dict.fromkeys(job.recipe for job in jobs):
                 answer = child.ask("recipe", recipe=recipe, seed=context.seed)
                 made.append({"cipher": recipe, **answer})
                 if recipe == OAEP:
-                    _tell_bound(context, jobs, float(answer["unwrap_s"]))
+                    _leave_out_long(context, jobs, float(answer["unwrap_s"]))
             for job in jobs:
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
-        content = {"ciphers": made, "unsafe": catalogue.unsafe(names), "phases": rows}
+        content: Document = {"ciphers": made, "unsafe": catalogue.unsafe(names), "phases": rows}
         keep(context, "ciphers", content)
 
 
 def planned(parameters: Parameters) -> Iterator[Job]:
+    """Yield the jobs that the parameters ask for, in the order of their phases."""
     sizes = lists.numbers("sizes", parameters["sizes"])
     if min(sizes) < samples.SMALLEST_BYTES:
         raise WorkloadError(f"The sizes are at least {samples.SMALLEST_BYTES} B, not {min(sizes)}.")
@@ -141,8 +143,8 @@ def _too_long(job: Job, parameters: Parameters) -> bool:
     return job.recipe == OAEP and job.size_bytes > int(parameters["oaep_max_bytes"])
 
 
-def _tell_bound(context: Context, jobs: list[Job], unwrap_s: float) -> None:
-    """Tell with its figures what would take too long to decrypt with RSA."""
+def _leave_out_long(context: Context, jobs: list[Job], unwrap_s: float) -> None:
+    """Leave out, with its figures, what would take too long to decrypt with RSA."""
     limit = int(context.parameters["oaep_max_bytes"])
     long = (job.size_bytes for job in jobs if _too_long(job, context.parameters))
     for size in dict.fromkeys(long):
@@ -154,11 +156,11 @@ def _tell_bound(context: Context, jobs: list[Job], unwrap_s: float) -> None:
         )
 
 
-def _measure(context: Context, child: Child, job: Job) -> list[dict[str, Any]]:
+def _measure(context: Context, child: Child, job: Job) -> list[Document]:
     """Return the phases of a file and, where it is decrypted, the proof that it came back."""
     original = context.disk / job.sample
     encrypted, decrypted = context.disk / "encrypted", context.disk / "decrypted"
-    rows = []
+    rows: list[Document] = []
     ways = (("encrypt", original, encrypted), ("decrypt", encrypted, decrypted))
     wanted = ways[:1] if _too_long(job, context.parameters) else ways
     for verb, source, target in wanted:

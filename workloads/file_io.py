@@ -24,8 +24,8 @@ class FileIo(Workload):
 
     The small files fit a drive's cache, the large one does not. Every file is written once and read
     once; the page cache is written back and emptied before each phase, and as in the paper between
-    its files, where `between_files` says so. One dd process per file, all of a phase started by one
-    shell; how long each file took is kept as dd says it, in dd-PHASE.txt. With `cache` warm, what
+    its files, where `between_files` is so. One dd process per file, all of a phase started by one
+    shell; how long each file took is kept as dd prints it, in dd-PHASE.txt. With `cache` warm, what
     is to be read has been read before, and is read as often as takes `warm_seconds`; without
     `read_back` the phases are the two of writing, and the tail comes right behind the large file.
     """
@@ -93,8 +93,16 @@ class FileIo(Workload):
         groups = {"small": range(len(files) - 1), "large": range(len(files) - 1, len(files))}
         for label, indices in groups.items():
             size_bytes = MIB * sum(sizes_mib[i] for i in indices)
-            writes = [_write_command(context, files[i], sizes_mib, i) for i in indices]
-            programs.cold_start(context, *WARM_UP, *_preload_commands(context, sizes_mib, indices))
+            policy = ["conv=fsync"] if context.parameters["fsync"] else []
+            sources = [_slice(context, sizes_mib, i) for i in indices]
+            writes = [
+                _dd(source, files[i], *operands, *policy)
+                for i, (source, operands) in zip(indices, sources, strict=True)
+            ]
+            # The source is brought into memory, so that the phase does not read the system disk.
+            from_file = context.parameters["source"] != "zero"
+            preloads = [_dd(source, Path("/dev/null"), *operands) for source, operands in sources]
+            programs.cold_start(context, *WARM_UP, *(preloads if from_file else ()))
             _measure(context, f"write-{label}", writes, size_bytes)
             if not context.parameters["read_back"]:
                 continue
@@ -155,20 +163,6 @@ def _slice(context: Context, sizes_mib: list[int], index: int) -> tuple[Path, li
     if context.parameters["source"] == "zero":
         return Path("/dev/zero"), [count]
     return _source(context), [count, f"skip={sum(sizes_mib[:index])}"]
-
-
-def _write_command(context: Context, target: Path, sizes_mib: list[int], index: int) -> list[str]:
-    source, operands = _slice(context, sizes_mib, index)
-    policy = ["conv=fsync"] if context.parameters["fsync"] else []
-    return _dd(source, target, *operands, *policy)
-
-
-def _preload_commands(context: Context, sizes_mib: list[int], indices: range) -> list[list[str]]:
-    """Bring the source into memory, so that the phase does not read the system disk."""
-    if context.parameters["source"] == "zero":
-        return []
-    slices = (_slice(context, sizes_mib, i) for i in indices)
-    return [_dd(source, Path("/dev/null"), *operands) for source, operands in slices]
 
 
 def _warmed(context: Context, reads: list[list[str]], seconds: float) -> int:

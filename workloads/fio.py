@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from contract import system_text
+from contract import schema, system_text
 from contract.parameters import Parameter
 from workloads import programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
@@ -26,7 +26,7 @@ ALIGNMENTS = tuple(512 << power for power in range(8))
 def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
     """Return the parameters `fresh`, `engine` and `depth`, with a workload's own defaults.
 
-    Unless told otherwise, fio writes one buffer again and again, a little changed: zlib makes it
+    By default fio writes one buffer again and again, a little changed: zlib makes it
     14 times smaller, and so may a drive that compresses. Fresh data for each request were seen to
     take fio 0.3 s of processor time a GB, which is part of the phase.
     """
@@ -44,7 +44,7 @@ class Job:
     `area_bytes` is the part of the file that is used, from `offset_bytes` on, `passes` times over,
     and `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
     never); with `repeat` it goes over the area again until then. With `fsync` it ends when the
-    drive has the data, with `fresh` every request has data of its own. Of several `threads` each
+    drive has the data, with `fresh` every request has new data. Of several `threads` each
     has such an area, one behind the other, and `depth` requests in flight.
     """
 
@@ -94,10 +94,12 @@ class OnOneFile(Workload):
 
 
 def test_file(context: Context) -> Path:
+    """Return the path of the file that fio reads and writes."""
     return context.disk / "test-file"
 
 
 def file_bytes(parameters: Parameters) -> int:
+    """Return the size of that file."""
     return int(parameters["file_mib"]) * MIB
 
 
@@ -128,9 +130,9 @@ class Held:
     Held before its first request, so that a phase has none of its start or end.
 
     fio runs a shell command of ours before it begins and another when it is done (`exec_prerun`,
-    `exec_postrun`): the first says so and waits for a word, the second says so. Both pipes end with
-    whoever holds their other end, so that neither side waits for a dead one. Each of the job's
-    `threads` runs both commands, and waits for a line of its own. `folder` is for the output of the
+    `exec_postrun`): the first reports and waits for a word, the second reports. Both pipes end with
+    the process at their other end, so that neither side waits for a dead one. Each of the job's
+    `threads` runs both commands, and waits for a separate line. `folder` is for the output of the
     commands. Raises WorkloadError with fio's last words.
     """
 
@@ -227,20 +229,43 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
     return argv
 
 
+@dataclass(frozen=True)
+class Moved:
+    """What fio read or wrote."""
+
+    io_bytes: int
+    total_ios: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The part of a job in fio's report that is used."""
+
+    read: Moved
+    write: Moved
+    error: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """fio's report."""
+
+    jobs: tuple[Done]
+
+
 def counted(output: str) -> dict[str, float]:
     """Bytes and operations in fio's report; WorkloadError where it gives none."""
     try:
-        (job,) = json.loads(output)["jobs"]
-        sides: list[dict[str, Any]] = [job["read"], job["write"]]
-        amounts = {
-            "bytes": float(sum(side["io_bytes"] for side in sides)),
-            "operations": float(sum(side["total_ios"] for side in sides)),
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        last = programs.last_line(output) or "silence"
+        (job,) = schema.read(Report, json.loads(output)).jobs
+    except ValueError as error:
+        last = programs.last_line(output) or "no output"
         raise WorkloadError(f"fio gave no report: {last}") from error
-    if job["error"] or not all(amounts.values()):
-        raise WorkloadError(f"fio moved no data, or failed with error {job['error']}.")
+    amounts = {
+        "bytes": float(job.read.io_bytes + job.write.io_bytes),
+        "operations": float(job.read.total_ios + job.write.total_ios),
+    }
+    if job.error or not all(amounts.values()):
+        raise WorkloadError(f"fio moved no data, or failed with error {job.error}.")
     return amounts
 
 
@@ -256,20 +281,13 @@ def direct_bytes(path: Path) -> int:
     try:
         with mmap.mmap(-1, ALIGNMENTS[-1]) as buffer, memoryview(buffer) as view:
             for size in ALIGNMENTS:
-                if _readable(file, view[:size]):
-                    return size
+                # At an offset of one such unit: what is right for the start may be chance.
+                with suppress(OSError), view[:size] as part:
+                    if os.preadv(file, [part], size) == size:
+                        return size
     finally:
         os.close(file)
     raise WorkloadError(_no_direct(path))
-
-
-def _readable(file: int, buffer: memoryview) -> bool:
-    # At an offset of one such unit, too: what is right for the start of the file may be chance.
-    with buffer:
-        try:
-            return os.preadv(file, [buffer], len(buffer)) == len(buffer)
-        except OSError:
-            return False
 
 
 def _no_direct(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 After the paper "Analiza wpływu szyfrowania na operacje odczytu i zapisu", figure 1 (VeraCrypt's
 benchmark on 50 MB), and like `cryptsetup benchmark`, which goes through the same interface but has
-both directions in one run of a fixed length, so that their energy could not be told apart.
+both directions in one run of a fixed length, so that their energy could not be separated.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import lists
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 from workloads.child import Child, repeat
-from workloads.children.kernel_ciphers import restriction
+from workloads.children.kernel_ciphers import CipherJob, restriction
 from workloads.children.serving import MissingError
 
 KIB = 1 << 10
@@ -106,10 +106,15 @@ class KernelCiphers(Workload):
 
 @dataclass(frozen=True)
 class Row:
-    """A cipher or cascade, and what the child is told of it."""
+    """A cipher or cascade, the last of whose `ciphers` is applied first."""
 
-    name: str
-    job: Mapping[str, Any]
+    ciphers: tuple[str, ...]
+    mode: str
+    key_bits: int
+
+    @property
+    def name(self) -> str:
+        return f"{'-'.join(self.ciphers)}-{self.mode}-{self.key_bits}"
 
 
 def threads(parameters: Parameters) -> int:
@@ -119,7 +124,7 @@ def threads(parameters: Parameters) -> int:
 
 def planned(parameters: Parameters) -> list[Row]:
     """Every row once, in the order of the parameters; WorkloadError where there is none."""
-    rows = list({row.name: row for row in _rows(parameters)}.values())
+    rows = list(dict.fromkeys(_rows(parameters)))
     if not rows:
         raise WorkloadError("kernel_ciphers has nothing to do: name ciphers or cascades.")
     return rows
@@ -129,25 +134,16 @@ def _rows(parameters: Parameters) -> Iterator[Row]:
     for cipher in lists.words(parameters["ciphers"]):
         for mode in lists.words(parameters["modes"]):
             for bits in lists.words(parameters["key_bits"]):
-                yield _row([cipher], mode, int(bits))
+                yield Row((cipher,), mode, int(bits))
     for cascade in lists.words(parameters["cascades"]):
-        yield _row(cascade.split("-"), "xts", 256)
-
-
-def _row(ciphers: list[str], mode: str, bits: int) -> Row:
-    job = {"ciphers": ciphers, "mode": mode, "key_bits": bits}
-    return Row(f"{'-'.join(ciphers)}-{mode}-{bits}", job)
+        yield Row(tuple(cascade.split("-")), "xts", 256)
 
 
 def _measure(context: Context, child: Child, row: Row) -> None:
     """Both phases of a row; MissingError before the first, where this kernel lacks it."""
     request_bytes = int(context.parameters["request_kib"]) * KIB
     for direction in DIRECTIONS:
-        job = {
-            **row.job,
-            "operation": direction,
-            "request_bytes": request_bytes,
-            "threads": threads(context.parameters),
-        }
+        ways = (direction, request_bytes, threads(context.parameters))
+        job = CipherJob(row.ciphers, row.mode, row.key_bits, *ways)
         work, steps = repeat(context, child, f"{row.name}.{direction}", job)
         work.add(bytes=steps * request_bytes, operations=steps)

@@ -41,7 +41,9 @@ class KernelTree(trees.OnTree):
     def run(self, context: Context) -> None:
         asset = context.assets["kernel_tree"]
         archive, tree = context.disk / asset.name, context.disk / "tree"
-        packed = context.disk / f"again{_suffix(context, asset)}"
+        choice = str(context.parameters["recompress"])
+        suffix = trees.compression(asset) if choice == AS_ARCHIVE else choice
+        packed = context.disk / ("again.tar" + (f".{suffix}" if suffix else ""))
         tree.mkdir()
         # The asset is read once beforehand: the system disk's speed is not the subject.
         preload = ["dd", f"if={asset}", "of=/dev/null", "bs=1M", "status=none"]
@@ -59,12 +61,6 @@ class KernelTree(trees.OnTree):
         on_tree.append(_measure(context, "delete", delete))
         for work in on_tree:
             work.add(**amounts)
-
-
-def _suffix(context: Context, asset: Path) -> str:
-    choice = str(context.parameters["recompress"])
-    suffix = trees.compression(asset) if choice == AS_ARCHIVE else choice
-    return f".tar.{suffix}" if suffix else ".tar"
 
 
 def _warm_ups(archive: Path) -> list[list[str]]:

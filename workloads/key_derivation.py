@@ -8,15 +8,15 @@ version 1.25. `system` is the encryption of the disk that the machine boots from
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import lists
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 from workloads.child import Child, repeat
-from workloads.children.serving import MissingError
+from workloads.children.serving import Job, MissingError
 
 # Iterations without a PIM: of a volume or container, and of system encryption.
 DEFAULTS = {
@@ -105,8 +105,8 @@ class KeyDerivation(Workload):
         planned(parameters)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        memory_kib = [derivation.job.get("memory_kib", 0) for derivation in planned(parameters)]
-        return Needs(memory_bytes=max(memory_kib, default=0) * KIB)
+        costs = [derivation.job.argon2 for derivation in planned(parameters)]
+        return Needs(memory_bytes=max(cost.memory_kib if cost else 0 for cost in costs) * KIB)
 
     def run(self, context: Context) -> None:
         parameters = context.parameters
@@ -127,11 +127,21 @@ class KeyDerivation(Workload):
 
 
 @dataclass(frozen=True)
+class KeyJob(Job):
+    """Keys of `key_bytes` by `iterations` of PBKDF2 with the hash `function`, or by Argon2id."""
+
+    function: str
+    key_bytes: int
+    iterations: int = 0
+    argon2: Argon2 | None = None
+
+
+@dataclass(frozen=True)
 class Derivation:
-    """One phase, and what the child is told of it."""
+    """One phase, and the child's job in it."""
 
     phase: str
-    job: Mapping[str, Any]
+    job: KeyJob
 
 
 def planned(parameters: Parameters) -> list[Derivation]:
@@ -156,7 +166,7 @@ def _pbkdf2(hash_name: str, parameters: Parameters) -> Iterator[Derivation]:
     counts = lists.numbers("iterations", parameters["iterations"], optional=True)
     counts += [iterations(hash_name, pim, system=system) for pim in _pims(parameters)]
     for count in counts:
-        job = {"function": hash_name, "iterations": count, "key_bytes": parameters["key_bytes"]}
+        job = KeyJob(hash_name, int(parameters["key_bytes"]), count)
         yield Derivation(f"pbkdf2-{hash_name}.{count}i", job)
 
 
@@ -166,8 +176,7 @@ def _argon2id(parameters: Parameters) -> Iterator[Derivation]:
         costs += [argon2id(pim) for pim in _pims(parameters)]
     for cost in costs:
         phase = f"argon2id.t{cost.passes}-m{cost.memory_kib}KiB-p{cost.lanes}"
-        job = {"function": ARGON2ID, **asdict(cost), "key_bytes": parameters["key_bytes"]}
-        yield Derivation(phase, job)
+        yield Derivation(phase, KeyJob(ARGON2ID, int(parameters["key_bytes"]), argon2=cost))
 
 
 def _pims(parameters: Parameters) -> list[int]:

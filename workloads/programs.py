@@ -20,7 +20,7 @@ from workloads.base import Context, Work, WorkloadError
 Argument = str | Path
 Command = Sequence[Argument]
 
-# Its standard input is a socket: it says there that it is ready, and waits for a word, or the end.
+# Its standard input is a socket: it reports there that it is ready, and waits for a word or an end.
 _SHELL = ("sh", "-c", 'echo >&0; read -r _ && exec "$@" < /dev/null', "sh")
 
 # Servers live in sbin, which is not on every user's path.
@@ -171,7 +171,7 @@ def cold_start(context: Context, *commands: Command) -> None:
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """End a process started in a session of its own, with its children, and reap it."""
+    """End a process started in a separate session, with its children, and reap it."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -179,8 +179,8 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that says something; empty if there is none."""
-    # GNU tar ends with a sentence that tells nothing.
+    """Return the last line with a reason; empty if there is none."""
+    # GNU tar ends with a sentence without one.
     lines = [
         line.strip()
         for line in text.splitlines()
@@ -191,7 +191,7 @@ def last_line(text: str) -> str:
 
 @dataclass(frozen=True)
 class Started:
-    """A program in a session of its own; `errors` is what it has said on standard error so far."""
+    """A program in a separate session; `errors` is its standard error so far."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -214,7 +214,9 @@ def start(
     argv: Command, stdin: IO[bytes] | int, environ: Mapping[str, str], **options: Any
 ) -> Started:
     """Start a program, with what else `Popen` takes; WorkloadError where it cannot be."""
-    name = _name(argv)
+    # The program's name, also where a shell holds its place.
+    words = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
+    name = Path(words[0]).name
     # Standard error goes to memory: no second pipe to drain, no write to any disk.
     errors = os.fdopen(os.memfd_create("stderr"), "w+b")
     try:
@@ -232,9 +234,3 @@ def start(
         raise WorkloadError(f"{name} cannot be started: {error.strerror}.") from error
     assert process.stdout is not None
     return Started(name, process, process.stdout, errors)
-
-
-def _name(argv: Command) -> str:
-    """Return the program's name, also where a shell holds its place."""
-    words = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
-    return Path(words[0]).name

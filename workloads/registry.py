@@ -15,13 +15,14 @@ _GROUP = Group("workload", "fde.workloads", "workloads", "name", Workload)
 
 
 def names() -> tuple[str, ...]:
+    """List the workloads, with those of installed packages."""
     return _GROUP.names()
 
 
 def load(name: str) -> Workload:
     """Return a new instance of a workload.
 
-    WorkloadError if it cannot be had, with the nearest name.
+    WorkloadError if there is none, with the nearest name.
     """
     try:
         workload: Workload = _GROUP.load(name)()

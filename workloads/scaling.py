@@ -22,7 +22,7 @@ ALL = "all"
 class Scaling(fio.OnOneFile):
     """Phases `write.<n>t` and `read.<n>t` by threads, then `write.<n>q` and `read.<n>q` by depth.
 
-    Each thread goes over a part of its own of one file, again and again for `seconds`, with `depth`
+    Each thread goes over another part of one file, again and again for `seconds`, with `depth`
     requests in flight; the depths are those of one thread on the whole file. `all` is the number of
     processors that the target has online. fio is started before each phase.
     """

@@ -1,6 +1,6 @@
 """Unlocking: the joules and seconds between a passphrase, or a TPM, and an open LUKS2 volume.
 
-The volume is a small file with a LUKS2 header of its own and a throwaway key. A self-encrypting
+The volume is a small file with a LUKS2 header and a throwaway key. A self-encrypting
 drive that cryptsetup manages has such a header too, so that deriving its key costs the same. What
 the drive or the kernel itself adds shows when the disk under test is suspended and resumed.
 """
@@ -36,7 +36,7 @@ class Unlock(Workload):
     """Phases `open.<way>`, then `suspend.<way>` and `resume.<way>` for the passphrase's ways.
 
     `pbkdf2` and `argon2id` are real `cryptsetup open`s at what `cryptsetup luksFormat` chooses
-    unless told otherwise: as much as takes `iter_ms` on this machine, of Argon2id with at most
+    by default: as much as takes `iter_ms` on this machine, of Argon2id with at most
     `memory_mib` and four threads. `tpm2` is a key sealed to a TPM without PCRs by
     systemd-cryptenroll, opened by systemd-cryptsetup. Suspending (`luksSuspend`) wipes the volume's
     key from memory, resuming derives it again, as a laptop does around its sleep. A phase holds
@@ -111,8 +111,11 @@ class Unlock(Workload):
                 costs = [slot["kdf"] | {"salt": None} for slot in slots]
                 (context.kept / f"{way}.json").write_text(json.dumps(costs), encoding="utf-8")
                 _open(context, way, tpm)
-                if way in PBKDFS:
-                    _suspend(context, way)
+                if way in PBKDFS:  # once: a suspended volume cannot be suspended again
+                    suspend = ("cryptsetup", "luksSuspend", MAPPING)
+                    resume = ("cryptsetup", "luksResume", "--key-file", _key(context), MAPPING)
+                    _measure(context, f"suspend.{way}", [suspend], 1)
+                    _measure(context, f"resume.{way}", [resume], 1)
                 programs.run(CLOSE)
         if DISK in lists.words(context.parameters["ways"]):
             _suspend_disk(context)
@@ -130,22 +133,15 @@ CLOSE = ("cryptsetup", "close", MAPPING)
 def _open(context: Context, way: str, tpm: str) -> None:
     """Open the volume each way; the last opening stays."""
     volume, times = _volume(context, way), int(context.parameters["times"])
-    one: tuple[str | Path, ...] = ("cryptsetup", "open", "--key-file", _key(context), volume)
+    opening: tuple[str | Path, ...] = (
+        *("cryptsetup", "open", "--key-file", _key(context)),
+        *(volume, MAPPING),
+    )
     if way == TPM2:
-        # The volume's key is all that lets nobody ask: without the TPM there is no passphrase.
+        # Headless, so that no passphrase is asked for: without the TPM there is none.
         options = f"tpm2-device={tpm},headless=1"
-        one = (ATTACH, "attach", MAPPING, volume, "-", options)
-    else:
-        one = (*one, MAPPING)
-    _measure(context, f"open.{way}", [one, *[CLOSE, one] * (times - 1)], times)
-
-
-def _suspend(context: Context, way: str) -> None:
-    """Once: a suspended volume cannot be suspended again."""
-    suspend = ("cryptsetup", "luksSuspend", MAPPING)
-    resume = ("cryptsetup", "luksResume", "--key-file", _key(context), MAPPING)
-    _measure(context, f"suspend.{way}", [suspend], 1)
-    _measure(context, f"resume.{way}", [resume], 1)
+        opening = (ATTACH, "attach", MAPPING, volume, "-", options)
+    _measure(context, f"open.{way}", [opening, *[CLOSE, opening] * (times - 1)], times)
 
 
 def _suspend_disk(context: Context) -> None:

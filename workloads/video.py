@@ -96,7 +96,7 @@ def _require_played(output: str, frames: int) -> None:
     if status is None:
         raise WorkloadError(f"mplayer played nothing: {programs.last_line(output) or 'no output'}.")
     played, dropped = int(status[1]), int(status[2])
-    if played + dropped < frames - 1:  # the last one may not be told of any more
+    if played + dropped < frames - 1:  # the last one may be missing in the status
         raise WorkloadError(f"mplayer played {played} of {frames} frames: is the clip damaged?")
     if dropped > MOST_DROPPED_SHARE * frames:
         raise WorkloadError(
@@ -116,7 +116,7 @@ def _clip(context: Context) -> Path:
 
 
 def _warm_up(context: Context, seconds: float) -> float:
-    """Decode the first frame of the original, which also tells whether it is long enough.
+    """Decode the first frame of the original, which also shows whether it is long enough.
 
     Returns its frames per second.
     """

@@ -31,12 +31,13 @@ from analysis.stats.stats import Span
 from analysis.tests.known import known
 from analysis.tests.pages import text_of
 from contract.assumptions import Assumptions
+from contract.strict_json import Document
 from instrumentation.accuracy import LINEARITY, POWER_FACTOR, ErrorTerm, read_terms
 from instrumentation.meters.wt310 import WT310
 from instrumentation.sources.accuracy import rapl_terms
 from validation.synthetic.suite import Options, write_suite
 
-RANGES = {"model": "WT310E", "voltage_range_v": 150.0, "current_range_a": 1.0}
+RANGES: Document = {"model": "WT310E", "voltage_range_v": 150.0, "current_range_a": 1.0}
 WT310E = WT310({"1": "system"}, {**RANGES, "power_factor": 0.95}).described()["accuracy"]
 GAIN = ErrorTerm("gain", 0.03, "a data sheet")
 RANGE = ErrorTerm("range", 0.3, "a data sheet")

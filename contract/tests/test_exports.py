@@ -61,7 +61,7 @@ def test_a_named_pipe_is_written_to_once_it_is_read(
     reader.join()
     assert bytes(came) == data and stat.S_ISFIFO(pipe.stat().st_mode)
     monkeypatch.setattr(exports, "READER_LIMIT_S", 0.0)
-    with pytest.raises(OSError, match="nobody reads it"):
+    with pytest.raises(OSError, match="no program reads it"):
         exports.export(pipe, [b"x"])
 
 

@@ -60,8 +60,8 @@ def test_a_closed_terminal_ends_nothing(tmp_path: Path) -> None:
     while not count.exists():
         time.sleep(0.02)
     os.close(ours)  # the kernel sends SIGHUP, and every write fails from here on
-    seen = int(count.read_text() or 0)
-    while int(count.read_text() or 0) < seen + 20:
+    lines = int(count.read_text() or 0)
+    while int(count.read_text() or 0) < lines + 20:
         assert process.poll() is None
         time.sleep(0.02)
     enough.touch()

@@ -64,8 +64,8 @@ def test_follow_goes_past_the_end_of_a_suite_that_was_resumed(tmp_path: Path) ->
     def more(_seconds: float) -> None:
         _write(path, *next(steps))
 
-    seen = [e.seq for e in journal.follow(path, 2, sleep=more)]
-    assert seen == [2, 3, 4]
+    followed = [e.seq for e in journal.follow(path, 2, sleep=more)]
+    assert followed == [2, 3, 4]
     assert [e.seq for e in journal.follow(path, 1, sleep=more)] == [1, 2, 3, 4]
 
 

@@ -54,7 +54,7 @@ def test_another_users_is_not(tmp_path: Path) -> None:
 
 def test_no_program_has_a_fixed_name_where_all_may_write() -> None:
     """Tests may have them in a guest, where nobody else is."""
-    found = []
+    fixed_names = []
     for package in PRODUCT.split():
         for path in (ROOT / package).rglob("*.py"):
             if "tests" in path.parts:
@@ -64,8 +64,8 @@ def test_no_program_has_a_fixed_name_where_all_may_write() -> None:
                     continue
                 text = node.value
                 if isinstance(text, str) and text.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
-                    found.append(f"{path}:{node.lineno}: {text}")
-    assert not found
+                    fixed_names.append(f"{path}:{node.lineno}: {text}")
+    assert not fixed_names
 
 
 CRASH = """

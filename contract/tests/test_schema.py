@@ -64,7 +64,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         **{"format": "fde-recorder-status/1", "name": "m", "kind": "k", "origin": "measured"},
         **{"port": "p", "state": "recording", "message": "", "pid": 1, "t_mono_ns": 1, "epoch": 1},
         **{"t_record_ns": 0, "records": 0, "bytes": 0, "rate_hz": 0.0, "due_hz": 0.5, "watts": {}},
-        **{"gaps": 0, "faults": 0, "last_fault": ""},
+        **{"gaps": 0, "faults": 0, "last_fault": {"kind": "gap", "detail": "a record is missing"}},
     },
     "manifest": {"format": "fde-manifest/1", "files": {"plan.json": SUM}},
     "identity": {"format": "fde-identity/1", "machine_id": SUM, "boot_id": None},

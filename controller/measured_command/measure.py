@@ -325,7 +325,7 @@ class _Measurement:
             yield Note("omitted", {}, sentence)
         for name, reason in self._sources.refused.items():
             rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
-            if registry.there(name) and not rapl:
+            if registry.is_present(name) and not rapl:
                 yield Note("not-read", {"source": name}, f"Not read: {reason}")
 
     def _steady(self) -> Iterator[Note]:

@@ -415,7 +415,7 @@ def nothing_found(refused: Mapping[str, str]) -> str:
     hints = [
         reason
         for name, reason in refused.items()
-        if "by root only" in reason or (name != "perf" and registry.there(name))
+        if "by root only" in reason or (name != "perf" and registry.is_present(name))
     ]
     if hints:
         return (

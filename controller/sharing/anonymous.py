@@ -188,7 +188,7 @@ class Anonymous:
             for word in text.split()
         }
         energy = any(name.startswith("energy_j_") for table in tables for name in table.columns)
-        settings = readings.Settings(str(made["kind"]), energy, sorted(flags))
+        settings = readings.Settings(str(made["kind"]), energy, tuple(sorted(flags)))
         readings.write(place / "stream.raw", tables, settings)
         made["kind"], made["baud"] = readings.Readings.kind, 0
         made["channels"] = {str(n): name for n, name in enumerate(made["channels"].values())}

@@ -55,7 +55,11 @@ def build(core: Core) -> Provider:
         core.state.aces[row.hex()] = parse_expression(value, known)
 
     add_aces(provider, set_rule)
-    _add_authorities(provider, core)
+    for who, name in _GROUPS.items():
+        provider.objects[who] = static(authority_row(who, name, True, b"", bytes(8)))
+    for who in uids.LOCKING_AUTHORITIES:
+        provider.objects[who] = _authority(who, core)
+        provider.objects[uids.c_pin(who)] = _pin(who, core)
     _add_ranges(provider, core)
     _add_locking_info(provider, core)
     _add_mbr_control(provider, core)
@@ -63,14 +67,6 @@ def build(core: Core) -> Provider:
     _grant_access(provider, core.state.key_bits)
     _grant_locking(provider, core.state.key_bits)
     return provider
-
-
-def _add_authorities(provider: Provider, core: Core) -> None:
-    for who, name in _GROUPS.items():
-        provider.objects[who] = static(authority_row(who, name, True, b"", bytes(8)))
-    for who in uids.LOCKING_AUTHORITIES:
-        provider.objects[who] = _authority(who, core)
-        provider.objects[uids.c_pin(who)] = _pin(who, core)
 
 
 def _authority(who: bytes, core: Core) -> Object:
@@ -148,7 +144,9 @@ def _range(index: int, core: Core) -> Object:
         row = core.state.ranges[index]
         for column, value in values.items():
             if column in (3, 4):
-                setattr(row, fields[column], _unsigned(value))
+                if not isinstance(value, int) or value < 0:
+                    raise MethodError(Status.INVALID_PARAMETER)
+                setattr(row, fields[column], value)
             elif column in fields:
                 setattr(row, fields[column], flag(value))
             elif column == 9:
@@ -158,12 +156,6 @@ def _range(index: int, core: Core) -> Object:
         core.locking.settle(index, writer.kek)
 
     return Object(read, write)
-
-
-def _unsigned(value: Value) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise MethodError(Status.INVALID_PARAMETER)
-    return value
 
 
 def _add_locking_info(provider: Provider, core: Core) -> None:

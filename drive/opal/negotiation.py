@@ -49,10 +49,14 @@ def _feature(code: int, body: bytes) -> bytes:
 
 def discover(core: Core, block_sid_feature: bool, cleared_by_reset: bool) -> bytes:
     """Header and features: TPer, Locking, Geometry, Opal 2, and Block SID where it is offered."""
+    locking = core.locking
+    align, vices = locking.alignment_blocks, locking.vices
+    block_bytes = vices.opal_block_bytes or locking.block_bytes
+    geometry = struct.pack(">B7xIQQ", int(align > 1), block_bytes, align, vices.lowest_lba)
     features = [
         _feature(0x0001, struct.pack(">B11x", _SYNC_STREAMING)),
         _feature(0x0002, struct.pack(">B11x", _locking_flags(core))),
-        _feature(0x0003, _geometry(core)),
+        _feature(0x0003, geometry),
         _feature(0x0203, struct.pack(">HHBHHBB5x", COM_ID, 1, 0, ADMINS, USERS, 0, 0)),
     ]
     if block_sid_feature:
@@ -71,12 +75,6 @@ def _locking_flags(core: Core) -> int:
         state.mbr.enabled, state.mbr.enabled and state.mbr.done,
     )  # fmt: skip
     return sum(bit << position for position, bit in enumerate(bits))
-
-
-def _geometry(core: Core) -> bytes:
-    align, vices = core.locking.alignment_blocks, core.locking.vices
-    block_bytes = vices.opal_block_bytes or core.locking.block_bytes
-    return struct.pack(">B7xIQQ", int(align > 1), block_bytes, align, vices.lowest_lba)
 
 
 # Properties (Opal 2.01, section 4.1.1.1).

@@ -3,7 +3,7 @@
 A network gives whole answers, a stream has no ends in it. So the transport writes a line before
 each answer, `@LENGTH CRC32 LABEL`, the body as it came, and a line feed. LENGTH counts the bytes of
 the body, CRC32 (of label, line feed and body; ITU-T V.42, 8 hexadecimal digits) shows a damaged
-recording. The label is what the network says of the answer: an HTTP status, an MQTT topic.
+recording. The label is what the network adds to the answer: an HTTP status, an MQTT topic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Answer:
 
 
 def envelope(label: str, body: bytes) -> bytes:
-    """Return an answer as it is kept; what is too long is cut, which no document survives."""
+    """Wrap an answer for stream.raw; what is too long is cut, which no document survives."""
     text = re.sub(rb"[^ -~]", b"?", label.encode("ascii", "replace"))[:_MOST_LABEL]
     body = body[:MOST_BODY_BYTES]
     crc = zlib.crc32(text + b"\n" + body)

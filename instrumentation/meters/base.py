@@ -6,20 +6,36 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypedDict
 
-from instrumentation.accuracy import Accuracy, calibration
+from contract import schema
+from contract.schema import Range
+from contract.strict_json import Document
+from instrumentation.accuracy import Accuracy, DescribedAccuracy, calibration
 from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, RowBuilder, joined
 from instrumentation.trace import Pieces
 
+_MOST = 1e12  # of any figure of a setting
+Positive = Annotated[float, Range(above=0, most=_MOST)]
+NotNegative = Annotated[float, Range(least=0, most=_MOST)]
+
 
 class MeterError(Exception):
-    """A meter that is described wrongly or cannot be used; the message says what fixes it."""
+    """A meter that is described wrongly or cannot be used; the message has the remedy."""
 
 
 @dataclass(frozen=True)
 class NoSettings:
     """A meter at which nothing can be set."""
+
+
+class Described(TypedDict):
+    """What meter.json has of a driver."""
+
+    settings: Document
+    timing: str
+    arrival_delay_limit_s: float
+    accuracy: DescribedAccuracy
 
 
 class Meter(ABC):
@@ -33,10 +49,10 @@ class Meter(ABC):
     Attributes, most of them the same for all meters of a class: `usb_ids` are `vendor:product` of
     its USB side in hex, in order of likelihood;
     `timing` is `device` (records carry the meter's own time), `index` (it sends by its own clock
-    without telling it) or `poll` (it is asked); `arrival_delay_limit_s` is how late a record's
-    first byte may come after the end of its window; `has_energy` says that records carry the
+    without its time) or `poll` (it is asked); `arrival_delay_limit_s` is how late a record's
+    first byte may come after the end of its window; `has_energy` is true where records carry the
     meter's own energy counter; `addresses` are the forms of address that it can be at (see
-    `ports.form_of`), and `framed` says that each answer comes in an envelope (`meters.answers`);
+    `ports.form_of`), and `framed` is true where each answer is in an envelope (`meters.answers`);
     `login` is how a meter on the network wants what is in its `secret_file`; `gather_s` is how long
     bytes may lie in the port before they are read, for meters that send so much that every single
     read would cost too much: their times are then late by as much, those of the last bytes of a
@@ -59,16 +75,12 @@ class Meter(ABC):
     Settings: ClassVar[type[Any]] = NoSettings
     _opening = Opening((), 0.0, 0.0)  # sends nothing; a driver may put its own in `_forget`
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        self._set(dict(settings or {}))
-        own_names = self.available_channels()
+    def __init__(self, channels: Mapping[str, str], settings: Document | None = None) -> None:
+        self._set(settings or {})
+        names = self.available_channels()
         for key, channel in channels.items():
-            if key not in own_names:
-                raise MeterError(
-                    f"A {self.kind} has no channel {key}: it has {', '.join(own_names)}."
-                )
+            if key not in names:
+                raise MeterError(f"A {self.kind} has no channel {key}: it has {', '.join(names)}.")
             if not re.fullmatch(r"[a-z][a-z0-9_]*", channel):
                 raise MeterError(
                     f"{channel!r} cannot name a channel: use small letters, digits and _."
@@ -111,7 +123,7 @@ class Meter(ABC):
         return self.own_channels
 
     def opened(self) -> None:
-        """Begin anew where the port was opened (again): what came before is not continued.
+        """Start again where the port was opened (again): what came before is not continued.
 
         Call before `feed`.
         """
@@ -169,24 +181,22 @@ class Meter(ABC):
         Called once `settings` and `channels` are set, and at each opening.
         """
 
-    def _set(self, settings: dict[str, Any]) -> None:
-        """Take the settings, with their defaults, and the calibration. Raises MeterError."""
-        stated = settings.pop("calibration", None)
-        known = {field.name: field for field in fields(self.Settings)}
+    def _set(self, settings: Document) -> None:
+        """Read the settings, with their defaults, and the calibration. Raises MeterError."""
+        known = [field.name for field in fields(self.Settings)]
+        for name in settings.keys() - {*known, "calibration"}:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
+        stated = settings.get("calibration")
         try:
             self.calibrated = () if stated is None else calibration(stated)
-            for name, value in settings.items():
-                if name not in known:
-                    has = f"it has {', '.join(known)}" if known else "it has none"
-                    raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
-                if isinstance(value, bool) != (known[name].type == "bool"):
-                    raise MeterError(f"{value!r} is no {known[name].type} for {self.kind}.{name}.")
-            self.settings = self.Settings(**settings)
-        except (TypeError, ValueError) as error:
-            raise MeterError(f"The settings of the {self.kind} cannot be used: {error}") from None
+            self.settings: Any = schema.read(self.Settings, settings)
+        except ValueError as error:
+            reason = str(error).rstrip(".")
+            raise MeterError(f"Invalid settings of the {self.kind}: {reason}.") from None
 
-    def described(self) -> dict[str, Any]:
-        """Return what meter.json says of the driver."""
+    def described(self) -> Described:
+        """Return the settings, timing and accuracy for meter.json."""
         return {
             "settings": asdict(self.settings),
             "timing": self.timing,

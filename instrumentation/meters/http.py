@@ -5,27 +5,22 @@ watt-minutes, of `emeters` in Wh); later ones: shelly-api-docs.shelly.cloud/gen2
 PM1.GetStatus, EM.GetStatus and EM1.GetStatus, with their `errors`. Tasmota: tasmota.github.io/docs/
 Commands, `Status 8` (`Total` in kWh, one figure for all sockets unless it is a list; without
 `WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/api/rest; a
-state was reported anew where `last_reported` is another one. None of them states what its power is
+state was reported again where `last_reported` is another one. None of them states what its power is
 the mean of, how often it is refreshed, or its limits of error: 1 s is taken for the refresh of the
 plugs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
-from instrumentation.meters.json_paths import JsonSettings, Places, value_at
-from instrumentation.meters.networked import (
-    WH_J,
-    AnswerError,
-    Networked,
-    Reading,
-    check_text,
-    document,
-)
+from instrumentation.meters.json_paths import JsonMeter, JsonSettings, Places, value_at
+from instrumentation.meters.networked import WH_J, AnswerError, Reading, document
 from instrumentation.ports import SECRET_QUERY
 
 _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
@@ -85,42 +80,42 @@ PROFILES = {
 }
 
 
-@dataclass(frozen=True)
+_ENTITY = Text(r"[a-z_]+\.[a-z0-9_]+", "write it such as sensor.plug_power")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings(JsonSettings):
     """See `JsonSettings`.
 
     `id` is the number of a Shelly's switch or meter, `entity` the sensor of Home Assistant, `path`
-    what stands behind the address of the generic one.
+    the part behind the address of the generic one.
     """
 
-    id: int = 0
-    entity: str = ""
+    profile: Annotated[str, Text("|".join((*PROFILES, "generic")), f"take {', '.join(PROFILES)}")]
+    id: Annotated[int, Range(least=0, most=99)] = 0
+    entity: Annotated[str, _ENTITY] | Literal[""] = ""
     path: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.profile not in (*PROFILES, "generic"):
-            raise ValueError(f"profile is one of {', '.join(PROFILES)}, generic.")
-        if not isinstance(self.id, int) or not 0 <= self.id < 100:
-            raise ValueError("id is a whole number from 0 to 99.")
-        if self.profile == "home-assistant":
-            check_text("entity", self.entity, r"[a-z_]+\.[a-z0-9_]+", "such as sensor.plug_power")
-        if self.profile == "generic":
-            if isinstance(self.path, str) and SECRET_QUERY.search(self.path):  # not shown
-                raise ValueError("path holds a login: put it into secret_file.")
-            check_text("path", self.path, r"/[!-~]*", "the part behind the address, such as /power")
+        if self.profile == "home-assistant" and not self.entity:
+            raise ValueError("entity is missing")
+        if SECRET_QUERY.search(self.path):  # not shown
+            raise ValueError("path has a login: put it into secret_file")
+        if self.path and not re.fullmatch(r"/[!-~]*", self.path):
+            raise ValueError("path must be the part behind the address, such as /power")
         self.check_described(("home-assistant", "generic"), "path")
 
     @property
     def device(self) -> Profile:
-        """The profile with what the settings say."""
+        """The profile, filled in from the settings."""
         if self.profile == "generic":
-            return Profile(self.path, Places.described(self))
+            return Profile(self.path, Places.from_settings(self))
         device = PROFILES[self.profile]
         return replace(device, path=device.path.format(id=self.id, entity=self.entity))
 
 
-class HttpMeter(Networked):
+class HttpMeter(JsonMeter):
     """Driver; see `Networked`.
 
     Channels: `0` to `3`, `a`, `b`, `c` and `total` of a three-phase Shelly, or as described.
@@ -131,17 +126,17 @@ class HttpMeter(Networked):
     addresses: ClassVar[tuple[str, ...]] = ("http", "https")
     Settings: ClassVar[type[Any]] = Settings
 
+    @property
+    def places(self) -> Places:
+        places: Places = self.settings.device.places
+        return places
+
     def _forget(self) -> None:
         super()._forget()
         self._device: Profile = self.settings.device
         self._usual_resolution_w = self._device.resolution_w
         self._poll = f"GET {self._device.path}\n".encode("ascii")
         self.login = self._device.login
-        counted = self._device.places.energy.keys()
-        self.has_energy = self.settings.counter and self.channels.keys() <= counted
-
-    def available_channels(self) -> tuple[str, ...]:
-        return tuple(self.settings.device.places.power)
 
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
@@ -150,7 +145,7 @@ class HttpMeter(Networked):
         for key in self.channels:
             if value_at(content, device.valid.get(key, "/")) is False:
                 raise AnswerError("no-data", f"the meter calls its reading of {key} not valid")
-        places = device.places
+        places = self._places
         if device.unit:
             unit = value_at(content, device.unit)
             if not isinstance(unit, str) or unit not in _UNITS_W:

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import json
 import math
-import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from contract.schema import Text
 from instrumentation.meters.networked import (
     DEVICE_ERROR,
     OFF,
     ONLY_CHANNEL,
     AnswerError,
+    Networked,
     NetworkSettings,
     Reading,
     number,
 )
 from instrumentation.meters.rows import OVER_RANGE
 
-_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
-_CHANNEL = re.compile(r"[A-Za-z0-9_]+")
-_METER_FAILED = re.compile(r"power_meter")  # Shelly: power_meter_failure
+_METER_FAILED = "power_meter"  # Shelly: power_meter_failure
 _SHOWN = 80
+Pointer = Annotated[
+    str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")
+]
+_Key = Annotated[str, Text(r"[A-Za-z0-9_]+", "a channel's name has letters, digits and _")]
+Pointers = Pointer | Mapping[_Key, Pointer]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JsonSettings(NetworkSettings):
     """`profile` is the sort of device.
 
@@ -36,10 +41,10 @@ class JsonSettings(NetworkSettings):
     device's own.
     """
 
-    profile: str = ""
-    power: str | Mapping[str, str] | None = None
-    energy: str | Mapping[str, str] | None = None
-    stamp: str | None = None
+    profile: str
+    power: Pointers | None = None
+    energy: Pointers | None = None
+    stamp: Pointer | None = None
     counter: bool = True
     ca_file: str = ""
 
@@ -51,18 +56,16 @@ class JsonSettings(NetworkSettings):
         if self.profile in needed and (self.period_s is None or self.resolution_w is None):
             raise ValueError(
                 f"{self.profile} needs period_s, how often the device gives a new reading, and "
-                "resolution_w, the step of what it shows."
+                "resolution_w, the step of what it shows"
             )
         if self.profile == "generic":
-            pointers("power", self.power)
-            if self.energy is not None:
-                pointers("energy", self.energy)
-            if self.stamp is not None:
-                check_pointer("stamp", self.stamp)
+            for name in (*keys, "power"):
+                if getattr(self, name) in (None, {}, "") and (name, self.power) != ("power", ""):
+                    raise ValueError(f"generic needs {name}")
             return
         names = (*keys, "power", "energy", "stamp")
         if any(getattr(self, name) for name in names):
-            raise ValueError(f"{', '.join(names)} belong to the profile generic.")
+            raise ValueError(f"{', '.join(names)} belong to the profile generic")
 
 
 @dataclass(frozen=True)
@@ -85,18 +88,18 @@ class Places:
     login: str = ""
 
     @classmethod
-    def described(cls, settings: JsonSettings) -> Places:
-        """Those of the generic profile."""
+    def from_settings(cls, settings: JsonSettings) -> Places:
+        """Return the places that the settings of the generic profile describe."""
         return cls(
-            pointers("power", settings.power),
-            {} if settings.energy is None else pointers("energy", settings.energy),
+            _by_channel(settings.power),
+            _by_channel(settings.energy),
             settings.power_unit_w,
             settings.energy_unit_j,
             () if settings.stamp is None else (settings.stamp,),
         )
 
     def reading(self, document: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
-        """Read what a document says of these channels.
+        """Read these channels from a document.
 
         Raises AnswerError.
         """
@@ -104,7 +107,7 @@ class Places:
             way = "name a file with its login as secret_file, or check it"
             raise AnswerError("configuration", f"the device wants a login ({wanted[:60]}): {way}")
         errors = {error for key in channels for error in self._errors(document, key)}
-        if failed := sorted(error for error in errors if _METER_FAILED.search(error)):
+        if failed := sorted(error for error in errors if _METER_FAILED in error):
             refusal = f"the device reports {', '.join(failed)[:80]}"
             raise AnswerError("device-error", refusal, DEVICE_ERROR)
         power_w = tuple(self._power_w(document, key) for key in channels)
@@ -113,7 +116,7 @@ class Places:
         stamp = next((stamp for stamp in stamps if stamp is not None), None)
         if self.stamps and stamp is None:
             where = self.stamps[0]
-            raise AnswerError("no-data", f"the answer does not say which reading it is ({where})")
+            raise AnswerError("no-data", f"the answer does not name its reading ({where})")
         out_of_range = {error for error in errors if error.startswith("out_of_range")}
         is_off = any(
             watts > 0 and self._is_off(document, key)
@@ -169,27 +172,26 @@ def lists_above(document: Any, pointer: str) -> int:
     return sum(isinstance(value, list) and len(value) > 1 for value in above)
 
 
-def pointers(name: str, document: object) -> dict[str, str]:
-    """Return a setting that is one pointer or `{channel: pointer}`.
-
-    Raises ValueError.
-    """
-    by_channel = {ONLY_CHANNEL: document} if isinstance(document, str) else document
-    if not isinstance(by_channel, Mapping) or not by_channel:
-        raise ValueError(
-            f"{name} is a JSON Pointer such as /sensor/power, or one for each channel."
-        )
-    for channel, pointer in by_channel.items():
-        if not _CHANNEL.fullmatch(str(channel)):
-            raise ValueError(f"{name}: {channel!r} cannot name a channel: use letters and digits.")
-        check_pointer(f"{name} of channel {channel}", pointer)
-    return {str(channel): pointer for channel, pointer in by_channel.items()}
+def _by_channel(pointers: Pointers | None) -> Mapping[str, str]:
+    return {ONLY_CHANNEL: pointers} if isinstance(pointers, str) else pointers or {}
 
 
-def check_pointer(name: str, pointer: object) -> None:
-    """Raise ValueError where it is no pointer."""
-    if not isinstance(pointer, str) or not _POINTER.fullmatch(pointer):
-        raise ValueError(f"{name} is {pointer!r}: write a JSON Pointer such as /sensor/power.")
+class JsonMeter(Networked):
+    """Base of the drivers of meters whose answers are JSON; its channels are those of `places`."""
+
+    @property
+    @abstractmethod
+    def places(self) -> Places:
+        """Where the figures are in an answer, with these settings."""
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._places = self.places
+        counted = self._places.energy.keys()
+        self.has_energy = self.settings.counter and self.channels.keys() <= counted
+
+    def available_channels(self) -> tuple[str, ...]:
+        return tuple(self.places.power)
 
 
 def value_at(document: Any, pointer: str) -> Any:

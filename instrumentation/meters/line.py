@@ -1,76 +1,49 @@
-"""What the inventory says of a line meter."""
+"""Meters that print lines, as the inventory describes them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from contract.schema import Range, Text
 from instrumentation.accuracy import Accuracy
-from instrumentation.meters.base import Meter
+from instrumentation.meters.base import Meter, NotNegative, Positive
 from instrumentation.meters.line_pattern import Layout, Value, layout
 from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, Inbox, Opening, ParseResult
-
-_MOST_LINE_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Settings:
-    r"""What the inventory must say.
-
-    All but `start`, `stop`, `max_line_bytes`, `range_w` and `arrival_delay_limit_s`.
+    r"""The inventory's description of such a meter.
 
     `pattern` matches one whole line without its end; `period_s` is the time between two lines and
     the window that their power is the mean of; the maker's limits of error are `relative_limit` of
     the reading and `absolute_limit_w`, as `accuracy_source` states them. `start` and `stop` are
-    sent as they are, so end them as the meter expects it ("\n"). `range_w` is the most that it can
+    sent unchanged, so end them as the meter expects it ("\n"). `range_w` is the most that it can
     measure: a power that reaches it is flagged `over-range`. `arrival_delay_limit_s` is one
     period unless it is known better.
     """
 
-    pattern: str = ""
-    period_s: float = 0.0
-    relative_limit: float | None = None
-    absolute_limit_w: float | None = None
-    accuracy_source: str = ""
+    pattern: str
+    period_s: Annotated[float, Range(least=1e-6, most=1e9)]
+    relative_limit: NotNegative
+    absolute_limit_w: NotNegative
+    accuracy_source: Annotated[str, Text(r"(?s).*\S.*", "name where the limits are stated")]
     start: str = ""
     stop: str = ""
-    max_line_bytes: int = 256
-    range_w: float | None = None
-    arrival_delay_limit_s: float | None = None
+    max_line_bytes: Annotated[int, Range(least=8, most=1024)] = 256
+    range_w: Positive | None = None
+    arrival_delay_limit_s: Positive | None = None
 
     def __post_init__(self) -> None:
-        for name in ("pattern", "accuracy_source", "start", "stop"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} is a text.")
-        if not self.pattern:
-            raise ValueError("pattern is missing: give a regular expression for one line.")
         layout(self.pattern)
-        _require(self.period_s, "period_s", "the time between two lines in s", least=1e-6)
-        limits = (self.relative_limit, self.absolute_limit_w)
-        for name, limit in zip(("relative_limit", "absolute_limit_w"), limits, strict=True):
-            _require(limit, name, "a limit of error from the maker (0 where there is none)")
-        if not any(limits) or not self.accuracy_source.strip():
+        if not self.relative_limit and not self.absolute_limit_w:
             raise ValueError(
-                "a limit of error above 0 and its accuracy_source are needed: without an accuracy "
-                "no uncertainty of the joules can be given."
+                "one of relative_limit and absolute_limit_w must be above 0: without an accuracy "
+                "the joules have no uncertainty"
             )
-        if self.range_w is not None:
-            _require(self.range_w, "range_w", "the most that the meter measures", least=1e-9)
-        if self.arrival_delay_limit_s is not None:
-            _require(self.arrival_delay_limit_s, "arrival_delay_limit_s", "a time in s", least=1e-6)
-        if not isinstance(self.max_line_bytes, int) or not (
-            8 <= self.max_line_bytes <= _MOST_LINE_BYTES
-        ):
-            raise ValueError(f"max_line_bytes is a number from 8 to {_MOST_LINE_BYTES}.")
-
-
-def _require(value: object, name: str, what: str, least: float = 0.0) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not least <= float(value) < math.inf:  # type: ignore[arg-type]
-        raise ValueError(f"{name} must be given: {what}.")
 
 
 _LINE_END = re.compile(rb"[\r\n]")
@@ -102,8 +75,8 @@ class LineMeter(Meter):
     Channels are what stands behind the units in the pattern (`power_mw_cpu`: `cpu`), `0` where
     nothing does.
 
-    Power is that of the line, else its voltage times its current; where the meter averages the two
-    by themselves, that product is not the mean power of a load that changes within the period. With
+    Power is that of the line, else its voltage times its current; where the meter averages these
+    separately, that product is not the mean power of a load that changes within the period. With
     a t_ group the timing is `device`: the window reaches back to the line before (one period after
     a gap), and the first line gives no record. An energy counter continues over resets (flag
     `restart`). The line that a port opens with may have lost its beginning and is not used. A line
@@ -125,10 +98,9 @@ class LineMeter(Meter):
 
     @property
     def accuracy(self) -> Accuracy:
+        settings = self.settings
         return Accuracy(
-            self.settings.relative_limit or 0.0,
-            self.settings.absolute_limit_w or 0.0,
-            self.settings.accuracy_source,
+            settings.relative_limit, settings.absolute_limit_w, settings.accuracy_source
         )
 
     @property
@@ -213,7 +185,12 @@ class LineMeter(Meter):
         try:
             time = self._shape.time
             t_us = None if time is None else round(_number(match, time))
-            powers = tuple(_power_w(match, column) for column in self._columns)
+            powers = tuple(
+                _number(match, column["power"])
+                if "power" in column
+                else _number(match, column["voltage"]) * _number(match, column["current"])
+                for column in self._columns
+            )
             energies = tuple(
                 _number(match, column["energy"]) if "energy" in column else math.nan
                 for column in self._columns
@@ -222,45 +199,45 @@ class LineMeter(Meter):
             return None
         return _Line(t_ns, t_us, powers, energies)
 
-    def _step_us(self, before: _Line, now: _Line) -> int | None:
+    def _step_us(self, before: _Line, latest: _Line) -> int | None:
         """How far the meter's own time continued; None where it did not, or not possibly so far."""
-        if before.t_us is None or now.t_us is None or self._shape.time is None:
+        if before.t_us is None or latest.t_us is None or self._shape.time is None:
             return None
         wrap_us = round(_WRAP * self._shape.time.factor)
-        step_us = now.t_us - before.t_us
+        step_us = latest.t_us - before.t_us
         if step_us <= -wrap_us // 2 and before.t_us < wrap_us:
             step_us += wrap_us
         late_us = (_LATE_S + _LATE_PERIODS * self.period_s) * 1e6
-        possible = 0 < step_us <= (now.t_ns - before.t_ns) / 1e3 + late_us
+        possible = 0 < step_us <= (latest.t_ns - before.t_ns) / 1e3 + late_us
         return step_us if possible else None
 
-    def _follows(self, before: _Line, now: _Line) -> bool:
-        if now.t_us is not None and self._step_us(before, now) is None:
+    def _follows(self, before: _Line, latest: _Line) -> bool:
+        if latest.t_us is not None and self._step_us(before, latest) is None:
             return False
-        pairs = zip(before.energy_j, now.energy_j, strict=True)
+        pairs = zip(before.energy_j, latest.energy_j, strict=True)
         return not any(new < old for old, new in pairs)
 
-    def _go_on(self, last: _Line, now: _Line) -> None:
-        step_us = self._step_us(last, now)
-        elapsed_s = (now.t_ns - last.t_ns) / 1e9 if step_us is None else step_us / 1e6
+    def _go_on(self, last: _Line, latest: _Line) -> None:
+        step_us = self._step_us(last, latest)
+        elapsed_s = (latest.t_ns - last.t_ns) / 1e9 if step_us is None else step_us / 1e6
         self._t_device_us += step_us or 0
         gap = elapsed_s >= _GAP_PERIODS * self.period_s
         if gap:
             missing_s = elapsed_s - self.period_s
-            self._fault(now.t_ns, "gap", f"lines of {missing_s:.3g} s are missing")
+            self._fault(latest.t_ns, "gap", f"lines of {missing_s:.3g} s are missing")
         known = step_us is not None and not gap
-        self._add(now, elapsed_s if known else self.period_s, GAP * gap)
+        self._add(latest, elapsed_s if known else self.period_s, GAP * gap)
 
-    def _start_anew(self, last: _Line, first: _Line, now: _Line) -> None:
+    def _start_anew(self, last: _Line, first: _Line, latest: _Line) -> None:
         """Two lines agree that the meter's time or counter restarted, or jumped."""
-        self._t_device_us = now.t_us or 0
+        self._t_device_us = latest.t_us or 0
         sound = self._before_last
         for n, (old, new) in enumerate(zip(last.energy_j, first.energy_j, strict=True)):
             # Back to where it was: not the counter began again, but its last reading was wrong.
             went_back = sound is not None and new >= sound.energy_j[n]
             self._base_j[n] += old if new < old and not went_back else 0.0
-        self._fault(now.t_ns, "restart", "the meter's time or counter restarted")
-        self._add(now, self.period_s, GAP | RESTART)
+        self._fault(latest.t_ns, "restart", "the meter's time or counter restarted")
+        self._add(latest, self.period_s, GAP | RESTART)
 
     def _add(self, line: _Line, window_s: float, flags: int) -> None:
         sums = zip(self._base_j, line.energy_j, strict=True)
@@ -286,9 +263,3 @@ def _number(match: re.Match[bytes], value: Value) -> float:
     if not math.isfinite(number):
         raise ValueError
     return number
-
-
-def _power_w(match: re.Match[bytes], column: Mapping[str, Value]) -> float:
-    if "power" in column:
-        return _number(match, column["power"])
-    return _number(match, column["voltage"]) * _number(match, column["current"])

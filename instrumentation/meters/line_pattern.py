@@ -1,4 +1,4 @@
-"""The pattern of a line meter: a regular expression whose named groups say quantity and unit.
+"""The pattern of a line meter: a regular expression whose named groups have quantity and unit.
 
 RE2 matches it, in a time that is linear in the line's length: a pattern may be a stranger's.
 """
@@ -42,7 +42,7 @@ _TOKEN = re.compile(
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be used; the message says why and what can."""
+    """A pattern that cannot be used; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Value:
     """A group of the pattern, its number there, and the factor that its value is multiplied by.
 
     `separators` are the points and commas that the pattern names behind it: before a digit, any
-    other says that the number goes on.
+    other is part of the number.
     """
 
     group: str
@@ -69,18 +69,18 @@ class Layout:
 
 
 def layout(pattern: str) -> Layout:
-    """Return what a pattern says.
+    """Return the groups of a pattern, by channel.
 
     Raises PatternError.
     """
     if len(pattern) > _MOST_LETTERS:
-        raise PatternError(f"the pattern is longer than {_MOST_LETTERS} letters.")
+        raise PatternError(f"the pattern is longer than {_MOST_LETTERS} letters")
     try:
         regex = re2.compile(pattern.encode(), _OPTIONS)
     except re2.error as error:
         reason = error.args[0].decode("utf-8", "replace")
         raise PatternError(
-            f"the pattern {pattern!r} is not a valid regular expression of RE2: {reason}."
+            f"the pattern {pattern!r} is not a valid regular expression of RE2: {reason}"
         ) from None
     time: Value | None = None
     channels: dict[str, dict[str, Value]] = {}
@@ -90,24 +90,24 @@ def layout(pattern: str) -> Layout:
         quantity, factor = UNITS[unit]
         if quantity == "t":
             if time is not None:
-                raise PatternError("the pattern has two times: leave one of t_ms and t_us.")
+                raise PatternError("the pattern has two times: leave one of t_ms and t_us")
             time = Value(group, index, factor, _separators(pattern, group))
             continue
         values = channels.setdefault(channel, {})
         if quantity in values:
             raise PatternError(
                 f"the pattern has {quantity} of channel {channel} twice: {group} and "
-                f"{values[quantity].group}."
+                f"{values[quantity].group}"
             )
         values[quantity] = Value(group, index, factor, _separators(pattern, group))
     for channel, values in channels.items():
         if "power" not in values and not {"voltage", "current"} <= set(values):
             raise PatternError(
                 f"the pattern has no power for channel {channel}: name a group power_w or "
-                "power_mw, or both a voltage and a current."
+                "power_mw, or both a voltage and a current"
             )
     if not channels:
-        raise PatternError("the pattern has no power: name a group (?P<power_w>…) in it.")
+        raise PatternError("the pattern has no power: name a group (?P<power_w>…) in it")
     return Layout(regex, time, channels)
 
 
@@ -116,8 +116,8 @@ def _unit(group: str) -> tuple[str, str]:
     unit = (match[1] or match[2]) if match else ""
     if match is None or unit not in UNITS:
         raise PatternError(
-            f"the pattern's group {group} says no quantity and unit: there are "
-            f"{', '.join(UNITS)}, all but the times with _NAME behind it for several channels."
+            f"the pattern's group {group} has no known quantity and unit: there are "
+            f"{', '.join(UNITS)}, all but the times with _NAME behind it for several channels"
         )
     return unit, match[3] or ONLY_CHANNEL
 

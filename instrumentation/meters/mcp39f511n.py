@@ -1,22 +1,22 @@
 """Microchip MCP39F511N on its demonstration board ADM00706: two mains sockets, asked over USB.
 
-The meter averages over windows of 2^N line cycles (factory: N = 4) and does not say when one ends.
+The meter averages over windows of 2^N line cycles (factory: N = 4) and does not mark their ends.
 So its outputs are read every 10 ms around the time at which they should change: what changes was
 measured in a new window, which ended after the look before. Nothing else is taken for new, and no
 value for two windows; two windows that agree in voltage, currents, power factors and power to the
-last bit cannot be told from a meter that stands still, and are a gap.
+last bit look like a meter that stands still, and are a gap.
 
 The 8-bit sum lets one in 256 of the answers pass that were hit in several bytes. So each value
 must come twice in a row, and answers of 28 and 32 bytes take turns, so that a late one is not taken
 for the next. The registers of the window and the ranges are read twice at each opening. What can
 still pass is the same damage to two answers in turn with right sums, and power that flows back,
 whose sign is not read. That all outputs change at once, at the end of a window, is how the data
-sheet reads; nobody has verified it on the board. The energy counters are not read: public drivers
+sheet reads; it is not verified on the board. The energy counters are not read: public drivers
 disagree by a factor of two about their scale.
 
 A request is `A5 length command… sum`: the length is that of the whole frame, the sum covers all
 bytes before it, modulo 256. `41 hi lo` sets the address, `4E n` reads n bytes, `4D n …` writes
-them. A read is answered by `06 length data… sum`, a write by `06` alone; `15` says that a request
+them. A read is answered by `06 length data… sum`, a write by `06` alone; `15` means that a request
 is not understood and `51` that its sum was wrong. Data is little-endian (Microchip DS20005473B;
 osmhpi/pinpoint, `mcp_com.c`; green-coding-solutions/green-metrics-tool, its mcp provider).
 """
@@ -24,8 +24,9 @@ osmhpi/pinpoint, `mcp_com.c`; green-coding-solutions/green-metrics-tool, its mcp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+from contract.schema import Range
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import COMMON_WORDS, GAP, Inbox, ParseResult
@@ -73,12 +74,8 @@ class Request(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, frame: bytes) -> Request:
-        """Read at least 28 bytes of outputs.
-
-        Status, version, voltage, frequency (2 each), power factors (2 of 2), currents and active
-        powers (2 of 4 each).
-        """
+    def from_frame(cls, frame: bytes) -> Request:
+        """Return the request in a frame; of no bytes where it is shorter than any."""
         if len(frame) < _FRAME_BYTES:
             return cls(0, 0)
         reads = frame[5] == _READ
@@ -120,7 +117,7 @@ def is_damaged(received: bytes, request: Request) -> bool:
 def power_w(raw: int, range_register: int) -> float:
     """Active power in W.
 
-    Bits 16 to 23 of the range say by how many bits it was shifted: a step is 10 mW at 19 and 1.25
+    Bits 16 to 23 of the range are the bits by which it was shifted: a step is 10 mW at 19 and 1.25
     mW at 16.
     """
     return raw * 0.01 * 2.0 ** ((range_register >> 16 & 0xFF) - 19)
@@ -132,7 +129,7 @@ class Outputs:
 
     `measured` is all that comes from the accumulation window and therefore changes with it;
     `line_mhz` the line frequency in mHz; `power_raw` the active power of both channels. The sign
-    of the power stands in the system status, in bits that nobody has verified: it is not used.
+    of the power is in the system status, in bits that are not verified: it is not used.
     """
 
     measured: bytes
@@ -140,7 +137,7 @@ class Outputs:
     power_raw: tuple[int, int]
 
     @classmethod
-    def of(cls, data: bytes) -> Outputs:
+    def from_bytes(cls, data: bytes) -> Outputs:
         """Read at least 28 bytes of outputs.
 
         Status, version, voltage, frequency (2 each), power factors (2 of 2), currents and active
@@ -183,17 +180,11 @@ _SETUP = ((WINDOW_EXPONENT, 2), (RANGE_1, 4), (RANGE_2, 8))
 class Settings:
     """`window_cycles` is set at the meter where it differs: 2^N line cycles with N up to 8.
 
-    `line_hz` is the nominal line frequency; windows are as long as the measured one says.
+    `line_hz` is the nominal line frequency; the length of windows follows from the measured one.
     """
 
-    window_cycles: int = 16
-    line_hz: float = 50.0
-
-    def __post_init__(self) -> None:
-        if self.window_cycles not in [1 << n for n in range(_MAX_EXPONENT + 1)]:
-            raise ValueError(f"window_cycles is a power of two up to {1 << _MAX_EXPONENT}.")
-        if not _LINE_HZ[0] <= self.line_hz <= _LINE_HZ[1]:
-            raise ValueError("line_hz is the frequency of the mains, 50 or 60.")
+    window_cycles: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256] = 16
+    line_hz: Annotated[float, Range(*_LINE_HZ)] = 50.0
 
 
 class Mcp39f511n(Meter):
@@ -275,7 +266,7 @@ class Mcp39f511n(Meter):
             if self._timeouts >= _LOST_ANSWERS:
                 self._start_over()
         self._inbox.clear()
-        self._pending = (Request.of(data), t_ns)
+        self._pending = (Request.from_frame(data), t_ns)
         self._asked_count += 1
 
     def stop_command(self) -> bytes:
@@ -307,7 +298,7 @@ class Mcp39f511n(Meter):
             self._timeouts = 0
             self._take(request, answer.data, (asked_ns, answer_ns))
         elif len(self._inbox) == 1 and self._inbox.data[0] in REFUSALS:
-            self._fault(t_ns, "refused", f"the meter says: {REFUSALS[self._inbox.data[0]]}")
+            self._fault(t_ns, "refused", f"the meter reports: {REFUSALS[self._inbox.data[0]]}")
             self._answered(0, asked_ns)
         elif is_damaged(self._inbox.data, request):
             self._fault(t_ns, "checksum", f"{len(self._inbox)} bytes are not a valid answer")
@@ -322,7 +313,7 @@ class Mcp39f511n(Meter):
 
     def _take(self, request: Request, data: bytes, interval: tuple[int, int]) -> None:
         if request.address == OUTPUTS and len(self._setup) == 2 * len(_SETUP):
-            self._look(Look(Outputs.of(data), *interval))
+            self._look(Look(Outputs.from_bytes(data), *interval))
         elif not request.size:
             self._written, self._setup, self._due_ns = True, [], 0
             self._exponent_now = self._wanted_exponent

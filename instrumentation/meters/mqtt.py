@@ -1,59 +1,52 @@
 """Plugs that publish their readings by MQTT: Tasmota, zigbee2mqtt, or as described.
 
 Tasmota is asked (`cmnd/DEVICE/Status` with `8`, which it answers at `stat/DEVICE/STATUS8`;
-tasmota.github.io/docs/MQTT), for by itself it publishes each 10 s at most. zigbee2mqtt publishes to
+tasmota.github.io/docs/MQTT), for unasked it publishes each 10 s at most. zigbee2mqtt publishes to
 `zigbee2mqtt/DEVICE` (zigbee2mqtt.io/guide/usage/mqtt_topics_and_messages.html) when the plug
 reports: set its reporting to a fixed interval, for between two reports on change the power was the
-old one. A retained message was published before we listened, nobody knows when: it is no reading.
+old one. A retained message was published at an unknown time before we listened: it is no reading.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+from contract.schema import Text
 from instrumentation.meters.answers import Answer
 from instrumentation.meters.http import TASMOTA
-from instrumentation.meters.json_paths import JsonSettings, Places
-from instrumentation.meters.networked import (
-    WH_J,
-    AnswerError,
-    Networked,
-    Reading,
-    check_text,
-    document,
-)
+from instrumentation.meters.json_paths import JsonMeter, JsonSettings, Places
+from instrumentation.meters.networked import WH_J, AnswerError, Reading, document
 
 RETAINED = "retained "
 FRESH = "message "
-_TOPIC = r"[^+#\s\0]{1,150}"
+_Topic = Annotated[
+    str, Text(r"[^+#\s\0]{1,150}", "a topic has no +, # or blank and at most 150 letters")
+]
 _ZIGBEE = Places(
     {"0": "/power"}, {"0": "/energy"}, energy_unit_j=1000 * WH_J, outputs={"0": "/state"}
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(JsonSettings):
     """See `JsonSettings`.
 
     `device` is the plug's name in its topics, `topic` where the generic one publishes.
     """
 
-    device: str = ""
-    topic: str = ""
+    profile: Literal["tasmota", "zigbee2mqtt", "generic"]
+    device: _Topic | Literal[""] = ""
+    topic: _Topic | Literal[""] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.profile not in ("tasmota", "zigbee2mqtt", "generic"):
-            raise ValueError("profile is one of tasmota, zigbee2mqtt, generic.")
-        if self.profile == "generic":
-            check_text("topic", self.topic, _TOPIC, "a topic without + and #, at most 150 letters")
-        else:
-            check_text("device", self.device, _TOPIC, "the device's name in its topics")
+        if self.profile != "generic" and not self.device:
+            raise ValueError("device, the plug's name in its topics, is missing")
         self.check_described(("zigbee2mqtt", "generic"), "topic")
 
 
-class MqttMeter(Networked):
+class MqttMeter(JsonMeter):
     """Driver; see `Networked`. Channels: `0`, of Tasmota up to `3`, or as described."""
 
     kind: ClassVar[str] = "mqtt"
@@ -70,22 +63,17 @@ class MqttMeter(Networked):
         self._start = f"SUBSCRIBE {wanted}\n".encode()
         if self.settings.profile == "tasmota":
             self._poll = f"PUBLISH cmnd/{device}/Status 8\n".encode()
-        counted = self._places.energy.keys()
-        self.has_energy = self.settings.counter and self.channels.keys() <= counted
 
     @property
-    def _places(self) -> Places:
+    def places(self) -> Places:
         if self.settings.profile == "generic":
-            return Places.described(self.settings)
+            return Places.from_settings(self.settings)
         return TASMOTA if self.settings.profile == "tasmota" else _ZIGBEE
-
-    def available_channels(self) -> tuple[str, ...]:
-        return tuple(self._places.power)
 
     def _reading(self, answer: Answer) -> Reading:
         if answer.label.startswith(RETAINED):
             raise AnswerError("retained", "a message from before we listened is no reading")
         if not answer.label.startswith(FRESH):
-            raise AnswerError("no-data", f"the broker says {answer.label}")
+            raise AnswerError("no-data", f"the broker answers {answer.label}")
         content = document(answer.body)
         return self._places.reading(content, self.channels, counter=self.has_energy)

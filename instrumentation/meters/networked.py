@@ -1,6 +1,6 @@
 """What meters on a network share: when they are asked, what a reading is, what is not stated.
 
-A plug or a power distribution unit refreshes its reading by a clock that it does not tell. So a
+A plug or a power distribution unit refreshes its reading by a clock that it does not show. So a
 reading may be as old as one refresh when it is asked for, the same reading may be given twice and
 the next one be missed; over a phase of many periods this averages out, at each of its edges it is
 part of `arrival_delay_limit_s`. What the reading is the mean of, makers do not state: it is taken
@@ -13,9 +13,10 @@ import math
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from contract import strict_json
+from contract.schema import Range
 from instrumentation.accuracy import (
     LINEARITY,
     NOT_STATED,
@@ -24,26 +25,23 @@ from instrumentation.accuracy import (
     ErrorTerm,
 )
 from instrumentation.meters.answers import Answer, Answers
-from instrumentation.meters.base import Meter
+from instrumentation.meters.base import Meter, NotNegative, Positive
 from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, RESTART, ParseResult
 from instrumentation.trace import Fault
 
 LATE, DEVICE_ERROR, OFF = 8, 16, 32
 PROMPT_S = 0.5  # an answer that takes longer is flagged
-USUAL_LIMIT_S = (
-    2.0  # for which an answer is waited at first, and twice as long as the last one took
-)
+USUAL_LIMIT_S = 2.0  # for an answer at first, then twice as long as the last one took
 ONLY_CHANNEL = "0"
 WH_J = 3600.0
 _GAP_PERIODS = 1.5
 _MOST_W = 1e7
-_SHORTEST_S, _LONGEST_S = 1e-3, 86_400.0
-_LONGEST_ANSWER_S = 60.0
+Period = Annotated[float, Range(least=1e-3, most=86_400)]
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
 
 
 class AnswerError(Exception):
-    """An answer without a reading: `kind` is that of the fault, the text says why.
+    """An answer without a reading: `kind` is that of the fault, the text its reason.
 
     `flags` are those of the next reading: what is filled in before it is in doubt.
     """
@@ -55,10 +53,10 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """Power (W) and, where it was told, the meter's own counter (J, or NaN) of each channel.
+    """Power (W) and, where the answer has it, the meter's counter (J, or NaN) of each channel.
 
     `stamp` names the reading where the meter names it: the same again is the same reading. `flags`
-    are what the meter says of it.
+    are what the meter reports of it.
     """
 
     power_w: tuple[float, ...]
@@ -67,7 +65,7 @@ class Reading:
     flags: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
     """What the settings of all networked meters have in common.
 
@@ -80,57 +78,25 @@ class NetworkSettings:
     a described meter's figures is.
     """
 
-    period_s: float | None = None
-    refresh_s: float | None = None
-    resolution_w: float | None = None
-    relative_limit: float | None = None
-    absolute_limit_w: float | None = None
+    period_s: Period | None = None
+    refresh_s: Period | None = None
+    resolution_w: Positive | None = None
+    relative_limit: NotNegative | None = None
+    absolute_limit_w: NotNegative | None = None
     accuracy_source: str = ""
-    range_w: float | None = None
-    answer_limit_s: float = 10.0
+    range_w: Positive | None = None
+    answer_limit_s: Annotated[float, Range(above=0, most=60)] = 10.0
     secret_file: str = ""
-    power_unit_w: float = 1.0
-    energy_unit_j: float = WH_J
+    power_unit_w: Positive = 1.0
+    energy_unit_j: Positive = WH_J
 
     def __post_init__(self) -> None:
-        for name in ("period_s", "refresh_s", "resolution_w", "range_w"):
-            value = getattr(self, name)
-            if value is not None:
-                check_number(name, value, above=True)
-        for name in ("period_s", "refresh_s"):
-            if not _SHORTEST_S <= (getattr(self, name) or 1.0) <= _LONGEST_S:
-                raise ValueError(f"{name} is a number from {_SHORTEST_S:g} to {_LONGEST_S:g}.")
-        check_number("answer_limit_s", self.answer_limit_s, above=True)
-        if self.answer_limit_s > _LONGEST_ANSWER_S:
-            raise ValueError(f"answer_limit_s is at most {_LONGEST_ANSWER_S:g}.")
-        limits = {name: getattr(self, name) for name in ("relative_limit", "absolute_limit_w")}
-        for name, value in limits.items():
-            if value is not None:
-                check_number(name, value)
-        check_number("power_unit_w", self.power_unit_w, above=True)
-        check_number("energy_unit_j", self.energy_unit_j, above=True)
-        for name in ("accuracy_source", "secret_file"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} is a text.")
-        stated = any(value is not None for value in limits.values())
+        stated = (self.relative_limit, self.absolute_limit_w) != (None, None)
         if stated != bool(self.accuracy_source.strip()):
             raise ValueError(
                 "a limit of error and accuracy_source belong together: give both, or neither where "
-                "the maker states nothing."
+                "the maker states nothing"
             )
-
-
-def check_number(name: str, value: object, *, above: bool = False) -> None:
-    """Raise ValueError for what is no number of 0 or more, or not `above` it."""
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if not known or not 0 <= value < math.inf or (above and not value):  # type: ignore[operator]
-        raise ValueError(f"{name} is a number {'above 0' if above else 'of 0 or more'}.")
-
-
-def check_text(name: str, value: object, pattern: str, what: str) -> None:
-    """Raise ValueError for what does not fit: it becomes part of a request."""
-    if not isinstance(value, str) or not re.fullmatch(pattern, value):
-        raise ValueError(f"{name} is {what}.")
 
 
 def number(value: object, what: str) -> float:
@@ -161,13 +127,13 @@ class Networked(Meter):
     """Base of the drivers.
 
     Flags: `gap` (readings before this one are missing), `restart` (its counter began again),
-    `over-range` (the meter says so, or the power reaches `range_w`; also the reading after one that
-    was none for that), `late` (the answer took longer than half a second, so the reading may be
-    older than `arrival_delay_limit_s` says), `device-error` (the meter reports an error of its own;
-    also the reading after one that was none for that), `off` (its output is off, and yet there is a
-    power). The first reading of a connection is not used, for nobody knows
-    what it is the mean of. A counter counts only where it has just moved: many move once a minute
-    or by whole watt-hours, and what they show in between is old.
+    `over-range` (the meter reports it, or the power reaches `range_w`; also the reading after one
+    that was none for that), `late` (the answer took longer than half a second, so the reading may
+    be older than `arrival_delay_limit_s`), `device-error` (the meter reports an error; also the
+    reading after one that was none for that), `off` (its output is off, and yet there is a power).
+    The first reading of a connection is not used: what it is the mean of is unknown. A counter
+    counts only where it has just moved: many move once a minute or by whole watt-hours, and what
+    they show in between is old.
     """
 
     default_baud: ClassVar[int] = 0
@@ -207,7 +173,7 @@ class Networked(Meter):
 
     @abstractmethod
     def _reading(self, answer: Answer) -> Reading | None:
-        """Return what an answer says; None where that is nothing to be told.
+        """Return the reading in an answer; None where it has none.
 
         Raises AnswerError.
         """

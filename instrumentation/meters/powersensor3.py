@@ -6,12 +6,13 @@ nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from contract.schema import Range
 from instrumentation.accuracy import LINEARITY, Accuracy
-from instrumentation.meters.base import Meter
+from instrumentation.meters.base import Meter, NotNegative
 from instrumentation.meters.powersensor3_frames import (
     FRAME_BYTES,
     DeviceTime,
@@ -53,18 +54,10 @@ class Settings:
     calibration or the paper's table of modules; see `PowerSensor3.accuracy`.
     """
 
-    window_ms: int = 1
-    frames_hz: int = 20_000
-    relative_limit: float = 0.03
-    absolute_limit_w: float = 0.33
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.window_ms <= 1000:
-            raise ValueError("window_ms is 0 to 1000.")
-        if not 1000 <= self.frames_hz <= 20_000:
-            raise ValueError("frames_hz is 1000 to 20000: the meter's time wraps each 1.024 ms.")
-        if self.relative_limit < 0 or self.absolute_limit_w < 0:
-            raise ValueError("Limits of error are not below 0.")
+    window_ms: Annotated[int, Range(least=0, most=1000)] = 1
+    frames_hz: Annotated[int, Range(least=1000, most=20_000)] = 20_000  # its time wraps at 1.024 ms
+    relative_limit: NotNegative = 0.03
+    absolute_limit_w: NotNegative = 0.33
 
     @property
     def frames(self) -> int:

@@ -115,11 +115,6 @@ class Timed:
     sound: NDArray[np.bool_]
 
 
-def _around(us: Ints) -> Ints:
-    """Microseconds modulo 1024 as −512…511."""
-    return ((us + WRAP_US // 2) & (WRAP_US - 1)) - WRAP_US // 2
-
-
 def _wraps(least_us: int, before_us: int) -> int:
     """By how many wraps the least delay of two blocks differs."""
     return round((least_us - before_us) / WRAP_US)
@@ -137,7 +132,7 @@ class DeviceTime:
         self._before_us: int | None = None  # and in the one before
 
     def begin(self, t_ns: int) -> None:
-        """Begin a piece that came at `t_ns`: see whether a block has ended, and what it tells."""
+        """Begin a piece that came at `t_ns`; where a block has ended, correct the wraps by it."""
         if self._block_ns is None:
             self._block_ns = t_ns
         if t_ns < self._block_ns + _BLOCK_NS:
@@ -152,7 +147,8 @@ class DeviceTime:
     def steps(self, stamps: Ints) -> Ints:
         """How far each time [n] is off one frame behind the one before, in µs."""
         first = stamps[0] - self._frame_us if self._last_us is None else self._last_us
-        return _around(np.diff(stamps, prepend=first) - self._frame_us)
+        off_us = np.diff(stamps, prepend=first) - self._frame_us
+        return ((off_us + WRAP_US // 2) & (WRAP_US - 1)) - WRAP_US // 2  # as −512…511
 
     def regular(self, off_us: Ints) -> bool:
         """Whether nothing is missing anywhere."""
@@ -206,14 +202,14 @@ class DeviceTime:
             self._last_us = int(stamps[0]) - self._frame_us
         t_us = self._last_us + np.cumsum(step_us)
         if not self.regular(off_us):
-            self._mend(np.append(stamps, ahead_us), t_ns, Timed(t_us, step_us, missing_us, sound))
+            self._repair(np.append(stamps, ahead_us), t_ns, Timed(t_us, step_us, missing_us, sound))
             t_us = self._last_us + np.cumsum(step_us * sound + missing_us)
         self._last_us = int(t_us[-1])
         least_us = int((t_ns[:-1] // 1000 - t_us)[sound].min(initial=np.iinfo(np.int64).max))
         self._least_us = least_us if self._least_us is None else min(self._least_us, least_us)
         return Timed(t_us, step_us, missing_us, sound)
 
-    def _mend(self, stamps: Ints, t_ns: Ints, timed: Timed) -> None:
+    def _repair(self, stamps: Ints, t_ns: Ints, timed: Timed) -> None:
         """Fill in all but `t_us` where frames do not follow one another."""
         frame_us, t_us = self._frame_us, self._last_us or 0
         since_us = np.append(0, np.cumsum(np.mod(np.diff(stamps), WRAP_US)))
@@ -294,22 +290,15 @@ class Samples:
         )
 
 
-def _starts(flags: Flags, size: int) -> Ints:
-    """Where windows begin: every `size` frames, and again behind each gap."""
-    breaks = np.flatnonzero(flags & (GAP | RESTART))
-    if not len(breaks):
-        return np.arange(0, len(flags), size)
-    runs = np.concatenate([[0], breaks[breaks > 0], [len(flags)]])
-    return np.concatenate([np.arange(a, b, size) for a, b in pairwise(runs)])
-
-
 def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:
     """Return records of `size` frames each, and the frames of an open window.
 
     A record has fewer frames where a gap follows.
     """
     count = len(samples.t_ns)
-    starts = _starts(samples.flags, size)
+    breaks = np.flatnonzero(samples.flags & (GAP | RESTART))
+    runs = [0, *breaks[breaks > 0].tolist(), count]
+    starts = np.concatenate([np.arange(a, b, size) for a, b in pairwise(runs)])
     complete = int(starts[-1]) if count and count - int(starts[-1]) < size else count
     if complete < count:
         starts = starts[:-1]

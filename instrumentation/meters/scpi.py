@@ -1,6 +1,6 @@
 """Power meters that answer SCPI queries over the network (`TCPIP::HOST::PORT::SOCKET`).
 
-SCPI-1999 leaves the commands for power to the makers, so the inventory says what is asked and which
+SCPI-1999 leaves the commands for power to the makers, so the inventory has the query and which
 field of the answer is the power. Numbers are IEEE 488.2's NR1 to NR3; 9.91E37 is not a number and
 9.9E37 infinity (SCPI-1999, volume 1, 7.2.1.4 and 7.2.1.5).
 """
@@ -9,62 +9,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
+from instrumentation.meters.base import Positive
 from instrumentation.meters.networked import (
     ONLY_CHANNEL,
     AnswerError,
     Networked,
     NetworkSettings,
+    Period,
     Reading,
-    check_text,
     number,
 )
 from instrumentation.meters.rows import OVER_RANGE
 
-_MOST_FIELDS = 64
 _INFINITE, _NOT_A_NUMBER = 9.9e37, 9.905e37
-_COMMAND = r"[ -~]{1,200}"
+_Query = Annotated[str, Text(r"[ -~]{1,200}\?", "a query such as :MEAS:POW? ends in ?")]
+_Commands = Annotated[
+    str,
+    Text(r"(?:[ -~]{0,199}[!->@-~] *(?:\n|$))*", "write commands that are no query, one a line"),
+]
+_Place = Annotated[int, Range(least=1, most=64)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(NetworkSettings):
     """`query` is sent each period.
 
-    `fields` says which of the answer's numbers, separated by commas and counted from 1, is the
-    power of a channel, `energy_fields` the same of a counter. `start` and `stop` are commands
-    without an answer, one a line, for when the port is opened and closed.
+    `fields` has, by channel, which of the answer's numbers, separated by commas and counted from
+    1, is its power, `energy_fields` the same of a counter. `start` and `stop` are commands without
+    an answer, one a line, for when the port is opened and closed.
     """
 
-    query: str = ""
-    fields: Mapping[str, int] = field(default_factory=lambda: {ONLY_CHANNEL: 1})
-    energy_fields: Mapping[str, int] = field(default_factory=dict)
-    start: str = ""
-    stop: str = ""
+    query: _Query
+    period_s: Period = field()
+    resolution_w: Positive = field()
+    fields: Mapping[str, _Place] = field(default_factory=lambda: {ONLY_CHANNEL: 1})
+    energy_fields: Mapping[str, _Place] = field(default_factory=dict)
+    start: _Commands = ""
+    stop: _Commands = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_text("query", self.query, _COMMAND, "what is asked each period, such as :MEAS:POW?")
-        if not self.query.endswith("?"):
-            raise ValueError("query is a query, so it ends in a question mark.")
-        if self.period_s is None or self.resolution_w is None:
-            raise ValueError(
-                "period_s, how often the meter gives a new reading, and resolution_w, the step of "
-                "what it sends, must be given."
-            )
-        for name, places in (("fields", self.fields), ("energy_fields", self.energy_fields)):
-            if not isinstance(places, Mapping) or not all(
-                isinstance(place, int) and 0 < place <= _MOST_FIELDS for place in places.values()
-            ):
-                raise ValueError(f'{name} is a number from 1 for each channel, as {{"0": 1}}.')
         if not self.fields:
-            raise ValueError("fields names at least one channel.")
-        for name in ("start", "stop"):
-            for line in str(getattr(self, name)).splitlines():
-                check_text(name, line, _COMMAND, "commands, one a line")
-                if line.rstrip().endswith("?"):
-                    raise ValueError(f"{name} has a query ({line}): only commands are sent there.")
+            raise ValueError("fields must name at least one channel")
 
 
 class ScpiMeter(Networked):

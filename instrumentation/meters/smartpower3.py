@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,8 @@ def _group(columns: NDArray[np.uint8], at: int) -> tuple[Signed, Signed, Signed,
     )
 
 
-INTERVALS_MS = (5, 10, 50, 100, 500, 1000)
+_Interval = Literal[5, 10, 50, 100, 500, 1000]
+INTERVALS_MS: tuple[int, ...] = get_args(_Interval)
 _WRAP_MS = 1 << 32
 # A step back by less than half the range is a restart, not a wrap.
 _HALF_MS = _WRAP_MS // 2
@@ -190,7 +191,7 @@ class DeviceTime:
         """Take the times of the next lines as far as they continue evenly at the known interval.
 
         For each of those the time since the one before, which is its window, and its time: what
-        `step` would say of them.
+        `step` would return for them.
         """
         interval_ms = self._interval_ms
         if self._last_ms is None or interval_ms is None or self._candidate_ms != interval_ms:
@@ -211,7 +212,7 @@ class DeviceTime:
         return delta_ms, t_ms
 
     def _interval(self, delta_ms: int) -> int:
-        """Return the meter's interval as far as it is known.
+        """Return the meter's interval as far as known.
 
         The longest possible, then what three agree on.
         """
@@ -232,11 +233,7 @@ _LAST_LOOK = 4096
 class Settings:
     """`interval_ms` is what is set at the meter: it is looked for in the stream and not sent."""
 
-    interval_ms: int = 10
-
-    def __post_init__(self) -> None:
-        if self.interval_ms not in INTERVALS_MS:
-            raise ValueError(f"interval_ms is one of {', '.join(map(str, INTERVALS_MS))}.")
+    interval_ms: _Interval = 10
 
 
 _OFF = {"0": 8, "1": 16}
@@ -363,7 +360,7 @@ class SmartPower3(Meter):
         self._junk_bytes += len(junk.translate(None, LINE_END))
 
     def _drop(self, end: int, done: int) -> None:
-        """Forget the buffer up to one byte before `end`; what lies behind `done` was no line."""
+        """Forget the buffer up to one byte before `end`; the bytes from `done` on were no line."""
         self._skip(self._buffer[done:end])
         self._used = min(end, 1)  # what stands before a line matters
         end -= self._used
@@ -394,7 +391,7 @@ class SmartPower3(Meter):
         if step.missing_ms:
             self._fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
         if step.window_ms is None:
-            return  # without a time before it, nobody knows what this is the mean of
+            return  # without a time before it, what this is the mean of is unknown
         groups = {group: [int(match[n]) for n in FIELDS[group]] for group in GROUPS}
         tripped = {key: match[FIELDS[key][3] + 1] != b"00" for key in _TRIPPED}
         flags = GAP * bool(step.missing_ms) | RESTART * step.restarted

@@ -8,22 +8,23 @@ stated there. SNMP has no encryption in this version: the community is readable 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+from contract.schema import Text
 from instrumentation.meters.answers import Answer
 from instrumentation.meters.networked import (
     AnswerError,
     Networked,
     NetworkSettings,
+    Period,
     Reading,
     document,
     number,
 )
 
-_OID = re.compile(r"[0-2](?:\.\d{1,10}){2,40}")
+_Oid = Annotated[str, Text(r"[0-2](?:\.\d{1,10}){2,40}", "write a numeric OID")]
 _APC = "1.3.6.1.4.1.318.1.1.26"
 _OUTLETS = 48
 _APC_POWER = {
@@ -32,33 +33,24 @@ _APC_POWER = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings(NetworkSettings):
     """`profile` is the sort of device.
 
     Of the generic one: `power` and perhaps `energy` as `{channel: OID}`.
     """
 
-    profile: str = ""
-    power: Mapping[str, str] = field(default_factory=dict)
-    energy: Mapping[str, str] = field(default_factory=dict)
+    profile: Literal["apc-rpdu2", "generic"]
+    period_s: Period = field()
+    power: Mapping[str, _Oid] = field(default_factory=dict)
+    energy: Mapping[str, _Oid] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.profile not in ("apc-rpdu2", "generic"):
-            raise ValueError("profile is one of apc-rpdu2, generic.")
-        if self.period_s is None:
-            raise ValueError("period_s must be given: how often the unit refreshes its readings.")
-        for name, oids in (("power", self.power), ("energy", self.energy)):
-            if not isinstance(oids, Mapping):
-                raise ValueError(f"{name} is an OID for each channel, as {{a: 1.3.6.1.4.1.…}}.")
-            for channel, oid in oids.items():
-                if not isinstance(oid, str) or not _OID.fullmatch(oid):
-                    raise ValueError(f"{name} of {channel} is {oid!r}: write a numeric OID.")
         if self.profile == "generic" and (not self.power or self.resolution_w is None):
-            raise ValueError("generic needs power, an OID for each channel, and resolution_w.")
+            raise ValueError("generic needs power, an OID for each channel, and resolution_w")
         if self.profile != "generic" and (self.power or self.energy):
-            raise ValueError("power and energy belong to the profile generic.")
+            raise ValueError("power and energy belong to the profile generic")
 
 
 class SnmpMeter(Networked):

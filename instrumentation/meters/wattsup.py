@@ -202,20 +202,20 @@ class WattsUp(Meter):
         self._add(last, record, restart)
         self._last = record
 
-    def _relations(self, before: _Record, now: _Record) -> dict[str, bool]:
-        seconds = (now.t_ns - before.t_ns) / 1e9
+    def _relations(self, before: _Record, latest: _Record) -> dict[str, bool]:
+        seconds = (latest.t_ns - before.t_ns) / 1e9
         gap = seconds >= _GAP_PERIODS * _PERIOD_S
         # Two records that were read at once were still a second apart.
-        return unsteady(before.readings, now.readings, max(seconds, _PERIOD_S), gap=gap)
+        return unsteady(before.readings, latest.readings, max(seconds, _PERIOD_S), gap=gap)
 
-    def _unsteady(self, before: _Record, now: _Record) -> bool:
-        fails = self._relations(before, now)
+    def _unsteady(self, before: _Record, latest: _Record) -> bool:
+        fails = self._relations(before, latest)
         return any(fails[name] and self._trust.trusts(name) for name in fails)
 
     def _restarted(self, last: _Record, record: _Record) -> bool:
         """Whether the counter began again; then continues from where it was."""
-        before, now = last.readings.get("WH"), record.readings.get("WH")
-        if before is None or now is None or now >= before:
+        before, latest = last.readings.get("WH"), record.readings.get("WH")
+        if before is None or latest is None or latest >= before:
             return False
         self._base_counts += before
         self._fault(record.t_ns, "restart", "the meter's energy counter was reset")

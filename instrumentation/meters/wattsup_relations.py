@@ -30,11 +30,11 @@ _PHYSICAL = frozenset(
 )
 
 
-def incoherent(now: Readings) -> dict[str, bool]:
+def incoherent(latest: Readings) -> dict[str, bool]:
     """Each relation within one record that its readings allow to look at: whether it fails."""
     failing: dict[str, bool] = {}
-    w, v, a = now.get("W"), now.get("V"), now.get("A")
-    pf, va, hz = now.get("PF"), now.get("VA"), now.get("Hz")
+    w, v, a = latest.get("W"), latest.get("V"), latest.get("A")
+    pf, va, hz = latest.get("PF"), latest.get("VA"), latest.get("Hz")
     if w is not None and pf is not None:
         if va is not None:
             failing["W = VA x PF"] = abs(w - va * pf / 100) > 0.006 * va + 3
@@ -45,14 +45,18 @@ def incoherent(now: Readings) -> dict[str, bool]:
         failing["PF"] = pf > 100
     if hz is not None:
         failing["Hz"] = hz != 0 and not 400 <= hz <= 700
-    ranges = [value <= most for name, most in _MOST.items() if (value := now.get(name)) is not None]
+    ranges = [
+        value <= most for name, most in _MOST.items() if (value := latest.get(name)) is not None
+    ]
     if ranges:
         failing["the meter's range"] = not all(ranges)
     if v:
-        extremes = [value for value in (now.get("Vmin"), now.get("Vmax")) if value is not None]
+        extremes = [
+            value for value in (latest.get("Vmin"), latest.get("Vmax")) if value is not None
+        ]
         failing["V near its extremes"] = any(not 0.7 * v <= e <= 1.3 * v for e in extremes)
     for quantity, value in (("W", w), ("V", v), ("A", a)):
-        least, most = now.get(f"{quantity}min"), now.get(f"{quantity}max")
+        least, most = latest.get(f"{quantity}min"), latest.get(f"{quantity}max")
         if value is not None and least is not None:
             failing[f"{quantity}min"] = value < least
         if value is not None and most is not None:
@@ -60,24 +64,29 @@ def incoherent(now: Readings) -> dict[str, bool]:
     return failing
 
 
-def over_range(now: Readings) -> bool:
+def over_range(latest: Readings) -> bool:
     """Whether what is read now is more than any model takes."""
-    return any((now.get(name) or 0) > most for name, most in _MOST_NOW.items())
+    return any((latest.get(name) or 0) > most for name, most in _MOST_NOW.items())
 
 
-def unsteady(before: Readings, now: Readings, seconds: float, *, gap: bool) -> dict[str, bool]:
+def unsteady(before: Readings, latest: Readings, seconds: float, *, gap: bool) -> dict[str, bool]:
     """Each relation between two records `seconds` apart: whether it fails.
 
-    `gap` says that records between them are missing.
+    `gap` is true where records between them are missing.
     """
     failing: dict[str, bool] = {}
 
     def compare(name: str, fails: Callable[[int, int], bool]) -> None:
-        old, new = before.get(name), now.get(name)
+        old, new = before.get(name), latest.get(name)
         if old is not None and new is not None:
             failing[f"{name} after {name}"] = fails(old, new)
 
-    least, most = _energy_step(now.get("W"), seconds, gap=gap)
+    power = latest.get("W")
+    # Least and most that WH can rise by, in 0.1 Wh; rounding takes or adds one.
+    least, most = 0.0, _MOST_POWER * seconds / _SECONDS_PER_HOUR + 2
+    if power is not None and not gap:
+        expected = power * seconds / _SECONDS_PER_HOUR
+        least, most = max(0, 0.5 * expected - 2), 1.5 * expected + 2
     compare("WH", lambda old, new: not least <= new - old <= most)
     compare("Cost", lambda old, new: not 0 <= new - old <= most + 1)
     for name in _MAXIMA:
@@ -86,16 +95,8 @@ def unsteady(before: Readings, now: Readings, seconds: float, *, gap: bool) -> d
         compare(name, lambda old, new: new > old)
     compare("Hz", lambda old, new: abs(new - old) > 10)
     compare("WH/Mo", lambda old, new: _mean_jumps(before, old, new))
-    compare("Cost/Mo", lambda old, new: _rate_jumps(before, now, old, new))
+    compare("Cost/Mo", lambda old, new: _rate_jumps(before, latest, old, new))
     return failing
-
-
-def _energy_step(power: int | None, seconds: float, *, gap: bool) -> tuple[float, float]:
-    """Least and most that WH can rise by, in 0.1 Wh; rounding takes or adds one."""
-    if power is None or gap:
-        return 0, _MOST_POWER * seconds / _SECONDS_PER_HOUR + 2
-    expected = power * seconds / _SECONDS_PER_HOUR
-    return max(0, 0.5 * expected - 2), 1.5 * expected + 2
 
 
 def _mean_jumps(before: Readings, old: int, new: int) -> bool:
@@ -112,9 +113,9 @@ def _mean_jumps(before: Readings, old: int, new: int) -> bool:
     return not old * (0.95 - share) - 1 <= new <= most + 1
 
 
-def _rate_jumps(before: Readings, now: Readings, old: int, new: int) -> bool:
+def _rate_jumps(before: Readings, latest: Readings, old: int, new: int) -> bool:
     """Cost/Mo is WH/Mo at the tariff, cut to whole thousandths."""
-    old_wh, new_wh = before.get("WH/Mo"), now.get("WH/Mo")
+    old_wh, new_wh = before.get("WH/Mo"), latest.get("WH/Mo")
     if old_wh is None or new_wh is None:
         return False
     return abs(new * old_wh - old * new_wh) > 2 * (old_wh + new_wh + old + new)
@@ -141,7 +142,7 @@ class Trust:
         return failed < _FAILURES or failed < share * (failed + self._held[name])
 
     def newly_dropped(self) -> list[str]:
-        """Relations that are no longer used and were not told of before."""
+        """Return the relations that are no longer used and were not returned before."""
         dropped = [name for name in self._failed if not self.trusts(name)]
         fresh = [name for name in dropped if name not in self._reported]
         self._reported.update(fresh)

@@ -2,7 +2,7 @@
 
 Messages: Yokogawa IM 760401-01E, chapter 14; intel/yoko-tool, `yokolibs/_wt210.py`. The items that
 are switched on come in a fixed order, and none twice, so the whole line is asked for twice. A
-window is one update interval. Nobody has verified here: that the bits of its condition are those
+window is one update interval. Not verified on the meter: that the bits of its condition are those
 of the WT110, and the limits of error, which are taken to be those of the WT310 that followed it.
 """
 

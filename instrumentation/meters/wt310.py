@@ -3,15 +3,15 @@
 Messages: Yokogawa IM WT310E-17EN; intel/yoko-tool, `yokolibs/_wt310.py`. Limits of error: IM
 WT310E-02EN and IM WT310-02EN, 7.3.2 (at 45 to 66 Hz, the current measured directly). A window is
 one update interval; the meter averages over the whole line cycles in it, which are up to one cycle
-less. Its averaging over several updates is switched off, its crest factor set to 3. Nobody has
-verified here: the number of digits that it sends, and that its items name the ranges as numbers.
+less. Its averaging over several updates is switched off, its crest factor set to 3. Not verified
+on the meter: the number of digits that it sends, and that its items name the ranges as numbers.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from instrumentation.meters.yokogawa import FIELDS, Yokogawa
 from instrumentation.meters.yokogawa_ranges import Limits, RangeSettings
@@ -27,12 +27,7 @@ _ITEMS = ("P,1", "U,1", "I,1", "URANGE,1", "IRANGE,1", "P,1")
 class Settings(RangeSettings):
     """`model` as on the front; the E models err by half as much of the range."""
 
-    model: str = "WT310"
-
-    def __post_init__(self) -> None:
-        if self.model not in _MODELS:
-            raise ValueError(f"model is one of {', '.join(_MODELS)}.")
-        super().__post_init__()
+    model: Literal["WT310", "WT310HC", "WT310E", "WT310EH"] = "WT310"
 
     @property
     def current_ranges_a(self) -> tuple[float, ...]:

@@ -109,7 +109,7 @@ class Yokogawa(Meter):
         """Return the commands that set the meter up."""
 
     def _reading(self, line: str) -> Reading | None:
-        """Return what a line of measured data says; None where it is not sound."""
+        """Return the reading in a line of measured data; None where it is not sound."""
         match = self._line_pattern.fullmatch(line)
         if match is None:
             return None
@@ -130,8 +130,6 @@ class Yokogawa(Meter):
     def _is_identity(self, identity: str) -> bool:
         """Whether this is what such a meter answers to *IDN?."""
         return identity.upper().startswith("YOKOGAWA,")
-
-    # What the settings say
 
     @property
     def accuracy(self) -> Accuracy:
@@ -268,7 +266,9 @@ class Yokogawa(Meter):
                 return False
             if int(error[1]):
                 refused = self._messages[self._step - 1].strip()
-                self._fault(t_ns, "refused", f"{refused}: the meter says {error[2]} ({error[1]})")
+                self._fault(
+                    t_ns, "refused", f"{refused}: the meter reports {error[2]} ({error[1]})"
+                )
         elif message == _IDENTITY:
             if text.count(",") < 2:
                 return False
@@ -331,7 +331,7 @@ class Yokogawa(Meter):
     def _range_flags(self, ranges: tuple[float, float], t_ns: int) -> int:
         fixed = (self.settings.voltage_range_v, self.settings.current_range_a)
         before, self._ranges = self._ranges or ranges, ranges
-        wrong = any(should not in (None, now) for should, now in zip(fixed, ranges, strict=True))
+        wrong = any(wanted not in (None, used) for wanted, used in zip(fixed, ranges, strict=True))
         if wrong and (ranges != before or self._last_ns is None):
             actual = f"{ranges[0]:g} V, {ranges[1]:g} A"
             self._fault(t_ns, "range", f"the meter is at {actual}, not as set")

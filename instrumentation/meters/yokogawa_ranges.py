@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from contract.schema import Range
 from instrumentation.accuracy import NOT_STATED, ErrorTerm
 
 RATES_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -15,33 +17,28 @@ VOLTAGE_RANGES_V = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
 class RangeSettings:
     """`rate_s` is the update interval, `voltage_range_v` and `current_range_a` the fixed ranges.
 
-    Null lets the meter choose them, at the cost of an accuracy that nobody knows beforehand.
-    `power_factor` is the machine's lowest, as the meter shows it; null where nobody looked.
+    Null lets the meter choose them, at the cost of an accuracy that is not known beforehand.
+    `power_factor` is the machine's lowest, as the meter shows it; null where it was not read.
     """
 
     rate_s: float = 0.25
     voltage_range_v: float | None = None
     current_range_a: float | None = None
-    power_factor: float | None = None
+    power_factor: Annotated[float, Range(above=0, most=1)] | None = None
 
     def __post_init__(self) -> None:
-        _one_of("rate_s", self.rate_s, RATES_S)
-        if self.voltage_range_v is not None:
-            _one_of("voltage_range_v", self.voltage_range_v, VOLTAGE_RANGES_V)
-        if self.current_range_a is not None:
-            _one_of("current_range_a", self.current_range_a, self.current_ranges_a)
-        if self.power_factor is not None and not 0 < self.power_factor <= 1:
-            raise ValueError("power_factor is above 0 and at most 1.")
+        for name, value, possible in (
+            ("rate_s", self.rate_s, RATES_S),
+            ("voltage_range_v", self.voltage_range_v, VOLTAGE_RANGES_V),
+            ("current_range_a", self.current_range_a, self.current_ranges_a),
+        ):
+            if value is not None and value not in possible:
+                raise ValueError(f"{name} must be {', '.join(f'{each:g}' for each in possible)}")
 
     @property
     def current_ranges_a(self) -> tuple[float, ...]:
-        """What the meter has."""
+        """Current ranges of the meter, in A."""
         return (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-
-
-def _one_of(name: str, value: float, possible: tuple[float, ...]) -> None:
-    if value not in possible:
-        raise ValueError(f"{name} is one of {', '.join(f'{each:g}' for each in possible)}.")
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@
         [--profile tasmota] [--watts 60]
 
 PATH becomes a link to its port, a pseudo-terminal; a meter on a network is served at HOST:PORT, or
-publishes to the broker there. Ends with Ctrl-C or SIGTERM and then says what it did. The faults are
-those of `instrumentation.simulators.faults`: chances, and `skew` in ppm.
+publishes to the broker there. Ends with Ctrl-C or SIGTERM and then prints what it did. The faults
+are those of `instrumentation.simulators.faults`: chances, and `skew` in ppm.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def _watts(words: str | None, channels: Sequence[str]) -> list[float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.simulators")
     parser.add_argument("--kind", required=True, help=", ".join(registry.kinds()))
     where = parser.add_mutually_exclusive_group(required=True)

@@ -14,8 +14,8 @@ from instrumentation.trace import Frame
 Wire = Callable[[bytes], bytes]
 
 
-def whole(piece: bytes) -> bytes:
-    """Return a wire on which nothing happens."""
+def faultless(piece: bytes) -> bytes:
+    """Pass a piece on unchanged, as a wire without faults does."""
     return piece
 
 
@@ -24,7 +24,7 @@ def conversation(
     simulator: Simulator,
     energy_j: NDArray[np.float64],
     *,
-    wire: Wire = whole,
+    wire: Wire = faultless,
     start_ns: int = 0,
     together: int = 1,
 ) -> Iterator[Frame]:

@@ -12,13 +12,13 @@ its clock jump ahead, `restart` starts it again, and `unplug` takes the port awa
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.strict_json import Document
 from instrumentation.simulators.registry import Simulator
 
 WIRE_FAULTS = ("drop", "double", "corrupt", "checksum", "lose", "overrun", "stall", "banner")
@@ -30,38 +30,64 @@ STEP_PERIODS = (2, 50)
 _LINE_END = b"\r\n"
 
 
-@dataclass
-class FaultyWire:
-    """Passes bytes on with faults; each chance is per piece that is passed.
+@dataclass(frozen=True)
+class WireFaults:
+    """Chances of a wire's faults, per piece that is passed."""
 
-    `hit` counts the pieces that did not arrive as they were sent.
-    """
-
-    seed: int
     drop: float = 0.0
     double: float = 0.0
     corrupt: float = 0.0
-    lose: float = 0.0
     checksum: float = 0.0
+    lose: float = 0.0
     overrun: float = 0.0
     stall: float = 0.0
     banner: float = 0.0
-    hit: int = 0
-    _random: random.Random = field(init=False, repr=False)
-    _to_swallow: int = field(default=0, repr=False)
-    _to_hold: int = field(default=0, repr=False)
-    _held: bytes = field(default=b"", repr=False)
 
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)
+
+@dataclass(frozen=True)
+class Faults(WireFaults):
+    """Every fault that can be asked for: chances, but `skew`, which is in ppm."""
+
+    step: float = 0.0
+    restart: float = 0.0
+    unplug: float = 0.0
+    skew: float = 0.0
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> Faults:
+        """From words such as `drop=0.01`. Raises ValueError with a sentence."""
+        known = [entry.name for entry in fields(cls)]
+        rates: dict[str, float] = {}
+        for word in words:
+            name, _, value = word.partition("=")
+            if name not in known:
+                raise ValueError(f"Unknown fault {name} (known: {', '.join(known)}).")
+            try:
+                rates[name] = float(value)
+            except ValueError:
+                raise ValueError(f"{word} has no number: write {name}=0.01.") from None
+            if not (name == "skew" or 0 <= rates[name] <= 1):
+                raise ValueError(f"{word} is not a probability: give a number from 0 to 1.")
+        return cls(**rates)
+
+
+class FaultyWire:
+    """Passes bytes on with faults. `hit` counts the pieces that did not arrive as sent."""
+
+    def __init__(self, seed: int, faults: WireFaults = WireFaults()) -> None:
+        self.hit = 0
+        self.faults = faults
+        self._random = random.Random(seed)
+        self._to_swallow = self._to_hold = 0
+        self._held = b""
 
     def carry(self, piece: bytes) -> bytes:
         """Return what arrives of one piece."""
         arrived = self._bent(piece)
-        if self._random.random() < self.lose:
+        if self._random.random() < self.faults.lose:
             arrived = b""
         arrived = self._swallowed(arrived)
-        if self._strikes(self.banner):
+        if self._strikes(self.faults.banner):
             at = self._random.choice((0, self._random.randrange(len(arrived) + 1)))
             arrived = arrived[:at] + BANNER + arrived[at:]
         arrived = self._delayed(arrived)
@@ -74,16 +100,16 @@ class FaultyWire:
 
     def _bent(self, piece: bytes) -> bytes:
         """With one byte lost, doubled or changed."""
-        arrived = piece
-        if arrived and self._random.random() < self.drop:
+        arrived, faults = piece, self.faults
+        if arrived and self._random.random() < faults.drop:
             at = self._random.randrange(len(arrived))
             arrived = arrived[:at] + arrived[at + 1 :]
-        if arrived and self._random.random() < self.double:
+        if arrived and self._random.random() < faults.double:
             at = self._random.randrange(len(arrived))
             arrived = arrived[:at] + arrived[at : at + 1] + arrived[at:]
-        if arrived and self._random.random() < self.corrupt:
+        if arrived and self._random.random() < faults.corrupt:
             arrived = self._changed(arrived, self._random.randrange(len(arrived)))
-        if (end := len(arrived.rstrip(_LINE_END))) and self._strikes(self.checksum):
+        if (end := len(arrived.rstrip(_LINE_END))) and self._strikes(faults.checksum):
             arrived = self._changed(arrived, end - 1)
         return arrived
 
@@ -94,7 +120,7 @@ class FaultyWire:
     def _swallowed(self, piece: bytes) -> bytes:
         """Without what an overrun buffer had no room for."""
         at = 0
-        if piece and not self._to_swallow and self._strikes(self.overrun):
+        if piece and not self._to_swallow and self._strikes(self.faults.overrun):
             self._to_swallow = self._random.randint(*OVERRUN_BYTES)
             at = self._random.randrange(len(piece))
         lost = min(self._to_swallow, len(piece) - at)
@@ -103,7 +129,7 @@ class FaultyWire:
 
     def _delayed(self, piece: bytes) -> bytes:
         """Nothing while the wire is stalled, all at once afterwards."""
-        if not self._to_hold and self._strikes(self.stall):
+        if not self._to_hold and self._strikes(self.faults.stall):
             self._to_hold = self._random.randint(*STALLED_PIECES)
         if self._to_hold:
             self._to_hold -= 1
@@ -116,8 +142,8 @@ class FaultyWire:
 class FaultyMeter:
     """A simulator whose meter's own clock steps or starts again; see `Simulator`.
 
-    `make` makes the meter as it is after it was switched on. `struck` are the times of the faults,
-    in periods.
+    `make` makes the meter that was just switched on. `struck` are the times of the faults, in
+    periods.
     """
 
     def __init__(
@@ -142,7 +168,7 @@ class FaultyMeter:
         self.struck: list[int] = []
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return self._meter.settings
 
     @property
@@ -169,46 +195,3 @@ class FaultyMeter:
             self.struck.append(self._periods)
             self._meter = self._make()
             self._switched_on_j = self._energy_j
-
-
-@dataclass(frozen=True)
-class Faults:
-    """Every fault that can be asked for: chances, but `skew`, which is in ppm."""
-
-    drop: float = 0.0
-    double: float = 0.0
-    corrupt: float = 0.0
-    checksum: float = 0.0
-    lose: float = 0.0
-    overrun: float = 0.0
-    stall: float = 0.0
-    banner: float = 0.0
-    step: float = 0.0
-    restart: float = 0.0
-    unplug: float = 0.0
-    skew: float = 0.0
-
-    @classmethod
-    def parse(cls, words: Sequence[str]) -> Faults:
-        """From words such as `drop=0.01`. Raises ValueError with a sentence."""
-        known = [entry.name for entry in fields(cls)]
-        rates: dict[str, float] = {}
-        for word in words:
-            name, _, value = word.partition("=")
-            if name not in known:
-                raise ValueError(f"There is no fault {name}: there are {', '.join(known)}.")
-            try:
-                rates[name] = float(value)
-            except ValueError:
-                raise ValueError(f"{word} has no number: write {name}=0.01.") from None
-            if not (name == "skew" or 0 <= rates[name] <= 1):
-                raise ValueError(f"{word} is not a probability: give a number from 0 to 1.")
-        return cls(**rates)
-
-    def wire(self, seed: int) -> FaultyWire:
-        """Return the wire with these faults."""
-        return FaultyWire(seed, **{name: getattr(self, name) for name in WIRE_FAULTS})
-
-    def meter(self, make: Callable[[], Simulator], seed: int) -> FaultyMeter:
-        """Return the meter with these faults."""
-        return FaultyMeter(make, seed, step=self.step, restart=self.restart)

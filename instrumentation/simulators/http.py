@@ -10,11 +10,11 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from contract.strict_json import Document, Json
 from instrumentation.simulators.networked import NetworkSimulator
 
 
@@ -55,8 +55,8 @@ class HttpSimulator(NetworkSimulator):
         self._reported = (0.0, 0)  # the state and the number of its refresh
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        described: dict[str, dict[str, Any]] = {
+    def settings(self) -> Document:
+        described: dict[str, dict[str, Json]] = {
             "home-assistant": {"entity": "sensor.plug_power"},
             "generic": {
                 "path": "/data?what=all",
@@ -82,7 +82,7 @@ class HttpSimulator(NetworkSimulator):
             return "404 Not Found", b"<html>no such page</html>"
         return "200 OK", json.dumps(document).encode()
 
-    def _document(self, path: str) -> dict[str, Any] | None:  # noqa: PLR0911 - one a profile
+    def _document(self, path: str) -> dict[str, Json] | None:  # noqa: PLR0911 - one a profile
         watts, joules = self.power_w, self.energy_j
         url = urlsplit(path)
         number = parse_qs(url.query).get("id")
@@ -90,11 +90,13 @@ class HttpSimulator(NetworkSimulator):
             case "shelly-gen1" | "shelly-gen1-em", "/status":
                 return self._first_generation(watts[0], joules[0])
             case "shelly-switch", "/rpc/Switch.GetStatus" if number == ["0"]:
-                return {"source": "init", "output": self.output} | self._metered()
+                return {"source": "init", "output": self.output, **self._metered()}
             case "shelly-pm1", "/rpc/PM1.GetStatus" if number == ["0"]:
                 return self._metered()
             case "shelly-em", "/rpc/EM.GetStatus" if number == ["0"]:
-                phases = {f"{n}_act_power": round(w, 3) for n, w in zip("abc", watts, strict=True)}
+                phases: Document = {
+                    f"{n}_act_power": round(w, 3) for n, w in zip("abc", watts, strict=True)
+                }
                 errors = {"a_errors": self.errors} if self.errors else {}
                 return {"id": 0, **phases, "total_act_power": round(sum(watts), 3), **errors}
             case "shelly-em1", "/rpc/EM1.GetStatus" if number == ["0"]:
@@ -104,22 +106,26 @@ class HttpSimulator(NetworkSimulator):
             case "home-assistant", "/api/states/sensor.plug_power":
                 return self._state(watts[0])
             case "generic", "/data":
-                reading = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
+                reading: Document = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
                 return {"n": self.refreshes, "meter": reading}
         return None
 
-    def _metered(self) -> dict[str, Any]:
-        total = {"total": round(self.energy_j[0] / 3600, 3), "by_minute": [0.0], "minute_ts": 0}
+    def _metered(self) -> dict[str, Json]:
+        total: Document = {
+            "total": round(self.energy_j[0] / 3600, 3),
+            "by_minute": [0.0],
+            "minute_ts": 0,
+        }
         errors = {"errors": self.errors} if self.errors else {}
         return {"id": 0, "apower": round(self.power_w[0], 1), "aenergy": total, **errors}
 
-    def _first_generation(self, power_w: float, energy_j: float) -> dict[str, Any]:
+    def _first_generation(self, power_w: float, energy_j: float) -> dict[str, Json]:
         is_em = self.profile == "shelly-gen1-em"
         unit_j = 3600.0 if is_em else 60.0
         meter = {"power": round(power_w, 2), "is_valid": True, "total": round(energy_j / unit_j, 1)}
         return {"uptime": self.refreshes, ("emeters" if is_em else "meters"): [meter]}
 
-    def _state(self, power_w: float) -> dict[str, Any]:
+    def _state(self, power_w: float) -> dict[str, Json]:
         state, reported = self._reported
         if self._reports_anew or round(power_w, 3) != state:
             reported = self.refreshes
@@ -139,7 +145,7 @@ class HttpSimulator(NetworkSimulator):
         return HttpServer(self, host, port, secret, tls)
 
 
-def tasmota_status(power_w: float, energy_j: float) -> dict[str, Any]:
+def tasmota_status(power_w: float, energy_j: float) -> dict[str, Json]:
     """Tasmota's Status 8: energy in kWh, three decimals; power in whole W."""
     energy = {"Total": round(energy_j / 3.6e6, 3), "Power": round(power_w), "Voltage": 230}
     return {"StatusSNS": {"Time": "2026-01-01T00:00:00", "ENERGY": energy}}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 _PATTERN = (
     r"t=(?P<t_ms>\d{10}) a=(?P<power_mw_a>\d{6})mW b=(?P<power_mw_b>\d{6})mW "
@@ -16,7 +17,7 @@ _MOST_MW = 999_999
 
 
 class LineSimulator:
-    """A line each period once it was told to `run`. Takes energies, gives bytes; does no I/O."""
+    """A line each period once it was sent `run`. Takes energies, gives bytes; does no I/O."""
 
     kind: ClassVar[str] = "line"
     channels = ("a", "b")
@@ -31,7 +32,7 @@ class LineSimulator:
         self._before_j = [0.0, 0.0]
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return {
             "pattern": _PATTERN,
             "period_s": self.period_s,

@@ -6,11 +6,12 @@ Registers behind a request/answer protocol, which is described in `meters.mcp39f
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 _MEMORY_BYTES = 0x100
 _MAX_READ_BYTES = 32
@@ -57,7 +58,7 @@ class Mcp39f511nSimulator:
         return int.from_bytes(self._memory[0xA8:0xAA], "little")
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return {"window_cycles": 1 << self.exponent, "line_hz": self._line_hz}
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.strict_json import Document, Json
 from instrumentation.meters.answers import envelope
 from instrumentation.simulators.http import tasmota_status
 from instrumentation.simulators.networked import NetworkSimulator
@@ -30,8 +30,8 @@ class MqttSimulator(NetworkSimulator):
         self.sink: MqttServer | None = None
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        device: dict[str, Any] = {"device": "plug"}
+    def settings(self) -> Document:
+        device: dict[str, Json] = {"device": "plug"}
         if self.profile == "generic":
             device = {"topic": "home/plug/power", "power": ""}
         return {

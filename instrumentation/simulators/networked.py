@@ -12,12 +12,13 @@ import socketserver
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.strict_json import Document
 from instrumentation.meters.answers import envelope
 
 
@@ -60,8 +61,8 @@ class NetworkSimulator(ABC):
 
     @property
     @abstractmethod
-    def settings(self) -> Mapping[str, Any]:
-        """What the inventory says of it."""
+    def settings(self) -> Document:
+        """The settings that the inventory has of it."""
 
     @abstractmethod
     def answer(self, request: str) -> tuple[str, bytes] | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instrumentation.simulators.faults import Faults
+from instrumentation.simulators.faults import Faults, FaultyMeter, FaultyWire
 from instrumentation.simulators.registry import Simulator
 
 _READ_BYTES = 4096
@@ -23,8 +23,8 @@ _NOBODY_PAUSE_S = 0.02
 class SimulatedPort:
     """The meter's end of a pseudo-terminal; `link` becomes a symbolic link to the other end.
 
-    While nobody has the other end open, and when its buffer is full, whole pieces of output are
-    dropped and counted, as an adapter does that nobody reads. `send` and `receive` never block.
+    While the other end is not open, and when its buffer is full, whole pieces of output are
+    dropped and counted, as by an adapter that is not read. `send` and `receive` never block.
     """
 
     def __init__(self, link: Path) -> None:
@@ -35,7 +35,7 @@ class SimulatedPort:
         tty.setraw(slave)
         os.set_blocking(self._master, False)
         self.device = os.ttyname(slave)
-        os.close(slave)  # from here on a hang-up on our end means that nobody listens
+        os.close(slave)  # from here on a hang-up on our end means that the other is not open
         self._poll = select.poll()
         self._poll.register(self._master, 0)
         self._input = select.poll()
@@ -77,10 +77,10 @@ class SimulatedPort:
         self._unlink(old)
 
     def receive(self) -> bytes:
-        """Return what the host has sent since; empty where it sent nothing or nobody listens."""
+        """Return what the host has sent since; empty where it sent nothing or is not connected."""
         try:
             return os.read(self._master, _READ_BYTES)
-        except OSError:  # EIO: nobody has the other end open
+        except OSError:  # EIO: the other end is not open
             return b""
 
     def wait(self, limit_s: float) -> None:
@@ -107,10 +107,9 @@ _LOOK_S = 0.1
 
 
 class Player:
-    """One meter at one link. `run` returns when `stopped()` says so; `close` unplugs it.
+    """One meter at one link. `run` returns once `stopped()` is true; `close` unplugs it.
 
-    `watts` is the power through each channel; `make` makes the meter as it is when it was switched
-    on.
+    `watts` is the power through each channel; `make` makes the meter that was just switched on.
     """
 
     def __init__(
@@ -121,14 +120,14 @@ class Player:
         faults: Faults = Faults(),  # noqa: B008 - frozen
         seed: int = 0,
     ) -> None:
-        self._meter = faults.meter(make, seed)
+        self._meter = FaultyMeter(make, seed, step=faults.step, restart=faults.restart)
         if len(watts) != len(self._meter.channels):
             raise ValueError(
                 f"This meter has {len(self._meter.channels)} channels "
                 f"({', '.join(self._meter.channels)}): give as many watts."
             )
         self._watts = np.asarray(watts, np.float64)
-        self._wire = faults.wire(seed)
+        self._wire = FaultyWire(seed, faults)
         self._unplug = faults.unplug
         self._random = random.Random(seed)
         self._period_s = self._meter.period_s / (1 + faults.skew * 1e-6)  # in true seconds

@@ -6,11 +6,13 @@ Its bytes are described in `meters.powersensor3_frames` and `powersensor3_talk`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 _SENSORS = 8
 _STEP_V = 3.3 / 1023
@@ -35,7 +37,7 @@ def eeprom(used: Sequence[bool] = (True,) * 4) -> list[bytes]:
 
 
 class PowerSensor3Simulator:
-    """A frame of 18 bytes for each period, once it was told to start. Does no I/O.
+    """A frame of 18 bytes for each period, once it was started. Does no I/O.
 
     The rails have constant voltages; the current's level is chosen such that what rounding to 10
     bits leaves over is carried into the next frame, as noise does it on the real one. `t_us` is its
@@ -62,7 +64,7 @@ class PowerSensor3Simulator:
         self._carry = np.zeros(4)  # what rounding left over, in levels
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return {"frames_hz": self._frames_hz}
 
     @property

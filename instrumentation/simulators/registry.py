@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contract.extensions import Group
+from contract.strict_json import Document
 
 
 class Simulator(Protocol):
     """A meter from the other side of the wire. Takes energies, gives bytes; does no I/O.
 
     Made without arguments it has its usual settings. `channels` are its own names of them,
-    `settings` what the inventory says of a meter like this one, `full_scale_w` the most that it can
-    tell of one channel, `resolution_w` how far a reading may be off by rounding on the wire.
+    `settings` those of such a meter in the inventory, `full_scale_w` the most that it can show of
+    one channel, `resolution_w` how far a reading may be off by rounding on the wire.
     """
 
     @property
@@ -29,7 +30,7 @@ class Simulator(Protocol):
     def resolution_w(self) -> float: ...
 
     @property
-    def settings(self) -> Mapping[str, Any]: ...
+    def settings(self) -> Document: ...
 
     @property
     def period_s(self) -> float:

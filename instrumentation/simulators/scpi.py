@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from contract.strict_json import Document
 from instrumentation.simulators.networked import NetworkSimulator, TcpServer
 
 
 class ScpiSimulator(NetworkSimulator):
-    """Answers `:MEAS?` once it was told `:OUTP ON`; `over` is what it says beyond its range."""
+    """Answers `:MEAS?` once it was sent `:OUTP ON`; with `over` the load is beyond its range."""
 
     kind: ClassVar[str] = "scpi"
 
@@ -19,7 +19,7 @@ class ScpiSimulator(NetworkSimulator):
         self.over = False
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return {
             "query": ":MEAS?",
             "fields": {"0": 3},

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import reduce
+from operator import xor
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 _INPUT_MV = 15_000
 _OUTPUT_MV = 12_000
 _MAX_MW = 99_999
 _MAX_MA = 9_999
-
-
-def _checksums(checked: bytes) -> tuple[int, int]:
-    total = parity = 0
-    for byte in checked:
-        total += byte
-        parity ^= byte
-    return (0x100 - total % 0x100) % 0x100, parity
 
 
 def encode_line(
@@ -45,8 +41,7 @@ def encode_line(
     for mw, mv, is_on in zip(power_mw, voltage_mv, on, strict=True):
         groups += [_group(mw, mv), "1" if is_on else "0", "00"]
     checked = (",".join(groups) + ",").encode("ascii")
-    cs1, cs2 = _checksums(checked)
-    return checked + f"{cs1:02x},{cs2:02x}\r\n".encode("ascii")
+    return checked + f"{-sum(checked) % 0x100:02x},{reduce(xor, checked):02x}\r\n".encode("ascii")
 
 
 def _group(power_mw: int, voltage_mv: int) -> str:
@@ -92,7 +87,7 @@ class SmartPower3Simulator:
         self._outputs = (Output(), Output())
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return {"interval_ms": self.interval_ms}
 
     @property

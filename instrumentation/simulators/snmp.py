@@ -6,9 +6,9 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from contract.strict_json import Document
 from instrumentation.simulators.networked import NetworkSimulator
 
 # Below SNMPv2-SMI's enterprises.32473, which is reserved for documentation (RFC 5612).
@@ -26,7 +26,7 @@ class SnmpSimulator(NetworkSimulator):
         super().__init__(step_w=step_w, **display)
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         if self.profile != "generic":
             return {"profile": self.profile, "period_s": self.refresh_s}
         return {

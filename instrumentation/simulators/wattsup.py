@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import floor
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 _NAMES = (
     *("W", "V", "A", "WH", "Cost", "WH/Mo", "Cost/Mo"),
@@ -28,7 +30,7 @@ def encode_packet(command: str, values: Sequence[object]) -> bytes:
 
 
 def banner() -> bytes:
-    """Return what the meter says when it is switched on, and when it is asked for its version."""
+    """Return the packet of a meter that is switched on, and of one asked for its version."""
     return encode_packet("v", _VERSION)
 
 
@@ -44,7 +46,7 @@ class WattsUpSimulator:
     full_scale_w = 1800.0
     resolution_w = 0.0501
     period_s = 1.0
-    settings: ClassVar[Mapping[str, Any]] = {}
+    settings: ClassVar[Document] = {}
 
     def __init__(self, fields: int = 18, logged: Sequence[str] = _NAMES) -> None:
         self.names = _NAMES[:fields]
@@ -61,7 +63,7 @@ class WattsUpSimulator:
         self._smallest = [1 << 30] * 3
 
     def switch_off_and_on(self) -> bytes:
-        """Forget what was set and counted; return what it says of itself."""
+        """Forget what was set and counted; return the packet with its version."""
         self.logging = False
         self._command = b""
         self._clear()

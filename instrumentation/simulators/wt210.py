@@ -27,7 +27,7 @@ class WT210Simulator(YokogawaSimulator):
     def _identity(self) -> str:
         return "YOKOGAWA,760401,0,F2.01"
 
-    def _own(self) -> Actions:
+    def _actions(self) -> Actions:
         return {
             ":COMMunicate:REMote": self._set_remote,
             ":SAMPle:HOLD": self._set_hold,
@@ -49,5 +49,5 @@ class WT210Simulator(YokogawaSimulator):
         self._on[item] = is_on(value)
 
     def _range(self, header: str, which: int) -> str:
-        now = self.shown_ranges[which]
-        return self._headed(header, nr3(now, now))
+        shown = self.shown_ranges[which]
+        return self._headed(header, nr3(shown, shown))

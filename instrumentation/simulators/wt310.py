@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+from contract.strict_json import Document
 from instrumentation.simulators.yokogawa import Actions, YokogawaSimulator, nothing
 
 
@@ -21,13 +21,13 @@ class WT310Simulator(YokogawaSimulator):
         self._item_count = 3
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         return {**super().settings, "model": self.model}
 
     def _identity(self) -> str:
         return f"YOKOGAWA,{self.model},C2TE00000V,F1.04"
 
-    def _own(self) -> Actions:
+    def _actions(self) -> Actions:
         return {
             ":SYSTem:COMMunicate:COMMand": nothing,
             ":HOLD": self._set_hold,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contract.strict_json import Document
 
 VOLTAGES = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
 CURRENTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -37,31 +38,33 @@ def step(full_scale: float) -> float:
 class Range:
     """Voltage or current range: fixed, or following the input as the meter does it."""
 
-    def __init__(self, ranges: tuple[float, ...], now: float, auto: bool) -> None:
+    def __init__(self, ranges: tuple[float, ...], full_scale: float, auto: bool) -> None:
         self.ranges = ranges
-        self.now = now
+        self.full_scale = full_scale
         self.auto = auto
 
     def follow(self, rms: float, peak: float) -> None:
         """One update with this input: up beyond 130 % or a peak of 300 %, down below 30 %."""
         if not self.auto:
             return
-        at = self.ranges.index(self.now)
-        if (rms > 1.3 * self.now or peak > 3 * self.now) and at + 1 < len(self.ranges):
-            self.now = self.ranges[at + 1]
-        while at and rms <= 0.3 * self.now and rms <= 1.25 * self.ranges[at - 1]:
+        at = self.ranges.index(self.full_scale)
+        if (rms > 1.3 * self.full_scale or peak > 3 * self.full_scale) and at + 1 < len(
+            self.ranges
+        ):
+            self.full_scale = self.ranges[at + 1]
+        while at and rms <= 0.3 * self.full_scale and rms <= 1.25 * self.ranges[at - 1]:
             if peak > 3 * self.ranges[at - 1]:
                 break
             at -= 1
-            self.now = self.ranges[at]
+            self.full_scale = self.ranges[at]
 
     def is_over(self, rms: float) -> bool:
         """Beyond 140 % there is no reading."""
-        return rms > 1.4 * self.now
+        return rms > 1.4 * self.full_scale
 
     def is_peak_over(self, peak: float) -> bool:
         """Peaks beyond 300 % are cut off."""
-        return peak > 3 * self.now
+        return peak > 3 * self.full_scale
 
 
 # By header, what it does with a value; the answer to a query.
@@ -109,15 +112,18 @@ class YokogawaSimulator(ABC):
         self._headers = True
         self._seen_j = 0.0
         self.power_w = self.rms_v = self.rms_a = math.nan
-        self.shown_ranges = (self.volts.now, self.amperes.now)  # those of the last update
+        self.shown_ranges = (
+            self.volts.full_scale,
+            self.amperes.full_scale,
+        )  # those of the last update
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Document:
         """See `Simulator`: what the meter is to be set to, here what it stands at."""
         return {
             "rate_s": self.rate_s,
-            "voltage_range_v": None if self.volts.auto else self.volts.now,
-            "current_range_a": None if self.amperes.auto else self.amperes.now,
+            "voltage_range_v": None if self.volts.auto else self.volts.full_scale,
+            "current_range_a": None if self.amperes.auto else self.amperes.full_scale,
         }
 
     @property
@@ -127,12 +133,12 @@ class YokogawaSimulator(ABC):
     @property
     def full_scale_w(self) -> float:
         """The line voltage times the current range."""
-        return self.line_v * self.amperes.now
+        return self.line_v * self.amperes.full_scale
 
     @property
     def resolution_w(self) -> float:
         """The last digit of a power."""
-        return step(self.volts.now * self.amperes.now)
+        return step(self.volts.full_scale * self.amperes.full_scale)
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
         """See `Simulator.advance`: an update in each period, and what waited for it."""
@@ -155,7 +161,7 @@ class YokogawaSimulator(ABC):
         self.power_w = math.inf if over_v or over_a else mean_w
         self.rms_v = math.inf if over_v else self.rms_v
         self.rms_a = math.inf if over_a else self.rms_a
-        self.shown_ranges = (self.volts.now, self.amperes.now)
+        self.shown_ranges = (self.volts.full_scale, self.amperes.full_scale)
         self.volts.follow(self.line_v, peak_v)
         self.amperes.follow(abs(mean_w) / self.line_v, peak_a)
         if self._filter[1] == "FALL":
@@ -205,12 +211,12 @@ class YokogawaSimulator(ABC):
         if filter_bit := re.fullmatch(r":STAT(?:US)?:FILT(?:ER)?(\d+)", header, re.IGNORECASE):
             self._filter[int(filter_bit[1])] = "FALL" if value.upper() == "FALL" else "NEVER"
             return ""
-        for pattern, action in (self._shared() | self._own()).items():
+        for pattern, action in (self._shared_actions() | self._actions()).items():
             if is_header(pattern, header):
                 return action(value) or ""
         return None
 
-    def _shared(self) -> Actions:
+    def _shared_actions(self) -> Actions:
         return {
             ":STATus:QMESsage": nothing,
             ":STATus:ERRor?": lambda _: '{},"{}"'.format(*self._next_error()),
@@ -225,11 +231,11 @@ class YokogawaSimulator(ABC):
     def _identity(self) -> str: ...
 
     @abstractmethod
-    def _own(self) -> Actions:
+    def _actions(self) -> Actions:
         """Headers of this meter, and what answers them."""
 
     def _inputs(self, group: str) -> Actions:
-        """Return the headers below a group that say how voltage and current are measured."""
+        """Return the headers below a group that set how voltage and current are measured."""
         actions: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
         for name, ranged in (("VOLTage", self.volts), ("CURRent", self.amperes)):
             actions[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
@@ -268,7 +274,7 @@ class YokogawaSimulator(ABC):
 
     def _set_range(self, ranged: Range, value: str) -> None:
         if self._is_among(value, ranged.ranges):
-            ranged.now, ranged.auto = float(value), False
+            ranged.full_scale, ranged.auto = float(value), False
 
     def _set_auto(self, ranged: Range, value: str) -> None:
         ranged.auto = is_on(value)

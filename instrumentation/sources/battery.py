@@ -2,7 +2,7 @@
 
 `/sys/class/power_supply/*` (kernel, Documentation/ABI/testing/sysfs-class-power): `type`, `status`,
 `energy_now` in µWh or `charge_now` in µAh with `voltage_now` in µV, and `power_now` in µW or
-`current_now` in µA. On mains these tell what charges the battery, so the source refuses; so it does
+`current_now` in µA. On mains these show what charges the battery, so the source refuses; so it does
 while a supply is `online` beside a battery that is discharged, which then gives a part alone.
 
 Two figures of the same thing: `battery` adds up the power shown, `battery/gauge` is what the gauge
@@ -22,7 +22,6 @@ from instrumentation.sources.counter import (
     PLATFORM_MAX_POWER_W,
     ReadFailure,
     Reading,
-    not_a_number,
     reason,
     stamped,
 )
@@ -33,13 +32,13 @@ ROOT = Path("/sys/class/power_supply")
 PERIOD_S = 0.5  # gauges renew their figures every 1 to 30 s; to ask the firmware more often costs
 POWER, GAUGE = "battery", "battery/gauge"
 NJ_PER_UWH = 3_600_000
-# A gauge's difference of fewer steps tells where the steps fell, not what was used.
+# A gauge's difference of fewer steps shows where the steps fell, not what was used.
 FEW_STEPS = 10
 _IDLE = {"Not charging", "Unknown", "Full"}  # of one battery while another is discharged
 
 
 class BatteryError(SourceError):
-    """No battery tells the machine's energy; the message says what to do."""
+    """No battery shows the machine's energy; the message has the remedy."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,11 @@ class _Battery:
     folder: Path
 
     def status(self) -> str:
-        return system_text.read(self.folder / "status").strip()
+        return system_text.read_line(self.folder / "status")
 
     def shows(self) -> bool:
         """Whether a battery is in this bay and shows anything of its energy."""
-        present = self.folder / "present"
-        if present.exists() and system_text.read(present).strip() == "0":
+        if system_text.read_line_or_empty(self.folder / "present") == "0":
             return False
         return self.powered() or self.gauged()
 
@@ -68,11 +66,7 @@ class _Battery:
         return all((self.folder / file).exists() for file in files)
 
     def number(self, file: str) -> int:
-        text = (self.folder / file).read_bytes()
-        try:
-            return int(text)
-        except ValueError:
-            raise OSError(f"{self.folder.name}/{file}: {not_a_number(text)}") from None
+        return system_text.read_number(self.folder / file)
 
     def power_uw(self) -> int:
         """Return what it gives; some drivers show a discharge below 0."""
@@ -103,7 +97,7 @@ class BatterySource(PolledSource):
         self._counts: list[int] = []
         self._used_nj = 0
         self._step_nj: int | None = None
-        self._away = 0  # how often the machine was found on mains
+        self._away = 0  # how often the machine was on mains
         self._turn = threading.Lock()
         powered, gauged = (all(map(has, batteries)) for has in (_Battery.powered, _Battery.gauged))
         powers = {POWER: self._power_uw} if powered else {}
@@ -122,7 +116,11 @@ class BatterySource(PolledSource):
         batteries = _batteries(root)
         if not batteries:
             raise BatteryError(f"There is no battery of this machine under {root}.")
-        supplies = _supplies(root) if believe_online else ()
+        supplies = tuple(
+            folder
+            for folder, kind in _of_machine(root)
+            if believe_online and (kind in ("Mains", "Wireless", "UPS") or kind.startswith("USB"))
+        )
         try:
             present = tuple(battery for battery in batteries if battery.shows())
             if not any(map(_Battery.powered, present)) and not any(map(_Battery.gauged, present)):
@@ -133,14 +131,14 @@ class BatterySource(PolledSource):
             _require_discharging(present, supplies)
         except OSError as error:
             raise BatteryError(
-                f"The battery tells nothing of what this machine uses: {reason(error)}. Unplug the "
+                f"The battery does not show what this machine uses: {reason(error)}. Unplug the "
                 "mains, or name another energy source."
                 + (" Where nothing is plugged in: --on-battery." if _online(supplies) else "")
             ) from None
         return cls(present, supplies, period_s)
 
     @classmethod
-    def there(cls, root: Path = ROOT) -> bool:
+    def is_present(cls, root: Path = ROOT) -> bool:
         """Whether this machine has a battery."""
         return bool(_batteries(root))
 
@@ -159,7 +157,7 @@ class BatterySource(PolledSource):
                 else f"showed a new value about every {power.update_s:.1f} s"
             )
             sentences.append(
-                f"The battery's power {periods}: a command must last many times as long to be told "
+                f"The battery's power {periods}: a command must last many times as long to differ "
                 "from what ran before it."
             )
         if self._step_nj:
@@ -184,7 +182,7 @@ class BatterySource(PolledSource):
                 self._used_uj()
         power_uw = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
         if not power_uw:
-            raise OSError("it is being discharged and shows 0 W: its firmware tells no rate")
+            raise OSError("it is being discharged and shows 0 W: its firmware has no rate")
         if power_uw > PLATFORM_MAX_POWER_W * 1e6:  # all bits set: the rate is unknown (ACPI, _BST)
             raise OSError(f"it shows more than {PLATFORM_MAX_POWER_W / 1e3:g} kW")
         return power_uw
@@ -192,7 +190,7 @@ class BatterySource(PolledSource):
     def _gauge(self) -> Reading | ReadFailure:
         with self._turn:
             read = stamped(self._used_uj)
-        # What the mains gave in between the gauge does not tell.
+        # What the mains gave in between the gauge does not show.
         return replace(read, epoch=self._away) if isinstance(read, Reading) else read
 
     def _require_discharging(self) -> None:
@@ -226,23 +224,8 @@ def _batteries(root: Path) -> tuple[_Battery, ...]:
 def _of_machine(root: Path) -> Iterator[tuple[Path, str]]:
     """Folders and types of the supplies that are not of another device."""
     for folder in sorted(root.glob("*")):
-        try:
-            kind = system_text.read(folder / "type").strip()
-            scope = folder / "scope"
-            other = scope.exists() and system_text.read(scope).strip() == "Device"
-        except OSError:
-            continue
-        if not other:
-            yield folder, kind
-
-
-def _supplies(root: Path) -> tuple[Path, ...]:
-    """Return what can feed the machine beside its batteries."""
-    return tuple(
-        folder
-        for folder, kind in _of_machine(root)
-        if kind in ("Mains", "Wireless", "UPS") or kind.startswith("USB")
-    )
+        if system_text.read_line_or_empty(folder / "scope") != "Device":
+            yield folder, system_text.read_line_or_empty(folder / "type")
 
 
 def _online(supplies: Sequence[Path]) -> list[str]:
@@ -250,15 +233,8 @@ def _online(supplies: Sequence[Path]) -> list[str]:
 
     1 is a fixed supply, 2 one that can be set.
     """
-    names = []
-    for folder in supplies:
-        try:
-            online = system_text.read(folder / "online").strip()
-        except OSError:
-            continue  # it does not tell
-        if online not in ("", "0"):
-            names.append(folder.name)
-    return names
+    online = ((folder, system_text.read_line_or_empty(folder / "online")) for folder in supplies)
+    return [folder.name for folder, state in online if state not in ("", "0")]
 
 
 def _require_discharging(batteries: Sequence[_Battery], supplies: Sequence[Path]) -> None:

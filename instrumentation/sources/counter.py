@@ -21,7 +21,6 @@ from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 
-from contract import system_text
 from contract.documents import Edge
 from instrumentation.clock import monotonic_ns
 
@@ -80,15 +79,10 @@ def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadF
     """
     t_before_ns = monotonic_ns()
     try:
-        found_uj = energy_uj()
+        count_uj = energy_uj()
     except OSError as error:
         return ReadFailure(t_before_ns, reason(error))
-    return Reading(t_before_ns, monotonic_ns(), found_uj, window_ns=window_ns)
-
-
-def not_a_number(text: bytes) -> str:
-    """Return what is wrong with a counter file of this content."""
-    return f"the file holds {system_text.decode(text)!r} in place of a number"
+    return Reading(t_before_ns, monotonic_ns(), count_uj, window_ns=window_ns)
 
 
 def reason(error: OSError) -> str:
@@ -159,7 +153,7 @@ def difference(
     """Energy between two readings of one counter, in µJ, one wrap corrected.
 
     More wraps cannot be seen in the counter: where `max_power_w` over the longest time that the two
-    readings can be apart allows for another, the flag `possible-double-wrap` says so. A fall is no
+    readings can be apart allows for another, the flag is `possible-double-wrap`. A fall is no
     wrap where the power bound rules it out (`beyond-power-bound`), where the range is unknown
     (`unknown-range`), or where the counter was away in between (`counter-reopened`: it may have
     begun again). A rise keeps its figure and bears those flags.

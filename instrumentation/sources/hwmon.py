@@ -13,14 +13,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from contract import system_text
+from contract.system_text import read_line_or_empty as _text
 from instrumentation.sources import coverage
-from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, not_a_number, stamped
+from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, stamped
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
 
@@ -32,7 +34,7 @@ _INA, _INA_RAILS = re.compile(r"ina\d.*"), (1, 2, 3)
 
 
 class HwmonError(SourceError):
-    """No sensor can be read; the message gives the way out."""
+    """No sensor can be read; the message has the remedy."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Sensor:
 
     def read(self) -> int:
         """Energy in µJ, or power in µW. Raises OSError."""
-        number = _number(self.path)
-        return number if self.voltage is None else number * _number(self.voltage)
+        number = system_text.read_number(self.path)
+        return number if self.voltage is None else number * system_text.read_number(self.voltage)
 
 
 class HwmonSource(PolledSource):
@@ -63,7 +65,11 @@ class HwmonSource(PolledSource):
         powers = {
             s.name: partial(_power_uw, s, s.name in never_zero) for s in sensors if not s.energy
         }
-        averaged_ns = {s.name: _averaged_ns(s.path) for s in sensors}
+        averaged_ns = {}  # the time that a power is the mean of, where the driver states it (ms)
+        for sensor in sensors:
+            with suppress(OSError):
+                interval = sensor.path.with_name(f"{sensor.path.name}_interval")
+                averaged_ns[sensor.name] = system_text.read_number(interval) * 10**6
         super().__init__(powers, counters, period_s, names, averaged_ns)
 
     @classmethod
@@ -98,7 +104,7 @@ class HwmonSource(PolledSource):
         return cls(readable, period_s)
 
     @classmethod
-    def there(cls, root: Path = ROOT) -> bool:
+    def is_present(cls, root: Path = ROOT) -> bool:
         """Whether this machine has such a sensor."""
         return bool(discover(root))
 
@@ -114,14 +120,14 @@ def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
     for chip in sorted(root.glob("hwmon*"), key=_number_of):
         if _text(chip / "device/type") == "Battery":
             continue  # the battery source has it
-        gpu_sensors: dict[str, list[Sensor]] = {}
+        chip_sensors: dict[str, list[Sensor]] = {}
         driver = _text(chip / "name") or _text(chip / "device/name") or chip.name
         products = _products(chip) if _INA.fullmatch(driver) else ()
         for sensor in (*(list(_files(chip)) or _files(chip / "device")), *products):
-            ways = gpu_sensors.setdefault(sensor.name, [])
+            ways = chip_sensors.setdefault(sensor.name, [])
             if not ways or not ways[0].energy:
                 ways.append(sensor)
-        for label, ways in gpu_sensors.items():
+        for label, ways in chip_sensors.items():
             name = f"{driver}/{label}"
             name = f"{chip.name}-{name}" if name in sensors else name  # another chip of that kind
             sensors[name] = [replace(way, name=name) for way in ways]
@@ -164,14 +170,6 @@ def _power_uw(sensor: Sensor, never_zero: bool) -> int:
     return power_uw
 
 
-def _averaged_ns(path: Path) -> int:
-    """Return the time that a power is the mean of, where the driver states it (ms); else 0."""
-    try:
-        return _number(path.with_name(f"{path.name}_interval")) * 10**6
-    except OSError:
-        return 0
-
-
 def _label(path: Path, suffix: str) -> str:
     stem = path.name.removesuffix(suffix)
     for name in (f"{stem}_label", f"{stem}_oem_info", f"device/{stem}_oem_info"):
@@ -183,18 +181,3 @@ def _label(path: Path, suffix: str) -> str:
 def _number_of(path: Path) -> int:
     digits = "".join(c for c in path.name if c.isdigit())
     return int(digits) if digits else 0
-
-
-def _text(file: Path) -> str:
-    try:
-        return system_text.read(file).strip()
-    except OSError:
-        return ""
-
-
-def _number(file: Path) -> int:
-    text = file.read_bytes()
-    try:
-        return int(text)
-    except ValueError:
-        raise OSError(not_a_number(text)) from None

@@ -22,7 +22,7 @@ _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 
 
 class NvmlError(SourceError):
-    """No graphics processor can be read; the message gives the way out."""
+    """No graphics processor can be read; the message has the remedy."""
 
 
 class _Library:
@@ -62,8 +62,7 @@ class _Library:
 class NvmlSource(PolledSource):
     """`gpu-0`, `gpu-1` … in NVML's order.
 
-    A card that cannot be read is left out, and `omitted` says why; it does not take the others with
-    it.
+    A card that cannot be read is left out, with the reason in `omitted`; the others are read.
     """
 
     name: ClassVar[str] = "nvml"
@@ -112,19 +111,19 @@ class NvmlSource(PolledSource):
             source = cls(library, period_s)
         except OSError as error:
             raise NvmlError(
-                f"NVML gives no graphics processor: {reason(error)}. `nvidia-smi` says what the "
+                f"NVML gives no graphics processor: {reason(error)}. `nvidia-smi` shows what the "
                 "driver lacks."
             ) from None
         except AttributeError as error:
             raise NvmlError(f"{file} is too old: it has no {error}.") from None
         if not source.names and source.omitted:
-            raise NvmlError(f"{source.omitted} `nvidia-smi` says what the driver lacks.")
+            raise NvmlError(f"{source.omitted} `nvidia-smi` shows what the driver lacks.")
         if not source.names:
             raise NvmlError("NVML finds no graphics processor: `nvidia-smi -L` lists them.")
         return source
 
     @classmethod
-    def there(cls, file: str = LIBRARY) -> bool:
+    def is_present(cls, file: str = LIBRARY) -> bool:
         """Whether NVIDIA's driver is installed."""
         try:
             ctypes.CDLL(file)

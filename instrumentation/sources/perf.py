@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from contract import system_text
+from contract.system_text import read_line as _text
 from instrumentation.sources.counter import ReadFailure, Reading, reason, stamped
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import longest_intervals_ns
@@ -100,7 +100,7 @@ class PerfSource(HeldZones):
         return source
 
     @classmethod
-    def there(cls, root: Path = SYS) -> bool:
+    def is_present(cls, root: Path = SYS) -> bool:
         """Whether the kernel has the unit."""
         return (root / "bus/event_source/devices/power").exists()
 
@@ -124,7 +124,8 @@ def _energy_uj(event: Event, descriptor: int) -> int:
 def _events(root: Path, unit: Path) -> Iterator[Event]:
     """Every event in joules on every processor of the mask."""
     kind = int(_text(unit / "type"))
-    cpus = _cpu_list(_text(unit / "cpumask"))
+    spans = [part.partition("-") for part in _text(unit / "cpumask").split(",") if part]
+    cpus = [n for first, _, last in spans for n in range(int(first), int(last or first) + 1)]
     names = _package_names(root, cpus)
     several = len(cpus) > 1
     taken: set[str] = set()
@@ -133,6 +134,9 @@ def _events(root: Path, unit: Path) -> Iterator[Event]:
         if what is None or _text(Path(f"{file}.unit")) != "Joules":
             continue
         scale = Fraction(_text(Path(f"{file}.scale"))) * 10**6
+        config = re.fullmatch(r"event=(0x[0-9a-fA-F]+|\d+)", _text(file))
+        if config is None:
+            raise ValueError(f"the event {_text(file)!r} is of an unknown form")
         for cpu in cpus:
             name, parent = _zone_name(what, names[cpu], several)
             if name in taken:  # the platform is one, however many dies it is read on
@@ -140,7 +144,7 @@ def _events(root: Path, unit: Path) -> Iterator[Event]:
             taken.add(name)
             most_uj = (2**64 - 1) * scale.numerator // scale.denominator
             zone = Zone(name, file, most_uj, parent, None, default_max_power_w(name))
-            yield Event(zone, kind, _config(_text(file)), cpu, scale)
+            yield Event(zone, kind, int(config[1], 0), cpu, scale)
 
 
 def _zone_name(what: str, package: str, several: bool) -> tuple[str, str | None]:
@@ -166,23 +170,6 @@ def _package_names(root: Path, cpus: list[int]) -> dict[int, str]:
 
 def _topology(root: Path, cpu: int, what: str) -> int:
     return int(_text(root / f"devices/system/cpu/cpu{cpu}/topology/{what}"))
-
-
-def _config(text: str) -> int:
-    match = re.fullmatch(r"event=(0x[0-9a-fA-F]+|\d+)", text)
-    if match is None:
-        raise ValueError(f"the event {text!r} is of an unknown form")
-    return int(match[1], 0)
-
-
-def _cpu_list(text: str) -> list[int]:
-    """`0-2,8` as numbers."""
-    spans = [part.partition("-") for part in text.split(",") if part]
-    return [n for first, _, last in spans for n in range(int(first), int(last or first) + 1)]
-
-
-def _text(file: Path) -> str:
-    return system_text.read(file).strip()
 
 
 def _open(event: Event) -> int:

@@ -14,7 +14,8 @@ from pathlib import Path
 from time import monotonic, monotonic_ns
 from typing import ClassVar
 
-from instrumentation.sources.counter import ReadFailure, Reading, not_a_number, reason
+from contract.system_text import not_a_number
+from instrumentation.sources.counter import ReadFailure, Reading, reason
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
 from instrumentation.sources.zones import HeldZones, Zone, discover, mirrors
@@ -98,7 +99,7 @@ class PowercapSource(HeldZones):
         return source
 
     @classmethod
-    def there(cls, root: Path = ROOT) -> bool:
+    def is_present(cls, root: Path = ROOT) -> bool:
         """Whether this machine shows RAPL's zones, or links that lead to none."""
         return next(iter(root.glob("intel-rapl*")), None) is not None
 

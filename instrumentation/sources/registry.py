@@ -8,13 +8,14 @@ from contract.extensions import ExtensionError, Group, installed
 
 
 class SourceError(Exception):
-    """A source cannot be used here; the message is a sentence with the way out."""
+    """A source cannot be used here; the message is a sentence with the remedy."""
 
 
 _GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name")
 
 
 def names() -> tuple[str, ...]:
+    """List the sources, with those of installed packages."""
     return _GROUP.names()
 
 
@@ -31,9 +32,9 @@ def is_installed(name: str) -> bool:
     return any(point.name == name for point in installed(_GROUP.entry_points))
 
 
-def there(name: str) -> bool:
-    """Whether this machine may have such a source; True where only opening it can tell."""
+def is_present(name: str) -> bool:
+    """Whether this machine may have such a source; True where only opening it can show that."""
     try:
-        return bool(getattr(load(name), "there", lambda: True)())
+        return bool(getattr(load(name), "is_present", lambda: True)())
     except ExtensionError:
-        return True  # what is wrong with it, opening says
+        return True  # opening raises what is wrong with it

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+
+from contract.problem import Fact
 
 # Flags and codes: they are words in tables and in `Trial.flags`.
 STANDS_STILL = "stands-still"
@@ -53,21 +54,21 @@ class Stretch:
 class Objection:
     """Why the joules of a source, called `label`, are no figure.
 
-    `code`, and clauses for people that say what was seen and what to do. `facts` are what was seen.
+    `code`, and clauses for people on what was seen and the remedy. `facts` are what was seen.
     """
 
     code: str
     label: str
-    seen: str
+    observation: str
     way: str = "Take another component."
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 def sentences(objections: Iterable[Objection]) -> list[str]:
     """One for each thing that was seen, with all that it was seen of."""
     same: dict[tuple[str, str], list[str]] = {}
-    for one in objections:
-        same.setdefault((one.seen, one.way), []).append(one.label)
+    for objection in objections:
+        same.setdefault((objection.observation, objection.way), []).append(objection.label)
     return [
         f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {shown}. {way}"
         for (shown, way), labels in same.items()
@@ -83,24 +84,24 @@ def stood_still(stretches: Sequence[Stretch], patience: float) -> str:
     """Whether a counter is no figure by all its stretches: a code, or empty.
 
     It never moved, or it stood still in more than `SHARE` of the stretches that are long enough to
-    tell, a third of `patience` where it moves in others. Where most stretches are unknown they have
-    a reason of their own.
+    show it, a third of `patience` where it moves in others. Where most stretches are unknown they
+    have another reason.
     """
-    known = [one for one in stretches if one.energy_j is not None]
+    known = [stretch for stretch in stretches if stretch.energy_j is not None]
     if 2 * len(known) < len(stretches) or not known:
         return ""
-    if not any(one.energy_j for one in known):
-        whole_s = math.fsum(one.seconds for one in known)
+    if not any(stretch.energy_j for stretch in known):
+        whole_s = math.fsum(stretch.seconds for stretch in known)
         return STANDS_STILL if whole_s >= patience else DID_NOT_MOVE
-    telling = [one for one in known if one.seconds >= patience / 3]
-    still = sum(not one.energy_j for one in telling)
+    telling = [stretch for stretch in known if stretch.seconds >= patience / 3]
+    still = sum(not stretch.energy_j for stretch in telling)
     in_a_row_s = [
-        math.fsum(one.seconds for one in row)
-        for moved, row in groupby(known, key=lambda one: bool(one.energy_j))
+        math.fsum(stretch.seconds for stretch in row)
+        for moved, row in groupby(known, key=lambda stretch: bool(stretch.energy_j))
         if not moved
     ]
     still_s = math.fsum(seconds for seconds in in_a_row_s if seconds >= patience)
-    whole_s = math.fsum(one.seconds for one in known)
+    whole_s = math.fsum(stretch.seconds for stretch in known)
     many = still > SHARE * len(telling) or still_s > SHARE * whole_s
     return STANDS_STILL if many else ""
 
@@ -111,22 +112,25 @@ def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
     It must last for `patience` and more than `SHARE` of the whole; rests and runs take turns.
     """
     rows: list[list[Stretch]] = []
-    for one in stretches:
-        if one.energy_j is None or not one.seconds:
+    for stretch in stretches:
+        if stretch.energy_j is None or not stretch.seconds:
             continue
         before = rows[-1][-1] if rows else None
         # Of one mean power, as far as the times of polls show.
-        powers = [(each.energy_j or 0.0) / each.seconds for each in (before or one, one)]
+        powers = [(each.energy_j or 0.0) / each.seconds for each in (before or stretch, stretch)]
         if before is None or not math.isclose(*powers, rel_tol=ALIKE):
             rows.append([])
-        rows[-1].append(one)
+        rows[-1].append(stretch)
     sums = [
-        Stretch(math.fsum(one.seconds for one in row), math.fsum(one.energy_j or 0 for one in row))
+        Stretch(
+            math.fsum(stretch.seconds for stretch in row),
+            math.fsum(stretch.energy_j or 0 for stretch in row),
+        )
         for row in rows
         if len(row) >= SOME
     ]
-    longest = max(sums, key=lambda one: one.seconds, default=None)
-    whole_s = math.fsum(one.seconds for one in stretches)
+    longest = max(sums, key=lambda stretch: stretch.seconds, default=None)
+    whole_s = math.fsum(stretch.seconds for stretch in stretches)
     if longest is None or longest.seconds < max(patience, SHARE * whole_s):
         return None
     return longest
@@ -141,17 +145,18 @@ def below(
     not explain, or less in each of some stretches, at rest as under load.
     """
     both = [
-        (one, other)
-        for one, other in zip(total, part, strict=True)
-        if one.energy_j is not None and other.energy_j is not None
+        (stretch, other)
+        for stretch, other in zip(total, part, strict=True)
+        if stretch.energy_j is not None and other.energy_j is not None
     ]
-    total_j = math.fsum(one.energy_j or 0.0 for one, _ in both)
+    total_j = math.fsum(stretch.energy_j or 0.0 for stretch, _ in both)
     part_j = math.fsum(other.energy_j or 0.0 for _, other in both)
-    seconds = math.fsum(one.seconds for one, _ in both)
+    seconds = math.fsum(stretch.seconds for stretch, _ in both)
     if not total_j or not seconds:
         return None  # `of_counter` has it
     always = all(
-        (one.energy_j or 0.0) < (other.energy_j or 0.0) * (1 - ROUNDING) for one, other in both
+        (stretch.energy_j or 0.0) < (other.energy_j or 0.0) * (1 - ROUNDING)
+        for stretch, other in both
     )
     if always and len(both) >= SOME and seconds >= SOME_S:
         return total_j, part_j
@@ -164,23 +169,23 @@ def update_of(stretches: Sequence[Stretch]) -> float:
 
     `UPDATE_S`, less where it moved in shorter stretches.
     """
-    moved = sum(bool(one.energy_j) for one in stretches)
-    return min(UPDATE_S, math.fsum(one.seconds for one in stretches) / max(1, moved))
+    moved = sum(bool(stretch.energy_j) for stretch in stretches)
+    return min(UPDATE_S, math.fsum(stretch.seconds for stretch in stretches) / max(1, moved))
 
 
 def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Objection | None:
-    """Return what speaks against a counter, which may show one count for `patience` s."""
+    """Return the objection to a counter, which may show one count for `patience` s; else None."""
     code = stood_still(stretches, patience)
     if not code:
         return None
-    seconds = math.fsum(one.seconds for one in stretches)
-    still = sum(one.energy_j == 0 for one in stretches)
+    seconds = math.fsum(stretch.seconds for stretch in stretches)
+    still = sum(stretch.energy_j == 0 for stretch in stretches)
     facts = {"seconds": seconds, "stretches": len(stretches), "still": still}
     way = Objection.way
     if code == DID_NOT_MOVE:
         observation = f"no count changed in {seconds:.3g} s, which is too short for it"
         way = "Let the command repeat its work."
-    elif any(one.energy_j for one in stretches):
+    elif any(stretch.energy_j for stretch in stretches):
         observation = (
             f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
         )
@@ -195,7 +200,7 @@ def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Obj
 def of_sensor(
     label: str, power_w: float, seconds: float, busy_s: float, patience: float
 ) -> Objection | None:
-    """Return what speaks against a sensor that showed one power in `seconds`.
+    """Return the objection to a sensor that showed one power in `seconds`; else None.
 
     Commands kept the processor busy for `busy_s`. Without work for a processor one power may be
     true, unless it is 0.
@@ -219,7 +224,7 @@ def of_total(
     part: Sequence[Stretch],
     update_s: float,
 ) -> Objection | None:
-    """Return what speaks against a total that is less than what lies within it."""
+    """Return the objection to a total that is less than its part; else None."""
     shortfall = below(total, part, update_s)
     if shortfall is None:
         return None

@@ -59,15 +59,15 @@ def longest_intervals_ns(
     `reads` return the count, None where it cannot be read. The watch lasts for `watch_s`, and
     `SLOW` times as long where a counter had fewer than `FEW` updates by then. It ends early once
     each counter had `enough` updates, or where `pause` returns true. `watched`, one for each
-    counter, tell meanwhile what was seen so far.
+    counter, show meanwhile what was seen so far.
     """
     watched = [Watched() for _ in reads] if watched is None else watched
     begin_ns, watch_ns = clock_ns(), round(watch_s * 1e9)
     while (passed_ns := clock_ns() - begin_ns) < SLOW * watch_ns:
-        if all(one.updates >= (enough if passed_ns < watch_ns else FEW) for one in watched):
+        if all(each.updates >= (enough if passed_ns < watch_ns else FEW) for each in watched):
             break
-        for one, read in zip(watched, reads, strict=True):
-            one.read(read(), clock_ns())
+        for each, read in zip(watched, reads, strict=True):
+            each.read(read(), clock_ns())
         if pause():
             break
-    return [one.interval_ns for one in watched]
+    return [each.interval_ns for each in watched]

@@ -1,8 +1,8 @@
 """The counters of a powercap tree: which there are, how they nest, which may be added up.
 
 Layout: `/sys/class/powercap/intel-rapl/intel-rapl:N[/intel-rapl:N:M]/{name,energy_uj,
-max_energy_range_uj}` (kernel, Documentation/power/powercap). The numbers tell nothing: psys may
-stand before a package or between two. `intel-rapl-mmio` shows package counters a second time; its
+max_energy_range_uj}` (kernel, Documentation/power/powercap). The numbers mean nothing: psys may
+be before a package or between two. `intel-rapl-mmio` shows package counters a second time; its
 zones are used only where `intel-rapl` has none of that name.
 """
 
@@ -33,7 +33,7 @@ class Zone:
     `name` is the kernel's: package-0, package-0-die-1, psys, and below a package core, uncore or
     dram, led by the package's (`package-1/dram`) where there are several packages.
 
-    `max_range_uj` is None where the kernel does not tell it. `parent` names the zone above. A zone
+    `max_range_uj` is None where the kernel does not show it. `parent` names the zone above. A zone
     with `mirror_of` shows the counter of that other zone once more. `max_power_w` is more than the
     zone can draw for as long as its counter takes to go round. `update_ns` is the longest time
     without an update that was seen when it was opened, None where none came.
@@ -145,13 +145,13 @@ def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tupl
 
 
 def _name(zone: Path) -> str:
-    return system_text.read(zone / "name").strip()
+    return system_text.read_line(zone / "name")
 
 
 def _number(file: Path) -> int | None:
     try:
-        return int(system_text.read(file))
-    except (OSError, ValueError):
+        return system_text.read_number(file)
+    except OSError:
         return None
 
 
@@ -221,7 +221,7 @@ Read = Callable[[], int | None]
 
 
 def _agree(first: Read, second: Read, agreed: set[int]) -> bool | None:
-    """Whether both show one counter; None where that cannot be told yet."""
+    """Whether both show one counter; None where that is not known yet."""
     before, between, after = first(), second(), first()
     if before is None or between is None:
         return False

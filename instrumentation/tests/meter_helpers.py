@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
+from contract import schema, strict_json
+from contract.documents import RecorderStatus
 from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
-from instrumentation.simulators.conversation import Wire, conversation, whole
+from instrumentation.simulators.conversation import Wire, conversation, faultless
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
 
@@ -21,7 +24,7 @@ def energies(watts: list[float], simulator: Simulator) -> np.ndarray:
 
 
 def talk(
-    make: Callable[[], Meter], simulator: Simulator, watts: list[float], wire: Wire = whole
+    make: Callable[[], Meter], simulator: Simulator, watts: list[float], wire: Wire = faultless
 ) -> tuple[Decoded, list[Frame]]:
     """Return what a recording of these powers, one each period, is decoded to; and its frames."""
     frames = list(conversation(make(), simulator, energies(watts, simulator), wire=wire))
@@ -58,3 +61,11 @@ def flag_words(meter: type[Meter], output: ParseResult) -> list[str]:
         " ".join(word for bit, word in enumerate(meter.flag_words) if flags >> bit & 1)
         for flags in output.rows.flags.tolist()
     ]
+
+
+def read_status(path: Path) -> RecorderStatus | None:
+    """Return a recorder's status; None before its file is written."""
+    try:
+        return schema.read(RecorderStatus, strict_json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None

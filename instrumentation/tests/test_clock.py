@@ -57,7 +57,7 @@ def made_up(
     return readings
 
 
-def whole(readings: list[ClockReading], boot_id: str = "boot") -> OffsetModel:
+def model_of(readings: list[ClockReading], boot_id: str = "boot") -> OffsetModel:
     (model,) = OffsetModel.pieces(readings, boot_id)
     return model
 
@@ -70,7 +70,7 @@ def true_target(t_controller_ns: int, skew_ppm: float, offset: int) -> int:
 def test_model_maps_within_its_bound(skew_ppm: float) -> None:
     offset = 3_600_000_000_000_000
     for seed in range(20):
-        model = whole(made_up(seed, skew_ppm, offset))
+        model = model_of(made_up(seed, skew_ppm, offset))
         for t_s in range(-300, 2400, 37):  # before, between and after the bursts
             t_ns = t_s * SECOND
             target = true_target(t_ns, skew_ppm, offset)
@@ -95,7 +95,7 @@ def test_bend_in_the_skew_is_followed() -> None:
         for r in made_up(2, 0.0, 0, span_s=1200)
         if r.t_send_ns > 600 * SECOND
     ]
-    model = whole(early + late)
+    model = model_of(early + late)
     for t_s in (30, 300, 590, 610, 900, 1190):
         t_ns = t_s * SECOND
         target = t_ns + max(0, t_ns - 600 * SECOND) // 20_000
@@ -122,9 +122,9 @@ def test_boots_are_never_mixed() -> None:
     second = [
         ClockReading(r.t_send_ns, r.t_target_ns - 10**15, r.t_receive_ns, "new") for r in first
     ]
-    model = whole(first + second, "new")
+    model = model_of(first + second, "new")
     assert abs(model.knots[0][1] + 10**15) < 10**7
-    assert model == whole(second, "new")
+    assert model == model_of(second, "new")
     assert OffsetModel.pieces(first, "other") == ()
 
 

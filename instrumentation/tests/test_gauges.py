@@ -281,9 +281,9 @@ def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.Mon
     passed_ns = end.t_after_ns - start.t_after_ns
     assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 30 / 1000, abs=2)
     (tmp_path / "cards").write_text("-2 90000\n-2 30000\n")
-    assert {one.error for one in source.read().values() if isinstance(one, ReadFailure)} == {
-        "GPU is lost"
-    }
+    assert {
+        reading.error for reading in source.read().values() if isinstance(reading, ReadFailure)
+    } == {"GPU is lost"}
     source.close()
 
 
@@ -313,6 +313,6 @@ def test_graphics_without_driver_or_card(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_a_machine_does_not_have_is_known_without_opening(tmp_path: Path) -> None:
     for name in ("battery", "hwmon", "perf"):
-        assert not registry.load(name).there(tmp_path)
+        assert not registry.load(name).is_present(tmp_path)
     lay_out(tmp_path / "BAT0", BATTERY)
-    assert BatterySource.there(tmp_path)
+    assert BatterySource.is_present(tmp_path)

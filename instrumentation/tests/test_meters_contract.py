@@ -17,8 +17,8 @@ from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import Wire, conversation, whole
-from instrumentation.simulators.faults import FaultyWire
+from instrumentation.simulators.conversation import Wire, conversation, faultless
+from instrumentation.simulators.faults import FaultyWire, WireFaults
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
 
@@ -44,7 +44,7 @@ def a_driver(kind: str) -> Meter:
 
 
 def a_stream(
-    kind: str, seed: int, periods: int, wire: Wire = whole
+    kind: str, seed: int, periods: int, wire: Wire = faultless
 ) -> tuple[list[Frame], NDArray[np.float64]]:
     simulator = simulators.load(kind)()
     energy_j = a_load(simulator, seed, periods)
@@ -173,8 +173,7 @@ def test_how_the_bytes_are_cut_does_not_matter(kind: str, cuts: list[float], see
 @every_meter
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_on_the_wire_are_noticed_and_survived(kind: str, fault: str) -> None:
-    wire = FaultyWire(7)
-    setattr(wire, fault, 0.02)
+    wire = FaultyWire(7, WireFaults(**{fault: 0.02}))
     simulator = simulators.load(kind)()
     together = max(1, round(a_driver(kind).period_s / simulator.period_s))
     energy_j = a_load(simulator, 3, 2000 * together)

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from pwdlib.hashers.argon2 import Argon2Hasher
 
+from contract.documents import RecorderStatus
 from contract.places import ROOT
 from instrumentation import recorder
 from instrumentation.clock import monotonic_ns
@@ -42,6 +43,7 @@ from instrumentation.simulators.networked import Live, NetworkSimulator, Server,
 from instrumentation.simulators.scpi import ScpiSimulator
 from instrumentation.simulators.snmp import SnmpSimulator
 from instrumentation.simulators.wt310 import WT310Simulator
+from instrumentation.tests.meter_helpers import read_status
 from instrumentation.trace import Fault
 from instrumentation.transports import Transport, open_meter
 
@@ -116,21 +118,18 @@ def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> Mete
     return MeterConfig.from_json(json.dumps(entry))
 
 
-def recorded(config: MeterConfig, out: Path, until: Callable[[dict[str, Any]], bool]) -> str:
-    """Return records until the status is as wanted; what the recorder says at the end."""
-    status = out / "status.json"
+def recorded(config: MeterConfig, out: Path, until: Callable[[RecorderStatus], bool]) -> str:
+    """Record until the status is as wanted; return the recorder's summary."""
 
     def stopped() -> bool:
-        try:
-            return until(json.loads(status.read_text()))
-        except FileNotFoundError:
-            return False
+        status = read_status(out / "status.json")
+        return status is not None and until(status)
 
-    return Recorder(config, out, status).run(stopped)
+    return Recorder(config, out, out / "status.json").run(stopped)
 
 
-def records(count: int) -> Callable[[dict[str, Any]], bool]:
-    return lambda status: bool(status["records"] >= count)
+def records(count: int) -> Callable[[RecorderStatus], bool]:
+    return lambda status: status.records >= count
 
 
 def secret_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> str:
@@ -264,11 +263,11 @@ def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
         first.enter_context(on_the_network(plug, port))
         lost: list[str] = []
 
-        def until(status: dict[str, Any]) -> bool:
-            if status["records"] >= 2:
+        def until(status: RecorderStatus) -> bool:
+            if status.records >= 2:
                 first.close()
-            if status["state"] == "lost":
-                lost.append(status["message"])
+            if status.state == "lost":
+                lost.append(status.message)
             return bool(lost)
 
         recorded(config, out, until)
@@ -358,7 +357,7 @@ def test_an_answer_that_takes_longer_than_a_period_is_flagged_and_no_gap_of_the_
             fed = meter.feed(data, t_ns)
             flags += fed.rows.flags.tolist()
             faults += fed.faults
-    assert all(one & late for one in flags)
+    assert all(flag & late for flag in flags)
     assert {fault.kind for fault in faults} == {"gap"}
     assert reads > 4 * len(flags)  # the recorder was not held up for an answer
 
@@ -467,8 +466,8 @@ def test_a_password_is_not_sent_to_who_asks_for_a_digest(
     """Who hears the network must not get it by Basic, neither before the challenge nor after it."""
     heard = answered_logins(f'Digest realm="r", nonce="n", {more}', tmp_path)
     password = SECRET.partition(":")[2].encode()
-    assert [b"response=" in one for one in heard] == [False, is_answered]
-    assert not [one for one in heard if b"Basic" in one or password in one]
+    assert [b"response=" in request for request in heard] == [False, is_answered]
+    assert not any(b"Basic" in request or password in request for request in heard)
 
 
 def test_a_tasmota_with_a_password_is_recognised_as_locked() -> None:
@@ -576,14 +575,14 @@ def test_a_device_that_is_gone_is_lost_and_found_again(name: str, tmp_path: Path
         port = int(re.findall(r"\d+", server.address)[-1])
         times: list[int] = []
 
-        def until(status: dict[str, Any]) -> bool:
-            if status["records"] >= 2 and not times:
+        def until(status: RecorderStatus) -> bool:
+            if status.records >= 2 and not times:
                 stack.close()
-                times.append(status["records"])
-            if status["state"] == "lost" and len(times) == 1:
+                times.append(status.records)
+            if status.state == "lost" and len(times) == 1:
                 times.append(0)
                 stack.enter_context(on_the_network(plug, port))
-            return bool(len(times) == 2 and status["records"] > times[0] + 2)
+            return len(times) == 2 and status.records > times[0] + 2
 
         recorded(a_config(plug, server.address), out, until)
     samples = decode(out).samples
@@ -675,8 +674,8 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
         ({"port": "mqtt://plug"}, "name http://HOST or https://HOST as its port"),
         ({"port": "/dev/ttyUSB0"}, "is not at /dev/ttyUSB0"),
         ({"kind": "wattsup", "settings": {}}, "name a serial port as its port"),
-        ({"settings": {}}, "profile is one of shelly-gen1"),
-        ({"settings": {"profile": "generic", "path": "/x"}}, "needs period_s"),
+        ({"settings": {}}, "profile"),
+        ({"settings": {"profile": "generic", "path": "/x"}}, "period_s"),
         ({"settings": {"profile": "tasmota", "secret_file": "/dev/null/none"}}, "cannot be read"),
     ],
 )

@@ -76,20 +76,20 @@ def test_a_missing_one_is_said_with_those_of_its_kind() -> None:
     assert caught.value.errno == errno.ENOENT
     with pytest.raises(PortError, match="no USB device 10c4:ea60 is plugged in"):
         Lookup("usb", IDS, lambda: [FTDI]).device()
-    with pytest.raises(PortError, match="no USB id of its own"):
+    with pytest.raises(PortError, match="no known USB id"):
         Lookup("usb", (), lambda: [FTDI]).device()
 
 
 def test_renumbered_and_moved_it_is_found_again_and_no_other_is_taken_for_it() -> None:
-    here = [cp2104(0)]
-    lookup = Lookup("usb", IDS, lambda: here)
+    ports = [cp2104(0)]
+    lookup = Lookup("usb", IDS, lambda: ports)
     assert lookup.device() == "/dev/ttyUSB0"
-    here[:] = [cp2104(5, location="2-1")]
+    ports[:] = [cp2104(5, location="2-1")]
     assert lookup.device() == "/dev/ttyUSB5"
-    here[:] = [cp2104(0, B)]
+    ports[:] = [cp2104(0, B)]
     with pytest.raises(PortError, match="not plugged in"):
         lookup.device()
-    here[:] = [cp2104(0, B), cp2104(6)]
+    ports[:] = [cp2104(0, B), cp2104(6)]
     assert lookup.device() == "/dev/ttyUSB6"
 
 
@@ -98,15 +98,15 @@ def test_a_path_is_followed_by_the_serial_number_behind_it(tmp_path: Path) -> No
     for path in paths:
         path.touch()
     mine, other = (Port(str(p), "0403:6001", s, "1-1") for p, s in zip(paths, (A, B), strict=True))
-    here = [mine]
-    lookup = Lookup(str(paths[0]), (), lambda: here)
+    ports = [mine]
+    lookup = Lookup(str(paths[0]), (), lambda: ports)
     assert lookup.device() == str(paths[0])
-    here[:] = [Port(str(paths[0]), "0403:6001", B), Port(str(paths[1]), "0403:6001", A)]
+    ports[:] = [Port(str(paths[0]), "0403:6001", B), Port(str(paths[1]), "0403:6001", A)]
     assert lookup.device() == str(paths[1])
-    here[:] = [other]
+    ports[:] = [other]
     with pytest.raises(PortError, match=f"usb:0403:6001:{A} is not plugged in"):
         lookup.device()
-    here[:] = [mine, other]
+    ports[:] = [mine, other]
     assert lookup.device() == str(paths[0])
 
 
@@ -122,35 +122,35 @@ def test_where_nothing_tells_two_apart_only_the_same_socket_is_accepted(
     first, other = (Port(str(paths[0]), usb_id, serial, place) for place in ("1-1.2", "1-1.3"))
     name = str(paths[0]) if wanted == "path" else wanted.format(id=usb_id, serial=serial)
     name = name.rstrip(":")  # where it has no serial number to name
-    here = [first]
-    lookup = Lookup(name, (usb_id,), lambda: here)
+    ports = [first]
+    lookup = Lookup(name, (usb_id,), lambda: ports)
     assert lookup.device() == str(paths[0])
-    here[:] = []
+    ports[:] = []
     with pytest.raises(PortError) as gone:
         lookup.device()
     assert gone.value.errno == errno.ENOENT
-    here[:] = [other]
+    ports[:] = [other]
     with pytest.raises(PortError, match=r"into socket 1-1\.2 again") as moved:
         lookup.device()
     assert moved.value.errno == errno.ENOTUNIQ
     assert f"usb:{usb_id}@1-1.3" in str(moved.value)
-    here[:] = [other, Port(str(paths[1]), usb_id, serial, "1-1.2")]
+    ports[:] = [other, Port(str(paths[1]), usb_id, serial, "1-1.2")]
     assert lookup.device() == str(paths[1])  # renumbered, in its socket
 
 
 def test_a_path_does_not_take_another_kind_of_adapter(tmp_path: Path) -> None:
     path = tmp_path / "ttyUSB0"
     path.touch()
-    here = [Port(str(path), "1a86:7523", "", "1-1.2")]
-    lookup = Lookup(str(path), (), lambda: here)
+    ports = [Port(str(path), "1a86:7523", "", "1-1.2")]
+    lookup = Lookup(str(path), (), lambda: ports)
     assert lookup.device() == str(path)
-    here[:] = [Port(str(path), "0403:6001", C, "1-1.2")]
+    ports[:] = [Port(str(path), "0403:6001", C, "1-1.2")]
     with pytest.raises(PortError, match=f"is .*usb:0403:6001:{C}.* now"):
         lookup.device()
-    built_in = Lookup(str(path), (), lambda: here)
-    here[:] = [Port(str(path))]
+    built_in = Lookup(str(path), (), lambda: ports)
+    ports[:] = [Port(str(path))]
     assert built_in.device() == str(path)
-    here[:] = [Port(str(path), "0403:6001", C, "1-1.2")]
+    ports[:] = [Port(str(path), "0403:6001", C, "1-1.2")]
     with pytest.raises(PortError, match="is not plugged in"):
         built_in.device()
 

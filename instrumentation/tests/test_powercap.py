@@ -277,7 +277,7 @@ def test_links_that_lead_nowhere_are_told_from_no_driver(tmp_path: Path) -> None
     with pytest.raises(PowercapError, match=r"lead nowhere.*systempaths") as refused:
         PowercapSource.open(tmp_path)
     assert "modprobe" not in str(refused.value)
-    assert PowercapSource.there(tmp_path)
+    assert PowercapSource.is_present(tmp_path)
 
 
 def test_no_driver_of_another_processor_is_named(
@@ -287,7 +287,7 @@ def test_no_driver_of_another_processor_is_named(
     with pytest.raises(PowercapError, match="this one is aarch64") as refused:
         PowercapSource.open(tmp_path)
     assert "modprobe" not in str(refused.value)
-    assert not PowercapSource.there(tmp_path)
+    assert not PowercapSource.is_present(tmp_path)
 
 
 def test_a_zone_of_limits_alone_leaves_the_others(tmp_path: Path) -> None:

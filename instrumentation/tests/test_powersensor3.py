@@ -76,10 +76,10 @@ def a_stream(simulator: PowerSensor3Simulator, count: int, seed: int = 1) -> lis
     return [data[at : at + 18] for at in range(0, len(data), 18)]
 
 
-def same(one: ParseResult, other: ParseResult) -> None:
-    assert sorted(one.faults, key=repr) == sorted(other.faults, key=repr)
+def same(first: ParseResult, other: ParseResult) -> None:
+    assert sorted(first.faults, key=repr) == sorted(other.faults, key=repr)
     for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):
-        assert getattr(one.rows, name).tolist() == getattr(other.rows, name).tolist(), name
+        assert getattr(first.rows, name).tolist() == getattr(other.rows, name).tolist(), name
 
 
 def test_a_frame_by_hand() -> None:
@@ -409,7 +409,7 @@ def test_pieces_taken_together_give_the_same_as_one_by_one(
     seed: int, damages: list[tuple[float, int]], cuts: list[float], window_ms: int
 ) -> None:
     chance = random.Random(seed)
-    one, simulator = started(window_ms=window_ms)
+    first, simulator = started(window_ms=window_ms)
     other, _ = started(window_ms=window_ms)
     data = bytearray().join(a_stream(simulator, 900, seed))
     _hurt(data, damages, chance)
@@ -421,15 +421,15 @@ def test_pieces_taken_together_give_the_same_as_one_by_one(
     ]
     pieces.sort(key=lambda piece: piece.t_mono_ns)
     same(
-        joined([one.feed(piece.data, piece.t_mono_ns) for piece in pieces]),
-        other.feed_all(Pieces.of(pieces)),
+        joined([first.feed(piece.data, piece.t_mono_ns) for piece in pieces]),
+        other.feed_all(Pieces.from_frames(pieces)),
     )
 
 
 @given(seed=st.integers(0, 999))
 def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -> None:
     chance = random.Random(seed)
-    one, simulator = started()
+    first, simulator = started()
     other, _ = started()
     data = b"".join(a_stream(simulator, 700, seed))
     bounds = sorted({0, len(data), *(chance.randrange(len(data)) for _ in range(40))})
@@ -442,10 +442,10 @@ def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -
     part = chance.randrange(1, len(pieces))
     for some in (pieces[:part], pieces[part:]):
         same(
-            joined([one.feed(piece.data, piece.t_mono_ns) for piece in some]),
-            other.feed_all(Pieces.of(some)),
+            joined([first.feed(piece.data, piece.t_mono_ns) for piece in some]),
+            other.feed_all(Pieces.from_frames(some)),
         )
-        assert vars(one._time) == vars(other._time)
+        assert vars(first._time) == vars(other._time)
 
 
 def _energies_j(simulator: PowerSensor3Simulator, count: int) -> NDArray[np.float64]:

@@ -196,7 +196,7 @@ def test_few_wrong_powers_pass_undoubted(
         old, hurt = clean_lines(line, 0, 1), clean_lines(damage(line, chance), 0, 1)
         if not len(hurt.t_ms):
             continue
-        powers = [[group[2].tolist() for group in one.groups.values()] for one in (old, hurt)]
+        powers = [[group[2].tolist() for group in first.groups.values()] for first in (old, hurt)]
         doubted = not all(fits(*group[:3]).all() for group in hurt.groups.values())
         passed += powers[0] != powers[1]
         undoubted += powers[0] != powers[1] and not doubted
@@ -220,7 +220,7 @@ def _line_by_line(pieces: list[Frame]) -> ParseResult:
 def _at_once(pieces: list[Frame]) -> ParseResult:
     meter = SmartPower3({"0": "system", "input": "supply"})
     meter.opened()
-    return meter.feed_all(Pieces.of(pieces))
+    return meter.feed_all(Pieces.from_frames(pieces))
 
 
 @given(
@@ -255,10 +255,10 @@ def test_stretches_and_single_lines_give_the_same(
             data[at : at + 1] = b"9"
     bounds = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
     pieces = [Frame(1000 + a, bytes(data[a:b])) for a, b in pairwise(bounds)]
-    one, other = _line_by_line(pieces), _at_once(pieces)
-    assert one.faults == other.faults
+    first, other = _line_by_line(pieces), _at_once(pieces)
+    assert first.faults == other.faults
     for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):
-        assert getattr(one.rows, name).tolist() == getattr(other.rows, name).tolist(), name
+        assert getattr(first.rows, name).tolist() == getattr(other.rows, name).tolist(), name
 
 
 def test_clean_lines_read_what_the_pattern_reads() -> None:

@@ -95,5 +95,5 @@ def test_a_slow_total_that_is_always_less_is_below_its_part() -> None:
 def test_one_sentence_for_what_is_alike() -> None:
     stretches = [Stretch(2.0, 0.0)]
     objections = [of_counter(label, stretches, 0.5) for label in ("core", "dram")]
-    (text,) = sentences(one for one in objections if one)
+    (text,) = sentences(objection for objection in objections if objection)
     assert text.startswith("core, dram have no joules: ")

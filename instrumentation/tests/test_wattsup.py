@@ -31,7 +31,9 @@ def fed(pieces: Sequence[bytes], meter: WattsUp | None = None) -> tuple[Rows, li
         meter = WattsUp({"0": "system"})
         meter.opened()
     done = [meter.feed(piece, (n + 1) * SECOND_NS) for n, piece in enumerate(pieces)]
-    return concatenated([one.rows for one in done]), [f for one in done for f in one.faults]
+    return concatenated([output.rows for output in done]), [
+        f for output in done for f in output.faults
+    ]
 
 
 def kinds(faults: Sequence[Fault]) -> list[str]:

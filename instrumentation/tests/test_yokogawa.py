@@ -59,8 +59,8 @@ def test_ranges_and_rate_are_set_at_the_meter(kind: str) -> None:
     simulator = SIMULATORS[kind](voltage_range_v=None, current_range_a=None, rate_s=1.0)
     set_up(driver(kind, rate_s=0.5, voltage_range_v=300, current_range_a=0.5), simulator)
     assert simulator.rate_s == 0.5
-    assert (simulator.volts.now, simulator.volts.auto) == (300.0, False)
-    assert (simulator.amperes.now, simulator.amperes.auto) == (0.5, False)
+    assert (simulator.volts.full_scale, simulator.volts.auto) == (300.0, False)
+    assert (simulator.amperes.full_scale, simulator.amperes.auto) == (0.5, False)
     simulator.advance(np.array([[1.0]]))  # it was still waiting
     set_up(driver(kind), simulator)
     assert simulator.volts.auto
@@ -122,7 +122,7 @@ def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
     def protective(mean_w: float) -> None:  # it leaves small ranges to save its input
         before(mean_w)
         if simulator.power_w > 300:
-            simulator.amperes.now = 10.0
+            simulator.amperes.full_scale = 10.0
 
     simulator._update = protective  # type: ignore[method-assign]
     output, _ = talk(lambda: driver(kind, **FIXED), simulator, WATTS)
@@ -183,7 +183,7 @@ def test_refused_command_is_named(kind: str) -> None:
     output, _ = talk(lambda: driver(kind, **FIXED), older, WATTS)
     (fault,) = output.faults
     assert fault.kind == "refused"
-    assert "CFAC 3: the meter says Undefined Header (113)" in fault.detail
+    assert "CFAC 3: the meter reports Undefined Header (113)" in fault.detail
     assert output.samples.height == len(WATTS) - 1
 
 

@@ -22,19 +22,17 @@ def ready(wanted: str, say: Say) -> tuple[Machine, Image]:
     """Return the machine and the image, built where the cache lacks them. Raises LabError."""
     if wanted != "auto":
         require(wanted)  # before anything is built
-    ahead = UML.kernel_ahead(say) if _both_are_built(wanted) else contextlib.nullcontext()
-    with ahead:
+    directory = cache_dir()
+    # Where the kernel may be needed and the image is yet to be built, they are built side by side.
+    build_both = (
+        wanted in ("auto", "uml")
+        and not image.location(directory).directory.exists()
+        and not (wanted == "auto" and qemu.known_to_work(directory))
+        and uml.obstacle() is None
+    )
+    with UML.kernel_ahead(say) if build_both else contextlib.nullcontext():
         guest_image = image.ensure(say)
         return choose(wanted, guest_image, say), guest_image
-
-
-def _both_are_built(wanted: str) -> bool:
-    """Whether the kernel may be needed and the image is yet to be built: then side by side."""
-    directory = cache_dir()
-    if wanted not in ("auto", "uml") or image.location(directory).directory.exists():
-        return False
-    kvm_works = wanted == "auto" and qemu.known_to_work(directory)
-    return not kvm_works and uml.obstacle() is None
 
 
 def choose(wanted: str, guest_image: Image, say: Say) -> Machine:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from lab.cache import Say
 from lab.image import Image
 from lab.launcher import Launcher
 from lab.network import Network
+from lab.state import GuestState, Running
 
 # In the lab's directory: what the guest writes to its root disk, over the image that labs share.
 OVERLAY = "root.overlay"
@@ -43,7 +44,7 @@ class Guest:
 
 
 class Machine(Protocol):
-    """Runs the guest. `running` is what `start` returned, as it stands in the lab's state."""
+    """Runs the guest. `guest` is its part of the lab's state."""
 
     name: str
     abilities: frozenset[str]
@@ -62,20 +63,20 @@ class Machine(Protocol):
         Raises LabError where that fails.
         """
 
-    def start(self, launcher: Launcher, command: Sequence[str]) -> dict[str, Any]:
+    def start(self, launcher: Launcher, command: Sequence[str]) -> Running:
         """Start the guest, or start it again; returns at least its `pid`, and does not wait.
 
         Raises LabError, with its last lines, where it does not start.
         """
 
-    def reset(self, launcher: Launcher, running: Mapping[str, Any], /) -> dict[str, Any]:
+    def reset(self, launcher: Launcher, guest: GuestState, /) -> Running:
         """Press the button on the front: the guest starts again at once, its drives stay on.
 
         Returns what `start` returns, for the guest as it runs now.
         """
 
-    def set_network(self, running: Mapping[str, Any], network: Network, /, *, up: bool) -> None:
+    def set_network(self, guest: GuestState, network: Network, /, *, up: bool) -> None:
         """Plug the guest's network in or pull it; its drives have another wire."""
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, str | float]:
         """Return what a reader of results must know of it."""

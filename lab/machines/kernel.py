@@ -14,10 +14,9 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from contract.errors import LabError
 from lab import cache
@@ -64,7 +63,7 @@ class Kernel:
     # Becomes /lib/modules in the guest: one directory, named by the release.
     modules = InDirectory("modules")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str | float]:
         """Return what the build noted of itself; empty where there is none."""
         return {"kernel": self.directory.name, **(read_json(self.directory / cache.FACTS) or {})}
 
@@ -99,13 +98,6 @@ def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
 
     cache.ensure(kernel.directory, "kernel", ROOM_BYTES, build, say)
     return kernel
-
-
-def _options(tree: Path) -> Iterator[str]:
-    """Names of all options that the source's Kconfig files declare."""
-    for path in tree.rglob("Kconfig*"):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        yield from (f"CONFIG_{name}" for name in DECLARED.findall(text))
 
 
 class Build:
@@ -178,8 +170,10 @@ class Build:
         self.run(["make", "-s", "-C", str(tree), *words])
         taken = (tree / ".config").read_text(encoding="utf-8").splitlines()
         lost = [line for line in lines if line.startswith("CONFIG_") and line not in taken]
-        known = set(_options(tree)) if lost else set()
-        lost = [line for line in lost if line.split("=")[0] in known]
+        if lost:  # of these, what the source's Kconfig files declare
+            sources = [p.read_text("utf-8", errors="replace") for p in tree.rglob("Kconfig*")]
+            known = {f"CONFIG_{name}" for text in sources for name in DECLARED.findall(text)}
+            lost = [line for line in lost if line.split("=")[0] in known]
         if lost:
             raise LabError(f"it does not take these lines of its configuration: {', '.join(lost)}")
 

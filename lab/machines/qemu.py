@@ -10,9 +10,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from contract.errors import LabError
 from contract.files import write_json
@@ -22,7 +22,12 @@ from lab.image import Image
 from lab.launcher import READY_LIMIT_S, Launcher, tail, wait_for
 from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest
 from lab.network import Network
-from lab.state import cache_dir, read_json
+from lab.state import GuestState, Running, cache_dir, read_json
+
+# A line of QMP: an answer or an event.
+QmpAnswer = TypedDict(
+    "QmpAnswer", {"return": object, "error": dict[str, str], "event": str}, total=False
+)
 
 
 class Qmp:
@@ -48,9 +53,7 @@ class Qmp:
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """Return the `return` member of the answer; events in between are passed over."""
-        request: dict[str, Any] = {"execute": command}
-        if arguments:
-            request["arguments"] = arguments
+        request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         self._file.write(json.dumps(request) + "\n")
         self._file.flush()
         while True:
@@ -68,11 +71,11 @@ class Qmp:
         except (OSError, ValueError, EOFError) as error:
             raise LabError(f"QEMU did not report {event}: {error}") from error
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> QmpAnswer:
         line = self._file.readline()
         if not line:
             raise EOFError("connection closed")
-        answer: dict[str, Any] = json.loads(line)
+        answer: QmpAnswer = json.loads(line)
         return answer
 
 
@@ -189,7 +192,7 @@ class Qemu:
         make_overlay(guest.image, overlay)
         return guest.network.enter(qemu_command(program(), self.name, guest, overlay))
 
-    def start(self, launcher: Launcher, command: Sequence[str]) -> dict[str, Any]:
+    def start(self, launcher: Launcher, command: Sequence[str]) -> Running:
         """Start QEMU and wait until it answers."""
         socket = launcher.sockets / "qmp"
         socket.unlink(missing_ok=True)
@@ -200,18 +203,18 @@ class Qemu:
             raise LabError(f"QEMU did not start; its last lines:\n{log}")
         return {"pid": process.pid, "vcpu_tids": vcpu_thread_ids(socket), "qmp": str(socket)}
 
-    def reset(self, _launcher: Launcher, running: Mapping[str, Any]) -> dict[str, Any]:
+    def reset(self, _launcher: Launcher, guest: GuestState) -> Running:
         """By QEMU's own reset button."""
-        with Qmp(Path(running["qmp"])) as qmp:
+        with Qmp(Path(guest["qmp"])) as qmp:
             qmp.execute("system_reset")
-        return dict(running)
+        return {"pid": guest["pid"], "vcpu_tids": guest["vcpu_tids"], "qmp": guest["qmp"]}
 
-    def set_network(self, running: Mapping[str, Any], _network: Network, *, up: bool) -> None:
+    def set_network(self, guest: GuestState, _network: Network, *, up: bool) -> None:
         """By the link of its first card."""
-        with Qmp(Path(running["qmp"])) as qmp:
+        with Qmp(Path(guest["qmp"])) as qmp:
             qmp.execute("set_link", name="net", up=up)
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, str | float]:
         version = subprocess.run(
             [program(), "--version"], capture_output=True, text=True, check=False
         ).stdout

@@ -14,10 +14,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from contract.errors import LabError
 from lab import network as networks
@@ -28,7 +27,7 @@ from lab.launcher import Launcher, tail, wait_for
 from lab.machines import kernel
 from lab.machines.base import OVERLAY, Guest
 from lab.network import GUEST_ADDRESS, WIRES, Network
-from lab.state import cache_dir
+from lab.state import GuestState, Running, cache_dir
 
 MEMORY_MIB = 2048
 TAP_DEVICE = Path("/dev/net/tun")
@@ -110,7 +109,7 @@ class Uml:
             command.append(f"vec{number}:transport=tap,ifname={wire},depth=128,gro=1,{address}")
         return guest.network.enter([*command, *guest.kernel_words])
 
-    def start(self, launcher: Launcher, command: Sequence[str]) -> dict[str, Any]:
+    def start(self, launcher: Launcher, command: Sequence[str]) -> Running:
         """Its console is its standard output, which starts a new log as the boot's."""
         console = launcher.layout.console
         # A guest that was ended in its sleep has left its sum less the time of falling asleep.
@@ -121,18 +120,18 @@ class Uml:
             raise LabError(f"User Mode Linux did not start; its last lines:\n{tail(console)}")
         return {"pid": process.pid}
 
-    def reset(self, launcher: Launcher, running: Mapping[str, Any]) -> dict[str, Any]:
+    def reset(self, launcher: Launcher, guest: GuestState) -> Running:
         """End the guest at once and start it again."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(running["pid"], signal.SIGKILL)
-        wait_for(lambda: not Path(f"/proc/{running['pid']}/exe").exists(), DEATH_LIMIT_S)
-        return self.start(launcher, running["command"])
+            os.kill(guest["pid"], signal.SIGKILL)
+        wait_for(lambda: not Path(f"/proc/{guest['pid']}/exe").exists(), DEATH_LIMIT_S)
+        return self.start(launcher, guest["command"])
 
-    def set_network(self, _running: Mapping[str, Any], network: Network, *, up: bool) -> None:
+    def set_network(self, _guest: GuestState, network: Network, *, up: bool) -> None:
         """By our end of its first wire."""
         networks.set_wire(network, "net", up=up)
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, str | float]:
         """Return the kernel's version and the hash of its configuration."""
         return kernel.location(cache_dir()).facts()
 

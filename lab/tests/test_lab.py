@@ -10,7 +10,7 @@ import time
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -97,7 +97,7 @@ def test_the_guest_is_what_the_testbed_needs(lab: LabHandle) -> None:
     else:
         built = kernel.location(cache_dir())
         assert [path.name for path in built.modules.iterdir()] == [release]
-        assert built.facts()["source"].split()[1].startswith(release.removesuffix("-fde"))
+        assert str(built.facts()["source"]).split()[1].startswith(release.removesuffix("-fde"))
     assert lab.ssh("systemctl --failed --no-legend").stdout == ""
     assert lab.ssh("cd /usr/share/fde-testbed && sha256sum --quiet -c SHA256SUMS").stdout == ""
     config = lab.ssh("zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r)").stdout
@@ -280,7 +280,7 @@ def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
     for kind in DRIVES:
         disk = by_id(kind.model, kind.serial)
         size = lab.ssh(f"blockdev --getsize64 --getpbsz {disk}").stdout.split()
-        drive: dict[str, Any] = lab.state["drives"][kind.role]
+        drive = lab.state["drives"][kind.role]
         assert [int(n) for n in size] == [drive["size_bytes"], drive["block_size"]]
 
 

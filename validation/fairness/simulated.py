@@ -110,7 +110,11 @@ class Suite:
         if throttled and self.rules.void_throttled:
             return None, now_s
         self.counted += throttled
-        return _joules(written, read, now_s - start_s), now_s
+        cpu_ns = round(CPU_SHARE * 1e9)  # of work that takes no longer on a slow disk
+        moved = DriveActivity(bytes_read=read * _MIB, bytes_written=written * _MIB)
+        duration_s = now_s - start_s
+        power = POWER.power(Activity(cpu_ns, (moved,)), duration_s, [DRIVE])
+        return power.system_w * duration_s, now_s
 
     def comparisons(self) -> dict[str, Comparison]:
         """Each stack against the plain one, over all workloads, judged as one family."""

@@ -107,7 +107,7 @@ def judge(
     page = suite_dir / "report.html"
     text = text_of(page) if page.exists() else ""
     missing = [pattern for pattern in reported if not re.search(pattern, text, re.IGNORECASE)]
-    problems += [f"the report does not say {pattern!r}" for pattern in missing]
+    problems += [f"the report does not contain {pattern!r}" for pattern in missing]
     return Judgement(
         observed=sum(entry.state == "finished" for entry in observed),
         runs=len(plan["runs"]),

@@ -76,6 +76,8 @@ class Mistake:
 
 
 def secrets(**changes: Any) -> Callable[[Patient], None]:
+    """Plant other secrets."""
+
     def plant(patient: Patient) -> None:
         path = Path(patient.target["secrets_file"])
         changed = json.loads(path.read_text(encoding="utf-8")) | changes
@@ -85,6 +87,8 @@ def secrets(**changes: Any) -> Callable[[Patient], None]:
 
 
 def of_target(key: str, value: Any) -> Callable[[Patient], None]:
+    """Plant another value in the target's description."""
+
     def plant(patient: Patient) -> None:
         patient.target[key] = value
 
@@ -92,14 +96,17 @@ def of_target(key: str, value: Any) -> Callable[[Patient], None]:
 
 
 def of_disk(role: str, **changes: Any) -> Callable[[Patient], None]:
+    """Plant other values in a disk's entry."""
     return lambda patient: patient.target["disks"][role].update(changes)
 
 
 def of_ssh(**changes: Any) -> Callable[[Patient], None]:
+    """Plant other values in the target's `ssh`."""
     return lambda patient: patient.target["ssh"].update(changes)
 
 
 def wrong_role(patient: Patient) -> None:
+    """Give the plain disk the role of the self-encrypting one."""
     patient.target["disks"] = {"sed": patient.target["disks"]["plain"]}
     patient.target["configurations"] = patient.target["configurations"][1:]
 
@@ -122,12 +129,14 @@ def played(kind: str, watts: list[float], **settings: Any) -> Callable[[Patient]
 
 
 def silent(patient: Patient) -> None:
+    """Have the meter's port open, with no meter that sends."""
     port = SimulatedPort(patient.folder / "silent-meter")
     patient.undo.callback(port.close)
     patient.meter["port"] = str(port.link)
 
 
 def busy_port(patient: Patient) -> None:
+    """Open the meter's port in another program."""
     import serial
 
     taken = serial.Serial(str(Path(patient.meter["port"]).resolve()), exclusive=True)
@@ -148,6 +157,7 @@ def program(name: str) -> Callable[[Patient], None]:
 
 
 def on_controller(script: str) -> Callable[[Patient], None]:
+    """Run shell lines before the command."""
     return lambda patient: patient.shell_lines.append(script.format(folder=patient.folder))
 
 
@@ -362,7 +372,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
     (
         Mistake("port that is taken", "meter-heard", "in use", plant=busy_port),
         Mistake(
-            *("name that nobody knows", "ssh", "ansible_host"),
+            *("name that is not known", "ssh", "ansible_host"),
             plant=of_ssh(options=[], host="bench.invalid", port=22),
         ),
     ),

@@ -1,7 +1,7 @@
 """The smallest detectable change as `fde doctor` predicts it, against what simulated nights find.
 
 Power is a mean with scatter from reading to reading and a part that is tied over a second (AR(1)).
-Each night has two minutes from which the doctor predicts, and blocks of two runs of its own length
+Each night has two minutes from which the doctor predicts, and blocks of two runs of one length
 whose log-ratios give the change that the report calls detectable. A predicted change is that of the
 scatter of power alone, as in these nights; a workload's own scatter is not in it.
 """

@@ -94,5 +94,6 @@ def _looks(suites: int) -> list[Figure]:
 
 
 def half_of(ratios: Floats, any_look: bool) -> float:
+    """Return the mean half width of the intervals, of logarithms."""
     low, high = LogRatio.of(ratios, any_look).interval()
     return float(np.mean(high - low)) / 2

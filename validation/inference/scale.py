@@ -2,8 +2,8 @@
 
 40 blocks × 8 configurations × 10 workloads with 10 h of two channels at 1 kHz: 3,200 runs, 36
 million records. The suite is made once (build/large, about 1 GB) and kept while the code that makes
-it stays the same. Measured is `fde report` from its start to its end, as a process
-of its own: its wall time, the CPU time of it and its children, and the most memory that all its
+it stays the same. Measured is `fde report` from its start to its end, as a separate process:
+its wall time, the CPU time of it and its children, and the most memory that all its
 processes had together, each page counted once (proportional set sizes, asked for every 50 ms). The
 report's own files are removed before, so that nothing of an earlier one is used; the files' pages
 may be in memory.

@@ -169,6 +169,7 @@ def fitted(simulated: Session, ends_s: Floats, marks: list[Watermark]) -> Fit:
 
 
 def ns(t_s: Floats) -> Ints:
+    """Convert seconds to whole nanoseconds."""
     return np.rint(t_s * 1e9).astype(np.int64)
 
 

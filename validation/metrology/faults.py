@@ -26,8 +26,14 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import Wire, conversation, whole
-from instrumentation.simulators.faults import METER_FAULTS, WIRE_FAULTS, FaultyMeter, FaultyWire
+from instrumentation.simulators.conversation import Wire, conversation, faultless
+from instrumentation.simulators.faults import (
+    METER_FAULTS,
+    WIRE_FAULTS,
+    FaultyMeter,
+    FaultyWire,
+    WireFaults,
+)
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
 from validation.bench import Figure, at_least, at_most
@@ -79,7 +85,7 @@ class OneFault:
 
     def carry(self, piece: bytes) -> bytes:
         """Return what arrives."""
-        setattr(self.wire, self.fault, float(bool(piece) and self.pieces == self.at))
+        self.wire.faults = WireFaults(**{self.fault: float(bool(piece) and self.pieces == self.at)})
         self.pieces += bool(piece)
         return self.wire.carry(piece)
 
@@ -175,7 +181,7 @@ def clean_frames(kind: str, seed: int, together: int) -> list[Frame]:
 
 
 def _frames(
-    kind: str, simulator: Simulator, energy_j: Joules, together: int, wire: Wire = whole
+    kind: str, simulator: Simulator, energy_j: Joules, together: int, wire: Wire = faultless
 ) -> list[Frame]:
     driver = driver_of(kind)
     return list(conversation(driver, simulator, energy_j, wire=wire, together=together))
@@ -281,7 +287,8 @@ def survive(kind: str, corrupted: int, run_records: int = RUN_RECORDS) -> Surviv
     hits = crashes = lost = worst = seed = 0
     while hits < corrupted and crashes < 100 and time.monotonic() - start_s < LIMIT_S:
         seed += 1
-        wire = HitOrNot(FaultyWire(seed, **dict.fromkeys(CORRUPTIONS, CORRUPT_CHANCE)))  # type: ignore[arg-type]
+        chances = WireFaults(**dict.fromkeys(CORRUPTIONS, CORRUPT_CHANCE))
+        wire = HitOrNot(FaultyWire(seed, chances))
         simulator = simulators.load(kind)()
         listened = Listened(driver_of(kind))
         energy_j = a_load(simulator, seed, run_records * together)

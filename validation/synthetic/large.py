@@ -18,7 +18,7 @@ from analysis.suite.records import SYNTHETIC
 from controller.session import seal
 from instrumentation import decode
 from validation.synthetic import powersensor3
-from validation.synthetic.folder import Done, Floats, Marks, Power, Record, write_manifest
+from validation.synthetic.folder import Done, Floats, Power, Record, write_manifest
 from validation.synthetic.powersensor3 import FRAMES_HZ, PIECE_FRAMES, RAILS, chunks
 from validation.synthetic.suite import STACKS, frozen, shuffled
 
@@ -56,7 +56,11 @@ def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) ->
     for run in plan["runs"]:
         record.state("switching", run["run_id"])
         factor = DEARER[order[run["configuration"]]]
-        marks = _enact(phases[run["workload"]], factor, power, generator)
+        stretches = [
+            (phase, length_s * factor * float(np.exp(generator.normal(0, 0.01))), BUSY_W)
+            for phase, length_s in phases[run["workload"]]
+        ]
+        marks = power.add_run(stretches, REST_W, (SETTLE_S, PAUSE_S), (TAIL_S, REST_W))
         record.finished(Done(run, marks))
     power.add(1.0, REST_W)
     record.state("suite-finished")
@@ -108,16 +112,6 @@ def _phases(plan: Mapping[str, Any], size: Size) -> dict[str, list[tuple[str, fl
         length_s = max(left_s / count / dearer, 0.2)
         phases[name] = [(f"phase-{number}", length_s) for number in range(count)]
     return phases
-
-
-def _enact(
-    phases: list[tuple[str, float]], factor: float, power: Power, generator: np.random.Generator
-) -> Marks:
-    stretches = [
-        (phase, length_s * factor * float(np.exp(generator.normal(0, 0.01))), BUSY_W)
-        for phase, length_s in phases
-    ]
-    return power.add_run(stretches, REST_W, (SETTLE_S, PAUSE_S), (TAIL_S, REST_W))
 
 
 def _energies(power: Power, generator: np.random.Generator) -> Iterator[Floats]:

@@ -41,6 +41,7 @@ import numpy as np
 from scipy import stats
 
 from analysis.suite.records import SYNTHETIC
+from contract.strict_json import Document
 from instrumentation.meters.smartpower3 import SmartPower3
 from validation.synthetic.folder import (
     CHANNELS,
@@ -55,7 +56,7 @@ from validation.synthetic.folder import (
 )
 from validation.synthetic.suite import CONFIGURATIONS, STACKS, frozen, shuffled
 
-CALIBRATION = {
+CALIBRATION: Document = {
     "source": "assumed for this synthetic suite",
     "terms": {"gain": 0.005, "linearity": 0.001},
 }

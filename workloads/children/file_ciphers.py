@@ -5,14 +5,13 @@ from __future__ import annotations
 import filecmp
 import os
 import time
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from workloads.base import WorkloadError
 from workloads.children import serving
-from workloads.children.serving import Outcome, Task, serve
+from workloads.children.serving import Answer, Outcome, Task, serve
 from workloads.crypt import libraries, recipes
 from workloads.crypt.recipes import CHUNK_BYTES, RSA_BYTES, Recipe
 
@@ -23,11 +22,40 @@ COST_TRIES = 10
 _made: dict[str, Recipe] = {}
 
 
-def recipe(request: Mapping[str, Any]) -> tuple[Outcome, None]:
+@dataclass(frozen=True)
+class Make:
+    """A request to make a recipe."""
+
+    recipe: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A request to encrypt or decrypt a file, repeated for `seconds`."""
+
+    recipe: str
+    encrypt: bool
+    source: str
+    target: str
+    seconds: float
+    file_io: bool
+    fsync: bool
+
+
+@dataclass(frozen=True)
+class Compare:
+    """A request to compare two files."""
+
+    first: str
+    second: str
+
+
+def recipe(request: Make) -> tuple[Outcome, None]:
     """Make a recipe with its keys and try it; of RSA also the seconds of a private operation."""
-    name = request["recipe"]
-    _made[name] = made = recipes.make(name, request["seed"])
-    outcome = made.check()
+    name = request.recipe
+    _made[name] = made = recipes.make(name, request.seed)
+    outcome: Outcome = asdict(made.check())
     if isinstance(made, recipes.RsaOaep):
         wrapped = made.wrap(bytes(CHUNK_BYTES))
         started_s = time.perf_counter()
@@ -37,18 +65,18 @@ def recipe(request: Mapping[str, Any]) -> tuple[Outcome, None]:
     return outcome, None
 
 
-def file(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
+def file(request: Turn) -> tuple[Outcome, Task]:
     """Lay out one file's encryption or decryption, doing it once; `go` repeats it."""
-    made = _made[request["recipe"]]
-    source, target = Path(request["source"]), Path(request["target"])
+    made = _made[request.recipe]
+    source, target = Path(request.source), Path(request.target)
     target.unlink(missing_ok=True)  # it might be longer than the new one
     size = source.stat().st_size
     # A target of OAEP is longer than its source, by a third and up to a block.
     room = size * RSA_BYTES // CHUNK_BYTES + ROOM_BYTES
     read, written = bytearray(size + ROOM_BYTES), bytearray(room)
-    turn = made.encrypt if request["encrypt"] else made.decrypt
+    turn = made.encrypt if request.encrypt else made.decrypt
 
-    def whole() -> None:
+    def turn_file() -> None:
         """Read the file, turn it, write the other; unbuffered, in one call each."""
         with source.open("rb", buffering=0) as opened:
             filled = opened.readinto(read)
@@ -58,23 +86,30 @@ def file(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
         try:
             if os.write(fd, memoryview(written)[:length]) != length:
                 raise WorkloadError(f"{target.name} was not written whole: is the disk full?")
-            if request["fsync"]:
+            if request.fsync:
                 os.fsync(fd)
         finally:
             os.close(fd)
 
-    whole()
-    step = whole if request["file_io"] else partial(turn, read, size, written)
-    return {}, partial(serving.for_seconds, step, request["seconds"])
+    turn_file()
+    step = turn_file if request.file_io else partial(turn, read, size, written)
+    return {}, partial(serving.for_seconds, step, request.seconds)
 
 
-def _same(request: Mapping[str, Any]) -> tuple[Outcome, None]:
-    if not filecmp.cmp(request["first"], request["second"], shallow=False):
-        name = Path(request["first"]).name
+def same(request: Compare) -> tuple[Outcome, None]:
+    """Check that two files are alike; WorkloadError where they are not."""
+    if not filecmp.cmp(request.first, request.second, shallow=False):
+        name = Path(request.first).name
         raise WorkloadError(f"{name} was not decrypted to what it was before.")
     return {}, None
 
 
 if __name__ == "__main__":
     libraries.restart_without_legacy()
-    serve({"recipe": recipe, "file": file, "same": _same})
+    serve(
+        {
+            "recipe": Answer(Make, recipe),
+            "file": Answer(Turn, file),
+            "same": Answer(Compare, same),
+        }
+    )

@@ -10,16 +10,16 @@ import errno
 import mmap
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from contract import system_text
 from workloads.base import WorkloadError
 from workloads.children import cipher_modes
 from workloads.children.cipher_modes import BLOCK_BYTES, BLOCKS
-from workloads.children.serving import MissingError, repeating, serve
+from workloads.children.serving import Job, MissingError, repeating, serve
 
 # linux/if_alg.h and asm-generic/socket.h
 _SOL_ALG, _SET_KEY = 279, 1
@@ -74,7 +74,7 @@ class Cipher:
         """Make room for a whole request.
 
         Sending one that does not fit would wait for ever, and XTS would begin again with each part
-        that is received by itself.
+        that is received alone.
         """
         both = ((_SNDBUFFORCE, socket.SO_SNDBUF), (_RCVBUFFORCE, socket.SO_RCVBUF))
         for force, plain in both:
@@ -90,33 +90,37 @@ class Cipher:
                 )
 
 
-def prepare(job: Mapping[str, Any]) -> tuple[list[str], list[Callable[[], None]]]:
-    """Return the drivers, and a step for each thread.
+@dataclass(frozen=True)
+class CipherJob(Job):
+    """Requests of `request_bytes` to each of `ciphers`, the last of which is applied first."""
+
+    ciphers: tuple[str, ...]
+    mode: str
+    key_bits: int
+    operation: str
+    request_bytes: int
+    threads: int
+
+
+def prepare(job: CipherJob) -> tuple[list[str], list[Callable[[], None]]]:
+    """Return the drivers, and a step for each thread, with separate sockets and buffers.
 
     One request to each cipher, done once to try it.
-
-    A job has `ciphers` (the last is applied first), `mode`, `key_bits`, `operation`,
-    `request_bytes`, `threads`. Each thread has sockets and buffers of its own.
     """
-    names = [str(name) for name in job["ciphers"]]
-    mode, bits, size = str(job["mode"]), int(job["key_bits"]), int(job["request_bytes"])
-    for name in names:
-        check(name, mode, bits, size)
-    steps = [_step(job, names, mode, bits, size) for _ in range(int(job["threads"]))]
-    drivers = [
-        driver(algorithm(name, mode), system_text.read(Path("/proc/crypto"))) for name in names
-    ]
-    return drivers, steps
+    for name in job.ciphers:
+        check(name, job.mode, job.key_bits, job.request_bytes)
+    steps = [_step(job) for _ in range(job.threads)]
+    crypto = system_text.read(Path("/proc/crypto"))
+    return [driver(algorithm(name, job.mode), crypto) for name in job.ciphers], steps
 
 
-def _step(
-    job: Mapping[str, Any], names: list[str], mode: str, bits: int, size: int
-) -> Callable[[], None]:
+def _step(job: CipherJob) -> Callable[[], None]:
+    size = job.request_bytes
     passes = [
-        Cipher(algorithm(name, mode), os.urandom(key_bytes(mode, bits)), size)
-        for name in reversed(names)
+        Cipher(algorithm(name, job.mode), os.urandom(key_bytes(job.mode, job.key_bits)), size)
+        for name in reversed(job.ciphers)
     ]
-    operation = _ENCRYPT if job["operation"] == "encrypt" else _DECRYPT
+    operation = _ENCRYPT if job.operation == "encrypt" else _DECRYPT
     if operation == _DECRYPT:
         passes.reverse()
     plain, buffer = memoryview(mmap.mmap(-1, size)), memoryview(mmap.mmap(-1, size))
@@ -214,4 +218,4 @@ def driver(name: str, crypto: str) -> str:
 
 
 if __name__ == "__main__":
-    serve({"repeat": repeating("drivers", prepare)})
+    serve({"repeat": repeating("drivers", CipherJob, prepare)})

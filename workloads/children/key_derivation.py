@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ctypes import c_char_p, c_int, c_size_t, c_uint32, c_ulong, create_string_buffer
-from typing import Any
 
 from workloads.base import WorkloadError
 from workloads.children.serving import MissingError, repeating, serve
-from workloads.key_derivation import Argon2
+from workloads.key_derivation import Argon2, KeyJob
 
 # What VeraCrypt and LUKS2 have: a salt of 64 bytes, or of 32; the password does not matter.
 PASSWORD, SALT = b"an example of a passphrase", bytes(range(64))
@@ -49,15 +48,10 @@ KNOWN_ARGON2ID = (
 )
 
 
-def prepare(job: Mapping[str, Any]) -> tuple[str, Callable[[], bytes]]:
-    """Return the library, and the step, which derives a key.
-
-    A job has `function`, `key_bytes`, and `iterations` or, for argon2id, `passes`, `memory_kib`
-    and `lanes`.
-    """
-    function, length = str(job["function"]), int(job["key_bytes"])
-    if function == "argon2id":
-        cost = Argon2(int(job["passes"]), int(job["memory_kib"]), int(job["lanes"]))
+def prepare(job: KeyJob) -> tuple[str, Callable[[], bytes]]:
+    """Return the library, and the step, which derives a key."""
+    function, length, cost = job.function, job.key_bytes, job.argon2
+    if cost is not None:
         library = Libargon2()
         known_cost, password, salt, key = KNOWN_ARGON2ID
         check(function, library.argon2id(known_cost, password, salt, len(key) // 2), key)
@@ -65,8 +59,7 @@ def prepare(job: Mapping[str, Any]) -> tuple[str, Callable[[], bytes]]:
     name, derive = pbkdf2(function)
     password, salt, iterations, key = KNOWN[function]
     check(function, derive(password, salt, iterations, len(key) // 2), key)
-    count = int(job["iterations"])
-    return name, lambda: derive(PASSWORD, SALT, count, length)
+    return name, lambda: derive(PASSWORD, SALT, job.iterations, length)
 
 
 def pbkdf2(hash_name: str) -> tuple[str, Pbkdf2]:
@@ -171,4 +164,4 @@ class Libargon2:
 
 
 if __name__ == "__main__":
-    serve({"repeat": repeating("library", prepare)})
+    serve({"repeat": repeating("library", KeyJob, prepare)})

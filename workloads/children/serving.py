@@ -13,31 +13,55 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from contract import schema
 from workloads.base import WorkloadError
 
-Outcome = dict[str, Any]
+_Job = TypeVar("_Job", bound="Job")
+
+Outcome = dict[str, Any]  # JSON
 Task = Callable[[], Outcome]
-# What a request asks for, and the task that it lays out, if any.
-Answer = Callable[[Mapping[str, Any]], tuple[Outcome, Task | None]]
 GO = b"go\n"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class MissingError(WorkloadError):
-    """What was asked for is not there: a reason to leave it out, with the way out."""
+    """What was asked for is not there: a reason to leave it out, with the remedy."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is repeated, and sent to the child as JSON; each kind of child has its own fields."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a request of the shape `request` is answered: its outcome, and the task laid out, if any.
+
+    `answer` takes an instance of `request`.
+    """
+
+    request: type[Any]
+    answer: Callable[[Any], tuple[Outcome, Task | None]]
 
 
 def serve(answers: Mapping[str, Answer]) -> None:
     """Answer requests by what each asks to `do`. The command line has PARENT PLACE.
 
     PARENT is who started this, by its number. PLACE is the run's folder, so that a process list
-    tells whose this is.
+    shows whose this is.
     """
     parent, _place = sys.argv[1:]
-    _die_with(int(parent))
+    # The kernel kills this process when its parent dies, whatever the parent dies of: a task may
+    # take minutes, in which the end of standard input is not seen.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != int(parent):  # it was gone before it could be watched
+        sys.exit("The parent has died.")
     gc.disable()  # nothing here makes cycles, and a collection would be measured
     task: Task | None = None
     for line in sys.stdin.buffer:
@@ -48,26 +72,15 @@ def serve(answers: Mapping[str, Answer]) -> None:
                 reply: Outcome = {"outcome": task()}
             else:
                 task = None  # its buffers go before there are others
-                request = json.loads(line)
-                outcome, task = answers[request["do"]](request)
+                document = json.loads(line)
+                asked = answers[document["do"]]
+                outcome, task = asked.answer(schema.read(asked.request, document))
                 reply = {"outcome": outcome}
         except MissingError as reason:
             reply = {"missing": str(reason)}
         except (WorkloadError, OSError, MemoryError) as error:
             reply = {"error": str(error) or type(error).__name__}
         print(json.dumps(reply), flush=True)
-
-
-def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies, whatever the parent dies of.
-
-    A task may take minutes, in which the end of standard input is not seen.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
-    if os.getppid() != parent:  # it was gone before it could be watched
-        sys.exit("The parent has died.")
 
 
 NS = 1_000_000_000
@@ -92,7 +105,7 @@ def for_seconds(step: Step | Sequence[Step], seconds: float, batch: int = 1) -> 
         steps = _until(each[0], end_ns, batch)
     else:
         with ThreadPoolExecutor(len(each)) as threads:
-            steps = sum(threads.map(lambda one: _until(one, end_ns, batch), each))
+            steps = sum(threads.map(lambda step: _until(step, end_ns, batch), each))
     now_ns = time.monotonic_ns()
     after = resource.getrusage(resource.RUSAGE_SELF)
     return {
@@ -113,20 +126,28 @@ def _until(step: Step, end_ns: int, batch: int) -> int:
             return steps
 
 
-def repeating(
-    what: str, prepare: Callable[[Mapping[str, Any]], tuple[object, Step | Sequence[Step]]]
-) -> Answer:
-    """Return the answer to `repeat`: a `job` is laid out, to be repeated for `seconds`.
+@dataclass(frozen=True)
+class Repeat:
+    """A request to repeat `job` for `seconds`."""
 
-    `prepare` gives what does it, which is told as `what`, and the step, or one for each thread.
+    job: Any
+    seconds: float
+
+
+def repeating(
+    what: str, job: type[_Job], prepare: Callable[[_Job], tuple[object, Step | Sequence[Step]]]
+) -> Answer:
+    """Return the answer to `repeat`: a job of the shape `job` is laid out, to be repeated.
+
+    `prepare` gives what does it, which is reported as `what`, and the step, or one for each thread.
     """
 
-    def answer(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
-        prepared, step = prepare(request["job"])
-        again = partial(for_seconds, step, float(request["seconds"]))
-        return {what: prepared, "job": request["job"]}, again
+    def answer(request: Repeat) -> tuple[Outcome, Task]:
+        prepared, step = prepare(schema.read(job, request.job))
+        again = partial(for_seconds, step, request.seconds)
+        return {what: prepared, "job": request.job}, again
 
-    return answer
+    return Answer(Repeat, answer)
 
 
 def calibrate(step: Step) -> tuple[int, float]:

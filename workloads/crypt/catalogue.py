@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from contract import system_text
 from workloads import programs
@@ -20,7 +19,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """A block cipher at one key size; `unsafe` says why nobody should use it today, if so."""
+    """A block cipher at one key size; `unsafe` is why it should not be used today, if so."""
 
     algorithm: str
     key_bytes: int
@@ -45,7 +44,7 @@ PACKAGES = {"cryptography": "python3-cryptography", "Cryptodome": "python3-pycry
 
 
 def missing_libraries(name: str) -> list[str]:
-    """Why the workload `name` cannot run for want of a library, with the way out."""
+    """Return why the workload `name` cannot run for want of a library, with the remedy."""
     return [
         f"{name} needs the Python library {module}: install the package {package}."
         for module, package in PACKAGES.items()
@@ -93,22 +92,30 @@ def reason_against(aes_instructions: bool) -> str:
     return ""
 
 
-def mask_problem(without: Mapping[str, Any], with_them: Mapping[str, Any]) -> str:
-    """Why not to believe that the mask worked; empty if it did.
+@dataclass(frozen=True)
+class Instructions:
+    """A child's answer to `instructions`: OpenSSL's own list of features, if any, and a rate."""
 
-    Both are a child's answer to `instructions`, of which the first ran under the mask. OpenSSL's
-    own word decides; where it is linked in and cannot be asked, the rates do.
+    settings: str | None
+    aes_mib_per_s: float
+
+
+def mask_problem(without: Instructions, with_them: Instructions) -> str:
+    """Return why not to believe that the mask worked; empty if it did.
+
+    The first ran under the mask. OpenSSL's own list decides; where it is linked in and cannot be
+    asked, the rates do.
     """
-    settings = without["settings"]
+    settings = without.settings
     if settings is not None:
-        first = str(settings).removeprefix(f"{VARIABLE}=").split(":", 1)[0]
+        first = settings.removeprefix(f"{VARIABLE}=").split(":", 1)[0]
         if int(first, 16) & AES_NI:
             return f"OpenSSL still uses AES-NI ({settings})."
         return ""
-    ratio = with_them["aes_mib_per_s"] / without["aes_mib_per_s"]
+    ratio = with_them.aes_mib_per_s / without.aes_mib_per_s
     if ratio < LEAST_RATIO:
         return (
-            f"OpenSSL does not tell whether it uses AES-NI, and is only {ratio:.2f} times faster "
-            f"with it, not {LEAST_RATIO}: install Debian's python3-cryptography, which tells."
+            f"OpenSSL does not report whether it uses AES-NI, and is only {ratio:.2f} times faster "
+            f"with it, not {LEAST_RATIO}: install Debian's python3-cryptography, which reports it."
         )
     return ""

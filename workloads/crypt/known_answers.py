@@ -1,6 +1,6 @@
 """Published answers of every cipher, and every mode built again from single blocks.
 
-A published vector tells that the cipher is the right one. Where none is published for a mode or a
+A published vector proves that the cipher is the right one. Where none is published for a mode or a
 key size, the mode is made here by its definition (NIST SP 800-38A, section 6) from single blocks of
 the other library, where that has the cipher.
 """
@@ -91,7 +91,7 @@ _BLOWFISH = {
 
 @dataclass(frozen=True)
 class Vector:
-    """A known answer, in bytes, and who says so."""
+    """A known answer, in bytes, and its source."""
 
     source: str
     key: bytes

@@ -89,7 +89,7 @@ def versions() -> dict[str, str]:
 def restart_without_legacy() -> None:
     """Start this program again where OpenSSL's legacy provider is not installed.
 
-    `cryptography` refuses to load then, unless it is told before its first import.
+    `cryptography` refuses to load then, unless a variable is set before its first import.
     """
     try:
         importlib.import_module("cryptography.hazmat.backends.openssl").backend  # noqa: B018
@@ -101,7 +101,7 @@ def restart_without_legacy() -> None:
         os.execve(sys.executable, sys.orig_argv, {**os.environ, WITHOUT_LEGACY: "1"})
 
 
-def _found(modules: tuple[str, ...], name: str) -> Any:
+def _attribute(modules: tuple[str, ...], name: str) -> Any:
     for module in modules:
         try:
             return getattr(importlib.import_module(module), name)
@@ -115,7 +115,8 @@ def _openssl(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
     lacks: Any = importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm
     with warnings.catch_warnings():  # that a cipher is old is why it is measured
         warnings.simplefilter("ignore")
-        cipher, chaining = _found(_ALGORITHMS, kind.algorithm), _found(_MODES, mode.upper())
+        cipher = _attribute(_ALGORITHMS, kind.algorithm)
+        chaining = _attribute(_MODES, mode.upper())
     if cipher is None or chaining is None:
         return None
 
@@ -140,12 +141,13 @@ def _pycryptodome(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
     number = getattr(module, f"MODE_{mode.upper().removesuffix('8')}")
 
     def make(key: bytes, iv: bytes) -> Stream:
-        options: dict[str, Any] = {
+        by_mode: dict[str, dict[str, bytes | int]] = {
             "ecb": {},
             "ctr": {"nonce": b"", "initial_value": int.from_bytes(iv, "big")},
             "cfb": {"iv": iv, "segment_size": 8 * len(iv)},
             "cfb8": {"iv": iv, "segment_size": 8},
-        }.get(mode, {"iv": iv})
+        }
+        options = by_mode.get(mode, {"iv": iv})
         made = module.new(key, number, **options)
         step = made.encrypt if encrypt else made.decrypt
         return Stream(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -26,8 +27,16 @@ class Recipe(Protocol):
 
     def encrypt(self, source: bytearray, size: int, target: bytearray) -> int: ...
     def decrypt(self, source: bytearray, size: int, target: bytearray) -> int: ...
-    def check(self) -> dict[str, Any]:
-        """Known answers; the library, and what it was held against."""
+    def check(self) -> Checked:
+        """Try known answers."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The library of a recipe, and what it was held against."""
+
+    library: str
+    held_against: list[str]
 
 
 class Cbc:
@@ -45,12 +54,12 @@ class Cbc:
     def decrypt(self, source: bytearray, size: int, target: bytearray) -> int:
         return self.decrypt_with(self.key, memoryview(source)[:size], target)
 
-    def check(self) -> dict[str, Any]:
+    def check(self) -> Checked:
         stream = libraries.begin(
             self._cipher, "cbc", encrypt=True, key=self.key, iv=bytes(self._block)
         )
         held = known_answers.check(self._cipher, "cbc")
-        return {"library": libraries.versions()[stream.library], "held_against": held}
+        return Checked(libraries.versions()[stream.library], held)
 
     def encrypt_with(self, key: bytes, source: bytearray, size: int, target: memoryview) -> int:
         assert self._in is not None
@@ -96,8 +105,8 @@ class _Rsa:
         plain: bytes = self._private.decrypt(wrapped, self._oaep)
         return plain
 
-    def check(self) -> dict[str, Any]:
-        """OAEP is random, so each library decrypts what the other has encrypted."""
+    def check(self) -> Checked:
+        """Have each library decrypt what the other has encrypted, for OAEP is random."""
         serial: Any = importlib.import_module("cryptography.hazmat.primitives.serialization")
         der = self._private.private_bytes(
             *(serial.Encoding.DER, serial.PrivateFormat.PKCS8, serial.NoEncryption())
@@ -108,10 +117,8 @@ class _Rsa:
         plain = random.Random(0).randbytes(CHUNK_BYTES)
         if other.decrypt(self.wrap(plain)) != plain or self.unwrap(other.encrypt(plain)) != plain:
             raise WorkloadError("The two libraries do not read each other's RSA-OAEP.")
-        return {
-            "library": libraries.versions()[libraries.OPENSSL],
-            "held_against": [f"OAEP of {libraries.versions()[libraries.PYCRYPTODOME]}"],
-        }
+        versions = libraries.versions()
+        return Checked(versions[libraries.OPENSSL], [f"OAEP of {versions[libraries.PYCRYPTODOME]}"])
 
 
 class RsaWrap(_Rsa):
@@ -131,9 +138,9 @@ class RsaWrap(_Rsa):
         key = self.unwrap(bytes(source[:RSA_BYTES]))
         return self._data.decrypt_with(key, memoryview(source)[RSA_BYTES:size], target)
 
-    def check(self) -> dict[str, Any]:
-        held, data = super().check(), self._data.check()
-        return {**held, "held_against": held["held_against"] + data["held_against"]}
+    def check(self) -> Checked:
+        key, data = super().check(), self._data.check()
+        return Checked(key.library, key.held_against + data.held_against)
 
 
 class RsaOaep(_Rsa):

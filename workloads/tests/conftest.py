@@ -24,7 +24,9 @@ def root() -> Iterator[Path]:
 def assets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Provide archives laid out like the kernel's source, and a clip of three seconds."""
     folder = tmp_path_factory.mktemp("assets")
-    archive = _pack(_source_tree(folder), folder / "source.tar.gz")
+    archive, tree = folder / "source.tar.gz", _source_tree(folder)
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(tree, arcname=tree.name)
     return {"kernel_tree": archive, "kernel_grep": archive, "clip": _clip(folder / "clip.y4m")}
 
 
@@ -40,12 +42,6 @@ def _source_tree(folder: Path) -> Path:
         file.write_text(text)
     (source / "link").symlink_to("net")
     return source
-
-
-def _pack(tree: Path, archive: Path) -> Path:
-    with tarfile.open(archive, "w:gz") as packed:
-        packed.add(tree, arcname=tree.name)
-    return archive
 
 
 def _clip(path: Path, seconds: int = 3, width: int = 64, height: int = 48) -> Path:

@@ -10,12 +10,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from contract.parameters import ParameterValue
+from contract.strict_json import Document
 from workloads import registry
 from workloads.base import UNITS, Assets, Context, Parameters, Work, Workload, WorkloadError
 
@@ -115,7 +117,7 @@ def perform(workload: Workload, context: Context) -> None:
 
 
 def performed(
-    name: str, root: Path, assets: Assets | None = None, /, **settings: object
+    name: str, root: Path, assets: Assets | None = None, /, **settings: Any
 ) -> tuple[Context, Phases]:
     """Return a whole run with these parameters: what it was given, and its phases."""
     phases = Phases()
@@ -169,9 +171,7 @@ def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]
     return broken + [f"{name} was left beside its folders" for name in sorted(extra)]
 
 
-def check(
-    name: str, root: Path, assets: Assets, settings: Mapping[str, object]
-) -> tuple[list[str], Phases]:
+def check(name: str, root: Path, assets: Assets, settings: Document) -> tuple[list[str], Phases]:
     """Run a workload once whole and once per phase with a failure at its end.
 
     Returns the broken rules, each a sentence, and the phases of the whole run.

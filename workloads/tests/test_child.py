@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from contract.strict_json import Json
 from workloads.base import WorkloadError
 from workloads.child import ROOT, Child
 from workloads.children import serving
 from workloads.children.serving import GO, MissingError
 from workloads.tests import contract
 
-JOB = {"function": "sha256", "iterations": 1, "key_bytes": 32}
-LONG_JOB = {**JOB, "iterations": 2_000_000_000}
+JOB: dict[str, Json] = {"function": "sha256", "iterations": 1, "key_bytes": 32}
+LONG_JOB: dict[str, Json] = {**JOB, "iterations": 2_000_000_000}
 COMMAND = [sys.executable, "-B", "-m", "workloads.children.key_derivation"]
 # An agent that tells its child's number, has it work for many minutes or sit idle, and waits.
 AGENT = f"""
@@ -66,18 +67,21 @@ def test_a_short_step_gets_large_batches_and_a_long_one_none() -> None:
 
 
 def test_what_is_missing_and_what_fails_are_told_and_the_child_goes_on(root: Path) -> None:
-    lacking = {"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096}
+    lacking: dict[str, Json] = {
+        **{"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096},
+        **{"operation": "encrypt", "threads": 1},
+    }
     with (
         Child("kernel_ciphers", root) as child,
         pytest.raises(MissingError, match=r"^sm4 has no keys of 256 bits"),
     ):
-        child.ask("repeat", job={**lacking, "operation": "encrypt"}, seconds=0)
+        child.ask("repeat", job=lacking, seconds=0)
     with Child("key_derivation", root) as child:
         with pytest.raises(WorkloadError, match="There is no task to do"):
             child.outcome(child.go())
-        cost = {"passes": 1, "memory_kib": 1, "lanes": 1}
+        argon2 = {"passes": 1, "memory_kib": 1, "lanes": 1}
         try:
-            child.ask("repeat", job={**JOB, **cost, "function": "argon2id"}, seconds=0)
+            child.ask("repeat", job={**JOB, "function": "argon2id", "argon2": argon2}, seconds=0)
         except MissingError as reason:
             pytest.skip(str(reason))
         with pytest.raises(WorkloadError, match=r"libargon2.* failed with 1 KiB of memory"):
@@ -100,7 +104,13 @@ def test_a_mistake_ends_neither_the_child_nor_the_sense_of_its_words(root: Path)
 
 def test_a_task_is_gone_with_the_next_request(root: Path) -> None:
     pytest.importorskip("Cryptodome")
-    stream = {"cipher": "des", "mode": "ecb", "bytes": 1000, "encrypt": True, "seed": 7}
+    stream: dict[str, Json] = {
+        "cipher": "des",
+        "mode": "ecb",
+        "bytes": 1000,
+        "encrypt": True,
+        "seed": 7,
+    }
     with Child("cipher_modes", root) as child:
         child.ask("stream", **stream, seconds=0)
         child.ask("answers", cipher="des", mode="ecb")
@@ -130,7 +140,7 @@ def test_a_child_that_is_killed_is_told_even_without_last_words(when: str, root:
             child._process.wait()
         answer = child.go()
         killer.wait()
-        with pytest.raises(WorkloadError, match=r"ended \(status -9\): it said nothing\."):
+        with pytest.raises(WorkloadError, match=r"ended \(status -9\): no output\."):
             child.outcome(answer)
     assert contract.processes_using(root) == []
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from contract.strict_json import Json
 from workloads import registry
 from workloads.base import Context, WorkloadError
 from workloads.children import cipher_modes, file_ciphers
@@ -33,7 +34,7 @@ class Done:
     report: dict[str, Any]
 
 
-def done(root: Path, name: str, **settings: object) -> Done:
+def done(root: Path, name: str, **settings: Any) -> Done:
     context, phases = contract.performed(name, root / "run", **{"seconds": 0.01, **settings})
     return Done(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
 
@@ -177,10 +178,17 @@ def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
     monkeypatch.setattr(os, "write", spy(os.write, "write", calls))
     (root / "plain").write_bytes(bytes(range(200)))
     (root / "out").write_bytes(bytes(1000))
-    request = {"recipe": "des-cbc", "source": str(root / "plain"), "target": str(root / "out")}
-    file_ciphers.recipe({"seed": 7, **request})
-    more = {"encrypt": True, "seconds": 0.01, "file_io": file_io, "fsync": fsync}
-    _, task = file_ciphers.file({**request, **more})
+    file_ciphers.recipe(file_ciphers.Make("des-cbc", seed=7))
+    turn = file_ciphers.Turn(
+        "des-cbc",
+        encrypt=True,
+        source=str(root / "plain"),
+        target=str(root / "out"),
+        seconds=0.01,
+        file_io=file_io,
+        fsync=fsync,
+    )
+    _, task = file_ciphers.file(turn)
     before = len(calls)
     steps = task()["steps"]
     within = calls[before:]
@@ -204,12 +212,11 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
     def broken(*which: str, **settings: Any) -> libraries.Stream:
         return begin(*which, **{**settings, "encrypt": True})
 
-    request = {"cipher": "des", "mode": "ecb", "bytes": 1000, "seed": 7}
-    more = {"encrypt": False, "seconds": 0.01}
-    cipher_modes.stream({**request, **more})
+    stream = cipher_modes.Stream("des", "ecb", bytes=1000, seed=7, encrypt=False, seconds=0.01)
+    cipher_modes.stream(stream)
     monkeypatch.setattr(libraries, "begin", broken)
-    with pytest.raises(WorkloadError, match="What was decrypted is not what was encrypted"):
-        cipher_modes.stream({**request, **more})
+    with pytest.raises(WorkloadError, match="Decrypting does not give back the input"):
+        cipher_modes.stream(stream)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +230,7 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_bad_words_are_refused_before_the_first_run(
-    name: str, settings: dict[str, object], says: str
+    name: str, settings: dict[str, Json], says: str
 ) -> None:
     with pytest.raises(WorkloadError, match=says):
         registry.complete(name, settings)

@@ -15,6 +15,7 @@ from workloads import programs
 from workloads.base import WorkloadError
 from workloads.child import ROOT, Child
 from workloads.crypt import catalogue, known_answers, libraries, recipes, samples
+from workloads.crypt.catalogue import Instructions, mask_problem
 from workloads.file_ciphers import RECIPES
 
 needs_libraries = pytest.mark.skipif(
@@ -166,14 +167,14 @@ def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Pat
     answers = []
     for wanted in (False, True):
         with Child("cipher_modes", root, catalogue.environment(wanted)) as child:
-            answers.append(child.ask("instructions"))
-    assert catalogue.mask_problem(*answers) == ""
-    settings = {"settings": "OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab env:~0x0"}
-    assert "still uses AES-NI" in catalogue.mask_problem(settings, {})
-    masked = {"settings": "OPENSSL_ia32cap=0xfdfa3203078bffff:0x405dc6f1bf07ab env:x"}
-    assert catalogue.mask_problem(masked, {}) == ""
-    slow, fast = ({"settings": None, "aes_mib_per_s": rate} for rate in (100.0, 140.0))
-    assert "only 1.40 times faster" in catalogue.mask_problem(slow, fast)
+            answers.append(Instructions(**child.ask("instructions")))
+    assert mask_problem(*answers) == ""
+    slow, fast = (Instructions(None, rate) for rate in (100.0, 140.0))
+    features = "OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab env:~0x0"
+    assert "still uses AES-NI" in mask_problem(Instructions(features, 100.0), fast)
+    masked = "OPENSSL_ia32cap=0xfdfa3203078bffff:0x405dc6f1bf07ab env:x"
+    assert mask_problem(Instructions(masked, 100.0), fast) == ""
+    assert "only 1.40 times faster" in mask_problem(slow, fast)
     assert "OPENSSL_ia32cap" not in catalogue.environment(True)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import pwd
 import random
 import shutil
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +31,7 @@ REPORT = """
 MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 
 
-def made(root: Path, name: str, assets: dict[str, Path], **settings: object) -> Context:
+def made(root: Path, name: str, assets: dict[str, Path], **settings: Any) -> Context:
     phases = contract.Phases()
     return contract.context_for(root, phases, assets, registry.complete(name, settings))
 
@@ -152,7 +152,7 @@ def test_a_warm_cache_has_every_copy_searched_once_before(
 
 
 def test_files_need_their_own_room_and_what_they_are_made_of() -> None:
-    def needs(**settings: object) -> Needs:
+    def needs(**settings: Any) -> Needs:
         sizes = {"small_files": 3, "small_mib": 10, "large_mib": 20, **settings}
         return registry.load("file_io").needs(registry.complete("file_io", sizes), {})
 
@@ -298,22 +298,6 @@ def test_the_compressor_of_the_archive_is_required(
     monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
     reasons = registry.load("kernel_grep").requires({}, {"kernel_grep": archive})
     assert "kernel_grep needs the program zstd: install its package." in reasons
-
-
-def test_a_server_of_another_kind_is_not_enough(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mariadb = database.Binaries(root / "mariadbd", root / "mariadb", None)
-    monkeypatch.setattr(database, "_mariadb", lambda: mariadb)
-    monkeypatch.setattr(database, "_mysql", lambda: None)
-    monkeypatch.setattr(database, "SERVER_USER", pwd.getpwuid(os.getuid()).pw_name)
-
-    def reasons(server: str) -> list[str]:
-        values = registry.complete("sql", {"server": server})
-        return [one for one in registry.load("sql").requires(values, {}) if "program" not in one]
-
-    assert reasons("any") == reasons("mariadb") == []
-    assert reasons("mysql") == ["sql needs a database server: install mysql-server."]
 
 
 def test_sysbench_reports_are_read() -> None:

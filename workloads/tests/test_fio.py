@@ -11,9 +11,11 @@ import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from contract.strict_json import Json
 from workloads import access_patterns, block_sizes, fio, programs, registry, scaling
 from workloads.base import Context, WorkloadError
 from workloads.child import ROOT
@@ -34,7 +36,7 @@ with_fio = pytest.mark.skipif(
 )
 
 
-def made(root: Path, name: str, **settings: object) -> tuple[Context, contract.Phases]:
+def made(root: Path, name: str, **settings: Any) -> tuple[Context, contract.Phases]:
     recorded = contract.Phases()
     values = registry.complete(name, settings)
     return contract.context_for(root, recorded, {}, values), recorded
@@ -93,7 +95,7 @@ def test_bytes_and_operations_are_those_of_fios_report() -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("", "fio gave no report: silence"),
+        ("", "fio gave no report: no output"),
         ("fio: cannot allocate", "fio gave no report: fio: cannot allocate"),
         ('{"jobs": []}', "fio gave no report"),
         (report(error=5), "failed with error 5"),
@@ -220,12 +222,12 @@ def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None
 
 @with_fio
 def test_a_phase_has_none_of_fios_start(laid: tuple[Context, Path]) -> None:
-    with holding(laid, fio.Job("read", 4096, 4096)) as one:
+    with holding(laid, fio.Job("read", 4096, 4096)) as held:
         for _ in range(20):  # it waits, however long we do
-            assert one._process.poll() is None
+            assert held._process.poll() is None
             time.sleep(0.05)
-        one.go()
-        assert fio.counted(one.report()) == {"bytes": 4096, "operations": 1}
+        held.go()
+        assert fio.counted(held.report()) == {"bytes": 4096, "operations": 1}
 
 
 @with_fio
@@ -239,38 +241,38 @@ def test_a_fio_that_dies_is_an_error_with_its_last_words(
     message = "file creation disallowed" if when == "before" else "Invalid argument"
     with (
         pytest.raises(WorkloadError, match=rf"^fio failed \(status 1\): .*{message}"),
-        holding(laid, fio.Job("read", 100, 1000)) as one,
+        holding(laid, fio.Job("read", 100, 1000)) as held,
     ):
-        one.go()
-        one.report()
+        held.go()
+        held.report()
     assert contract.processes_using(root) == []
 
 
 @with_fio
 def test_a_phase_ends_when_all_is_written(laid: tuple[Context, Path]) -> None:
     _, file = laid
-    with holding(laid, fio.Job("write", MIB, 4 * MIB)) as one:
+    with holding(laid, fio.Job("write", MIB, 4 * MIB)) as held:
         assert not any(file.read_bytes())
-        one.go()
+        held.go()
         assert all(any(file.read_bytes()[at : at + MIB]) for at in range(0, 4 * MIB, MIB))
 
 
 @with_fio
 def test_a_fio_that_is_killed_while_it_is_held_is_an_error(laid: tuple[Context, Path]) -> None:
-    with holding(laid, fio.Job("read", 4096, 4096)) as one:
-        programs.kill_group(one._process)
+    with holding(laid, fio.Job("read", 4096, 4096)) as held:
+        programs.kill_group(held._process)
         with pytest.raises(
             WorkloadError, match=r"^fio failed \(status -9\): it printed no reason$"
         ):
-            one.go()
+            held.go()
 
 
 @with_fio
 def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(laid: tuple[Context, Path]) -> None:
     _, file = laid
     job = fio.Job("read", 4096, MIB, seconds=600, repeat=True)
-    with pytest.raises(KeyError), holding(laid, job) as one:
-        os.write(one._word, b"go\n")
+    with pytest.raises(KeyError), holding(laid, job) as held:
+        os.write(held._word, b"go\n")
         time.sleep(0.3)
         assert contract.processes_using(file)
         raise KeyError
@@ -306,7 +308,13 @@ def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
 
 
 def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
-    settings = {"file_mib": 8, "block_kib": 1024, "threads": "3,1", "depths": "4", "depth": 2}
+    settings: dict[str, Json] = {
+        "file_mib": 8,
+        "block_kib": 1024,
+        "threads": "3,1",
+        "depths": "4",
+        "depth": 2,
+    }
     jobs = dict(scaling.steps(registry.complete("scaling", settings)))
     assert list(jobs) == ["1t", "3t", "4q"]
     assert (jobs["3t"].area_bytes, jobs["3t"].threads, jobs["3t"].depth) == (2 * MIB, 3, 2)
@@ -324,7 +332,7 @@ def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
         ({"engine": "psync"}, "leave depths empty"),
     ],
 )
-def test_what_cannot_scale_is_refused(settings: dict[str, object], words: str) -> None:
+def test_what_cannot_scale_is_refused(settings: dict[str, Json], words: str) -> None:
     with pytest.raises(WorkloadError, match=words):
         registry.complete("scaling", settings)
 

@@ -7,6 +7,7 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ IV = bytes(range(BLOCK_BYTES))
 PLAIN = bytes(number % 251 for number in range(4096))
 
 
-def rows(**settings: object) -> list[str]:
+def rows(**settings: Any) -> list[str]:
     values = registry.complete("kernel_ciphers", settings)
     return [row.name for row in kernel_ciphers.planned(values)]
 
@@ -84,7 +85,7 @@ def test_the_modes_definitions_give_what_another_library_gives() -> None:
     ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
     from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
-    one, two = bytes(range(32)), bytes(range(32, 64))
+    first_key, second_key = bytes(range(32)), bytes(range(32, 64))
 
     def encrypt(key: bytes, mode: modes.Mode, data: bytes) -> bytes:
         encrypted = ciphers.Cipher(algorithms.AES(key), mode).encryptor().update(data)
@@ -92,13 +93,13 @@ def test_the_modes_definitions_give_what_another_library_gives() -> None:
         return encrypted
 
     def first(data: bytes) -> bytes:
-        return encrypt(one, modes.ECB(), data)
+        return encrypt(first_key, modes.ECB(), data)
 
     def second(data: bytes) -> bytes:
-        return encrypt(two, modes.ECB(), data)
+        return encrypt(second_key, modes.ECB(), data)
 
-    xts = encrypt(one + two, modes.XTS(IV), PLAIN)
-    cbc = encrypt(one, modes.CBC(IV), PLAIN)
+    xts = encrypt(first_key + second_key, modes.XTS(IV), PLAIN)
+    cbc = encrypt(first_key, modes.CBC(IV), PLAIN)
     for number in (0, 1, 200, len(PLAIN) // BLOCK_BYTES - 1):
         at = slice(number * BLOCK_BYTES, (number + 1) * BLOCK_BYTES)
         assert cipher_modes.xts(first, second, IV, PLAIN, number) == xts[at]

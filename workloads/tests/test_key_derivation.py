@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from contract.strict_json import Json
 from workloads import key_derivation, registry
 from workloads.base import WorkloadError
 from workloads.children import key_derivation as child
 from workloads.children.key_derivation import Libargon2, Libgcrypt
 from workloads.children.serving import MissingError
-from workloads.key_derivation import Argon2
+from workloads.key_derivation import Argon2, KeyJob
 from workloads.tests import contract
 
 KIB = 1024
 
 
-def phases(**settings: object) -> list[str]:
+def phases(**settings: Any) -> list[str]:
     values = registry.complete("key_derivation", settings)
     return [derivation.phase for derivation in key_derivation.planned(values)]
 
 
-def job(function: str) -> dict[str, object]:
-    cost = {"passes": 1, "memory_kib": 8, "lanes": 1}
-    return {"function": function, "iterations": 3, "key_bytes": 32, **cost}
+def job(function: str) -> KeyJob:
+    argon2 = Argon2(1, 8, 1) if function == key_derivation.ARGON2ID else None
+    return KeyJob(function, 32, 3, argon2)
 
 
 @pytest.mark.parametrize("function", key_derivation.FUNCTIONS)
@@ -109,7 +111,7 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
         ({"argon2id": "t1-m16KiB-p4"}, "at least 8 KiB a lane.*, not 't1-m16KiB-p4'"),
     ],
 )
-def test_what_is_no_cost_is_refused(settings: dict[str, object], message: str) -> None:
+def test_what_is_no_cost_is_refused(settings: dict[str, Json], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         phases(**settings)
 

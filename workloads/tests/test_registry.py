@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.strict_json import Json
 from workloads import describe, registry
 from workloads.base import WorkloadError
 
@@ -55,7 +56,7 @@ def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
     ],
 )
 def test_bad_parameters_are_refused_in_one_sentence(
-    name: str, settings: dict[str, object], says: str
+    name: str, settings: dict[str, Json], says: str
 ) -> None:
     with pytest.raises(WorkloadError) as caught:
         registry.complete(name, settings)

@@ -15,7 +15,6 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from agent import cli
 from contract import journal as journals
@@ -25,15 +24,9 @@ KILLS_A_RUN = 2
 ORDERS, RECORD = Path(sys.argv[1]), Path(sys.argv[2])
 
 
-def _done() -> list[dict[str, Any]]:
-    if not RECORD.exists():
-        return []
-    return [json.loads(line) for line in RECORD.read_text().splitlines()]
-
-
 def _next(state: str, run_id: str) -> str:
     """Return the moment at which to die at this line; empty for none."""
-    done = _done()
+    done = [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
     begun = [kill["run_id"] for kill in done if kill["state"] != "waiting"]
     if state != "waiting" and run_id and begun.count(run_id) >= KILLS_A_RUN:
         return ""
@@ -52,14 +45,8 @@ def _die(entry: journals.Entry, moment: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _half(path: Path, entry: journals.Entry) -> None:
-    line = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
-    os.write(fd, line[: len(line) // 2])
-    os.fsync(fd)
-
-
 def main() -> int:
+    """Run the agent and die at the ordered moments."""
     arguments = sys.argv[3:]
     path = Path(arguments[arguments.index("--suite-dir") + 1]) / "journal.jsonl"
     real_append = journals.Journal.append
@@ -71,7 +58,10 @@ def main() -> int:
         if moment == "before":
             _die(entry, moment)
         if moment == "half":
-            _half(path, entry)
+            line = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+            os.write(fd, line[: len(line) // 2])
+            os.fsync(fd)
             _die(entry, moment)
         written = real_append(self, state, run_id, *more, **named)
         if moment:

@@ -16,6 +16,7 @@ BEAT_S = 5.0
 
 
 def main() -> None:
+    """Print the lines of a file as they are written, and an empty one as a heartbeat."""
     path, at, beat_s = sys.argv[1], 0, 0.0
     while True:
         if time.monotonic() - beat_s > BEAT_S:
