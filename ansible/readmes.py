@@ -50,6 +50,7 @@ def _shown(default: Any) -> str:
 
 
 def main() -> None:
+    """Write the README of each role."""
     for role in sorted(ROLES.iterdir()):
         (role / "README.md").write_text(readme(role), encoding="utf-8")
 

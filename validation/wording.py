@@ -1,8 +1,7 @@
-"""`python -m validation.wording [ROOM]`: count the docstrings, names and sentences to be corrected.
+"""`python -m validation.wording [ROOM]`: count the names and sentences to be corrected.
 
-Three kinds are counted by room: `docstrings` that ruff's pydocstyle rules reject, `names` of
-variables, arguments and functions that mean nothing, and `sentences` with a word to avoid (not in
-tests). validation/wording.yml has the words, validation/wording_left.yml the numbers of rooms that
+Two kinds are counted by room: `names` of variables, arguments and functions that mean nothing, and
+`sentences` with a word to avoid (not in tests). validation/wording.yml has the words, validation/wording_left.yml the numbers of rooms that
 are not clean yet: a larger number fails. Naming a room lists its findings; `--lower` writes the
 numbers that have fallen.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -33,7 +31,7 @@ Counts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Finding:
-    """A place to be corrected; `kind` is `docstrings`, `names` or `sentences`."""
+    """A place to be corrected; `kind` is `names` or `sentences`."""
 
     kind: str
     path: str
@@ -49,8 +47,7 @@ class Finding:
 
 
 def list_findings(root: Path) -> Iterator[Finding]:
-    """List what ruff and the two lists of words find in the files that git tracks below `root`."""
-    yield from check_docstrings(root)
+    """List what the two lists of words find in the files that git tracks below `root`."""
     for path in _tracked(root, "*.py"):
         yield from check_python(path, (root / path).read_text(encoding="utf-8"))
     for path in _tracked(root, *TEXTS):
@@ -61,19 +58,6 @@ def _tracked(root: Path, *patterns: str) -> list[str]:
     argv = ["git", "ls-files", "-z", "--", *patterns]
     listing = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True).stdout
     return [path for path in listing.split("\0") if path and (root / path).exists()]
-
-
-def check_docstrings(root: Path) -> Iterator[Finding]:
-    """List the docstrings that ruff rejects, with the settings of pyproject.toml."""
-    ruff = [sys.executable, "-m", "ruff", "check", "--select", "D2,D3,D4", "--exit-zero"]
-    # Without the exceptions of rooms that are not clean yet: here they are counted.
-    ruff += ["--config", "lint.per-file-ignores = {}"]
-    argv = [*ruff, "--output-format", "json"]
-    report = subprocess.run(argv, cwd=root, stdout=subprocess.PIPE, check=True)
-    for item in json.loads(report.stdout):
-        path = str(Path(item["filename"]).relative_to(root))
-        line = item["location"]["row"]
-        yield Finding("docstrings", path, line, f"{item['code']} {item['message']}")
 
 
 def check_python(path: str, text: str) -> Iterator[Finding]:

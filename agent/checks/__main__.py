@@ -15,9 +15,9 @@ Checks *before* are made once the workload is prepared and its data is on the di
 when its last phase has ended; *during* compares the two moments. None runs within a phase. SMART
 values read after a finished run also serve as those before the next one. Every result is kept in
 `checks` of the run's `run.json`; what a machine does not offer has none. A **blocker** voids the
-run, which is then repeated. With **wait** the run waits, and the journal says so; after the time
-given the check counts as the severity given. Where that is a warning, the next wait is half as
-long, so that waiting does not take up the suite's time.
+run, which is then repeated. With **wait** the run waits, and the journal has an entry for it; after
+the time given the check counts as the severity given. Where that is a warning, the next wait is
+half as long, so that waiting does not take up the suite's time.
 
 | check | when | severity | what is checked | remedy |
 |---|---|---|---|---|

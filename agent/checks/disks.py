@@ -138,6 +138,7 @@ def link(context: CheckContext) -> Observation | None:
 
 
 def link_changed(before: dict[str, str], current: dict[str, str]) -> Observation:
+    """Compare the disks' links with those before."""
     return Observation("; ".join(sorted(current.values())), before == current)
 
 

@@ -77,6 +77,7 @@ def stolen(before: tuple[float, float, float], current: tuple[float, float, floa
 
 
 def mounted(context: CheckContext) -> Observation:
+    """Look whether the configuration is mounted."""
     is_mount = context.mount_point.is_mount()
     return Observation(int(is_mount), is_mount)
 
@@ -122,6 +123,7 @@ def timers(context: CheckContext) -> Observation | None:
 
 
 def kernel_lines(context: CheckContext) -> list[Line] | None:
+    """Return the lines of the kernel's log; None where it cannot be read."""
     return context.kernel_lines
 
 

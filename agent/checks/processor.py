@@ -119,6 +119,7 @@ def idle_states(context: CheckContext) -> str | None:
 
 
 def idle_states_changed(before: str, current: str) -> Observation:
+    """Compare the idle states with those before."""
     return Observation(current, current == before)
 
 
@@ -132,4 +133,5 @@ def throttles(context: CheckContext, part: str) -> int | None:
 
 
 def throttled(before: int, current: int) -> Observation:
+    """Count how often the processor throttled since."""
     return Observation(current - before, current == before)

@@ -41,7 +41,7 @@ class Segment:
 
     In what is planned, None is what cannot be known before the mapping is made.
 
-    `device` is the name of what lies below: a partition's or another mapping's. `key_bits` are of
+    `device` is the name of the layer below: a partition's or another mapping's. `key_bits` are of
     the whole key, `iv_offset_sectors` is added to a sector's number before it becomes its tweak.
     """
 
@@ -77,7 +77,7 @@ class Expectation:
     LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and what makes its tags, where the
     mapping's table calls them otherwise; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
-    TrueCrypt volume's header; `interleaved`: whether data lies on the partition in its order, but
+    TrueCrypt volume's header; `interleaved`: whether the partition holds the data in order, but
     with other things between, so that the probe is looked for in all places that it can have.
     """
 

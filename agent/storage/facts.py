@@ -76,7 +76,7 @@ class DiskFacts:
 
     `table`: type of the partition table, also of a damaged one. `table_uuid`: the GPT's own.
     `signatures`: those of the whole disk that are no table. `edges`: sums of first and last MiB,
-    `samples`: of places between (empty for a blank one), `unknown`: what lies there without a known
+    `samples`: of places between (empty for a blank one), `unknown`: contents there without a known
     signature, in words; `headers`: sums of what changes as a volume is used (`samples.headers`);
     `writes`: write commands that an NVMe disk has counted in its life, `kernel_writes` those of the
     kernel since it started; all asked only where the disk is not ours with nothing else in it.
@@ -134,7 +134,7 @@ class DiskFacts:
 
     @property
     def strange(self) -> tuple[Signature, ...]:
-        """What lies in our partition and is not our LUKS header, so was put there by someone.
+        """Signatures in our partition besides our LUKS header: somebody put them there.
 
         The data of a configuration begin behind the header area, where no magic of a file system
         is looked for, and random headers show none.
@@ -258,7 +258,7 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
 
 
 def with_contents(facts: DiskFacts) -> DiskFacts:
-    """Return the same with what lies at the edges and between them."""
+    """Return the facts with the contents of the edges and of places between them."""
     if facts.path is None or facts.read_error is not None:
         return facts
     try:
@@ -290,7 +290,7 @@ def _writes(facts: DiskFacts) -> int | None:
 
 
 def _unknown(path: str, edges: tuple[bytes, bytes], offsets: tuple[int, ...]) -> str:
-    """Return what lies on a disk that has no signature, in words that follow "holds".
+    """Describe the contents of a disk without signatures, in words that follow "holds".
 
     Empty if nothing.
     """

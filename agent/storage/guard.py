@@ -85,10 +85,10 @@ def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 
 def given_up(disk: Disk, facts: DiskFacts) -> bool:
-    """Whether the inventory's `erase` allows that what lies there now is lost.
+    """Whether the inventory's `erase` permits losing the present contents.
 
     It is the serial number and what `fde check` printed of the contents, and ends with these; the
-    serial number alone, which is allowed in a lab only, gives up whatever lies there.
+    serial number alone, which is allowed in a lab only, gives up any contents.
     """
     return disk.erase is not None and disk.erase_digits in ("", facts.print)
 

@@ -212,7 +212,7 @@ def clear(disk: Disk, approved: DiskFacts) -> None:
 def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
     """Make a disk bare after a revert, which leaves random bytes in place of table and data.
 
-    What lies there now cannot be compared; that it is the same disk, unused, still must be true.
+    Its present contents cannot be compared; that it is the same disk, unused, still must be true.
     Raises AgentError, a separate one where the drive does not answer before a power cycle.
     """
     path = approved.path or disk.by_id

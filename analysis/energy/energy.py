@@ -198,7 +198,7 @@ def energy_table(
 ) -> pl.DataFrame:
     """Return the table of `ENERGY_SCHEMA`: a row a run × phase × component.
 
-    `all` is the sum of the phases without the tail; `between` what lies between the phases, if
+    `all` is the sum of the phases without the tail; `between` the time between the phases, if
     anything does: phases, tail and `between` are together all from the first start to the last end.
     """
     clock = clock or TargetClock.fit(suite.clock)
@@ -318,7 +318,7 @@ def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
 def _counter_energies(
     suite: Suite,
 ) -> tuple[dict[str, dict[str, dict[str, tuple[float, Energy]]]], set[tuple[str, str]]]:
-    """By run, zone and phase, with what lies between the phases, and all without the tail.
+    """By run, zone and phase, with the time between the phases, and all without the tail.
 
     And the pairs of run and zone whose joules are none, for the zone stood still.
     """
@@ -509,7 +509,7 @@ def _meter_rows(
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Yield the phases, what lies between them, and all without the tail, on the target's clock."""
+    """Yield the phases, the time between them, and all without the tail, on the target's clock."""
     for phase in run.phases:
         yield phase.name, [(phase.t_start_ns, phase.t_end_ns)]
     if _pauses(run):

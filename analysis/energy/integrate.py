@@ -134,7 +134,7 @@ class _Channel:
         self._last_end = int(held.end_ns[end - 1])
 
     def finish(self, held: Windows | None, name: str) -> None:
-        """Return the edges after the last window, and what lies between it and them."""
+        """Return the edges after the last window, and the time between it and them."""
         rest = np.arange(self._next, len(self._edges))
         self._e_high[rest], self._e_low[rest] = self._high, self._low
         self._c_s[rest] = self._covered_s

@@ -75,7 +75,7 @@ def still_zones(
 
 
 def _stretches(energies: Energies) -> list[Stretch]:
-    """Phases and what lies between them; their sum is none of them."""
+    """Phases and the time between them; their sum is none of them."""
     return [
         Stretch(seconds, e.energy_j) for name, (seconds, e) in energies.items() if name != "all"
     ]

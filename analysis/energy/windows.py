@@ -296,7 +296,7 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
     """All windows of these channels, some hundred thousand at a time.
 
     A window starts where the one before ended if both ends are less than 1.5 windows apart, else
-    one window before its own end: what lies between is a gap and stays one.
+    one window before its own end: the time between is a gap and stays one.
     """
     columns = [f"{what}_{name}" for what in ("power_w", "energy_j") for name in channels]
     columns = [name for name in columns if name in samples.columns]

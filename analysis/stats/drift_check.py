@@ -22,7 +22,7 @@ from analysis.suite.clocks import TargetClock
 from analysis.suite.records import MODELLED, TAIL, Suite
 from contract.plan import DriftCheckEntry
 
-LEAST = 4  # readings that tell of their scatter; two more than a line has parameters
+LEAST = 4  # readings that show their scatter; two more than a line has parameters
 HELD, MOVED, CANNOT_TELL = "held", "moved", "cannot tell"
 # The share of a phase in which a modelled machine was not stopped by its host.
 AWAKE = (

@@ -56,7 +56,7 @@ class Levels:
 def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Levels]:
     """By workload and configuration, in the plan's order, at most 5 % for any false one of all.
 
-    The largest gap between neighbouring logarithms of joules, in standard deviations of what lies
+    The largest gap between neighbouring logarithms of joules, in standard deviations of the runs
     on either side of such gaps in all configurations of the workload, against the same of normal
     scatter.
     """

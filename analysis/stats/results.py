@@ -108,7 +108,7 @@ def reservations(
 
 STOOD = {
     STANDS_STILL: "it stood still while the machine worked, in those or in runs beside them",
-    BELOW_PART: "it counted less than what lies within it",
+    BELOW_PART: "it counted less than its parts",
 }
 WAYS = {"rapl": "measure on the machine itself, and look at its kernel's log"}
 

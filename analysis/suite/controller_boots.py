@@ -69,8 +69,8 @@ def shifts(
 ) -> dict[str, int]:
     """Return by boot of the controller how far its times are moved, in ns; 0 for the first.
 
-    `runs` has for each boot of the target from when to when runs went, on its own clock: what lies
-    there must find no other boot's samples.
+    `runs` has for each boot of the target from when to when runs went, on its own clock: that
+    time must find no other boot's samples.
     """
     order = _order(readings, recordings)
     if len(order) < 2:

@@ -1,7 +1,7 @@
 """What interrupted a suite, by its journal and its meters: the facts, without any judgement.
 
 Starts of the agent, boots, interruptions, tries that counted for nothing, repetitions and waits;
-times of the journal are the target's, so that what lies across a boot has no length.
+times of the journal are the target's, so that a span across a boot has no length.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class IncidentLog:
-    """All that the journal tells besides the runs that finished at once.
+    """All that the journal has besides the runs that finished at once.
 
     `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
     `restarts` in the same boot, `resumed` after the suite had been closed. `at_once` and `later`

@@ -139,6 +139,7 @@ def _of_document(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]
 
 
 def is_address(text: str) -> bool:
+    """Return whether the text is an IP address that identifies a machine."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -54,7 +54,7 @@ class Medium:
     _busy: bool = False
 
     def keep(self, fd: int) -> None:
-        """An fsync: of a file its content, of a folder its names."""
+        """Make an fsync: of a file its content, of a folder its names."""
         found = os.fstat(fd)
         inode = found.st_dev, found.st_ino
         place = f"/proc/self/fd/{fd}"

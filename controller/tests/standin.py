@@ -54,12 +54,12 @@ class Standin:
         monkeypatch.setattr(connection, "SUITES", str(self.suites))
 
     def unit(self, state: str, job: str = "0", system: str = "running") -> None:
-        """What systemd is to say of the agent's service."""
+        """Return what systemd is to say of the agent's service."""
         (self.folder / "unit").write_text(f"ActiveState={state}\nJob={job}\n", encoding="utf-8")
         (self.folder / "system").write_text(f"{system}\n", encoding="utf-8")
 
     def unplug(self, away: bool = True) -> None:
-        """The network: no new connection is made."""
+        """Return the network: no new connection is made."""
         place = self.folder / "unplugged"
         place.touch() if away else place.unlink()
 

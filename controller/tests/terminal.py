@@ -20,7 +20,7 @@ PARTS = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
 def run(
     code: str, *arguments: object, columns: int = 80, given: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The lines on a terminal of so many columns once the Python `code` has ended in order."""
+    """Return the lines on a terminal of so many columns once the Python `code` has ended."""
     there, here = pty.openpty()
     fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -43,8 +43,10 @@ def run(
 
 
 def stands(out: bytes) -> list[str]:
-    """What stands there after these bytes: lines, moves up, lines erased; colours are passed over,
-    and what else a terminal would obey is an error."""
+    """Return the lines of a terminal after these bytes: lines, moves up, lines erased.
+
+    Colours are passed over; what else a terminal would obey is an error.
+    """
     screen, row = [""], 0
     for part in PARTS.findall(out.decode()):
         if part == "\n":

@@ -221,8 +221,10 @@ def test_the_hosts_load_is_told_with_what_it_means(
 
 
 def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
-    """Two loops on one processor, which is then busy whatever else goes on; a quiet second is not
-    to be had here, so that less is tried on ticks."""
+    """Run two loops on one processor, which is then busy whatever else goes on.
+
+    No second is quiet here, so that less is tried on ticks.
+    """
     cpu = min(os.sched_getaffinity(0))
     loop = ["taskset", "-c", str(cpu), sys.executable, "-c", "while True: pass"]
     loops = [subprocess.Popen(loop) for _ in range(2)]

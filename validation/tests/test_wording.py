@@ -1,14 +1,9 @@
-"""Which docstrings, names and sentences are counted, and how a room's number may change."""
+"""Which names and sentences are counted, and how a room's number may change."""
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from lab.state import REPOSITORY
-from validation import wording
 from validation.wording import Finding, check_python, check_text, compare_counts, count_findings
 
 
@@ -34,17 +29,6 @@ def test_texts_of_tests_and_the_changelog_are_not_checked() -> None:
     assert [finding.line for finding in check_text("docs/x.md", text)] == [2]
     assert not list(check_text("drive/tests/x.py", text))
     assert not list(check_text("CHANGELOG.md", text))
-
-
-def test_docstrings_are_checked_by_the_rules_of_the_project(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_bytes((REPOSITORY / "pyproject.toml").read_bytes())
-    room = tmp_path / "controller"  # whose exceptions in pyproject.toml are not for this count
-    room.mkdir()
-    text = 'def a():\n    """Returns it."""\n\n\ndef b():\n    """Return it."""\n\n\ndef c(): ...\n'
-    (room / "x.py").write_text(text, encoding="utf-8")
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    (finding,) = wording.check_docstrings(tmp_path)
-    assert (finding.room, finding.line, finding.message[:4]) == ("controller", 2, "D401")
 
 
 def test_a_number_may_only_fall() -> None:

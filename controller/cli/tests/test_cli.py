@@ -46,7 +46,7 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The file of a resolved target; whatever is asked of it is one proof, and a session seals."""
+    """Return a resolved target's file; it answers with one proof, and a session seals."""
     path = tmp_path / "target.json"
     path.write_text(json.dumps(examples.target()), encoding="utf-8")
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))

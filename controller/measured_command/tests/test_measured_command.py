@@ -65,8 +65,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counters move by commands alone here: in no time, on however slow a machine, are they held
-    for standing."""
+    """Give counters all the time they need: they move by commands alone here."""
     monkeypatch.setattr(standing, "PATIENCE_S", {"RAPL": 3600.0})
 
 
@@ -76,7 +75,7 @@ def opener(tree: Path) -> Callable[[], LocalSources]:
 
 
 def adding(file: Path, uj: int | str, name: str = "") -> Command:
-    """A command that takes so many µJ; the amount may be an expression of the shell."""
+    """Make a command that takes so many µJ; the amount may be an expression of the shell."""
     line = f"n=$(cat {file}); echo $((n + {uj})) > {file}"
     return replace(of_strings([line])[0], name=name or f"add {uj}")
 
@@ -87,7 +86,7 @@ def measured(
     opener: Callable[[], LocalSources],
     folder: Path,
 ) -> tuple[CommandDocument, dict[str, Any]]:
-    """The document, read back through its shape, and as it stands in the file."""
+    """Return the document, read back through its shape, and as it stands in the file."""
     path = folder / "result.json"
     assert run(commands, replace(options, export_json=path), opener) == 0
     document = json.loads(path.read_text())

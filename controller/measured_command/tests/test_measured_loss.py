@@ -59,7 +59,7 @@ class Bench:
         return f"n=$(cat {file}); echo $((n + 2000000)) > {file}; echo >> runs"
 
     def start(self, line: str, before: Sequence[str] = (), **more: Any) -> subprocess.Popen[str]:
-        """The measuring process; options of subprocess and of the measurement."""
+        """Return the measuring process; options of subprocess and of the measurement."""
         streams = {key: more.pop(key) for key in ("stdin", "stdout", "stderr") if key in more}
         given = {"line": line, "tree": str(self.tree), "options": {"runs": 3, **more}}
         return subprocess.Popen(
@@ -97,7 +97,7 @@ class Bench:
         return int(found["blocks"])
 
     def kept(self) -> Path:
-        """The one file that a result is kept in where it could not be written elsewhere."""
+        """Return the one file that a result is kept in where it could not be written elsewhere."""
         (path,) = (self.folder / "build" / "runs").iterdir()
         return path
 

@@ -82,7 +82,7 @@ def opener_of(**openers: Callable[[], Source]) -> Callable[[], LocalSources]:
 
 
 def codes(outcome: CommandDocument, name: str) -> set[str]:
-    """Flags of a component that has no joules in any run."""
+    """Return flags of a component that has no joules in any run."""
     trials = [trial for one in outcome.commands for trial in one.trials]
     assert all(trial.energy_j[name] is None for trial in trials)
     assert all(one.components[name].energy_j is None for one in outcome.commands)

@@ -15,7 +15,7 @@ EXAMPLE = ROOT / "ansible" / "inventory" / "hardware.example"
 
 
 def inventory(folder: Path, serial: str) -> Path:
-    """The example's, whose host is called `target` and whose disks have other serial numbers."""
+    """Return the example's host, called `target`, with other serial numbers of its disks."""
     shutil.copytree(EXAMPLE, folder)
     variables = folder / "group_vars" / "targets.yml"
     text = variables.read_text(encoding="utf-8").replace("S0EXAMPLE0000", serial)

@@ -152,7 +152,7 @@ def _set(document: Any, keys: Sequence[Any], text: Any) -> None:
 
 
 def _close(folder: Path, old_plan: str) -> None:
-    """Sums of plan, runs and journal as they are after the marks were planted."""
+    """Return the sums of plan, runs and journal as they are after the marks were planted."""
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     plan["sha256"] = digest(plan)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
@@ -168,7 +168,7 @@ def _close(folder: Path, old_plan: str) -> None:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A suite with all marks, and its anonymous bundle."""
+    """Make a suite with all marks, and its anonymous bundle."""
     root = tmp_path_factory.mktemp("anonymous")
     folder = root / "synthetic-alicebox-20260101T000000Z"
     options = Options(
@@ -266,7 +266,7 @@ def test_it_is_verified_reported_and_compared(
 
 
 def _standing(opened: Path, mark: Mark) -> str:
-    """What stands in the bundle in the place of a mark."""
+    """Return what stands in the bundle in the place of a mark."""
     if mark.keys is None or mark.text is None:
         return LEFT_OUT
     for path in _documents(

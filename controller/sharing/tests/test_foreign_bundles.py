@@ -39,7 +39,7 @@ PAGE = b"<script>of a stranger</script>"
 
 @pytest.fixture(autouse=True)
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What can be made again lies here."""
+    """Return what can be made again lies here."""
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     return tmp_path / "build"
 
@@ -62,7 +62,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
 
 
 def packed(path: Path, members: Mapping[str, bytes]) -> Path:
-    """A bundle of these, with sums that hold, as anybody can make it."""
+    """Make a bundle of these, with sums that hold, as anybody can make it."""
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     with tarfile.open(path, "w:gz") as tar:
         for name, content in {"sums.json": json.dumps(sums).encode(), **members}.items():
@@ -77,7 +77,7 @@ def top(members: Mapping[str, bytes]) -> str:
 
 
 def forged(members: Mapping[str, bytes], name: str, *columns: str) -> dict[str, bytes]:
-    """The same with half of all that the drive took, and metadata as anybody can compute them."""
+    """Return the same with half of what the drive took, and metadata that anybody can compute."""
     path = f"{top(members)}/{name}"
     says = {
         manifest.SEAL: hashlib.sha256(members[f"{top(members)}/manifest.json"]).hexdigest(),

@@ -25,7 +25,7 @@ OURS = Path(analysis.__path__[0]) / notebook.NAME
 
 @pytest.fixture(autouse=True)
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What can be made again lies here."""
+    """Return what can be made again lies here."""
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     return tmp_path / "build"
 
@@ -111,8 +111,10 @@ def test_without_jupyterlab_one_sentence_says_how_to_get_it(
 
 
 def test_jupyterlab_serves_it_until_it_is_ended(suite: Path, tmp_path: Path) -> None:
-    """The real server, on whatever port is free; nothing that came with the suite runs, although
-    its folder is the one in which the command is given."""
+    """Start the real server on a free port.
+
+    Nothing that came with the suite runs, although the command is given in its folder.
+    """
     mark = tmp_path / "ran"
     code = f"open({str(mark)!r}, 'a').write(__name__)\n"
     names = ("jupyterlab", "jupyter_core", "runpy", "polars", "jupyter_server_config")

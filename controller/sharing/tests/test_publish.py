@@ -49,7 +49,7 @@ def _change(path: Path, change: Callable[[dict[str, Any]], Any]) -> dict[str, An
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sealed suite of Alice's, of whom much stands in it."""
+    """Make a sealed suite of Alice's, of whom much stands in it."""
     folder = tmp_path_factory.mktemp("suites") / f"synthetic-{HOST}-20260101T000000Z"
     machine = {
         "uname": ["Linux", NODE, "6.12.0"],

@@ -19,7 +19,7 @@ TARGET = resolved(ssh={"host": "testbench", "port": 22, "user": "root", "known_h
 
 
 def settings(argv: list[str], careless: Path) -> str:
-    """What ssh makes of its command line beside such a configuration of the user's."""
+    """Return what ssh makes of its command line beside such a configuration of the user's."""
     shared = "ControlMaster auto\n  ControlPath /tmp/ssh-%r@%h:%p"
     careless.write_text(f"Host *\n  StrictHostKeyChecking no\n  {shared}\n", encoding="utf-8")
     command = [argv[0], "-G", "-F", str(careless), *argv[1:]]

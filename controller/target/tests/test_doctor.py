@@ -81,7 +81,7 @@ HEARD = Probe("done", records=400, period_s=0.01, due_s=0.01, watts={"system": 2
 
 @pytest.fixture
 def sound(tmp_path: Path) -> Scene:
-    """A machine at which nothing is wrong."""
+    """Make a machine at which nothing is wrong."""
     path = tmp_path / "secrets.json"
     path.write_text(
         json.dumps(
@@ -111,7 +111,7 @@ def sound(tmp_path: Path) -> Scene:
 
 
 def disk_answer(**changes: Any) -> DiskAnswer:
-    """A disk as the agent reports it; it has Opal."""
+    """Make a disk as the agent reports it; it has Opal."""
     return schema.read(DiskAnswer, {**FOUND, "opal": FREE, **changes})
 
 
@@ -356,7 +356,7 @@ def test_every_check_can_fail() -> None:
 
 @contextmanager
 def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
-    """A smartpower3 that sends, on a pseudo-terminal."""
+    """Make a smartpower3 that sends, on a pseudo-terminal."""
     link, ended = folder / "meter", threading.Event()
     make = registry.load("smartpower3")
     player = Player(lambda: make(**settings), link, watts)

@@ -48,7 +48,7 @@ def test_nothing_is_asked(target: TargetDocument, disk: DiskAnswer, confirmed: l
 
 @pytest.fixture
 def new_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An inventory with one host, whose disk is a new one."""
+    """Make an inventory with one host, whose disk is a new one."""
     monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([TARGET]))
     monkeypatch.setattr(first_writes, "look", lambda _target: TargetAnswer(facts(), disks=(DISK,)))
 

@@ -24,7 +24,7 @@ WHOLE = {
 
 
 def written(folder: Path, document: object = WHOLE, mode: int = 0o600) -> Path:
-    """A secrets file."""
+    """Make a secrets file."""
     path = folder / "secrets.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     path.chmod(mode)

@@ -86,14 +86,14 @@ def refusal(code: str) -> Problem:
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A build folder of the test's own."""
+    """Make a build folder of the test's own."""
     monkeypatch.setenv("FDE_BUILD", str(tmp_path))
     (tmp_path / "checks").mkdir()
     return tmp_path
 
 
 def keep(by_id: str) -> None:
-    """A check of a disk with that path."""
+    """Make a check of a disk with that path."""
     document = {
         "fingerprints": {"plain": "then"},
         "disks": [{"role": "plain", "by_id": by_id}],
