@@ -1,9 +1,9 @@
 """`python -m validation.wording [ROOM]`: count the names and sentences to be corrected.
 
 Two kinds are counted by room: `names` of variables, arguments and functions that mean nothing, and
-`sentences` with a word to avoid (not in tests). validation/wording.yml has the words, validation/wording_left.yml the numbers of rooms that
-are not clean yet: a larger number fails. Naming a room lists its findings; `--lower` writes the
-numbers that have fallen.
+`sentences` with a word to avoid (not in tests). validation/wording.yml has the words,
+validation/wording_left.yml the numbers of rooms that are not clean yet: a larger number fails.
+Naming a room lists its findings; `--lower` writes the numbers that have fallen.
 """
 
 from __future__ import annotations
