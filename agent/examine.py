@@ -89,7 +89,7 @@ class RaplCounts:
 
     zones: tuple[str, ...]
     moved: tuple[str, ...]
-    below: tuple[str, ...]
+    below: tuple[str, ...] = ()
 
 
 def rapl(seconds: float = 0.5, root: Path | None = None) -> RaplCounts:

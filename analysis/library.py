@@ -297,7 +297,8 @@ class Suite:
         if not changes:
             return suite
         declared = asdict(suite.assumptions) if suite.assumptions else {}
-        assumed_values = {k: v for k, v in {**declared, **changes}.items() if v is not None}
+        stated = {key: value for key, value in declared.items() if value != {}}
+        assumed_values = {k: v for k, v in {**stated, **changes}.items() if v is not None}
         try:
             assumed = parse_assumptions(assumed_values)
         except ValueError as error:

@@ -28,7 +28,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """
     lay_out_pyrapl(tmp_path, packages=1, drams=1)
     lead(tmp_path, monkeypatch)
-    monkeypatch.setattr(PerfSource, "there", lambda: False)
+    monkeypatch.setattr(PerfSource, "is_present", lambda: False)
     return tmp_path
 
 
@@ -82,7 +82,7 @@ def test_perf_where_the_kernel_has_it(root: Path) -> None:
 def test_perf_that_cannot_be_opened_is_a_sentence(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PerfSource, "there", lambda: True)
+    monkeypatch.setattr(PerfSource, "is_present", lambda: True)
     with own(root) as source:
         others = readers.OtherReaders(source)
         others.begin()

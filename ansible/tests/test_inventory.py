@@ -17,7 +17,7 @@ import yaml
 from agent.storage.tcrypt import CHAINS
 from contract import schema
 from contract.assumptions import parse_assumptions
-from contract.plan import Asset, DiskEntry, TargetDocument
+from contract.plan import Asset, Disk, TargetDocument
 from contract.problem import ProblemError
 from controller.target import inventory
 from controller.target.inventory import resolve
@@ -68,7 +68,7 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
     resolved = resolve(changed("disks/plain/size_bytes", str(2**31)))
     assert resolved.format == "fde-target/1"
     assert resolved.packages == ("tcplay",)
-    assert resolved.disks["plain"] == DiskEntry("/dev/disk/by-id/nvme-A_1", "1", 2**31)
+    assert resolved.disks["plain"] == Disk("plain", "/dev/disk/by-id/nvme-A_1", "1", 2**31)
     entry = resolved.configurations[2]
     assert (entry.name, entry.kind, entry.disk) == ("aes", "dmcrypt", "plain")
     assert entry.settings == {

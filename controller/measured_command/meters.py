@@ -56,9 +56,7 @@ class Meters:
                     )
                 from controller.session.recorders import Recorders
 
-                stack.enter_context(
-                    Recorders([schema.write(each) for each in self._entries], self._folder)
-                )
+                stack.enter_context(Recorders(self._entries, self._folder))
             self._stack = stack.pop_all()
         return self
 

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from agent.system import lock
 from contract import schema, strict_json
@@ -19,6 +18,7 @@ from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
 from contract.places import module_command
+from contract.plan import MeterEntry
 from contract.strict_json import read_object
 from controller.session.suite_folder import lack_of_room
 from instrumentation.clock import boot_id, monotonic_ns
@@ -35,8 +35,8 @@ HUNG_NS = 60 * 10**9
 class RecorderProcess:
     """The recorder of one meter into one folder; its last status is in a file."""
 
-    def __init__(self, meter: Mapping[str, Any], folder: Path, status_file: Path) -> None:
-        self.name: str = meter["name"]
+    def __init__(self, meter: MeterEntry, folder: Path, status_file: Path) -> None:
+        self.name = meter.name
         self._meter = meter
         self._folder = folder
         self._status_file = status_file
@@ -48,7 +48,7 @@ class RecorderProcess:
         self._status_file.parent.mkdir(parents=True, exist_ok=True)
         self._status_file.unlink(missing_ok=True)  # of an earlier one: it would say "recording"
         argv = module_command("instrumentation.recorder")
-        argv += ["--meter", json.dumps(self._meter)]
+        argv += ["--meter", json.dumps(schema.write(self._meter))]
         argv += ["--out", str(self._folder), "--status", str(self._status_file)]
         argv += ["--outlive", str(OUTLIVE_S), *(["--wait"] if wait else [])]
         if self._output >= 0:
@@ -172,13 +172,13 @@ PAUSE_S = 1.0
 HOUR_S = 3600.0
 
 
-def start_limit_s(meter: Mapping[str, Any]) -> float:
+def start_limit_s(meter: MeterEntry) -> float:
     """How long a meter may take until it is heard. Raises ControllerError on a wrong entry."""
     # With the drivers comes NumPy: not at the start of every command.
     from instrumentation.recorder_port import MeterConfig, RecorderError
 
     try:
-        driver = MeterConfig.from_json(json.dumps(meter)).driver()
+        driver = MeterConfig.from_json(json.dumps(schema.write(meter))).driver()
     except RecorderError as error:
         raise ControllerError(str(error)) from None
     return START_LIMIT_S + START_LIMIT_PERIODS * driver.period_s
@@ -206,7 +206,7 @@ class Recorders:
 
     def __init__(
         self,
-        meters: Sequence[Mapping[str, Any]],
+        meters: Sequence[MeterEntry],
         suite_dir: Path,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -217,14 +217,14 @@ class Recorders:
         self._starts: dict[str, deque[float]] = {}
 
     def __enter__(self) -> Recorders:
-        _require_apart([meter["name"] for meter in self._meters])
-        limits_s = {meter["name"]: start_limit_s(meter) for meter in self._meters}
+        _require_apart([meter.name for meter in self._meters])
+        limits_s = {meter.name: start_limit_s(meter) for meter in self._meters}
         if left := end_leftovers(self._suite_dir):
             self._note(f"ended what still recorded for an earlier session: {', '.join(left)}")
         try:
             for meter in self._meters:
-                folder = folder_for(meter["name"], self._suite_dir / "meters")
-                status_file = self._suite_dir / "status" / "meters" / f"{meter['name']}.json"
+                folder = folder_for(meter.name, self._suite_dir / "meters")
+                status_file = self._suite_dir / "status" / "meters" / f"{meter.name}.json"
                 self._running.append(RecorderProcess(meter, folder, status_file))
                 self._running[-1].start()
             for recorder in self._running:

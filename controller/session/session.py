@@ -13,7 +13,6 @@ from pathlib import Path
 from agent.permissions import require_own
 from agent.system import quiet
 from contract import plan as plans
-from contract import strict_json
 from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
@@ -84,10 +83,8 @@ def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> P
     say = lasting(say)
     plan = plans.load(suite_dir / "plan.json")
     say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
-    target_identity.require_same_target(
-        strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target.document()
-    )
-    require_own(plan, plans.parse_target(target.document(), inventory))
+    target_identity.require_same_target(plan, target)
+    require_own(plan, target)
     with outliving_the_terminal(), suite_folder.locked(suite_dir), suite_folder.logged(suite_dir):
         try:
             return _session(suite_dir, target, inventory, plan, say)
@@ -154,7 +151,7 @@ def _measure(session: Session) -> Entry:
     clock = connection.python(session.target, "-m", "instrumentation.clock", "respond")
     with (
         session.cpu_timed(),
-        Recorders(session.target.document()["meters"], suite_dir, board.warn) as recorders,
+        Recorders(session.target.meters, suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
         # Where the target is this machine, the computation would be measured with it.
         nullcontext()

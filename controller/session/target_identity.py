@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from contract import journal, strict_json
 from contract.documents import IdentityDocument
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.identity import Identity
-from contract.plan import Plan
+from contract.plan import Plan, TargetDocument
 
 IDENTITY = "identity.json"
 
 
-def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+def require_same_target(plan: Plan, target: TargetDocument) -> None:
     """ControllerError if the plan was made for another host, other disks or another origin.
 
     A disk is the same one, whether or not what lay on it was given up with `erase`.
@@ -30,19 +29,19 @@ def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> N
     ]
     if unlike:
         raise ControllerError(
-            f"The suite {plan['suite_id']} was begun on another target, with "
+            f"The suite {plan.suite_id} was begun on another target, with "
             f"{'; '.join(unlike)}: use the inventory that it was made with, take another suite "
             f"(fde resume …), or make a new plan."
         )
 
 
-def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where a plan or a target is at home, for people."""
+def _place(document: Plan | TargetDocument) -> Iterator[tuple[str, str]]:
+    """Describe host, origin and disks of a plan or target, for people."""
     origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
-    yield "host", str(document["host"])
-    yield "origin", origins.get(document["origin"], repr(document["origin"]))
-    for role, disk in document["disks"].items():
-        named = f"{disk['by_id']}, serial {disk['serial']}, {disk['size_bytes']} bytes"
+    yield "host", document.host
+    yield "origin", origins.get(document.origin, repr(document.origin))
+    for role, disk in document.disks.items():
+        named = f"{disk.by_id}, serial {disk.serial}, {disk.size_bytes} bytes"
         yield f"disk {role}", named
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from getpass import getpass
 from pathlib import Path
 
-from contract import names
+from contract import names, schema
 from contract.command_results import InitResult
 from contract.disks import SurveyedDisk
 from contract.errors import ControllerError
@@ -235,7 +235,7 @@ def write_inventory(
         "origin": options.meters.origin,
         "extent_bytes": extent_bytes,
         "assets": ASSETS,
-        "meters": meters,
+        "meters": schema.write(meters),
         "configurations": _configurations(disks),
     }
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)

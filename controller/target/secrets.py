@@ -204,17 +204,17 @@ def place(target: TargetDocument, *, with_psid: bool = False) -> bool:
     if with_psid and not secrets.sed_psid:
         raise SecretsError("secrets-psid", path=target.secrets_file)
     sent = {key: secrets.values[key] for key in (KEYS if with_psid else NEEDED)}
-    return _run_shell(target, PUT, json.dumps(sent).encode())
+    done = connection.run(target, ["sh", "-c", PUT], stdin=json.dumps(sent).encode())
+    return _has_changed(target, done)
 
 
 def remove(target: TargetDocument) -> bool:
     """Take them off the target; return whether there were any."""
-    return _run_shell(target, REMOVE, b"")
+    return _has_changed(target, connection.run(target, ["sh", "-c", REMOVE], stdin=b""))
 
 
-def _run_shell(target: TargetDocument, script: str, stdin: bytes) -> bool:
+def _has_changed(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> bool:
     """Return whether a script printed `changed`."""
-    done = connection.run(target, ["sh", "-c", script], stdin=stdin)
     return bool(connection.require_output(target, done).strip())
 
 

@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from agent.system import lock
 from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.places import ROOT
+from contract.plan import MeterEntry
 from controller.session import recorders, seal
 from controller.session.recorders import Recorders, end_leftovers, folder_for
 from controller.tests.examples import plan
@@ -56,16 +57,9 @@ def speaking(link: Path, simulator: SmartPower3Simulator | None = None) -> Itera
         port.close()
 
 
-def meter(link: Path, name: str = "meter0") -> dict[str, Any]:
-    """Its entry in a resolved target."""
-    return {
-        "name": name,
-        "kind": "smartpower3",
-        "port": str(link),
-        "baud": 115200,
-        "origin": "modelled",
-        "channels": {"0": "system"},
-    }
+def meter(link: Path, name: str = "meter0") -> MeterEntry:
+    """Return its entry in a resolved target."""
+    return MeterEntry(name, "smartpower3", str(link), "modelled", {"0": "system"}, 115200)
 
 
 def wait_until(wanted: Callable[[], object]) -> None:
@@ -152,11 +146,12 @@ def test_an_unplugged_meter_is_silent_until_it_is_back(tmp_path: Path) -> None:
 def _left_behind(tmp_path: Path) -> int:
     """Start a recorder whose controller was killed; its pid."""
     code = (
-        "import json, sys, pathlib\nfrom controller.session.recorders import Recorders\n"
-        "with Recorders([json.loads(sys.argv[1])], pathlib.Path(sys.argv[2])):\n"
+        "import json, sys, pathlib\nfrom contract.plan import MeterEntry\n"
+        "from controller.session.recorders import Recorders\n"
+        "with Recorders([MeterEntry(**json.loads(sys.argv[1]))], pathlib.Path(sys.argv[2])):\n"
         "    print('heard', flush=True); sys.stdin.read()\n"
     )
-    argv = [sys.executable, "-c", code, json.dumps(meter(tmp_path / "m")), str(tmp_path)]
+    argv = [sys.executable, "-c", code, json.dumps(asdict(meter(tmp_path / "m"))), str(tmp_path)]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as controller:

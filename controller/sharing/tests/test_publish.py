@@ -119,7 +119,7 @@ def test_an_anonymous_bundle_holds_nothing_of_it_and_the_same_figures(
         assert (
             "were made again, bit for bit" in captured and "finished runs have the sums" in captured
         )
-        assert ("manifest was made anew" in captured) is printed
+        assert ("manifest was made again" in captured) is printed
         assert hashlib.sha256(bundle.read_bytes()).hexdigest() in captured
     with opened(bundles) as (first, other):
         plans = [json.loads((f / "plan.json").read_text(encoding="utf-8")) for f in (first, other)]

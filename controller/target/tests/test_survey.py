@@ -23,7 +23,7 @@ from controller.target.survey import (
     expected_fingerprints,
     load,
 )
-from controller.tests.examples import facts, resolved, target
+from controller.tests.examples import compiled, facts, resolved, suite, target
 
 MACHINE = resolved(ssh={"host": "h", "port": 1, "user": "root"})
 
@@ -136,9 +136,9 @@ def test_everything_that_was_refused_is_counted() -> None:
 
 def test_a_plan_goes_on_with_the_same_disks_given_up_or_not() -> None:
     now = target()
-    plan = {**target(), "suite_id": "s"}
+    plan = compiled(suite())
     now["disks"]["plain"]["erase"] = now["disks"]["plain"]["serial"]
-    require_same_target(plan, now)
+    require_same_target(plan, schema.read(TargetDocument, now))
     now["disks"]["plain"]["serial"] = "another"
     with pytest.raises(ControllerError, match=r"another target, with disk "):
-        require_same_target(plan, now)
+        require_same_target(plan, schema.read(TargetDocument, now))
