@@ -185,7 +185,7 @@ class Turns:
             signal.setitimer(signal.ITIMER_REAL, _END_LIMIT_S, _END_LIMIT_S)
 
     def finish(self) -> None:
-        """End what must not be interrupted."""
+        """Stop the timer: what follows is not interrupted."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _end(self, *_: object) -> None:

@@ -59,7 +59,7 @@ class ByteTable:
         self._pending = []
 
     def end(self, commit: bool) -> None:
-        """Store what was kept back, or forgets it."""
+        """Store what was kept back, or forget it."""
         pending, self._pending = self._pending or [], None
         for first, data in pending if commit else ():
             os.pwrite(self.fd, data, first)
