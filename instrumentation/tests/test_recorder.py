@@ -18,16 +18,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from contract.documents import RecorderStatus
+from contract.documents import MeterFault, RecorderStatus
 from instrumentation import recorder
 from instrumentation.decode import decode, write_samples
+from instrumentation.meters.rows import ParseResult
 from instrumentation.ports import Port
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_status import Status
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.tests.meter_helpers import read_status
-from instrumentation.trace import read_frames
+from instrumentation.trace import Fault, read_frames
 
 SYSTEM_W, DRIVE_W = 20.0, 0.06
 Send = Callable[[SimulatedPort], object]
@@ -191,6 +193,18 @@ def test_records_until_it_is_stopped(link: Path, out: Path) -> None:
     drive_j = (samples["power_w_drive"] * samples["window_s"]).sum()
     assert drive_j == pytest.approx(DRIVE_W * 0.01 * samples.height)
     assert (samples["t_device_us"].diff().drop_nulls() == 10_000).all()
+
+
+def test_the_last_fault_is_written_with_its_kind_and_detail(link: Path, out: Path) -> None:
+    out.mkdir(parents=True)
+    status = Status(MeterConfig.from_json(an_entry(link)), out / "status.json")
+    driver = MeterConfig.from_json(an_entry(link)).driver()
+    rows = driver.feed(b"", 0).rows
+    status.take(ParseResult(rows, (Fault(1, "gap", "a record is missing"),)))
+    status.write()
+    written = read_status(out / "status.json")
+    assert written is not None
+    assert (written.gaps, written.last_fault) == (1, MeterFault("gap", "a record is missing"))
 
 
 def test_live_line_is_drawn_where_it_is_wanted(link: Path, out: Path) -> None:
