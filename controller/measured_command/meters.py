@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,11 +34,13 @@ class Meters:
     """The meters of an inventory, recorded while the context lasts.
 
     The records go into `keep`, or into a folder that goes with the context. Raises ControllerError
-    where one is silent or wrongly described.
+    where one is silent or wrongly described. Entries may be mappings, as an inventory has them.
     """
 
-    def __init__(self, entries: Sequence[MeterEntry], keep: Path | None) -> None:
-        self._entries = entries
+    def __init__(
+        self, entries: Sequence[MeterEntry | Mapping[str, object]], keep: Path | None
+    ) -> None:
+        self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
         self._keep = keep
         self._stack = ExitStack()
         self._folder = Path()
