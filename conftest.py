@@ -32,12 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hear Ctrl-C also as a background job, whose shell switches it off; some tests send it.
+    """Hear Ctrl-C and a closed terminal, which a background job and nohup ignore; tests send both.
 
     No example of a property fails by how long it took: a busy machine is no fault. `make test-all`
     draws more of them.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     draws = 100 if _all(config) else 20
     hypothesis.settings.register_profile("untimed", deadline=None, max_examples=draws)
     hypothesis.settings.load_profile("untimed")

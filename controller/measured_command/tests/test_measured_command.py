@@ -34,7 +34,6 @@ from contract.measured_command import (
     Trial,
 )
 from contract.places import ROOT
-from contract.plan import MeterEntry
 from controller.cli import app
 from controller.cli.measured_command import _commands
 from controller.measured_command import Command, MeasureOptions, evaluate, of_strings, of_words, run
@@ -422,7 +421,7 @@ sys.exit(run(of_strings([line]), options, opener))
 
 
 def test_a_meter_of_an_inventory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = schema.read(MeterEntry, meter(tmp_path / "port"))
+    entry = meter(tmp_path / "port")
     with speaking(tmp_path / "port"):
         options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], keep=tmp_path / "kept")
         outcome, _ = measured(
@@ -458,7 +457,7 @@ def test_flags_of_a_meter_reach_text_document_and_table(
 ) -> None:
     silent, table = tmp_path / "silent", tmp_path / "table.md"
     halves = Command("halves", ("sh", "-c", f"sleep 0.5; : > {silent}; sleep 0.5; rm {silent}"))
-    entry = schema.read(MeterEntry, meter(tmp_path / "port"))
+    entry = meter(tmp_path / "port")
     with speaking(tmp_path / "port", Troubled(silent)):
         options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], export_markdown=table)
         outcome, _ = measured([halves], options, lambda: LocalSources.open({}), tmp_path)

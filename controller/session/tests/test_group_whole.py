@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contract import journal
+from contract import journal, schema
 from contract.files import sha256_of
 from controller.session import group, seal
 from controller.session.tests.test_group import Planner, host
@@ -27,7 +27,7 @@ def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner
     session = ("-m", "controller.tests.stand_in_session", str(there.suites), RUN_S)
     monkeypatch.setattr(group, "SESSION", (sys.executable, *session))
     hosts = [
-        host(name, meters=[meter(tmp_path / f"meter-{name}")], secrets_file="none")
+        host(name, meters=[schema.write(meter(tmp_path / f"meter-{name}"))], secrets_file="none")
         for name in HOSTS
     ]
     found = Planner(tmp_path / "here", hosts, blocks=1, inventory=tmp_path / "inventory")

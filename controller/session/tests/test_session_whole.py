@@ -26,7 +26,7 @@ import pytest
 
 from agent.system import lock
 from analysis.stats.results import results
-from contract import derived, journal
+from contract import derived, journal, schema
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of
@@ -62,7 +62,7 @@ class Scene:
         self.here.mkdir()
         self.take(6)
         self.there = standin.suites / self.plan.suite_id
-        self.target = resolved(meters=[meter(link)], secrets_file="none")
+        self.target = resolved(meters=[schema.write(meter(link))], secrets_file="none")
         self.said: list[str] = []
         self.agent: subprocess.Popen[bytes] | None = None
         self.starts = 0
