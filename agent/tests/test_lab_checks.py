@@ -77,6 +77,7 @@ def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
 
 HEAT = """
 import json, subprocess, sys
+from dataclasses import asdict
 from pathlib import Path
 from agent.checks import Inspection, Memory, CheckContext
 name = Path(sys.argv[1]).resolve().name
@@ -92,7 +93,7 @@ look.after()
 later = Inspection(context, Memory())
 later.before(tell)
 now, then = ([each.document() for each in inspection.findings] for inspection in (look, later))
-print(json.dumps({"found": now, "disks": look.disks, "said": said, "later": then}))
+print(json.dumps({"found": now, "disks": asdict(look.disks), "said": said, "later": then}))
 """
 
 
