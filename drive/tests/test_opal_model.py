@@ -47,7 +47,11 @@ class Range:
 
 @dataclass
 class Model:
-    """What a drive remembers; `keys` count the media keys that each range has had."""
+    """What a drive remembers.
+
+    `keys` count the media keys that each range has had, `erasures` how often a place was in a range
+    that got a new one: its ciphertext is freed, so that no earlier key of another range opens it.
+    """
 
     sid: bytes
     active: bool = False
@@ -55,6 +59,7 @@ class Model:
     enabled: set[str] = field(default_factory=set)
     ranges: dict[int, Range] = field(default_factory=lambda: {n: Range() for n in EXTENTS})
     keys: dict[int, int] = field(default_factory=lambda: dict.fromkeys((0, 1, 2), 0))
+    erasures: dict[int, int] = field(default_factory=lambda: dict.fromkeys(PLACES, 0))
 
     def pin_of(self, name: str) -> bytes | None:
         if name == "SID":
@@ -67,7 +72,14 @@ class Model:
                 return number
         return 0
 
+    def version(self, place: int) -> tuple[int, int, int]:
+        """Return the range of a place, its key and how often the place was erased."""
+        number = self.range_at(place)
+        return number, self.keys[number], self.erasures[place]
+
     def forget_locking(self, keep_global: bool) -> None:
+        for place in PLACES:
+            self.erasures[place] += self.range_at(place) > 0 or not keep_global
         self.active, self.pins, self.enabled = False, {}, set()
         self.ranges = {n: Range() for n in EXTENTS}
         self.keys = {n: key + (n > 0 or not keep_global) for n, key in self.keys.items()}
@@ -91,7 +103,7 @@ class Drive(RuleBasedStateMachine):
         self.in_locking_sp = False
         self.tries: dict[str, int] = {}
         self.pin_number = 0
-        self.written: dict[int, tuple[bytes, tuple[int, int]]] = {}
+        self.written: dict[int, tuple[bytes, tuple[int, int, int]]] = {}
         if owned:
             self.begin_with_an_owner()
 
@@ -272,6 +284,9 @@ class Drive(RuleBasedStateMachine):
         assert status == (Status.SUCCESS if self.is_admin() else Status.NOT_AUTHORIZED)
         if self.is_admin():
             self.model.keys[number] += 1
+            for place in PLACES:  # where a transaction moved the range, in both its places
+                owners = {self.model.range_at(place), self.in_force.range_at(place)}
+                self.model.erasures[place] += number in owners
 
     @precondition(lambda self: self.session is not None and not self.in_locking_sp)
     @rule()
@@ -348,7 +363,7 @@ class Drive(RuleBasedStateMachine):
             assert self.locked(number, "write_locked")
         else:
             assert not self.locked(number, "write_locked")
-            self.written[place] = data, (number, self.in_force.keys[number])
+            self.written[place] = data, self.in_force.version(place)
 
     # What must hold after each step.
 
@@ -370,9 +385,8 @@ class Drive(RuleBasedStateMachine):
                 continue
             assert not self.locked(number, "read_locked")
             if place in self.written:
-                data, key = self.written[place]
-                same_key = key == (number, self.in_force.keys[number])
-                assert (view.tobytes() == data) is same_key
+                data, version = self.written[place]
+                assert (view.tobytes() == data) is (version == self.in_force.version(place))
 
 
 Drive.TestCase.settings = settings(
