@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json_text({"problems": [problem.document() for problem in error.problems]}))
         if isinstance(error, journal.AbandonedError):
             return ABANDONED
-        # What stands in the way of a service may go away.
+        # The service is started again: the reason may be gone by then.
         return BUSY if isinstance(error, lock.LockError) and notify.is_service() else 1
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.

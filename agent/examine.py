@@ -16,15 +16,14 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from agent import assets, checks
 from agent.checks import disks as disk_checks
 from agent.checks import processor
 from agent.checks.context import CheckContext, number, text
-from agent.checks.smart import Health
 from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, inspect
 from agent.storage import facts as disk_facts
@@ -32,6 +31,14 @@ from agent.system import lock, quiet, sleep
 from agent.system.command import CommandError
 from contract.disks import SurveyedDisk
 from contract.errors import AgentError
+from contract.examination import (
+    AssetState,
+    DiskReport,
+    IdleStates,
+    KernelOptions,
+    PowerSupply,
+    RaplCounts,
+)
 from contract.files import json_text
 from contract.names import sentence
 from contract.plan import Asset, Disk, TargetDocument, read_target
@@ -57,10 +64,10 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, objec
         "assets": lambda: {
             name: asdict(asset_state(name, asset)) for name, asset in assets_by_name
         },
-        "sleep": sleep.facts,
+        "sleep": lambda: asdict(sleep.read_state()),
         "power": lambda: asdict(power(sys)),
         "disturbers": quiet.disturbers,
-        "kernel": kernel,
+        "kernel": lambda: asdict(kernel()),
         "idle_states": lambda: asdict(idle_states(context)),
         # Of the folder itself, or the nearest above it that exists.
         "room_bytes": lambda: (
@@ -78,18 +85,6 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, objec
         except (AgentError, CommandError, SourceError, OSError, ValueError) as error:
             errors[name] = str(error)
     return {**answers, "errors": errors}
-
-
-@dataclass(frozen=True)
-class RaplCounts:
-    """Zones that can be read, those that `moved`, and totals `below` their parts.
-
-    A total is a platform zone that counted less than the packages within it.
-    """
-
-    zones: tuple[str, ...]
-    moved: tuple[str, ...]
-    below: tuple[str, ...] = ()
 
 
 def rapl(seconds: float = 0.5, root: Path | None = None) -> RaplCounts:
@@ -123,27 +118,6 @@ def rapl(seconds: float = 0.5, root: Path | None = None) -> RaplCounts:
     return RaplCounts(tuple(zone.name for zone in zones), moved, below)
 
 
-@dataclass(frozen=True)
-class DiskReport:
-    """Link, power management and health of a disk; null where it is not reported.
-
-    `sata_link` is by serial number, `name` the kernel's.
-    """
-
-    name: str
-    serial: str
-    model: str
-    link_speed: str | None
-    link_speed_max: str | None
-    link_width: int | None
-    link_width_max: int | None
-    sata_link: Mapping[str, str]
-    apst_tolerance_us: str | None
-    alpm_policy: str | None
-    temperature_c: float | None
-    health: Health | None
-
-
 def disk(context: CheckContext, name: str) -> DiskReport:
     """Report on a disk by its kernel's name."""
     subsystem = context.sys / "class/block" / name / "device"
@@ -168,14 +142,6 @@ def disk(context: CheckContext, name: str) -> DiskReport:
     )
 
 
-@dataclass(frozen=True)
-class AssetState:
-    """`state` is ok, missing or wrong; the sentence is empty where it is ok."""
-
-    state: str
-    sentence: str = ""
-
-
 def asset_state(name: str, asset: Asset) -> AssetState:
     """Compare an asset with its sum."""
     if not Path(asset.path).is_file():
@@ -185,15 +151,6 @@ def asset_state(name: str, asset: Asset) -> AssetState:
     except AgentError as error:
         return AssetState("wrong", str(error))
     return AssetState("ok")
-
-
-@dataclass(frozen=True)
-class PowerSupply:
-    """Batteries, whether one is discharging, and the mains (null without such a supply)."""
-
-    batteries: tuple[str, ...]
-    discharging: bool
-    mains: bool | None
 
 
 def power(sys: Path) -> PowerSupply:
@@ -210,27 +167,20 @@ def power(sys: Path) -> PowerSupply:
     )
 
 
-def kernel() -> dict[str, bool | None]:
-    """Whether the kernel was built with what the configurations need; None where it is unknown."""
+def kernel() -> KernelOptions:
+    """Return whether the kernel was built with what the configurations need."""
     packed, beside = Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")
     lines: set[str] | None = None
     if packed.exists():
         lines = set(gzip.decompress(packed.read_bytes()).decode().splitlines())
     elif beside.exists():
         lines = set(beside.read_text(encoding="utf-8").splitlines())
-    wanted = {
-        "sed_opal": {"CONFIG_BLK_SED_OPAL=y"},
-        "dm_crypt": {"CONFIG_DM_CRYPT=y", "CONFIG_DM_CRYPT=m"},
-    }
-    return {name: None if lines is None else bool(any_ & lines) for name, any_ in wanted.items()}
-
-
-@dataclass(frozen=True)
-class IdleStates:
-    """C-states that may be entered, and those that somebody switched off."""
-
-    allowed: str | None
-    off: tuple[str, ...]
+    if lines is None:
+        return KernelOptions(sed_opal=None, dm_crypt=None)
+    return KernelOptions(
+        sed_opal="CONFIG_BLK_SED_OPAL=y" in lines,
+        dm_crypt=not lines.isdisjoint({"CONFIG_DM_CRYPT=y", "CONFIG_DM_CRYPT=m"}),
+    )
 
 
 def idle_states(context: CheckContext) -> IdleStates:

@@ -188,7 +188,7 @@ def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> Count
     first, last = marked.start[zone.name], marked.end[zone.name]
     flags = set(difference.flags)
     # Only here is it known that a fall was no wrap: the counter was opened again in between.
-    begun_anew = difference.energy_uj is None and REOPENED in flags
+    is_restarted = difference.energy_uj is None and REOPENED in flags
     if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
         flags.add(READ_FAILED)
     if zone.mirror_of is not None:
@@ -197,7 +197,7 @@ def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> Count
         "rapl",
         zone.name,
         start=edge_at(first),
-        end=None if begun_anew else edge_at(last),
+        end=None if is_restarted else edge_at(last),
         max_range_uj=zone.max_range_uj,
         flags=tuple(sorted(flags)),
         update_ns=zone.update_ns,

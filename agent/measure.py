@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent import pack
-from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
+from agent.checks import CheckContext, Inspection, Memory, blockers
 from agent.marks import Marks
 from agent.phase_pyrapl import PhasePyrapl
 from agent.provenance import SIMULATED_RAPL
@@ -30,6 +30,7 @@ from agent.system.limits import Limit, TooLong, reap
 from agent.system.notify import Watchdog
 from contract.documents import LeftOut, OtherSource, Phase
 from contract.errors import AgentError
+from contract.examination import Finding
 from contract.files import write_json
 from contract.journal import Fact, boot_id
 from contract.plan import Plan, Run, WorkloadEntry

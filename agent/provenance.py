@@ -16,7 +16,7 @@ from agent.storage import devices
 from agent.storage.devices import BLOCK
 from agent.system.command import CommandError, run
 from contract import system_text
-from contract.documents import Lifetime
+from contract.disks import Lifetime
 from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contract.documents import Lifetime
 from contract.problem import Problem
 
 
@@ -16,6 +15,34 @@ class OpalState:
     locked: bool | None
     shadowed: bool | None
     sid_blocked: bool | None
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """What a disk has written in its life, and how much of that its maker promises it has used."""
+
+    written_bytes: int | None = None
+    used_percent: int | None = None
+
+
+@dataclass(frozen=True)
+class Health:
+    """`passed` is the disk's verdict on itself, None if it gives none; `errors` of its medium.
+
+    `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, as
+    far as it can be read, transitions to slower states; `written_bytes` those of its life,
+    `spare_percent` of its spare blocks that are left, `used_percent` of the life that its maker
+    states. None where it is not reported.
+    """
+
+    serial: str
+    passed: bool | None
+    errors: int
+    temperature_c: float | None = None
+    throttled: int | None = None
+    written_bytes: int | None = None
+    spare_percent: int | None = None
+    used_percent: int | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from contract.disks import Lifetime
 from contract.journal import Entry
 from contract.names import Name
 from contract.parameters import ParameterValue
@@ -257,14 +258,6 @@ class Written:
     def mib_s(self) -> float:
         """MiB a second."""
         return self.bytes / self.seconds / 2**20
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """What a disk has written in its life, and how much of that its maker promises it has used."""
-
-    written_bytes: int | None = None
-    used_percent: int | None = None
 
 
 @dataclass(frozen=True)

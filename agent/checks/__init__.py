@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.checks import disks
-from agent.checks.context import CheckContext, Observation, Value
-from agent.checks.smart import Health
+from agent.checks.context import CheckContext, Observation
 from agent.checks.table import TABLE, Change, Check, Wait
+from contract.disks import Health
 from contract.documents import RunDisks
+from contract.examination import Finding
 from contract.problem import Problem
 
 UNREADABLE = "unreadable"
@@ -24,57 +25,32 @@ __all__ = [
     "Change",
     "Check",
     "CheckContext",
-    "Finding",
     "Inspection",
     "Memory",
     "Wait",
     "blockers",
     "glance",
+    "problem_of",
 ]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """An entry of `checks` in run.json: what a check saw, and how long was waited for it.
+def make_finding(check: Check, observation: Observation, severity: str = "") -> Finding:
+    """Return what a check found, in its row's words where it is not `ok`."""
+    row = (check.name, check.when, severity or check.severity, observation.ok)
+    if observation.ok:
+        return Finding(*row, "", {}, observation.value, "")
+    why = _why(check, observation)
+    message = f"{why[:1].upper()}{why[1:]}: {check.remedy}."
+    cause = observation.cause or check.name
+    return Finding(*row, cause, dict(observation.facts), observation.value, message)
 
-    `cause`, `facts` and `message` are empty where it is `ok`; `helped` is what was done meanwhile.
-    """
 
-    name: str
-    when: str
-    severity: str
-    ok: bool
-    cause: str
-    facts: Mapping[str, str]
-    value: Value
-    message: str
-    waited_s: float | None = None
-    helped: str = ""
-
-    @classmethod
-    def from_observation(
-        cls, check: Check, observation: Observation, severity: str = ""
-    ) -> Finding:
-        """Fill the check's wording from an observation."""
-        row = (check.name, check.when, severity or check.severity, observation.ok)
-        if observation.ok:
-            return cls(*row, "", {}, observation.value, "")
-        why = _why(check, observation)
-        message = f"{why[:1].upper()}{why[1:]}: {check.remedy}."
-        cause = observation.cause or check.name
-        return cls(*row, cause, dict(observation.facts), observation.value, message)
-
-    def problem(self) -> Problem:
-        """Return the problem of a check that is not `ok`, worded by its row."""
-        check = next(row for row in TABLE if (row.name, row.when) == (self.name, self.when))
-        why = _why(check, Observation(self.value, False, self.facts, cause=self.cause))
-        sentence, remedy = (f"{text[:1].upper()}{text[1:]}." for text in (why, check.remedy))
-        return Problem(self.cause, dict(self.facts), sentence, remedy)
-
-    def document(self) -> dict[str, object]:
-        """Return the entry as JSON holds it; what was not waited for has no `waited_s`."""
-        unused = {key for key in ("waited_s", "helped") if not getattr(self, key)}
-        return {key: value for key, value in asdict(self).items() if key not in unused}
+def problem_of(finding: Finding) -> Problem:
+    """Return the problem of a check that is not `ok`, worded by its row."""
+    check = next(row for row in TABLE if (row.name, row.when) == (finding.name, finding.when))
+    why = _why(check, Observation(finding.value, False, finding.facts, cause=finding.cause))
+    sentence, remedy = (f"{text[:1].upper()}{text[1:]}." for text in (why, check.remedy))
+    return Problem(finding.cause, dict(finding.facts), sentence, remedy)
 
 
 @dataclass
@@ -169,14 +145,14 @@ class Inspection:
         failed = observation is not None and not observation.ok
         self._memory.given_up[check.name] = in_vain + 1 if failed else 0
         if observation is not None:
-            finding = Finding.from_observation(check, observation, wait.then)
+            finding = make_finding(check, observation, wait.then)
             if reported:
                 finding = replace(finding, waited_s=round(waited_s, 1), helped=helped)
             self.findings.append(finding)
 
     def _note(self, check: Check, observation: Observation | None) -> None:
         if observation is not None:
-            self.findings.append(Finding.from_observation(check, observation))
+            self.findings.append(make_finding(check, observation))
 
 
 def blockers(findings: list[Finding]) -> list[Finding]:
@@ -191,7 +167,7 @@ def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
     """
     rows = [c for c in TABLE if c.name in names and c.when == "before"]
     looks = [(c, _look(c.look, context)) for c in rows if not isinstance(c.look, Change)]
-    return [Finding.from_observation(check, each) for check, each in looks if each is not None]
+    return [make_finding(check, each) for check, each in looks if each is not None]
 
 
 def _look(

@@ -12,6 +12,7 @@ from typing import TypeVar
 from agent.checks import kernel_log, smart
 from agent.system.lock import RUN
 from contract import strict_json, system_text
+from contract.disks import Health
 from contract.files import write_json
 
 Value = int | float | str | None
@@ -75,13 +76,13 @@ class CheckContext:
     min_free_share: float = 0.05
     min_free_bytes: int = 128 * 2**20
     min_memory_bytes: int = 256 * 2**20
-    known_health: dict[str, smart.Health] | None = None
+    known_health: dict[str, Health] | None = None
 
     @property
     def cpus(self) -> Path:
         return self.sys / "devices/system/cpu"
 
-    def unread(self, known_health: dict[str, smart.Health] | None = None) -> CheckContext:
+    def unread(self, known_health: dict[str, Health] | None = None) -> CheckContext:
         """Return the same context, with nothing else of it seen yet.
 
         What follows is read at most once.
@@ -104,7 +105,7 @@ class CheckContext:
         return current
 
     @cached_property
-    def health(self) -> dict[str, smart.Health]:
+    def health(self) -> dict[str, Health]:
         """SMART of the disks that have it, by kernel name."""
         if self.known_health is not None:
             return self.known_health

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from agent.storage import nvme
 from agent.system.command import CommandError, run
 from contract import strict_json
-from contract.documents import Lifetime
+from contract.disks import Health, Lifetime
 
 # ATA attributes that count what the medium lost: reallocated, uncorrectable, pending, offline.
 _LOST = frozenset({5, 187, 197, 198})
@@ -67,26 +67,6 @@ class Report:
     ata_smart_attributes: _Attributes = _Attributes()
     scsi_error_counter_log: Mapping[str, _ScsiErrors] = field(default_factory=dict)
     temperature: _Temperature = _Temperature()
-
-
-@dataclass(frozen=True)
-class Health:
-    """`passed` is the disk's verdict on itself, None if it gives none; `errors` of its medium.
-
-    `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, as
-    far as it can be read, transitions to slower states; `written_bytes` those of its life,
-    `spare_percent` of its spare blocks that are left, `used_percent` of the life that its maker
-    states. None where it is not reported.
-    """
-
-    serial: str
-    passed: bool | None
-    errors: int
-    temperature_c: float | None = None
-    throttled: int | None = None
-    written_bytes: int | None = None
-    spare_percent: int | None = None
-    used_percent: int | None = None
 
 
 def read(program: str, name: str) -> Health | None:

@@ -10,6 +10,7 @@ import configparser
 from pathlib import Path
 
 from contract import system_text
+from contract.examination import SleepState
 
 TARGETS = ("sleep.target", "suspend.target")
 _UNITS = ("etc/systemd/system", "run/systemd/system")
@@ -17,27 +18,21 @@ _LOGIND = ("usr/lib", "etc", "run")
 _SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"})
 
 
-def facts(root: Path = Path("/")) -> dict[str, bool | str | None]:
-    """Return what can put the machine to sleep.
-
-    `able`: whether the kernel can sleep (None: unknown).
-
-    `masked`: sleep is off. `idle_action`, `lid_action`: what logind does, empty where that
-    is no sleep or there is no lid. `desktop`: the display manager, empty without one.
-    """
+def read_state(root: Path = Path("/")) -> SleepState:
+    """Return what can put the machine to sleep."""
     state = root / "sys/power/state"
     settings = _logind(root)
     lid = any((root / "proc/acpi/button/lid").glob("*"))
     idle, closed = settings.get("idleaction", "ignore"), settings.get("handlelidswitch", "suspend")
     manager = root / "etc/systemd/system/display-manager.service"
     units = [root / folder / name for name in TARGETS for folder in _UNITS]
-    return {
-        "able": bool(system_text.read(state).split()) if state.exists() else None,
-        "masked": any(p.is_symlink() and str(p.readlink()) == "/dev/null" for p in units),
-        "idle_action": idle if idle in _SLEEPS else "",
-        "lid_action": closed if lid and closed in _SLEEPS else "",
-        "desktop": manager.readlink().name if manager.is_symlink() else "",
-    }
+    return SleepState(
+        able=bool(system_text.read(state).split()) if state.exists() else None,
+        masked=any(p.is_symlink() and str(p.readlink()) == "/dev/null" for p in units),
+        idle_action=idle if idle in _SLEEPS else "",
+        lid_action=closed if lid and closed in _SLEEPS else "",
+        desktop=manager.readlink().name if manager.is_symlink() else "",
+    )
 
 
 def _logind(root: Path) -> dict[str, str]:

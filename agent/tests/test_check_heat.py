@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.checks import Finding, Inspection, Memory, processor
+from agent.checks import Inspection, Memory, processor
 from agent.tests.check_context import Machine, Patience, build
+from contract.examination import Finding
 
 ZONE = "sys/class/thermal/thermal_zone1/temp"
 

@@ -16,7 +16,6 @@ import pytest
 from agent.checks import (
     TABLE,
     CheckContext,
-    Finding,
     Inspection,
     Memory,
     blockers,
@@ -27,7 +26,9 @@ from agent.checks import (
 from agent.checks.__main__ import document
 from agent.system import lock
 from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
-from contract.documents import Lifetime, RunDisks
+from contract.disks import Lifetime
+from contract.documents import RunDisks
+from contract.examination import Finding
 
 CPU = "sys/devices/system/cpu"
 DEVICE = f"sys/class/block/{DISK}/device"

@@ -12,7 +12,7 @@ import pytest
 from agent.storage import disk_records, samples
 from agent.storage.facts import DiskFacts
 from agent.storage.opal_ioctl import Discovery, Sid, Status
-from contract.documents import Lifetime
+from contract.disks import Lifetime
 from contract.errors import AgentError
 from contract.plan import Disk
 

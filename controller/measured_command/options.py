@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +75,7 @@ class MeasureOptions:
     output: str = PIPE
     input: Path | None = None
     component: str | None = None
-    meters: Sequence[MeterEntry] = ()
+    meters: Sequence[MeterEntry | Mapping[str, object]] = ()  # mappings as an inventory has them
     keep: Path | None = None  # the folder for the meters' raw recordings
     json: bool = False
     export_json: Path | None = None

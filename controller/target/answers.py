@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.checks import Finding
-from agent.examine import AssetState, DiskReport, IdleStates, PowerSupply, RaplCounts
 from agent.preflight import Facts
 from contract.disks import DiskAnswer, SurveyedDisk
+from contract.examination import (
+    AssetState,
+    DiskReport,
+    Finding,
+    IdleStates,
+    KernelOptions,
+    PowerSupply,
+    RaplCounts,
+    SleepState,
+)
 from contract.problem import Problem
 
 
@@ -26,25 +34,6 @@ class DisksAnswer:
 
     disks: tuple[DiskAnswer, ...]
     disturbers: Mapping[str, tuple[str, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class SleepState:
-    """Whether a machine may fall asleep (`agent.system.sleep`)."""
-
-    able: bool | None
-    masked: bool
-    idle_action: str
-    lid_action: str
-    desktop: str
-
-
-@dataclass(frozen=True)
-class KernelOptions:
-    """Whether the kernel was built with these; None where its configuration is not available."""
-
-    sed_opal: bool | None
-    dm_crypt: bool | None
 
 
 @dataclass(frozen=True)

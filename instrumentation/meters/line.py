@@ -168,7 +168,7 @@ class LineMeter(Meter):
         if self._follows(last, parsed):
             self._go_on(last, parsed)
         elif doubtful is not None and self._follows(doubtful, parsed):
-            self._start_anew(last, doubtful, parsed)
+            self._start_again(last, doubtful, parsed)
         else:
             self._doubtful = parsed
             detail = "the meter's time or counter does not continue from the record before"
@@ -228,7 +228,7 @@ class LineMeter(Meter):
         known = step_us is not None and not gap
         self._add(latest, elapsed_s if known else self.period_s, GAP * gap)
 
-    def _start_anew(self, last: _Line, first: _Line, latest: _Line) -> None:
+    def _start_again(self, last: _Line, first: _Line, latest: _Line) -> None:
         """Two lines agree that the meter's time or counter restarted, or jumped."""
         self._t_device_us = latest.t_us or 0
         sound = self._before_last

@@ -226,7 +226,7 @@ def test_survives_unplugging_and_another_port_number(link: Path, out: Path) -> N
             bench.wait_until(lambda s: s.records > 20)
         taken = stack.enter_context(plugged_in(link.with_name("other"), lambda _: None))
         lost = bench.wait_until(lambda s: s.state == "lost")
-        assert lost.watts == {}  # nobody knows them now
+        assert lost.watts == {}  # unknown from here on
         second = stack.enter_context(plugged_in(link, send))
         assert len({first.device, second.device, taken.device}) >= 2
         status = bench.wait_until(lambda s: s.state == "recording")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.disks import DiskAnswer
-from contract.documents import Lifetime
+from contract.disks import DiskAnswer, Lifetime
 from contract.errors import ControllerError
 from controller.cli.app import main
 from controller.planning import plan_folders, wear

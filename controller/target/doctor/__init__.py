@@ -15,12 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.system import sleep
-from contract import schema
 from contract.command_results import CheckOutcome, CheckResult, HostChecks
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
 from controller.target import connection, playbook
-from controller.target.answers import SleepState
 from controller.target.doctor import noise as noises
 from controller.target.doctor import probe
 from controller.target.doctor.diagnosis import (
@@ -87,7 +85,7 @@ def look_here(out: Path, root: Path = Path("/")) -> Host:
         except OSError:
             continue  # it has just ended
     free = shutil.disk_usage(existing).free
-    state = schema.read(SleepState, sleep.facts(root))
+    state = sleep.read_state(root)
     return Host(out, state, free, frozenset(names), root)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from agent.preflight import self_encrypting
 from contract.command_results import CheckOutcome
 from contract.errors import ControllerError
+from contract.examination import SleepState
 from controller.session.suite_folder import LEAST_FREE_BYTES
 from controller.target import secrets
-from controller.target.answers import SleepState
 from controller.target.doctor.diagnosis import (
     Scene,
     failed,

@@ -10,9 +10,10 @@ from typing import Any
 from agent.preflight import Facts
 from contract.command_results import CheckOutcome
 from contract.errors import AgentError
+from contract.examination import SleepState
 from contract.plan import TargetDocument
 from contract.problem import Problem, ProblemError
-from controller.target.answers import Examination, SleepState
+from controller.target.answers import Examination
 from controller.target.doctor.noise import Noise
 from controller.target.doctor.probe import Probe
 from controller.target.survey import TargetAnswer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from agent.examine import DiskReport
 from contract.command_results import CheckOutcome
+from contract.examination import DiskReport
 from controller.target.doctor.diagnosis import (
     Judge,
     Scene,

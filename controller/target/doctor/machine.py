@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from agent import checks
 from contract.command_results import CheckOutcome
 from controller.target.doctor.controller_host import judge_sleep
 from controller.target.doctor.diagnosis import Judge, Scene, failed, not_made, passed, warned
@@ -74,7 +75,7 @@ def _by_agent(name: str, fine: str) -> Judge:
             if finding.ok:
                 yield passed(fine, value=finding.value)
                 continue
-            problem = finding.problem()
+            problem = checks.problem_of(finding)
             outcome = failed if finding.severity == "blocker" else warned
             yield outcome(problem.sentence, problem.remedy, value=finding.value)
 

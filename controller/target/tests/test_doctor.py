@@ -19,10 +19,11 @@ from contract import schema
 from contract.command_results import CheckOutcome
 from contract.disks import DiskAnswer
 from contract.errors import ControllerError
+from contract.examination import SleepState
 from contract.plan import MeterEntry
 from contract.problem import Problem
 from controller.target import doctor
-from controller.target.answers import Examination, SleepState
+from controller.target.answers import Examination
 from controller.target.doctor import probe, reach
 from controller.target.doctor.controller_host import udev_rule
 from controller.target.doctor.diagnosis import Host, Scene
@@ -397,12 +398,12 @@ def test_a_machine_that_may_sleep_is_known_by_its_files(tmp_path: Path) -> None:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(text)
-    state = sleep.facts(tmp_path)
-    assert (state["able"], state["masked"]) == (True, False)
-    assert (state["idle_action"], state["lid_action"]) == ("suspend", "suspend")
+    state = sleep.read_state(tmp_path)
+    assert (state.able, state.masked) == (True, False)
+    assert (state.idle_action, state.lid_action) == ("suspend", "suspend")
     (tmp_path / "etc/systemd/system").mkdir(parents=True)
     (tmp_path / "etc/systemd/system/suspend.target").symlink_to("/dev/null")
-    assert sleep.facts(tmp_path)["masked"]
+    assert sleep.read_state(tmp_path).masked
 
 
 def test_without_a_meter_the_check_names_what_the_counters_leave_out(sound: Scene) -> None:

@@ -1,0 +1,114 @@
+"""Parts of an examination of a target, as `agent.examine` prints them for `fde doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from contract.disks import Health
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An entry of `checks` in run.json: what a check saw, and how long was waited for it.
+
+    `cause`, `facts` and `message` are empty where it is `ok`; `helped` is what was done meanwhile.
+    """
+
+    name: str
+    when: str
+    severity: str
+    ok: bool
+    cause: str
+    facts: Mapping[str, str]
+    value: int | float | str | None
+    message: str
+    waited_s: float | None = None
+    helped: str = ""
+
+    def document(self) -> dict[str, object]:
+        """Return the entry as JSON holds it; what was not waited for has no `waited_s`."""
+        unused = {key for key in ("waited_s", "helped") if not getattr(self, key)}
+        return {key: value for key, value in asdict(self).items() if key not in unused}
+
+
+@dataclass(frozen=True)
+class RaplCounts:
+    """Zones that can be read, those that `moved`, and totals `below` their parts.
+
+    A total is a platform zone that counted less than the packages within it.
+    """
+
+    zones: tuple[str, ...]
+    moved: tuple[str, ...]
+    below: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DiskReport:
+    """Link, power management and health of a disk; null where it is not reported.
+
+    `sata_link` is by serial number, `name` the kernel's.
+    """
+
+    name: str
+    serial: str
+    model: str
+    link_speed: str | None
+    link_speed_max: str | None
+    link_width: int | None
+    link_width_max: int | None
+    sata_link: Mapping[str, str]
+    apst_tolerance_us: str | None
+    alpm_policy: str | None
+    temperature_c: float | None
+    health: Health | None
+
+
+@dataclass(frozen=True)
+class AssetState:
+    """`state` is ok, missing or wrong; the sentence is empty where it is ok."""
+
+    state: str
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class SleepState:
+    """What can put a machine to sleep.
+
+    `able`: whether the kernel can sleep (None: unknown). `masked`: sleep is off. `idle_action`,
+    `lid_action`: what logind does, empty where that is no sleep or there is no lid. `desktop`: the
+    display manager, empty without one.
+    """
+
+    able: bool | None
+    masked: bool
+    idle_action: str
+    lid_action: str
+    desktop: str
+
+
+@dataclass(frozen=True)
+class PowerSupply:
+    """Batteries, whether one is discharging, and the mains (null without such a supply)."""
+
+    batteries: tuple[str, ...]
+    discharging: bool
+    mains: bool | None
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """Whether the kernel was built with these; None where its configuration is not available."""
+
+    sed_opal: bool | None
+    dm_crypt: bool | None
+
+
+@dataclass(frozen=True)
+class IdleStates:
+    """C-states that may be entered, and those that somebody switched off."""
+
+    allowed: str | None
+    off: tuple[str, ...]
