@@ -146,11 +146,11 @@ def figures(
     built = any(build and build.new for build in (image, kernel))
     name, limit = ("total", FRESH_MIN) if built else ("total, image and kernel cached", CACHED_MIN)
     rows = [Row.at_most(name, sum(steps_s.values()) / 60, "min", limit)]
+    for build_name, build, limit in (("image", image, IMAGE_MIN), ("kernel", kernel, KERNEL_MIN)):
+        if build and build.new:  # a cached one was built in other circumstances
+            rows.append(Row.at_most(f"{build_name} build", build.build_s / 60, "min", limit))
     if image is not None:
-        rows.append(Row.at_most("image build", image.build_s / 60, "min", IMAGE_MIN))
         rows.append(Row.at_most("image size", image.allocated_bytes / GB, "GB", IMAGE_GB))
-    if kernel is not None:
-        rows.append(Row.at_most("kernel build", kernel.build_s / 60, "min", KERNEL_MIN))
     if boot_s is not None:
         rows.append(Row.at_most("guest up to SSH", boot_s, "s", BOOT_S))
     if "provision" in steps_s:

@@ -1,18 +1,17 @@
-"""The guest under QEMU, with KVM or emulated, and QEMU's machine protocol (QMP: JSON lines)."""
+"""The guest under QEMU, with KVM or emulated, spoken to by its machine protocol (QMP)."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import cast
 
 from contract.errors import LabError
 from contract.files import write_json
@@ -24,66 +23,32 @@ from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, G
 from lab.network import Network
 from lab.state import GuestState, Running, cache_dir, read_json
 
-# A line of QMP: an answer or an event.
-QmpAnswer = TypedDict(
-    "QmpAnswer", {"return": object, "error": dict[str, str], "event": str}, total=False
-)
+QMP_LIMIT_S = 20.0
 
 
-class Qmp:
-    """A QMP session; a context manager. Raises LabError where QEMU does not answer."""
+def execute(path: Path, command: str, **arguments: object) -> object:
+    """Return QEMU's answer to a command on its socket `path`; raises LabError without one."""
+    from qemu.qmp import QMPClient  # slow to import, and User Mode Linux needs none
+    from qemu.qmp.error import QMPError
 
-    def __init__(self, path: Path, timeout_s: float = 20) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(timeout_s)
+    async def ask() -> object:
+        client = QMPClient()
+        await client.connect(str(path))
         try:
-            self._socket.connect(str(path))
-            self._file = self._socket.makefile("rw", encoding="utf-8")
-            self._read()  # the greeting
-            self.execute("qmp_capabilities")
-        except (OSError, ValueError, EOFError) as error:
-            self._socket.close()
-            raise LabError(f"QEMU does not answer on {path}: {error}") from error
+            return await client.execute(command, arguments)
+        finally:
+            await client.disconnect()
 
-    def __enter__(self) -> Qmp:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def execute(self, command: str, **arguments: Any) -> Any:
-        """Return the `return` member of the answer; events in between are passed over."""
-        request = {"execute": command, **({"arguments": arguments} if arguments else {})}
-        self._file.write(json.dumps(request) + "\n")
-        self._file.flush()
-        while True:
-            answer = self._read()
-            if "error" in answer:
-                raise LabError(f"QEMU refused {command}: {answer['error'].get('desc')}")
-            if "return" in answer:
-                return answer["return"]
-
-    def wait_for(self, event: str) -> None:
-        """Until QEMU reports this event. Raises LabError where it does not within the timeout."""
-        try:
-            while self._read().get("event") != event:
-                pass
-        except (OSError, ValueError, EOFError) as error:
-            raise LabError(f"QEMU did not report {event}: {error}") from error
-
-    def _read(self) -> QmpAnswer:
-        line = self._file.readline()
-        if not line:
-            raise EOFError("connection closed")
-        answer: QmpAnswer = json.loads(line)
-        return answer
+    try:
+        return asyncio.run(asyncio.wait_for(ask(), QMP_LIMIT_S))
+    except (OSError, TimeoutError, QMPError) as error:
+        raise LabError(f"QEMU did not do {command} on {path}: {error}") from error
 
 
 def vcpu_thread_ids(path: Path) -> list[int]:
     """Host thread ids of the guest's CPUs, in the order of the CPUs."""
-    with Qmp(path) as qmp:
-        cpus = qmp.execute("query-cpus-fast")
-    return [int(c["thread-id"]) for c in sorted(cpus, key=lambda c: int(c["cpu-index"]))]
+    cpus = cast("list[dict[str, int]]", execute(path, "query-cpus-fast"))
+    return [cpu["thread-id"] for cpu in sorted(cpus, key=lambda cpu: cpu["cpu-index"])]
 
 
 DEVICE = Path("/dev/kvm")
@@ -205,14 +170,12 @@ class Qemu:
 
     def reset(self, _launcher: Launcher, guest: GuestState) -> Running:
         """By QEMU's own reset button."""
-        with Qmp(Path(guest["qmp"])) as qmp:
-            qmp.execute("system_reset")
+        execute(Path(guest["qmp"]), "system_reset")
         return {"pid": guest["pid"], "vcpu_tids": guest["vcpu_tids"], "qmp": guest["qmp"]}
 
     def set_network(self, guest: GuestState, _network: Network, *, up: bool) -> None:
         """By the link of its first card."""
-        with Qmp(Path(guest["qmp"])) as qmp:
-            qmp.execute("set_link", name="net", up=up)
+        execute(Path(guest["qmp"]), "set_link", name="net", up=up)
 
     def provenance(self) -> dict[str, str | float]:
         version = subprocess.run(

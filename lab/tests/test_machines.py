@@ -16,7 +16,7 @@ from contract.errors import LabError
 from lab import apt as mirror
 from lab import machines, network
 from lab.image import Image
-from lab.launcher import tail
+from lab.launcher import tail, wait_for
 from lab.machines import kernel, qemu, uml
 from lab.machines.base import Guest
 from lab.network import Network
@@ -112,6 +112,26 @@ def _emulated(place: Path) -> list[str]:
         kernel_words=["fde.drive=1,nqn"],
     )
     return qemu.qemu_command("qemu", "tcg", guest, place / "root.qcow2")
+
+
+def test_qemu_does_what_it_is_told_or_says_why_not(tmp_path: Path) -> None:
+    path = tmp_path / "qmp"
+    listen = f"unix:{path},server=on,wait=off"
+    command = [qemu.program(), "-S", "-nodefaults", "-display", "none", "-smp", "2"]
+    command += ["-accel", "tcg,thread=multi", "-nic", "user,id=net", "-qmp", listen]
+    with subprocess.Popen(command) as process:
+        try:
+            wait_for(lambda: path.exists() or process.poll() is not None, 30)
+            threads = Path(f"/proc/{process.pid}/task")
+            assert all((threads / str(tid)).exists() for tid in qemu.vcpu_thread_ids(path))
+            assert len(qemu.vcpu_thread_ids(path)) == 2
+            assert qemu.execute(path, "set_link", name="net", up=False) == {}
+            with pytest.raises(LabError, match="no-such-card"):
+                qemu.execute(path, "set_link", name="no-such-card", up=True)
+        finally:
+            process.kill()
+    with pytest.raises(LabError, match="system_reset"):
+        qemu.execute(path, "system_reset")
 
 
 def test_a_guest_of_user_mode_linux_on_the_same_image_does_not_keep_qemu_out(
