@@ -144,6 +144,13 @@ print(json.dumps([joules() - before_j, stolen_s() - before_s]))
 """
 
 
+def test_a_programs_own_time_is_its_users_and_not_the_kernels(lab: LabHandle) -> None:
+    """The time by which cryptsetup sizes a key derivation, without end where that rests."""
+    spin = "import os, time\nwhile time.process_time() < 1: pass\nprint(*os.times()[:2])"
+    user_s, system_s = map(float, lab.ssh("python3 -", stdin=spin.encode()).stdout.split())
+    assert user_s > 2 * system_s
+
+
 def test_counters_never_take_more_than_the_meter_on_a_crowded_host(lab: LabHandle) -> None:
     """Three loops of the host's run where the guest does: it waits for most of the time."""
     processor = lab.state["processor"]
