@@ -476,6 +476,7 @@ def _meter_rows(
         metered = Metered.of(
             *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
             late_s=late_s,
+            terms=meter.terms,
         )
     still = {}
     if metered is not None:

@@ -161,6 +161,7 @@ class _Channel:
         return Curve(
             t_ns=self._edges.t_ns,
             split_j=np.hypot(self._split_j, np.maximum(response_j, late_j)),
+            declared_split_j=np.hypot(self._split_j, response_j),
             window=self._window,
             slope_w=self._slope_w,
             energy_j=measured_j + self._filled_j,

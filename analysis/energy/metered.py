@@ -14,11 +14,13 @@ from analysis.energy.curve import Curve, Edge
 from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
-from analysis.energy.uncertainty import LOOKED_AT, Resolution, reading_variance_j2
+from analysis.energy.uncertainty import LOOKED_AT, Resolution, TypeB, reading_variance_j2
 from analysis.energy.updates import HELD_FLAG, Updates
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
+from analysis.suite.clocks import Floats
 from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples
+from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources.counter import SHORTER
 
 COUNTER_FLAG = "counter-contradicted"
@@ -56,7 +58,7 @@ class Metered:
     """What one pass over a meter's records finds of its channels at all edges.
 
     `only_w` is the power of a channel that gave one value in all records; `constant_ns` are by
-    channel the stretches in which it gave one value.
+    channel the stretches in which it gave one value. `terms` are the meter's stated errors.
     """
 
     edges: tuple[Edge, ...]
@@ -68,6 +70,7 @@ class Metered:
     odd: dict[str, Odd]
     only_w: dict[str, float]
     constant_ns: dict[str, tuple[tuple[int, int], ...]]
+    terms: Sequence[ErrorTerm]
 
     @classmethod
     def of(
@@ -79,6 +82,7 @@ class Metered:
         edges: set[Edge],
         *,
         late_s: Mapping[str, float] | None = None,
+        terms: Sequence[ErrorTerm] = (),
     ) -> Metered:
         """Read a meter's records.
 
@@ -120,7 +124,9 @@ class Metered:
         only_w = {n: w for n, channel in constant.items() if (w := channel.only_w) is not None}
         constant_ns = {name: channel.stretches() for name, channel in constant.items()}
         spans = stuck.stretches(), odd
-        return cls(ordered, timing, resolutions, updates, curves, *spans, only_w, constant_ns)
+        return cls(
+            *(ordered, timing, resolutions, updates, curves, *spans, only_w, constant_ns, terms)
+        )
 
     def energy(
         self, channel: str, stretches: Sequence[tuple[int, int]], *, refuse_short: bool = False
@@ -144,12 +150,17 @@ class Metered:
             coverage = 1.0
         flagged |= dict.fromkeys(self.timing.flags, True)
         flagged[COUNTER_FLAG] = curve.counter_contradicted
-        flagged[SLOW_FLAG] = curve.slow
+        energy_j = math.fsum(curve.energy_j[between])
+        statistical_j = self._statistical_j(curve, curve.split_j, channel, pairs)
+        declared_j = self._statistical_j(curve, curve.declared_split_j, channel, pairs)
+        limits = TypeB.of(self.terms, energy_j, duration_s)
+        # What the delay adds to the variance, against all else in the budget of these joules.
+        budget_j2 = declared_j**2 + (limits.standard_j**2 if limits else 0.0)
+        flagged[SLOW_FLAG] = curve.slow and statistical_j**2 - declared_j**2 > budget_j2
         flagged[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
         flagged[HELD_FLAG] = self.updates[channel].held
         flagged[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)
         flagged[DUPLICATE_FLAG] = any(meets(self.timing.extra_ns, *s) for s in stretches)
-        energy_j = math.fsum(curve.energy_j[between])
         odd = self.odd[channel].flags(energy_j, stretches) if channel == SYSTEM else set()
         if channel == SYSTEM and energy_j < 0:
             odd.add(NEGATIVE_FLAG)
@@ -160,7 +171,6 @@ class Metered:
         flags = tuple(flag for flag, applies in flagged.items() if applies)
         if NEGATIVE_FLAG in flags and energy_j < 0:
             return Energy(None, None, coverage, flags)
-        statistical_j = self._statistical_j(curve, channel, pairs)
         rests = {self.edges[place].rest for place in pairs[0]}
         placed = rests == {"before", "after"} and self.timing.bound_ns < duration_s * 1e9 / 4
         bounded = placed and 1.96 * statistical_j <= MOST_SHARE * abs(energy_j)
@@ -178,7 +188,9 @@ class Metered:
     def _places(self) -> dict[int, int]:
         return {edge.t_ns: place for place, edge in enumerate(self.edges)}
 
-    def _statistical_j(self, curve: Curve, channel: str, pairs: Sequence[tuple[int, int]]) -> float:
+    def _statistical_j(
+        self, curve: Curve, split_j: Floats, channel: str, pairs: Sequence[tuple[int, int]]
+    ) -> float:
         """Cuts, displacement of all windows, filled gaps, and readings; root sum of squares."""
         weights: dict[int, float] = {}
         for start, end in pairs:
@@ -187,7 +199,7 @@ class Metered:
         cuts: dict[int, float] = {}
         for edge, weight in weights.items():
             window = int(curve.window[edge])
-            cuts[window] = cuts.get(window, 0.0) + weight * float(curve.split_j[edge])
+            cuts[window] = cuts.get(window, 0.0) + weight * float(split_j[edge])
         slope_w = sum(weight * float(curve.slope_w[edge]) for edge, weight in weights.items())
         variance_j2 = (
             sum(cut * cut for cut in cuts.values()) + (slope_w * self._displaced_s(weights)) ** 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,30 +70,25 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
     return trusts
 
 
-def disagreements(trusts: Iterable[WatermarkTrust]) -> tuple[str, ...]:
-    """Sentences that flag a suite; empty where the two ways never disagree."""
-    return tuple(
-        _objection(trust) for trust in trusts if trust.verdict == DISAGREES or _slow(trust)
-    )
+def disagreements(trusts: Iterable[WatermarkTrust], slow: Collection[str]) -> Iterator[str]:
+    """Yield the sentences that flag a suite.
 
-
-def _slow(trust: WatermarkTrust) -> bool:
-    return trust.fit.delay_s is not None
-
-
-def _objection(trust: WatermarkTrust) -> str:
-    fitted = trust.fit
-    if _slow(trust):
-        return (
-            f"Session {trust.session}: readings of {trust.source} are means over "
-            f"{fitted.window_s:.3g} s by the load watermark, and {fitted.window_told_s:.3g} s by "
-            "its description. The intervals of its joules are wider for it: correct its period, or "
-            "set the meter to it."
-        )
-    return (
-        f"Session {trust.session}: load watermark and clock link disagree for {trust.source} "
-        f"({trust.sentence}), so its joules may stand in the wrong phases."
-    )
+    `slow` are the meters with joules that another window than the declared one bears on.
+    """
+    for trust in trusts:
+        fitted = trust.fit
+        if fitted.delay_s is not None and trust.source in slow:
+            yield (
+                f"Session {trust.session}: readings of {trust.source} are means over "
+                f"{fitted.window_s:.3g} s by the load watermark, and {fitted.window_told_s:.3g} s "
+                "by its description. The intervals of its joules are wider for it: correct its "
+                "period, or set the meter to it."
+            )
+        elif trust.verdict == DISAGREES:
+            yield (
+                f"Session {trust.session}: load watermark and clock link disagree for "
+                f"{trust.source} ({trust.sentence}), so its joules may stand in the wrong phases."
+            )
 
 
 def delays_s(trusts: Iterable[WatermarkTrust], meter: str) -> dict[str, float]:

@@ -14,6 +14,7 @@ import polars as pl
 import polars.selectors as cs
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
+from analysis.energy.response import SLOW_FLAG
 from analysis.energy.watermark_check import WatermarkTrust, disagreements, watermarks
 from analysis.flags import doubt, flag_note, reserves
 from analysis.spreadsheet import csv_bytes
@@ -267,7 +268,8 @@ def results_of(suite: Suite, energy: pl.DataFrame | None = None) -> Results:
     marks = tuple(watermarks(suite, clock))
     if energy is None:
         energy = energy_table(suite, clock, marks)
-    suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
+    slow = set(energy.filter(pl.col("flags").str.contains(SLOW_FLAG))["source"])
+    suite = replace(suite, problems=(*suite.problems, *disagreements(marks, slow)))
     return Results(suite, clock, energy, marks)
 
 

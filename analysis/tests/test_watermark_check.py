@@ -141,14 +141,14 @@ def test_both_ways_agree() -> None:
     assert 0.5 < high_ms <= 5.7
     assert fitted.fit.skew_ppm == pytest.approx(0, abs=1)
     assert "the clocks allow" in fitted.sentence
-    assert disagreements([fitted]) == ()
+    assert [*disagreements([fitted], {"meter0"})] == []
 
 
 @pytest.mark.parametrize("wrong_s", [-0.02, 0.02])
 def test_a_wrong_clock_link_is_flagged(wrong_s: float) -> None:
     fits = watermarks(suite(LINES, meter(LINES)), clock(wrong_s))
     assert [trust.verdict for trust in fits] == [DISAGREES]
-    (flag,) = disagreements(fits)
+    (flag,) = disagreements(fits, set())
     assert "meter0" in flag and "disagree" in flag
 
 
@@ -181,15 +181,16 @@ def test_windows_that_are_not_as_declared_are_said_and_known_by_their_delay() ->
     assert delays_s(watermarks(suite(LINES, sound), clock()), "meter0") == {}
     (trust,) = watermarks(suite(LINES, slow), clock())
     assert delays_s([trust], "meter0") == {"system": pytest.approx(0.01, abs=0.002)}
-    (sentence,) = disagreements([trust])
+    (sentence,) = disagreements([trust], {"meter0"})
     assert "0.03 s" in sentence and "0.01 s" in sentence
+    assert trust.verdict == AGREES and not [*disagreements([trust], set())]
 
 
 def test_no_swing_gives_no_verdict() -> None:
     (fitted,) = watermarks(suite(LINES, meter(LINES, swing_w=0)), clock())
     assert fitted.verdict == CANNOT_TELL
     assert "no watermark seen" in fitted.sentence and fitted.fit.offset_ms == ()
-    assert disagreements([fitted]) == ()
+    assert [*disagreements([fitted], {"meter0"})] == []
 
 
 def test_each_session_is_fitted_by_itself_also_of_another_boot() -> None:

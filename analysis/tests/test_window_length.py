@@ -15,6 +15,7 @@ from analysis.energy.updates import HELD_FLAG, Updates
 from analysis.suite.clocks import Floats
 from analysis.suite.samples import of_table
 from analysis.tests.test_lasting import frame_of
+from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources.counter import SHORTER
 
 S = 1_000_000_000
@@ -185,6 +186,14 @@ def test_a_known_window_widens_every_edge_and_is_flagged() -> None:
     known_late = trial(rests=False, late_s={"system": 1.0})
     assert known_late.flags == {SLOW_FLAG}
     assert known_late.width > 3 * trial(rests=False).width
+
+
+def test_a_delay_that_the_limits_of_error_cover_widens_and_is_not_flagged() -> None:
+    terms = [ErrorTerm("gain", 0.01, "a test")]
+    for late_s, within in ((0.05, set()), (1.0, {SLOW_FLAG})):
+        late = trial(rests=False, late_s={"system": late_s}, terms=terms)
+        assert late.flags == within
+        assert late.width > trial(rests=False).width
 
 
 def test_a_stretch_shorter_than_a_window_has_a_figure_only_between_rests() -> None:

@@ -108,7 +108,8 @@ class Meters:
             quiet = {rest: _quiet(rest, meter.arrival_delay_limit_s) for rest in rests}
             every = edges | {Edge(start) for start, _ in quiet.values()}
             metered = Metered.of(
-                meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every
+                *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
+                terms=meter.terms,
             )
             remarks = Remarks.of(meter.samples)
             for meter_channel, channel in zip(meter.own_names, meter.channels, strict=True):
