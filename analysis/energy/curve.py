@@ -266,8 +266,8 @@ class Curve:
     At the edges: `split_j` how far the energy may be off since a window is cut (standard
     uncertainty, in J; equal `window` numbers: by the same course of the power), `declared_split_j`
     the same were the meter as declared, `slope_w` the power by which a displaced edge changes the
-    energy. Between: `energy_j` with what was filled in,
-    `covered_s`, `filled_j` (standard uncertainty of what was filled in), `count` of whole windows
+    energy, `rest_w` that of a rest beside it, NaN without one. Between: `energy_j` with what was
+    filled in, `covered_s`, `filled_j` (standard uncertainty of that), `count` of whole windows
     with the sums `sum_w` and `squares_w2` of their power less one that is the same for all, and
     `steps_w2` of the squares of its steps; `by_plateau` and `by_counter` where gaps were filled,
     `void` where nothing is known. Of the rests beside the edges: sum of the squares about their
@@ -281,6 +281,7 @@ class Curve:
     declared_split_j: Floats
     window: Ints
     slope_w: Floats
+    rest_w: Floats
     energy_j: Floats
     covered_s: Floats
     filled_j: Floats

@@ -12,6 +12,7 @@ from typing import Literal
 import polars as pl
 
 from analysis.energy.curve import Edge as PhaseEdge
+from analysis.energy.gain_steps import STEP_FLAG
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
 from analysis.energy.uncertainty import TypeB, counter_uncertainty_j, half_width
@@ -478,13 +479,15 @@ def _meter_rows(
             late_s=late_s,
             terms=meter.terms,
         )
-    still = {}
+    still, stepped = {}, set()
     if metered is not None:
         idle = [name for name in suite.workloads if suite.workload_of(name) == IDLE]
         times = {run_id: [e.t_ns for e in of_run.values()] for run_id, of_run in edges.items()}
         spans = {run_id: (min(ns), max(ns)) for run_id, ns in times.items() if ns}
         for channel in meter.channels:
             still[channel] = still_runs(suite.runs, spans, metered, channel, idle)
+            if metered.is_stepped(channel, _placed_phases(suite.runs, edges)):
+                stepped.add(channel)
     for run in suite.runs:
         for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
             for name, stretches in _stretches(run):
@@ -498,6 +501,7 @@ def _meter_rows(
                     energy = metered.energy(channel, known, refuse_short=phase)
                     remarked = (remarks.during(a, b, own_name, meter.own_names) for a, b in known)
                     words = dict.fromkeys(word for part in remarked for word in part)
+                    words |= {STEP_FLAG: None} if channel in stepped else {}
                     energy = replace(energy, flags=(*energy.flags, *words))
                 if run.run_id in still.get(channel, ()):
                     energy = Energy(None, None, energy.coverage, (*energy.flags, STANDS_STILL))
@@ -507,6 +511,18 @@ def _meter_rows(
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
                 yield _row(run, label, duration_s, energy, meter.terms)
+
+
+def _placed_phases(
+    runs: Iterable[Run], edges: Mapping[str, Mapping[int, PhaseEdge]]
+) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    """Yield what each phase is, and its ends on the controller's clock."""
+    for run in runs:
+        for phase in run.measured_phases:
+            start, end = (edges[run.run_id].get(t) for t in (phase.t_start_ns, phase.t_end_ns))
+            if start is not None and end is not None:
+                kind = run.configuration, run.workload, phase.name
+                yield kind, start.t_ns, end.t_ns
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:

@@ -90,7 +90,7 @@ class _Channel:
         self._e_high, self._e_low = np.zeros(count), np.zeros(count)
         self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
         self._swings_w = np.zeros((len(REACHES), count))  # steps of the power around each edge
-        self._cut_s = np.full(count, np.nan)  # length of the window that each edge cuts
+        self._cut_s, self._rest_w = np.full((2, count), np.nan)  # the window that each edge cuts
         self._decays: list[Decay] = []
         self._responses: list[tuple[float, float, float]] = []  # J, W, standard uncertainty in J
         self._window = -1 - np.arange(count)
@@ -164,6 +164,7 @@ class _Channel:
             declared_split_j=np.hypot(self._split_j, response_j),
             window=self._window,
             slope_w=self._slope_w,
+            rest_w=self._rest_w,
             energy_j=measured_j + self._filled_j,
             covered_s=np.diff(self._c_s),
             filled_j=np.sqrt(self._gap_u_j2()),
@@ -225,6 +226,7 @@ class _Channel:
             rested = self._rested(piece, power, edge, (cut, float(part_s[k])))
             if rested is None:
                 continue
+            self._rest_w[edge] = rested.rest_w
             u_j = math.hypot(float(split_j[k]), rested.split_j)
             self._responses.append((rested.more_j - moved_j[k], self._swings_w[0, edge], u_j))
             if rested.level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -11,6 +11,7 @@ from itertools import chain, islice
 import numpy as np
 
 from analysis.energy.curve import Curve, Edge
+from analysis.energy.gain_steps import Power, is_stepped
 from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
@@ -177,6 +178,23 @@ class Metered:
         if refuse_short and flagged[SHORTER] and not bounded:
             return Energy(None, None, coverage, flags)
         return Energy(energy_j, statistical_j, coverage, flags)
+
+    def is_stepped(self, channel: str, phases: Iterable[tuple[Hashable, int, int]]) -> bool:
+        """Whether all powers of a channel, in phases of any kind and in rests, step at some time.
+
+        `phases` are their kind, which is the same for what is repeated, and their ends in ns.
+        """
+        curve = self.curves[channel]
+        powers = []
+        for kind, start_ns, end_ns in phases:
+            first, last = self._places[start_ns], self._places[end_ns]
+            power_w = float(curve.energy_j[first:last].sum()) * 1e9 / (end_ns - start_ns)
+            rests_w = float(curve.rest_w[first]), float(curve.rest_w[last])
+            # The rest before a phase, the phase, the rest after it.
+            powers.append(Power(start_ns, (kind, "before"), rests_w[0]))
+            powers.append(Power(start_ns, kind, power_w))
+            powers.append(Power(end_ns, (kind, "after"), rests_w[1]))
+        return is_stepped(powers)
 
     def _with_rests(self, stretch: tuple[int, int]) -> tuple[int, int]:
         """Return a stretch with the rests outside of it that its edges have."""

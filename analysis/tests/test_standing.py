@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from analysis.energy.energy import energy_table, of_references, standing_components
+from analysis.energy.gain_steps import STEP_FLAG
 from analysis.energy.implausible import Constant
 from analysis.energy.metered import Energy
 from analysis.energy.standing import still_zones
@@ -126,6 +127,18 @@ def test_no_verdict_comes_from_a_zone_that_stood_still(
     still = set(standing_components(energy).iter_rows())
     assert still and {name.removeprefix("pyrapl-") for _, name in still} == {zone}
     assert still.isdisjoint(verdicts(suite, energy))
+
+
+def test_a_step_of_all_readings_is_flagged_in_every_run(derived: Results) -> None:
+    (meter,) = derived.suite.meters
+    table = pl.concat(meter.samples.tables(meter.samples.columns))
+    factor = pl.when(pl.int_range(pl.len()) < 0.4 * len(table)).then(1.0).otherwise(1.2)
+    stepped = of_table(table.with_columns(pl.col("power_w_system") * factor))
+    suite = replace(derived.suite, meters=(replace(meter, samples=stepped),))
+    flagged = energy_table(suite, derived.clock).filter(pl.col("flags").str.contains(STEP_FLAG))
+    assert set(flagged["run_id"]) == {run.run_id for run in suite.runs}
+    assert set(flagged["component"]) == {"system"}
+    assert not derived.all_energy["flags"].str.contains(STEP_FLAG).any()
 
 
 def test_a_sound_suite_has_none(derived: Results) -> None:

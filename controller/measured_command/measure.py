@@ -203,7 +203,7 @@ class _Measurement:
         """
         done = self._trials.done
         rests = [raw.rest for raw in done if raw.rest]
-        metered = self._meters.energies([raw.span for raw in done], rests)
+        metered = self._meters.energies({raw.span: raw.command for raw in done}, rests)
         self._objections = self._judged(metered)
         results = [
             evaluate.result(

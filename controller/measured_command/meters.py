@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,14 +83,18 @@ class Meters:
         entries = {f"meter {entry.name}": entry for entry in self._entries}
         return _driver(entries[self.components[component].source]).accuracy.terms
 
-    def energies(self, spans: Sequence[Span], rests: Sequence[Span]) -> dict[Span, dict[str, Used]]:
+    def energies(
+        self, spans: Mapping[Span, int], rests: Sequence[Span]
+    ) -> dict[Span, dict[str, Used]]:
         """Return the joules by span (runs, and the rests before them) and component.
 
-        Waits until the meters have reported the last one.
+        `spans` are the runs with the number of their command. Waits until the meters have reported
+        the last one.
         """
         if not self._entries or not spans:
             return {}
         from analysis.energy.curve import Edge
+        from analysis.energy.gain_steps import STEP_FLAG
         from analysis.energy.metered import UNSURE_FLAG, Metered
         from analysis.energy.windows import Remarks
 
@@ -117,12 +121,16 @@ class Meters:
                 name = name if name in self.components else channel
                 if (power_w := metered.only_w.get(channel)) is not None:
                     self.only_w[name] = power_w
+                phases = ((command, *span) for span, command in spans.items())
+                step_flags = [STEP_FLAG] if metered.is_stepped(channel, phases) else []
                 for span, used in energies.items():
                     start, end = quiet.get(span, span)
                     energy = metered.energy(channel, [(start, end)], refuse_short=True)
                     remark_flags = remarks.during(start, end, meter_channel, meter.own_names)
                     unsure = [UNSURE_FLAG] if energy.unsure and span not in resting_spans else []
-                    flags = tuple(dict.fromkeys((*energy.flags, *remark_flags, *unsure)))
+                    flags = tuple(
+                        dict.fromkeys((*energy.flags, *remark_flags, *unsure, *step_flags))
+                    )
                     seconds = (end - start) * 1e-9
                     used[name] = Used(energy.energy_j, seconds, flags, energy.coverage)
         return energies
@@ -133,7 +141,7 @@ class Meters:
         drivers = [_driver(entry) for entry in self._entries]
         return max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
 
-    def _read(self, spans: Sequence[Span]) -> list[Records]:
+    def _read(self, spans: Iterable[Span]) -> list[Records]:
         from analysis.suite import recordings
 
         problems: list[str] = []
