@@ -10,7 +10,14 @@ from typing import Any, Protocol
 from contract.documents import Gap, OtherSource, OtherZone
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import registry
-from instrumentation.sources.counter import ReadFailure, Reading, Readings, edge_at
+from instrumentation.sources.counter import (
+    LONE_FLAG,
+    ReadFailure,
+    Reading,
+    Readings,
+    edge_at,
+    has_lone,
+)
 from instrumentation.sources.powercap import PowercapSource
 
 
@@ -154,11 +161,16 @@ def _record(
             apart_ns = before_ns + after_ns
             if first.epoch != last.epoch:  # gone in between: what it counted is not known
                 last = ReadFailure(last.t_before_ns, "opened again")
-        missed = (gap for gap in gaps.get(zone, ()) if gap.until_ns > start.from_ns)
+        missed = [gap for gap in gaps.get(zone, ()) if gap.until_ns > start.from_ns]
+        energy_uj = _used_uj(start.readings, end.readings, zone)
+        a, b = start.readings.get(zone), end.readings[zone]
+        if isinstance(a, Reading) and isinstance(b, Reading) and has_lone(a, b, energy_uj or 0):
+            missed.append(Gap(start.from_ns, end.until_ns, LONE_FLAG))
+            energy_uj = None
         zones.append(
             OtherZone(
                 zone,
-                energy_uj=_used_uj(start.readings, end.readings, zone),
+                energy_uj=energy_uj,
                 own_start=edge_at(first),
                 own_end=edge_at(last),
                 apart_ns=apart_ns,

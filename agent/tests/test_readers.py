@@ -11,6 +11,7 @@ import pytest
 from agent import readers
 from agent.tests.check_context import known
 from contract import extensions
+from instrumentation.sources.counter import LONE_FLAG
 from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.perf import PerfSource
 from instrumentation.sources.powercap import PowercapSource
@@ -178,9 +179,15 @@ def test_a_polled_power_tells_its_gaps(root: Path, tmp_path: Path) -> None:
         (cut,) = known(others.end()["hwmon"].zones)
         others.begin()
         (after,) = known(others.end()["hwmon"].zones)
+        others.begin()
+        for power_uw in ("5000000000", "30000000"):
+            (chip / "power1_input").write_text(power_uw)
+            others._readers[0]._source.read()  # type: ignore[union-attr]
+        (lone,) = known(others.end()["hwmon"].zones)
         others._readers[0]._source.close()  # type: ignore[union-attr]
     assert (sound.zone, sound.own_end, sound.gaps) == ("power_meter/power1", None, ())
     assert known(sound.energy_uj) > 0
     assert cut.energy_uj is None
     assert [gap.error for gap in known(cut.gaps)] == ["No such file or directory"]
     assert (known(after.energy_uj) >= 0, after.gaps) == (True, ())
+    assert (lone.energy_uj, [gap.error for gap in known(lone.gaps)]) == (None, [LONE_FLAG])

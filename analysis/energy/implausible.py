@@ -12,13 +12,10 @@ import numpy as np
 from analysis.energy.uncertainty import last_digit
 from analysis.energy.windows import Spans, Windows
 from analysis.suite.clocks import Floats, Ints
+from instrumentation.sources.counter import LONE, LONE_FLAG, LONE_FLOOR_W, LONE_SHARE
 
 STUCK_FLAG = "stuck"
 ZERO_FLAG, NEGATIVE_FLAG = "zero-power", "negative-power"
-LONE_FLAG = "lone-reading"
-# A meter that glances, or marks a missing reading by all bits set, stands out by so much from the
-# readings on both sides; what counts is a share of the energy around it.
-LONE, LONE_FLOOR_W, LONE_SHARE = 20, 1.0, 0.01
 # False alarms per record, where repetitions at one level of power are independent.
 ALARMS = 1e-6
 LEAST = 4  # records: fewer alike are never taken for stuck

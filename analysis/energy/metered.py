@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.energy.curve import Curve, Edge
 from analysis.energy.gain_steps import Power, is_stepped
-from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
+from analysis.energy.implausible import NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.integrate import integrate
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.uncertainty import LOOKED_AT, Resolution, TypeB, reading_variance_j2
@@ -22,7 +22,7 @@ from analysis.suite.clocks import Floats
 from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples
 from instrumentation.accuracy import ErrorTerm
-from instrumentation.sources.counter import SHORTER
+from instrumentation.sources.counter import LONE_FLAG, SHORTER
 
 COUNTER_FLAG = "counter-contradicted"
 # A stretch that is shorter than a window has a figure where the machine rests on both sides of it,

@@ -43,6 +43,9 @@ REOPENED = "counter-reopened"
 BEYOND_BOUND = "beyond-power-bound"
 # Of a stretch, the time between two updates of its source or that a reading is the mean of.
 COARSE, SHORTER = "coarse-updates", "shorter-than-window"
+# A sensor that glances, or marks a missing reading by all bits set, stands out by so much from the
+# readings on both sides; what counts is a share of the energy around it.
+LONE_FLAG, LONE, LONE_FLOOR_W, LONE_SHARE = "lone-reading", 20, 1.0, 0.01
 COARSE_SHARE = 0.02  # of a stretch or its energy, from which on one update or step is coarse
 
 _RAW_MAX = 2**32 - 1
@@ -54,11 +57,13 @@ class Reading(Edge):
 
     `epoch` rises when the counter had gone and was opened again: what happened to it in between is
     unknown. `window_ns`: the count may be so much older than the read, or what it grows by is a
-    mean over that time; 0 where that was not observed.
+    mean over that time; 0 where that was not observed. `lone_uj`: what lone readings of a power
+    have added so far.
     """
 
     epoch: int = 0
     window_ns: int = 0
+    lone_uj: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,11 @@ def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadF
     except OSError as error:
         return ReadFailure(t_before_ns, reason(error))
     return Reading(t_before_ns, monotonic_ns(), count_uj, window_ns=window_ns)
+
+
+def has_lone(start: Reading, end: Reading, energy_uj: int) -> bool:
+    """Whether lone readings hold more than `LONE_SHARE` of the energy between two readings."""
+    return end.lone_uj - start.lone_uj > LONE_SHARE * energy_uj
 
 
 def reason(error: OSError) -> str:
@@ -213,6 +223,8 @@ def total(
     lasted_ns = good[-1].t_after_ns - good[0].t_before_ns
     if window_ns and window_ns >= lasted_ns:
         return EnergyDifference("lost", None, (*flags, SHORTER))
+    if has_lone(good[0], good[-1], energy_uj):
+        flags += (LONE_FLAG,)
     step_uj = (unit_nj(max_range_uj or 0) or 0) / 1000
     coarse = window_ns > COARSE_SHARE * lasted_ns or step_uj > COARSE_SHARE * energy_uj
     if windows and coarse and energy_uj:

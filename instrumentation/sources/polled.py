@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from contract.documents import Gap
 from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import ReadFailure, Reading, reason
+from instrumentation.sources.counter import LONE, LONE_FLOOR_W, ReadFailure, Reading, reason
 from instrumentation.sources.updates import Watched, longest_intervals_ns
 
 # A busy machine polls late; beyond this many periods the power in between is not known.
@@ -28,6 +28,7 @@ STOP_LIMIT_S = 5.0
 COUNTERS_WATCH_S, COUNTERS_PAUSE_S = 1.0, 0.005
 _CHANGES, _FEW_CHANGES = 64, 8  # of a power: those that are kept, and fewer tell nothing
 FEW_POLLS = 5
+RENEWAL_NS = 1_000_000_000  # drivers of hwmon read their chips once a second
 
 PowerUw = Callable[[], int]
 
@@ -45,21 +46,40 @@ class PowerSum:
         self._energy_nj = 0
         self._last_ns: int | None = None
         self._last_uw: int | None = None
+        self._before_uw: int | None = None  # the power that was shown before this one
+        self._level_ns = self._lone_nj = 0  # how long this one has been shown; what was lone
 
     def add(self, t_before_ns: int, t_after_ns: int, power_uw: int) -> Reading:
         """Return a power that was read between two stamps; the energy up to then."""
         if self._last_ns is not None and t_after_ns - self._last_ns > self._longest_ns:
             self.gaps.append(Gap(self._last_ns, t_after_ns, "no reading"))
-        elif self._last_ns is not None:
-            self._energy_nj += power_uw * (t_after_ns - self._last_ns) // 10**6
+            lasted_ns = 0
+        else:
+            lasted_ns = t_after_ns - (t_after_ns if self._last_ns is None else self._last_ns)
+            self._energy_nj += power_uw * lasted_ns // 10**6
         if self._last_uw is not None and power_uw != self._last_uw:
+            self._lone_nj += self._excess_nj(power_uw)
+            self._before_uw, self._level_ns = self._last_uw, 0
             count, first, last = self.changes_ns
             self._held_ns.extend([t_after_ns - last] if count else [])
             self.changes_ns = (count + 1, first or t_after_ns, t_after_ns)
         self._last_ns, self._last_uw = t_after_ns, power_uw
+        self._level_ns += lasted_ns
         self.polls += 1
         energy_uj, epoch = self._energy_nj // 1000, len(self.gaps)
-        return Reading(t_before_ns, t_after_ns, energy_uj, epoch, self.window_ns)
+        lone_uj = (self._lone_nj + self._excess_nj(0)) // 1000  # if none follows
+        return Reading(t_before_ns, t_after_ns, energy_uj, epoch, self.window_ns, lone_uj)
+
+    def _excess_nj(self, next_uw: int) -> int:
+        """Return the energy of the power shown above those beside it, where it stands alone."""
+        if self._before_uw is None or self._last_uw is None:
+            return 0
+        beside_uw = max(self._before_uw, next_uw, round(LONE_FLOOR_W * 1e6))
+        if self._last_uw <= LONE * beside_uw:
+            return 0
+        # Renewed more seldom than it is polled, a sensor shows a reading several times.
+        is_long = 2 * self._level_ns > 3 * max(RENEWAL_NS, self.window_ns)
+        return 0 if is_long else (self._last_uw - beside_uw) * self._level_ns // 10**6
 
     def fail(self, t_ns: int, error: str) -> ReadFailure:
         """Return a read that failed: the window that it would have ended is a gap."""

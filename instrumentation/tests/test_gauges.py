@@ -10,13 +10,21 @@ import pytest
 from contract.documents import Gap
 from instrumentation.sources import registry
 from instrumentation.sources.battery import BatteryError, BatterySource
-from instrumentation.sources.counter import REOPENED, ReadFailure, Reading, difference
+from instrumentation.sources.counter import (
+    LONE_FLAG,
+    REOPENED,
+    ReadFailure,
+    Reading,
+    difference,
+    total,
+)
 from instrumentation.sources.hwmon import HwmonError, HwmonSource, discover
 from instrumentation.sources.nvml import NvmlError, NvmlSource
 from instrumentation.sources.polled import PowerSum
 from instrumentation.tests.gauges import AMD, BATTERY, CHARGE, SUPPLY, compile_nvml, lay_out
 
 S = 10**9
+PERIOD_NS = 200_000_000
 NEVER_S = 3600.0  # polled by `read` alone
 
 
@@ -40,6 +48,28 @@ def test_a_failed_read_and_a_late_one_are_gaps_and_no_energy() -> None:
     assert REOPENED in difference(before, after, 2**64 - 1).flags
     power.add(9 * S, 9 * S, 10_000_000)
     assert power.gaps[1:] == [Gap(4 * S, 9 * S, "no reading")]
+
+
+@pytest.mark.parametrize(
+    ("powers_w", "is_lone"),
+    [
+        ([20, 21, 5000, 20, 21], True),
+        ([20, 21, 20, 5000], True),  # until another follows
+        ([20, 21, *[5000] * 9, 20], False),  # a load
+        ([20, 21, 5000, 4990, 20], False),
+        ([20, 20, *[5000] * 6, 20], True),  # renewed once a second
+        ([20, 21, 300, 20], False),
+        ([5000, 20, 21, 20], False),  # before the first one nothing is known
+        ([0.2, 0.1, 15, 0.1], False),
+    ],
+)
+def test_a_lone_reading_of_a_polled_power_is_flagged(powers_w: list[float], is_lone: bool) -> None:
+    power = PowerSum(longest_ns=4 * PERIOD_NS)
+    times_ns = [n * PERIOD_NS for n in range(len(powers_w) + 2)]
+    readings = [power.add(t, t, round(w * 1e6)) for t, w in zip(times_ns, powers_w, strict=False)]
+    assert (LONE_FLAG in total(readings, 2**64 - 1).flags) == is_lone
+    after, later = (power.add(t, t, round(min(powers_w) * 1e6)) for t in times_ns[-2:])
+    assert LONE_FLAG not in total([after, later], 2**64 - 1).flags
 
 
 def test_the_source_polls_by_itself_too(tmp_path: Path) -> None:
