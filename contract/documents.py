@@ -295,6 +295,17 @@ class PreconditionDocument:
 
 
 @dataclass(frozen=True)
+class UsbAdapter:
+    """The USB device that a recording began with, as the kernel describes it."""
+
+    device: str
+    usb_id: str
+    serial_number: str
+    location: str
+    description: str
+
+
+@dataclass(frozen=True)
 class MeterDocument:
     """meter.json: what recorded, and whose clock its times are of."""
 
@@ -309,6 +320,7 @@ class MeterDocument:
     arrival_delay_limit_s: SECONDS
     accuracy: Mapping[str, Any]
     baud: COUNT | None = None
+    adapter: UsbAdapter | None = None
     controller_boot_id: str | None = None
     started_wall: str | None = None
 

@@ -213,16 +213,23 @@ class Lookup:
     """Finds one meter's device, again and again: the same one, wherever it has been plugged in.
 
     `wanted` is the `port` of the inventory, `usb_ids` those of the driver. What was found first is
-    remembered: afterwards only what is known to be the same device is taken for it.
+    remembered (`known`, which an earlier recorder may have found): afterwards only what is known to
+    be the same device is taken for it.
     """
 
-    def __init__(self, wanted: str, usb_ids: Sequence[str], finder: Finder = all_ports) -> None:
+    def __init__(
+        self,
+        wanted: str,
+        usb_ids: Sequence[str],
+        finder: Finder = all_ports,
+        known: Port | None = None,
+    ) -> None:
         check_form(wanted)
         self._wanted = wanted
         self._match = _USB.fullmatch(wanted)
         self._usb_ids = usb_ids
         self._finder = finder
-        self._known: Port | None = None
+        self.known = known
 
     def device(self) -> str:
         """Path or address to open now.
@@ -232,8 +239,8 @@ class Lookup:
         if is_network(self._wanted):
             return self._wanted
         ports = self._finder()
-        port = self._first(ports) if self._known is None else self._again(ports, self._known)
-        self._known = port
+        port = self._first(ports) if self.known is None else self._again(ports, self.known)
+        self.known = port
         is_here = os.path.realpath(port.device) == os.path.realpath(self._wanted)
         return self._wanted if is_here else port.device
 

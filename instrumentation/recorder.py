@@ -23,11 +23,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contract import files, strict_json
+from contract import files, schema, strict_json
+from contract.documents import UsbAdapter
 from contract.names import sentence
 from contract.strict_json import Document
 from instrumentation.clock import boot_id, monotonic_ns
@@ -35,6 +36,7 @@ from instrumentation.meters.base import Meter
 from instrumentation.ports import (
     Finder,
     Lookup,
+    Port,
     PortError,
     all_ports,
     is_pseudo_terminal,
@@ -80,38 +82,33 @@ def _held(config: MeterConfig, out: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _writer(config: MeterConfig, out: Path) -> StreamWriter:
-    """Return the stream, to be gone on with, and meter.json beside it.
+def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, Document]:
+    """Return the stream, to be gone on with, and what meter.json beside it holds.
 
     Raises RecorderError, OSError.
 
     A stream is decoded by one description: with another one it is refused.
     """
-    described = {
+    described: Document = {
         **config.described(),
         "controller_boot_id": boot_id(),
         "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    _check_same_meter(out, described)
+    before = strict_json.read_object(out / "meter.json")
+    for name in ("kind", "channels", "settings"):
+        if before.get(name, described[name]) != described[name]:
+            raise RecorderError(
+                f"{out} was recorded with another {name}: move it away, or set {name} back."
+            )
+    if "adapter" in before and before.get("port") == config.port:
+        described["adapter"] = before["adapter"]
     path = out / "stream.raw"
     try:
         writer = StreamWriter(path)
     except StreamError as error:
         raise RecorderError(f"{path} is not a meter stream ({error}): move it away.") from None
     files.write_json(out / "meter.json", described)
-    return writer
-
-
-def _check_same_meter(out: Path, described: Document) -> None:
-    try:
-        before = strict_json.loads((out / "meter.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return
-    for name in ("kind", "channels", "settings"):
-        if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
-            raise RecorderError(
-                f"{out} was recorded with another {name}: move it away, or set {name} back."
-            )
+    return writer, described
 
 
 @dataclass(frozen=True)
@@ -224,6 +221,7 @@ class Recorder:
         self._status = Status(config, status, live.show if live else None)
         self._meter: Meter = config.driver()
         self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
+        self._described: Document = {}
         self._device = ""
         self._transport: Transport | None = None
         self._limits = Limits.for_meter(self._meter)
@@ -240,8 +238,11 @@ class Recorder:
         """Record; returns a summary for people. Raises RecorderError, with all that came kept."""
         try:
             with _held(self._config, self._out):
-                writer = _writer(self._config, self._out)
+                writer, self._described = _writer(self._config, self._out)
                 self._meter.epoch = writer.openings
+                if "adapter" in self._described:
+                    adapter = schema.read(UsbAdapter, self._described["adapter"])
+                    self._lookup.known = Port(**asdict(adapter))
                 try:
                     with contextlib.suppress(OverdueError):  # as it was told to end
                         self._record(writer, stopped)
@@ -328,6 +329,10 @@ class Recorder:
             if isinstance(error, PortError) and self._status.state == "lost":
                 self._status.message = f"{self._config.name}: {error.strerror}"
             return False
+        known = self._lookup.known
+        if known is not None and known.usb_id and "adapter" not in self._described:
+            self._described["adapter"] = asdict(known)
+            files.write_json(self._out / "meter.json", self._described)
         self._opened_ns = self._heard_ns = self._record_ns = monotonic_ns()
         writer.append(self._heard_ns, b"")
         self._meter.opened()

@@ -23,7 +23,7 @@ OF_RECORDS = {
     implausible.STUCK_FLAG,
     implausible.ZERO_FLAG,
     implausible.NEGATIVE_FLAG,
-    implausible.LONE_FLAG,
+    counter.LONE_FLAG,
 }
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from analysis.energy.curve import Edge
-from analysis.energy.implausible import LONE_FLAG, NEGATIVE_FLAG, ZERO_FLAG, Odd, Stuck
+from analysis.energy.implausible import NEGATIVE_FLAG, ZERO_FLAG, Odd, Stuck
 from analysis.energy.metered import Metered
 from analysis.energy.windows import Windows, meets, missed_records
 from analysis.suite.samples import of_table
 from analysis.tests.test_lasting import frame_of
+from instrumentation.sources.counter import LONE_FLAG
 from validation.metrology import upsets
 
 S = 1_000_000_000

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -366,6 +367,36 @@ def test_the_same_usb_device_is_found_under_another_number(tmp_path: Path, out: 
     assert status.epoch == 2
     assert bench.results[0].startswith("meter0: ")
     assert "opened 2 times" in bench.results[0]
+
+
+@pytest.mark.parametrize("serial", ["", "0001", "FTAL9DXB"])
+def test_a_recording_that_is_begun_again_takes_no_other_adapter(
+    tmp_path: Path, out: Path, serial: str
+) -> None:
+    identifies = len(serial) > 4
+    first = Port(str(tmp_path / "tty"), "10c4:ea60", serial, "1-1")
+    other = (
+        replace(first, serial_number="FTAL8888") if identifies else replace(first, location="1-2")
+    )
+    back = replace(first, location="1-2") if identifies else first
+    with plugged_in(tmp_path / "tty", smartpower3()):
+        for port, named, is_taken in (
+            (first, "usb", True),
+            (other, "usb", False),
+            (back, "usb", True),
+            (other, "usb:10c4:ea60", True),  # named anew
+            (first, "usb:10c4:ea60", False),
+        ):
+            bench = Bench(named, out)
+            bench.ports[:] = [port]
+            with bench:
+                if is_taken:
+                    bench.wait_until(lambda s: s.state == "recording" and s.records > 0)
+                else:
+                    bench._thread.join()
+            refused = ("plugged in" in bench.results[0], "may be another" in bench.results[0])
+            assert any(refused) != is_taken, bench.results
+            bench.status_path.unlink()
 
 
 def test_two_alike_are_refused_with_their_names(out: Path) -> None:
