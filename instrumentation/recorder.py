@@ -30,7 +30,7 @@ from pathlib import Path
 from contract import files, schema, strict_json
 from contract.documents import UsbAdapter
 from contract.names import sentence
-from contract.strict_json import Document
+from contract.strict_json import Json
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import (
@@ -82,14 +82,14 @@ def _held(config: MeterConfig, out: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, Document]:
+def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, dict[str, Json]]:
     """Return the stream, to be gone on with, and what meter.json beside it holds.
 
     Raises RecorderError, OSError.
 
     A stream is decoded by one description: with another one it is refused.
     """
-    described: Document = {
+    described: dict[str, Json] = {
         **config.described(),
         "controller_boot_id": boot_id(),
         "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -221,7 +221,7 @@ class Recorder:
         self._status = Status(config, status, live.show if live else None)
         self._meter: Meter = config.driver()
         self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
-        self._described: Document = {}
+        self._described: dict[str, Json] = {}
         self._device = ""
         self._transport: Transport | None = None
         self._limits = Limits.for_meter(self._meter)

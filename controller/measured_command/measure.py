@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +48,8 @@ from instrumentation.sources.standing import (
 from instrumentation.sources.zones import not_counted
 
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
+# Of schedulers that warn a job before its time is up (Slurm, LSF, Grid Engine), and of limits.
+OF_BATCHES = signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU
 # What a result takes in a file, generously: by itself, and for a component in a run.
 ROOM_BYTES, TRIAL_BYTES = 1 << 16, 512
 
@@ -98,7 +101,7 @@ class _Measurement:
         self._require_exports()
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
-        signals = heard(*ENDING)
+        signals = heard(*ENDING, *OF_BATCHES)
         with noted_signals(*signals) as came:  # outside of the work no signal loses a figure
             for work in (self._trials.warm_up, self._measure, self._trials.clean_up):
                 try:

@@ -390,10 +390,11 @@ def test_a_recording_that_is_begun_again_takes_no_other_adapter(
             bench = Bench(named, out)
             bench.ports[:] = [port]
             with bench:
-                if is_taken:
-                    bench.wait_until(lambda s: s.state == "recording" and s.records > 0)
-                else:
-                    bench._thread.join()
+                while bench._thread.is_alive():
+                    status = read_status(bench.status_path)
+                    if status is not None and status.state == "recording" and status.records:
+                        break
+                    time.sleep(0.02)
             refused = ("plugged in" in bench.results[0], "may be another" in bench.results[0])
             assert any(refused) != is_taken, bench.results
             bench.status_path.unlink()

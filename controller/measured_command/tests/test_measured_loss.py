@@ -18,6 +18,7 @@ import pytest
 
 from contract.interrupts import ENDING
 from contract.places import ROOT
+from controller.measured_command.measure import OF_BATCHES
 from instrumentation.tests.trees import TREES, P
 
 MEASURE = """
@@ -109,7 +110,11 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.mark.parametrize(
     ("stage", "number"),
-    [*(("run", number) for number in ENDING), ("prepare", ENDING[1]), ("cleanup", ENDING[2])],
+    [
+        *(("run", number) for number in (*ENDING, *OF_BATCHES)),
+        ("prepare", ENDING[1]),
+        ("cleanup", ENDING[2]),
+    ],
 )
 def test_a_signal_ends_the_command_whole_and_loses_no_figure(
     stage: str, number: signal.Signals, bench: Bench
