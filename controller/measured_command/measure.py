@@ -92,7 +92,7 @@ class _Measurement:
         self._objections: Mapping[str, Objection] = {}
         self._seed = secrets.randbits(32) if options.seed is None else options.seed
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
-        self._trials = Trials(commands, options, sources, self._seed, show.progress)
+        self._trials = Trials(commands, options, sources, self._seed, self._begin_run)
         self._design = Design(options.margin)
         self._notes: list[Note] = []
 
@@ -127,6 +127,10 @@ class _Measurement:
             with suppress(OSError):
                 print(f"fde: {problem}", file=sys.stderr)
         return INTERRUPTED if error else 0
+
+    def _begin_run(self, progress: str) -> None:
+        self._meters.tend()
+        show.progress(progress)
 
     def _require_exports(self) -> None:
         """Raise ControllerError where a result could not be written: then nothing is measured."""
@@ -292,6 +296,8 @@ class _Measurement:
             yield from caveats.repetition_notes(result, self._component)
         null = any(raw.output.is_null for raw in self._trials.done)
         yield from caveats.output_notes(results, null)
+        for incident in self._meters.incidents:
+            yield Note("recorder-ended", {}, f"{incident[:1].upper()}{printable(incident[1:])}.")
         if self._meters.components:
             sentence = (
                 "The meter was recorded on this machine, and its recorder is part of the joules."

@@ -22,6 +22,7 @@ from instrumentation.clock import monotonic_ns
 
 if TYPE_CHECKING:
     from analysis.suite.records import Meter as Records
+    from controller.session.recorders import Recorders
     from instrumentation.accuracy import ErrorTerm
     from instrumentation.meters.base import Meter
 
@@ -44,6 +45,8 @@ class Meters:
         self._keep = keep
         self._stack = ExitStack()
         self._folder = Path()
+        self._recorders: Recorders | None = None
+        self.incidents: list[str] = []  # clauses on recorders that ended
         self.only_w: dict[str, float] = {}  # by component that showed one power alone, that power
 
     def __enter__(self) -> Meters:
@@ -58,12 +61,18 @@ class Meters:
                     )
                 from controller.session.recorders import Recorders
 
-                stack.enter_context(Recorders(self._entries, self._folder))
+                recorders = Recorders(self._entries, self._folder, self.incidents.append)
+                self._recorders = stack.enter_context(recorders)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def tend(self) -> None:
+        """Start recorders again that have ended, which `incidents` has."""
+        if self._recorders is not None:
+            self._recorders.tend()
 
     @property
     def components(self) -> dict[str, Component]:

@@ -437,6 +437,24 @@ def test_a_meter_of_an_inventory(tmp_path: Path, capsys: pytest.CaptureFixture[s
         run([of_words(["true"])], options, lambda: LocalSources.open({}))
 
 
+def test_a_recorder_that_ends_is_started_again_and_noted(tmp_path: Path) -> None:
+    kept, ended = tmp_path / "kept", tmp_path / "ended"
+    code = f"""
+import os, pathlib, time
+from agent.system import lock
+if not os.path.exists({str(ended)!r}):
+    os.kill(lock.holder(pathlib.Path({str(kept / "meters/meter0")!r})), 9)
+    pathlib.Path({str(ended)!r}).touch()
+time.sleep(0.5)
+"""
+    commands = [of_words(["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", code])]
+    with speaking(tmp_path / "port"):
+        options = replace(OPTIONS, runs=4, rest_s=2, meters=[meter(tmp_path / "port")], keep=kept)
+        outcome, _ = measured(commands, options, lambda: LocalSources.open({}), tmp_path)
+    assert "recorder-ended" in {note.code for note in outcome.notes}
+    assert outcome.commands[0].trials[-1].energy_j["system"] is not None
+
+
 class Troubled(SmartPower3Simulator):
     """Its output is switched off, and no line comes while `silent` is there."""
 
