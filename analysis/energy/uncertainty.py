@@ -207,7 +207,8 @@ def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -
     """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
 
     The seconds are those within which the count that was read is that of the edge; each is a
-    rectangle, as is the counter's last digit at either end.
+    rectangle, as is the counter's last digit at either end. Of the power at an edge the mean is
+    known alone: it may be from nothing to twice that, so the product's variance is 4/9 − 1/4.
     """
     terms: Sequence[float] = [power_w * seconds for power_w, seconds in edges]
-    return math.sqrt(sum(term * term for term in terms) / 12 + step_j * step_j / 6)
+    return math.sqrt(sum(term * term for term in terms) * 7 / 36 + step_j * step_j / 6)

@@ -121,7 +121,7 @@ def test_a_counter_is_known_to_its_last_digit_and_to_its_last_update() -> None:
     still = counter_uncertainty_j([(0.0, 0.1), (0.0, 0.1)], 6.1e-5)
     assert still == pytest.approx(6.1e-5 / math.sqrt(6))
     moving = counter_uncertainty_j([(50.0, 0.001), (50.0, 0.001)], 0.0)
-    assert moving == pytest.approx(0.05 / math.sqrt(6))
+    assert moving == pytest.approx(0.05 * math.sqrt(7 / 18))
 
 
 def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show() -> None:
@@ -129,8 +129,9 @@ def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show(
     power_w, errors, stated = 40.0, [], 0.0
     for _ in range(2_000):
         marks = np.array([generator.uniform(1, 2), generator.uniform(5, 6)])
-        shown = np.floor(marks * 1000 + generator.uniform()) / 1000  # time of the last update
-        uj = [round(float(t) * power_w * 1e6) for t in shown]
+        ages_s = (marks * 1000 + generator.uniform()) % 1 / 1000  # since the last update
+        lacking_j = ages_s * generator.uniform(0, 2 * power_w, 2)
+        uj = np.rint((marks * power_w - lacking_j) * 1e6).astype(int).tolist()
         start, end = (
             Reading(round(m * 1e9) - 1_000, round(m * 1e9) + 1_000, e)
             for m, e in zip(marks, uj, strict=True)

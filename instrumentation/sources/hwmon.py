@@ -28,6 +28,7 @@ from instrumentation.sources.registry import SourceError
 
 ROOT = Path("/sys/class/hwmon")
 PERIOD_S = 0.2  # a chip on a bus converts for 1 to 100 ms, and a read of it takes up to 1 ms
+LEAST_MACHINE_W = 0.5  # no machine with such a sensor takes less while it reads it
 # Chips whose current and voltage of one number are those of one rail: in the INA3221 from number 4
 # on, `in` is a shunt and `curr` a sum of rails.
 _INA, _INA_RAILS = re.compile(r"ina\d.*"), (1, 2, 3)
@@ -160,11 +161,11 @@ def _power_uw(sensor: Sensor, never_zero: bool) -> int:
     """Its power in µW.
 
     Raises OSError for what the power of this quantity cannot be, as where the firmware answers with
-    all bits set or, of a machine that runs, with 0.
+    all bits set or, of a machine that runs, with 0 or in another unit.
     """
     power_uw = sensor.read()
-    if never_zero and not power_uw:
-        raise OSError("it shows 0 W, and the machine runs")
+    if never_zero and 0 <= power_uw < LEAST_MACHINE_W * 1e6:
+        raise OSError(f"it shows less than {LEAST_MACHINE_W:g} W, and the machine runs")
     if abs(power_uw) > PLATFORM_MAX_POWER_W * 1e6:
         raise OSError(f"it shows more than {PLATFORM_MAX_POWER_W / 1e3:g} kW")
     return power_uw

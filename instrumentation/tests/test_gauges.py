@@ -228,6 +228,7 @@ def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None
     ("chip", "shown", "fails"),
     [
         ("power_meter", "0", True),  # a machine that runs
+        ("power_meter", "60000", True),  # in mW
         ("power_meter", "4294967295000", True),  # all bits set
         ("ina226", "0", False),  # a rail may be off
         ("power_meter", "120000000", False),
