@@ -34,6 +34,7 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_OPAL = (2, 7)
 # Before it a range on 4,096-byte blocks cannot be made (its release notes).
 OLDEST_OPAL_4K = (2, 7, 2)
+OLDEST_HCTR2 = (2, 7, 3)
 LISTS = Path("/var/lib/apt/lists")
 ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
 
@@ -47,7 +48,8 @@ class Target:
     """What a target's description asks of the machine itself.
 
     `sed_paths` are the by-id paths of self-encrypting disks, `opal` the names of the configurations
-    that need one; `sets_processor`: whether a suite sets the governor or turbo.
+    that need one, `hctr2` of those with that cipher; `sets_processor`: whether a suite sets the
+    governor or turbo.
     """
 
     sed_paths: tuple[str, ...] = ()
@@ -55,6 +57,7 @@ class Target:
     database: str = "any"
     packages: tuple[str, ...] = ()
     sets_processor: bool = False
+    hctr2: tuple[str, ...] = ()
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Target:
@@ -67,6 +70,7 @@ class Target:
             document.get("database", "any"),
             tuple(document.get("packages", ())),
             quiet.get("governor") is not None or quiet.get("turbo") is not None,
+            tuple(s["name"] for s in stacks if str(s.get("cipher")).startswith("aes-hctr2")),
         )
 
 
@@ -125,6 +129,8 @@ def gather(target: Target) -> Facts:
     packages = wanted(target, installed, release.get("ID", ""))
     missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
+    disks = [Path("/sys/block") / Path(path).resolve().name for path in target.sed_paths]
+    sizes = [disk / "queue" / "logical_block_size" for disk in disks]
     # Of several self-encrypting disks `ata` needs the most.
     transports = [_transport(path) for path in target.sed_paths]
     return Facts(
@@ -144,7 +150,7 @@ def gather(target: Target) -> Facts:
         cryptsetup=_version(cryptsetup),
         hw_opal="HW_OPAL" in cryptsetup,
         sed_transport="ata" if "ata" in transports else next(iter(transports), ""),
-        sed_block_bytes=max(map(_block_bytes, target.sed_paths), default=0),
+        sed_block_bytes=max((int(_text(size) or 0) for size in sizes), default=0),
         allow_tpm=_text(ALLOW_TPM) in ("1", "Y"),
     )
 
@@ -181,6 +187,10 @@ WORDINGS = {
         "Install a newer one, format the disk for blocks of 512 bytes (nvme format erases it), or "
         "take these configurations out of fde_configurations: {asked}.",
     ),
+    "cryptsetup-cipher": (
+        "Its cryptsetup {version} has no HCTR2 (2.7.3 and newer have).",
+        "Install a newer one, or take these configurations out of fde_configurations: {asked}.",
+    ),
     "allow-tpm": (
         "The self-encrypting disk is on SATA, where Linux lets no Opal command through unless it "
         "was booted with libata.allow_tpm=1.",
@@ -203,7 +213,7 @@ WORDINGS = {
 
 def refusals(target: Target, facts: Facts) -> list[Refusal]:
     """Judge whether the target can do what is asked; empty if it can."""
-    return [*_machine(facts), *_opal(target, facts), *_packages(target, facts)]
+    return [*_machine(facts), *_cryptsetup(target, facts), *_packages(target, facts)]
 
 
 def _refusal(code: str, **facts: str) -> Refusal:
@@ -226,20 +236,23 @@ def _machine(facts: Facts) -> list[Refusal]:
     return problems
 
 
-def _opal(target: Target, facts: Facts) -> list[Refusal]:
+def _cryptsetup(target: Target, facts: Facts) -> list[Refusal]:
     """Opal needs cryptsetup 2.7 built with HW_OPAL, and a kernel that lets commands through."""
-    asked = ", ".join(target.opal)
-    if not asked:
-        return []
     problems = []
     version, offered = facts.cryptsetup, _version(facts.candidates.get("cryptsetup-bin", ""))
+    known, block_bytes = version or offered, facts.sed_block_bytes
+    if target.hctr2 and known and _numbers(known) < OLDEST_HCTR2:
+        named = {"version": known, "asked": ", ".join(target.hctr2)}
+        problems.append(_refusal("cryptsetup-cipher", **named))
+    asked = ", ".join(target.opal)
+    if not asked:
+        return problems
     if version:
         if _numbers(version) < OLDEST_OPAL or not facts.hw_opal:
             problems.append(_refusal("cryptsetup", version=version, asked=asked))
     elif offered and _numbers(offered) < OLDEST_OPAL:
         named = {"name": facts.name, "version": offered}
         problems.append(_refusal("cryptsetup-offered", asked=asked, **named))
-    known, block_bytes = version or offered, facts.sed_block_bytes
     if known and OLDEST_OPAL <= _numbers(known) < OLDEST_OPAL_4K and block_bytes > 512:
         sizes = {"version": known, "block_bytes": str(block_bytes)}
         problems.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
@@ -283,12 +296,6 @@ def self_encrypting(target: Mapping[str, Any]) -> list[str]:
     stacks = target.get("configurations", ())
     opal = {entry["disk"] for entry in stacks if entry["kind"] == "opal"}
     return [role for role in target["disks"] if role == "sed" or role in opal]
-
-
-def _block_bytes(by_id: str) -> int:
-    """Return the logical block size of a disk; 0 where it is not there."""
-    queue = Path("/sys/block") / Path(by_id).resolve().name / "queue"
-    return int(_text(queue / "logical_block_size") or 0)
 
 
 def _transport(by_id: str) -> str:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from agent.storage.base import Layer, Segment
-from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk
+from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk, uses
 from agent.storage.devices import mounts as all_mounts
 from agent.storage.guard import MAPPING
+from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
+from contract.problem import WordedError
 
 
 class TableError(AgentError):
     """A table cannot be read."""
+
+
+class HeldError(WordedError):
+    """A mapping cannot be removed."""
+
+    WORDINGS = wordings("HeldError")
 
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
@@ -156,7 +165,7 @@ def create(name: str, lines: list[str], uuid: str | None = None) -> None:
 
 
 def close() -> None:
-    """Take all our mappings down, those on which nothing stands first."""
+    """Take all our mappings down, those on which nothing stands first; raises HeldError."""
     left = devices()
     while left:
         free = [
@@ -164,13 +173,21 @@ def close() -> None:
             for name, kernel in left.items()
             if not (kernel and any((BLOCK / kernel / "holders").iterdir()))
         ]
-        # If each is held by another, dmsetup will say by whom it fails.
         for name in free or list(left):
-            if uuid(left[name]).startswith(_LOCKS_ON_CLOSING):
-                run(["cryptsetup", "close", name])
-            else:
-                run(["dmsetup", "remove", "--retry", name])
-            del left[name]
+            _remove(name, left.pop(name))
+
+
+def _remove(name: str, kernel: str) -> None:
+    """Remove a mapping; one that is held loses its key, and answers with errors from then on."""
+    opal = uuid(kernel).startswith(_LOCKS_ON_CLOSING)
+    try:
+        run(["cryptsetup", "close", name] if opal else ["dmsetup", "remove", "--retry", name])
+    except CommandError as error:
+        with suppress(CommandError):
+            run(["dmsetup", "remove", "--force", name])
+            return
+        holders = "; ".join(use.how for use in uses(kernel)) or "the kernel holds it"
+        raise HeldError("held", name=name, uses=holders) from error
 
 
 def kernel_name() -> str:

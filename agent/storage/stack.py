@@ -322,7 +322,7 @@ class Stack:
 
     def _lock(self) -> None:
         """Lock what locks, but not below a file system that somebody still uses."""
-        if not self._mapper.devices():
+        if not self._mapper.mounts():
             for place in self._locking():
                 opal.relock(place, self.secrets)
 

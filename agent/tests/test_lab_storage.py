@@ -147,6 +147,18 @@ def test_a_volume_left_suspended_is_taken_down(target: Target, name: str) -> Non
     assert not target.reads("sed")
 
 
+@pytest.mark.parametrize("name", ["opal", "dmcrypt-aes256"])
+def test_a_mapping_that_a_program_holds_keeps_no_key(target: Target, name: str) -> None:
+    """Desktop portals, ZFS and indexers have one open when it is to be closed."""
+    target.agent(f"storage enter {name}")
+    target.lab.ssh("setsid -f sleep 999 </dev/mapper/fde-data >/dev/null 2>&1")
+    assert "open in sleep[" in target.refusal("storage leave")
+    assert not target.reads("sed")
+    assert target.lab.ssh("dmsetup table fde-data").stdout.split()[2] == "error"
+    target.lab.ssh("pkill -x sleep")
+    assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+
+
 def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
     target.agent("storage enter opal")
     # Taken down behind cryptsetup's back, the range stays open.

@@ -142,14 +142,3 @@ def test_a_discard_is_recorded_as_it_went(
     discard = line["proof"]["discard"]
     size = EXTENT_BYTES if outcome in ("discarded", "asked") else 0
     assert (discard["first_outcome"], discard["first_bytes"]) == (outcome, size)
-
-
-def test_a_provisioned_drive_that_does_not_answer_keeps_its_header(target: Target) -> None:
-    """Else it would be formatted, and what its header opens be lost."""
-    before = target.medium("sed")
-    target.ask("sed", "vices", no_session=1)
-    for command in ("prepare", "storage enter opal"):
-        assert "has its only session" in target.refusal(command)
-    target.ask("sed", "vices")
-    assert target.medium("sed") == before
-    assert json.loads(target.agent("storage prove opal").stdout)["proof"]["ok"]

@@ -19,10 +19,12 @@ DOCUMENT: dict[str, Any] = {
     "configurations": [
         {"name": "opal", "kind": "opal", "disk": "sed"},
         {"name": "plain", "kind": "plain", "disk": "plain"},
+        {"name": "hctr2", "kind": "dmcrypt", "disk": "plain", "cipher": "aes-hctr2-plain64"},
     ],
     "database": "any",
 }
-TARGET = Target.from_document(DOCUMENT)
+HCTR2 = Target.from_document(DOCUMENT)
+TARGET = replace(HCTR2, hctr2=())
 NO_OPAL = replace(TARGET, opal=())
 TRIXIE = Facts(
     uid=0,
@@ -62,7 +64,7 @@ NOBLE = {"distribution": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04.1 L
         (NOBLE, TARGET),
         ({"cryptsetup": "2.7.0", "sed_block_bytes": 512}, TARGET),
         ({"cryptsetup": "2.7.2"}, TARGET),
-        ({"cryptsetup": "2.8.6"}, TARGET),
+        ({"cryptsetup": "2.7.3"}, HCTR2),
         (BOOKWORM, NO_OPAL),
         ({"cryptsetup": "", "hw_opal": False, "missing": ["cryptsetup-bin"]}, TARGET),
         ({"sed_transport": "ata", "allow_tpm": True}, TARGET),
@@ -124,6 +126,7 @@ def test_a_target_that_can_do_it_is_not_refused(changes: dict[str, Any], target:
         ({"hw_opal": False}, TARGET, "cryptsetup", {"version": "2.7.5"}),
         ({"cryptsetup": "2.7.0"}, TARGET, "cryptsetup-blocks", {"block_bytes": "4096"}),
         ({"cryptsetup": "2.7.1"}, TARGET, "cryptsetup-blocks", {"version": "2.7.1"}),
+        ({"cryptsetup": "2.7.2"}, HCTR2, "cryptsetup-cipher", {"asked": "hctr2"}),
         (
             {
                 **NOBLE,

@@ -59,6 +59,13 @@ class ProofLine:
     mkfs_s: float | None = None
 
 
+@dataclass(frozen=True)
+class RefusalLine:
+    """What the agent prints last where it refuses."""
+
+    problems: tuple[Problem, ...]
+
+
 def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     """Have the agent prove the named configurations, or all.
 
@@ -73,6 +80,7 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     say(_row(HEAD, width))
     documents: list[dict[str, Any]] = []
     proofs: list[ProofLine] = []
+    refusals: tuple[Problem, ...] = ()
     with tempfile.TemporaryFile() as errors:
         argv = connection.python(target, "-m", "agent", "storage", "prove", *wanted)
         with subprocess.Popen(
@@ -80,8 +88,12 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                documents.append(strict_json.loads(line))
-                proofs.append(schema.read(ProofLine, documents[-1]))
+                document = strict_json.loads(line)
+                if "problems" in document:
+                    refusals = schema.read(RefusalLine, document).problems
+                    continue
+                documents.append(document)
+                proofs.append(schema.read(ProofLine, document))
                 _print_proof(proofs[-1], known, width, say)
         errors.seek(0)
         stderr = errors.read()
@@ -100,9 +112,14 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
         },
     )
     say(f"{count} of {len(wanted)} proven; the proofs: {place}")
-    if len(proofs) < len(wanted):
+    # With all of them proven, it failed to leave the last.
+    if len(proofs) < len(wanted) or (process.returncode and count == len(wanted)):
         done = subprocess.CompletedProcess(argv, process.returncode, b"", stderr)
-        raise TargetError(_describe_end(target, wanted[len(proofs)], done))
+        cause = refusals[0] if refusals else _describe_end(target, done)
+        name = next(iter(wanted[len(proofs) :]), "")
+        facts = {**cause.facts, "configuration": name}
+        end = f"{name} was not reached" if name else f"{wanted[-1]} was not left"
+        raise TargetError(Problem(cause.code, facts, f"{end}. {cause.sentence}", cause.remedy))
     return HostProofs(
         target.host,
         count == len(wanted),
@@ -114,19 +131,14 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     )
 
 
-def _describe_end(
-    target: TargetDocument, name: str, done: subprocess.CompletedProcess[bytes]
-) -> Problem:
-    """Build the problem of proofs that ended before `name` was reached."""
+def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
+    """Build the problem of proofs that ended early without a refusal."""
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     if lines and lines[-1].startswith("fde: "):
-        cause = Problem("agent", {}, lines[-1].removeprefix("fde: "))
-    elif any("No module named agent" in line for line in lines):
-        cause = Problem("no-agent", {}, "The agent is not on the target.", "Run fde provision.")
-    else:
-        cause = connection.describe_failure(target, done)
-    sentence = f"{name} was not reached. {cause.sentence}"
-    return Problem(cause.code, {**cause.facts, "configuration": name}, sentence, cause.remedy)
+        return Problem("agent", {}, lines[-1].removeprefix("fde: "))
+    if any("No module named agent" in line for line in lines):
+        return Problem("no-agent", {}, "The agent is not on the target.", "Run fde provision.")
+    return connection.describe_failure(target, done)
 
 
 def _print_proof(line: ProofLine, known: Mapping[str, Configuration], width: int, say: Say) -> None:

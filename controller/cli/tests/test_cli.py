@@ -23,14 +23,16 @@ from contract.places import ANSIBLE, ROOT
 from controller.cli import options, reference
 from controller.cli.app import guarded, main
 from controller.session import session
-from controller.target import connection, init, secrets
+from controller.target import connection, init, prove, secrets
 from controller.target.answers import Survey
+from controller.target.connection import TargetError
 from controller.target.tests.test_init import surveyed
 from controller.tests import examples
 from validation.synthetic.suite import Options, write_suite
 
 EXAMPLE = ANSIBLE / "inventory" / "hardware.example"
 PROOF = '{"configuration": "plain", "took_s": 1.5, "proof": {"ok": true, "mismatches": []}}'
+REFUSAL = '{"problems": [{"code": "in-use", "facts": {}, "sentence": "It is.", "remedy": ""}]}'
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +110,34 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     jsonschema.validate(document, published)
     schema.read(COMMANDS[command], document)
     assert document["ok"] is (status == 0)
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "configuration"),
+    [
+        ([REFUSAL], "in-use", "plain"),
+        ([PROOF, REFUSAL], "in-use", "opal"),
+        ([PROOF, PROOF, REFUSAL], "in-use", ""),
+        ([PROOF, PROOF], "command-failed", ""),
+    ],
+)
+def test_proofs_end_with_what_the_agent_refuses(
+    printed: list[str],
+    code: str,
+    configuration: str,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = f"import sys; print({chr(10).join(printed)!r}); sys.exit(1)"
+    monkeypatch.setattr(connection, "python", lambda *_: [sys.executable, "-c", script])
+    with pytest.raises(TargetError) as refused:
+        prove.run(
+            connection.parse_target(Path(target).read_text("utf-8")),
+            ["plain", "opal"],
+            lambda _: None,
+        )
+    (problem,) = refused.value.problems
+    assert (problem.code, problem.facts["configuration"]) == (code, configuration)
 
 
 def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:

@@ -14,7 +14,7 @@ from controller.target.doctor.diagnosis import Scene, failed, not_made, passed, 
 _CODES = {
     "rights": ("not-root",),
     "system": ("distribution", "machine", "no-systemd", "old-python"),
-    "cryptsetup": ("cryptsetup", "cryptsetup-offered", "cryptsetup-blocks"),
+    "cryptsetup": ("cryptsetup", "cryptsetup-offered", "cryptsetup-blocks", "cryptsetup-cipher"),
     "allow-tpm": ("allow-tpm",),
     "packages": ("other-database", "no-mysql", "no-package"),
 }
