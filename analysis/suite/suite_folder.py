@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from contract.assumptions import Assumptions, parse_assumptions
 from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.plan import SuitePlan
+from contract.schema import Range
 from instrumentation.clock import ClockReading
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import not_counted
@@ -128,14 +129,17 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
     return samples
 
 
+_COLUMN_INTEGER = Annotated[int, Range(least=-(2**63), most=2**63 - 1)]  # as a table holds
+
+
 @dataclass(frozen=True)
 class _Sample:
     """A line of rapl.jsonl; of a read that failed there is none."""
 
     zone: str
-    t_before_ns: int
-    t_after_ns: int
-    energy_uj: int
+    t_before_ns: _COLUMN_INTEGER
+    t_after_ns: _COLUMN_INTEGER
+    energy_uj: _COLUMN_INTEGER
 
 
 _PIECE_BYTES = 2**24
