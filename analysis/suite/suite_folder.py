@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from contract.assumptions import Assumptions, parse_assumptions
 from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.plan import SuitePlan
-from contract.schema import Range
+from contract.schema import COUNT
 from instrumentation.clock import ClockReading
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import not_counted
@@ -129,17 +129,14 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
     return samples
 
 
-_COLUMN_INTEGER = Annotated[int, Range(least=-(2**63), most=2**63 - 1)]  # as a table holds
-
-
 @dataclass(frozen=True)
 class _Sample:
     """A line of rapl.jsonl; of a read that failed there is none."""
 
     zone: str
-    t_before_ns: _COLUMN_INTEGER
-    t_after_ns: _COLUMN_INTEGER
-    energy_uj: _COLUMN_INTEGER
+    t_before_ns: COUNT
+    t_after_ns: COUNT
+    energy_uj: COUNT
 
 
 _PIECE_BYTES = 2**24

@@ -271,8 +271,7 @@ def _known_codes() -> frozenset[str]:
 
 def _code(_: Names, value: Any, *otherwise: str) -> Any:
     """Keep a word for machines that is one of ours."""
-    known = isinstance(value, str) and value in _known_codes()
-    return value if known else next(iter(otherwise), LEFT_OUT)
+    return value if str(value) in _known_codes() else next(iter(otherwise), LEFT_OUT)
 
 
 def _codes(names: Names, value: Any) -> Any:

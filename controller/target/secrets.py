@@ -79,8 +79,8 @@ class SecretsError(ControllerError, WordedError):
             "ANSIBLE_VAULT_PASSWORD_FILE.",
         ),
         "secrets-short": Wording(
-            "The secret {key} in {path} is too weak: {characters} of at least "
-            f"{LEAST_CHARACTERS} characters, {{different}} of at least {LEAST_DIFFERENT} different.",
+            "The secret {key} in {path} is too weak: {characters} characters, {different} of them "
+            f"different. At least {LEAST_CHARACTERS} and {LEAST_DIFFERENT} are needed.",
             "Draw one with `openssl rand -hex 16`; give back a drive that was owned with the old "
             "one first.",
         ),
