@@ -250,6 +250,7 @@ def test_it_is_verified_reported_and_compared(
     verified = capsys.readouterr().out
     assert "bit for bit" in verified and "Not made again: the records of meter-" in verified
     assert main(["report", str(bundle)]) == 0
+    capsys.readouterr()
     words = ["compare", str(bundle), str(folder), "--fail-on", "0", "--out", str(tmp_path)]
     assert main([*words, "--json"]) == 0
     (pair,) = json.loads(capsys.readouterr().out)["pairs"]
