@@ -51,8 +51,8 @@ class Phase:
     """
 
     name: str
-    t_start_ns: int
-    t_end_ns: int
+    t_start_ns: COUNT
+    t_end_ns: COUNT
     counters: tuple[Counter, ...] = ()
     work: Mapping[str, float] = field(default_factory=dict)
     own_cpu_s: float | None = None
@@ -129,8 +129,8 @@ class OtherSource:
 
     zones: tuple[OtherZone, ...] | None = None
     error: str | None = None
-    t_start_ns: int | None = None
-    t_end_ns: int | None = None
+    t_start_ns: COUNT | None = None
+    t_end_ns: COUNT | None = None
     duration_us: float | None = None
 
 
@@ -165,8 +165,8 @@ class RunDocument:
     workload: str
     boot_id: str
     origin: Literal["measured", "modelled", "synthetic"]
-    t_start_ns: int
-    t_end_ns: int
+    t_start_ns: COUNT
+    t_end_ns: COUNT
     phases: tuple[Phase, ...]
     proof: Proof
     plan_sha256: SHA256
@@ -281,8 +281,8 @@ class PreconditionDocument:
     written: tuple[Written, ...]
     boot_id: str = ""
     started_wall: str = ""
-    t_start_ns: int = 0
-    t_end_ns: int = 0
+    t_start_ns: COUNT = 0
+    t_end_ns: COUNT = 0
     role: str = ""
     serial: str = ""
     offset_bytes: COUNT = 0

@@ -17,6 +17,11 @@ def _tables() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     return tomllib.loads(FILE.read_text(encoding="utf-8"))
 
 
+def codes() -> frozenset[str]:
+    """Return the codes of all classes of problems."""
+    return frozenset(code for table in _tables().values() for code in table)
+
+
 def texts_of(name: str) -> Mapping[str, Mapping[str, str]]:
     """Return the texts of a class of problems, by code."""
     return _tables()[name]

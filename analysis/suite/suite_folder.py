@@ -20,6 +20,7 @@ from contract.assumptions import Assumptions, parse_assumptions
 from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.plan import SuitePlan
+from contract.schema import COUNT
 from instrumentation.clock import ClockReading
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import not_counted
@@ -133,9 +134,9 @@ class _Sample:
     """A line of rapl.jsonl; of a read that failed there is none."""
 
     zone: str
-    t_before_ns: int
-    t_after_ns: int
-    energy_uj: int
+    t_before_ns: COUNT
+    t_after_ns: COUNT
+    energy_uj: COUNT
 
 
 _PIECE_BYTES = 2**24

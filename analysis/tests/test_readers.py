@@ -11,6 +11,7 @@ import pytest
 from analysis.report.trust_section import readers_row
 from analysis.suite import readers
 from analysis.suite.records import Counter, Phase, Suite
+from analysis.suite.suite_folder import rapl_tables
 from analysis.tests.known import plan_of, run_of
 from contract import schema
 from contract.documents import OtherSource
@@ -107,6 +108,23 @@ def test_the_highest_power_that_was_sampled_counts(tmp_path: Path) -> None:
     for apart_uj, unexplained in ((199_000, 0), (201_000, 1)):
         (agreement,) = readers.agreements(suite((source(OWN_UJ - apart_uj), None), folder=tmp_path))
         assert agreement.unexplained == unexplained
+
+
+@pytest.mark.parametrize("field", ["t_before_ns", "t_after_ns", "energy_uj"])
+def test_a_sample_that_no_table_can_hold_is_left_out(field: str, tmp_path: Path) -> None:
+    sample = {"zone": "package-0", "t_before_ns": 1, "t_after_ns": 2, "energy_uj": 3}
+    folder = tmp_path / "runs" / "0000"
+    folder.mkdir(parents=True)
+    lines = [sample, *({**sample, field: beyond} for beyond in (2**63, -(2**63) - 1))]
+    (folder / "rapl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (table,) = rapl_tables(suite((None,), folder=tmp_path))
+    assert table.drop("run_id").rows(named=True) == [sample]
+
+
+@pytest.mark.parametrize("field", ["t_start_ns", "t_end_ns"])
+def test_a_phase_begins_and_ends_within_64_bits(field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        schema.read(Phase, {"name": "x", "t_start_ns": 0, "t_end_ns": 1, field: 2**63})
 
 
 def test_more_than_that_is_said() -> None:

@@ -8,6 +8,7 @@ a reading. Else its records stand in their place (`instrumentation.readings`).
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,18 +47,12 @@ class Anonymous:
 
     def renamed(self, energy: pl.DataFrame) -> pl.DataFrame:
         """Return an energy table of the original suite with the names of this one."""
-        kinds = {"configuration": "configuration", "workload": "workload", "phase": "phase"}
+        kinds: dict[str, tuple[str, ...]]
+        kinds = {name: (name,) for name in ("configuration", "workload", "phase")}
+        kinds |= {"source": ("meter",), "component": ("zone", "channel")}
         names = {
-            column: {old: new for (group, old), new in self.names.names.items() if group == kind}
-            for column, kind in kinds.items()
-        }
-        names["source"] = {
-            old: new for (group, old), new in self.names.names.items() if group == "meter"
-        }
-        names["component"] = {
-            old: new
-            for (group, old), new in self.names.names.items()
-            if group in ("zone", "channel")
+            column: {old: new for (group, old), new in self.names.names.items() if group in groups}
+            for column, groups in kinds.items()
         }
         names["run_id"] = self.names.runs
         return energy.with_columns(
@@ -163,11 +158,7 @@ class Anonymous:
             if frame.sent:
                 continue
             part = mask[at : at + len(frame.data)]
-            kept = (
-                bytes(b for b, keep in zip(frame.data, part, strict=True) if keep)
-                if (0 in part)
-                else frame.data
-            )
+            kept = bytes(itertools.compress(frame.data, part))
             at += len(frame.data)
             if kept or not frame.data:
                 writer.append(frame.t_mono_ns, kept)

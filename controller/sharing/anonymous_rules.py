@@ -22,8 +22,10 @@ from typing import Any
 
 import yaml
 
+from agent.checks.table import TABLE
 from agent.provenance import PROGRAMS
 from agent.storage import registry as storage_kinds
+from agent.storage.wordings import codes as storage_codes
 from agent.system.quiet import GROUPS
 from contract.command_results import Identifying
 from contract.errors import AgentError
@@ -35,6 +37,7 @@ from contract.plan import Configuration
 from controller.planning.known_names import SUITES
 from controller.sharing import identifying_data
 from instrumentation.accuracy import UNITS as UNITS_OF_ERRORS
+from instrumentation.meters import registry as meter_kinds
 from instrumentation.sources import registry as source_kinds
 from workloads import registry as workload_kinds
 from workloads.base import UNITS, WorkloadError
@@ -258,11 +261,17 @@ def _begins(names: Names, value: Any, form: str, *otherwise: str) -> Any:
     return match[0] if match and sound else next(iter(otherwise), LEFT_OUT)
 
 
-def _code(names: Names, value: Any, *otherwise: str) -> Any:
-    """Keep a word for machines, as ours are."""
-    if value == "" or (isinstance(value, str) and value in CAUSES_OF_VOID):
-        return value
-    return _form_of(names, value, "code", *otherwise)
+@cache
+def _known_codes() -> frozenset[str]:
+    """Collect the words for machines that the testbed writes."""
+    flags = {word for kind in meter_kinds.kinds() for word in meter_kinds.load(kind).flag_words}
+    codes = {*fields()["codes"].split(), *storage_codes(), *(check.name for check in TABLE)}
+    return frozenset({"", *codes, *flags, *CAUSES_OF_VOID, *meter_kinds.kinds()})
+
+
+def _code(_: Names, value: Any, *otherwise: str) -> Any:
+    """Keep a word for machines that is one of ours."""
+    return value if str(value) in _known_codes() else next(iter(otherwise), LEFT_OUT)
 
 
 def _codes(names: Names, value: Any) -> Any:
@@ -283,7 +292,7 @@ def _source(names: Names, value: Any) -> str:
 
 def _phase(names: Names, value: Any) -> str:
     """Keep a phase's name; a number replaces one that a foreign workload may have chosen."""
-    ours = names.own_phases and _code(names, value) is not LEFT_OUT
+    ours = names.own_phases and _form_of(names, value, "code") is not LEFT_OUT
     return names.name("phase", str(value), ours=ours or is_ours(str(value)))
 
 
@@ -314,10 +323,10 @@ def _wall(names: Names, value: Any) -> Any:
     return LEFT_OUT if moment is None else (moment - names.shift).isoformat(timespec="seconds")
 
 
-def _shown(names: Names, value: Any) -> Any:
-    """Keep a disk's or a processor's model, which no vocabulary lists, unless it identifies."""
+def _shown(names: Names, value: Any, form: str = "model") -> Any:
+    """Keep a model or a firmware's version, which no vocabulary lists, unless it identifies."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
-    kept = _form_of(names, text, "model")
+    kept = _form_of(names, text, form)
     return kept if kept is LEFT_OUT else names.note(text)
 
 

@@ -27,7 +27,7 @@ NEEDED = ("luks_passphrase", "opal_admin_pin")
 PSID = "sed_psid"
 KEYS = (*NEEDED, PSID)
 PSID_FORM = re.compile("[A-Z0-9]{32}")
-LEAST_CHARACTERS = 12
+LEAST_CHARACTERS, LEAST_DIFFERENT = 12, 6
 VAULT_MARK = b"$ANSIBLE_VAULT;"
 _MOST_BYTES = 1 << 20
 _FOLDER = Path(PLACE).parent
@@ -79,8 +79,8 @@ class SecretsError(ControllerError, WordedError):
             "ANSIBLE_VAULT_PASSWORD_FILE.",
         ),
         "secrets-short": Wording(
-            "The secret {key} in {path} is too short: {characters} of at least "
-            f"{LEAST_CHARACTERS} characters.",
+            "The secret {key} in {path} is too weak: {characters} characters, {different} of them "
+            f"different. At least {LEAST_CHARACTERS} and {LEAST_DIFFERENT} are needed.",
             "Draw one with `openssl rand -hex 16`; give back a drive that was owned with the old "
             "one first.",
         ),
@@ -191,9 +191,9 @@ def describe(path: Path) -> str:
     content = _read(path)
     secrets = _parse(path, content)
     for key in NEEDED:
-        characters = len(secrets.values[key])
-        if characters < LEAST_CHARACTERS:
-            raise SecretsError("secrets-short", path=str(path), key=key, characters=characters)
+        length = {"characters": len(secrets.values[key]), "different": len({*secrets.values[key]})}
+        if length["characters"] < LEAST_CHARACTERS or length["different"] < LEAST_DIFFERENT:
+            raise SecretsError("secrets-short", path=str(path), key=key, **length)
     vault = "encrypted with Ansible Vault, " if content.startswith(VAULT_MARK) else ""
     return f"mode 0600, {vault}with {', '.join(sorted(secrets.values))}"
 

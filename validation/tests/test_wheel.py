@@ -147,7 +147,7 @@ def _inventory(place: Path) -> Path:
         copy = folder / path.relative_to(ROOT / "ansible/inventory/hardware.example")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    secrets = {"luks_passphrase": "a" * 24, "opal_admin_pin": "b" * 24}
+    secrets = {"luks_passphrase": "0f1e2d3c" * 3, "opal_admin_pin": "4b5a6978" * 3}
     (folder / "secrets.json").write_text(json.dumps(secrets))
     (folder / "secrets.json").chmod(0o600)
     return folder

@@ -71,12 +71,9 @@ def stream() -> dict[str, tuple[str, dict[str, Any], list[tuple[int, bytes, bool
 
     def frames(sent: bytes, label: str, answers: list[Any]) -> list[tuple[int, bytes, bool]]:
         outcome = [(10**9, b"", False)]
-        for n, answer in enumerate(answers):
-            body = json.dumps(answer).encode()
-            outcome += [
-                (10**9 * (n + 2), sent, True),
-                (10**9 * (n + 2) + 1, envelope(label, body), False),
-            ]
+        for n, answer in enumerate(answers, 2):
+            reply = envelope(label, json.dumps(answer).encode())
+            outcome += [(10**9 * n, sent, True), (10**9 * n + 1, reply, False)]
         return outcome
 
     reported = [{**home, "last_reported": f"2026-01-01T14:15:16+03:30 {n}"} for n in range(5)]
@@ -104,9 +101,7 @@ def stream() -> dict[str, tuple[str, dict[str, Any], list[tuple[int, bytes, bool
 
 
 def _documents(folder: Path, pattern: str) -> list[Path]:
-    return (
-        sorted(folder.glob(pattern))[:1] if "run.json" in pattern else sorted(folder.glob(pattern))
-    )
+    return sorted(folder.glob(pattern))[: 1 if "run.json" in pattern else None]
 
 
 def _complete(path: Path) -> None:
@@ -160,7 +155,7 @@ def _close(folder: Path, old_plan: str) -> None:
         text = path.read_text(encoding="utf-8").replace(old_plan, plan["sha256"])
         path.write_text(text, encoding="utf-8")
     lines = (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()
-    write_journal(folder, [json.loads(line) for line in lines])
+    write_journal(folder, list(map(json.loads, lines)))
     for path in folder.glob("meters/*/"):
         decode.write_samples(path)
     write_manifest(folder)
@@ -255,8 +250,11 @@ def test_it_is_verified_reported_and_compared(
     verified = capsys.readouterr().out
     assert "bit for bit" in verified and "Not made again: the records of meter-" in verified
     assert main(["report", str(bundle)]) == 0
-    assert main(["compare", str(bundle), str(folder), "--out", str(tmp_path), "--json"]) == 0
     capsys.readouterr()
+    words = ["compare", str(bundle), str(folder), "--fail-on", "0", "--out", str(tmp_path)]
+    assert main([*words, "--json"]) == 0
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert {one["ratio"] for one in pair["joules"]} == {1.0} and not pair["increases"]
     before = results.results(folder, raw=True).all_energy
     with opened([bundle]) as (suite,):
         after = results.results(suite, raw=True).all_energy
@@ -269,9 +267,7 @@ def _standing(opened: Path, mark: Mark) -> str:
     """Return what stands in the bundle in the place of a mark."""
     if mark.keys is None or mark.text is None:
         return LEFT_OUT
-    for path in _documents(
-        opened, mark.file.replace("desk", "meter-*").replace("meter0", "meter0")
-    ):
+    for path in _documents(opened, mark.file.replace("desk", "meter-*")):
         text = path.read_text(encoding="utf-8")
         value: Any = json.loads(text.splitlines()[0] if path.suffix == ".jsonl" else text)
         for key in mark.keys:

@@ -132,11 +132,12 @@ def test_a_real_vault_is_opened_by_its_password_alone(
     assert "Ansible Vault" in secrets.describe(path)
 
 
+@pytest.mark.parametrize("weak", ["sierra-7431", "aaaaaaaaaaaa", "1234512345123451"])
 @pytest.mark.parametrize("key", secrets.NEEDED)
-def test_a_short_secret_is_refused_before_anything_is_owned_with_it(
-    key: str, tmp_path: Path
+def test_a_weak_secret_is_refused_before_anything_is_owned_with_it(
+    key: str, weak: str, tmp_path: Path
 ) -> None:
-    path = written(tmp_path, {**WHOLE, key: "sierra-7431"})
+    path = written(tmp_path, {**WHOLE, key: weak})
     assert refused(path, secrets.describe) == ("secrets-short", key)
-    assert secrets.load(path).values[key] == "sierra-7431"  # to give back a drive that has it
+    assert secrets.load(path).values[key] == weak  # to give back a drive that has it
     assert secrets.describe(written(tmp_path, {**WHOLE, key: "sierra-74310"}))
