@@ -17,7 +17,6 @@ from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
 from analysis.report import build, hosts_page, hosts_sections
-from analysis.report.figures import forest
 from analysis.report.hosts_page import table
 from analysis.stats import host_effects as factor
 from analysis.stats.comparison import LogRatio
@@ -266,16 +265,6 @@ def test_every_statement_has_its_row(same: Hosts) -> None:
     assert statements["host"].to_list() == ["alder", "birch", "cedar", "", ""]
     assert statements["p_differ_holm"].is_not_null().to_list() == [False] * 3 + [True, False]
     assert statements["n"].to_list() == [5, 5, 5, 5, 3]
-
-
-def test_pictures_have_a_marker_a_host_and_their_mean(same: Hosts) -> None:
-    by_name = {"SQL": [e for e in same.single if e.workload == "sql"]}
-    (drawn,) = forest.draw_hosts(same, by_name)
-    labels = [text.get_text() for text in drawn.legends[0].get_texts()]
-    assert labels == ["alder", "birch", "cedar", "mean of these hosts"]
-    looks = [forest.host_look(number) for number in range(12)]
-    assert len(set(looks)) == 12
-    assert all(marker != forest.MEAN for _, marker in looks)
 
 
 @pytest.fixture
