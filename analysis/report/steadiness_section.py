@@ -1,4 +1,4 @@
-"""How steady the machine was: scatter, drift, order, the drift check, and what stands out."""
+"""How steady the machine was: scatter, carry-over, the drift check and levels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.stats.comparison import holm
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
 from analysis.stats.levels import LEAST, Level, Levels
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Estimate
+from analysis.stats.stats import LEVEL
 from analysis.stats.steadiness import Steadiness
 from analysis.suite.records import Suite
 
@@ -24,7 +24,7 @@ PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 def steadiness_section(
     results: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
 ) -> Blocks:
-    """Return the drift check, levels of runs, and scatter, drift and order by workload."""
+    """Return the drift check, levels of runs, and scatter and carry-over by workload."""
     page = view.paragraph(drift_check_sentence(results.suite, drift_check))
     page += drift_check_table(results, drift_check)
     page += _levels_table(results)
@@ -33,17 +33,15 @@ def steadiness_section(
         "Blocks": lambda s: str(s.n),
         "SD between blocks (%)": lambda s: words.number(s.between_sd_percent, 2),
         "SD of single runs (%)": lambda s: words.number(s.within_sd_percent, 2),
-        "Drift (%/h)": lambda s: _slope(s.drift_percent_per_hour),
-        "A place later in the block (%)": lambda s: _slope(s.place_percent),
         "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
     }
-    what = "Scatter, drift and order of one run's energy, the configurations' effects removed"
+    what = "Scatter of one run's energy, the configurations' effects removed, and carry-over"
     page += view.table_of(what, steady, columns, origin=results.origin)
     page += view.paragraph(carry_over_sentence(steady))
     page += view.paragraph(
-        "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
-        "order keep both out of the verdicts; they only widen the intervals. Carry-over: F test "
-        "that no configuration matters for the one that runs after it, beside the place.",
+        "Blocks in random order keep drift and the place in a block out of the verdicts; they only "
+        "widen the intervals. Carry-over: F test that no configuration matters for the one that "
+        "runs after it, beside the place.",
         "key",
     )
     return page
@@ -164,11 +162,3 @@ def flagged(results: Results, workload: str) -> set[tuple[int, str]]:
         if cell.workload == workload
         for block in cell.blocks
     }
-
-
-def _slope(value: Estimate | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return words.NOTHING
-    places = words.decimals(value.half_width, value.mean)
-    low, high = (words.number(limit, places) for limit in (value.low, value.high))
-    return f"{words.number(value.mean, places)} [{low}, {high}]"
