@@ -21,6 +21,7 @@ from analysis.suite import manifest
 from analysis.suite.group import is_group, members
 from contract import files
 
+
 def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     """Report of a group's folder, or of suites named one by one, whose page goes below `out`.
 

@@ -26,7 +26,6 @@ def steadiness_section(
 ) -> Blocks:
     """Return the drift check, levels of runs, and scatter and carry-over by workload."""
     page = view.paragraph(drift_check_sentence(results.suite, drift_check))
-    page += drift_check_table(results, drift_check)
     page += _levels_table(results)
     columns: Fields[Steadiness] = {
         "Workload": lambda s: words.name_of(s.workload),
@@ -101,24 +100,6 @@ def _change(reading: Reading) -> str:
     if reading.low is None or reading.high is None:
         return words.percent(1 + reading.change, 2)
     return words.change_of(1 + reading.change, 1 + reading.low, 1 + reading.high)
-
-
-def drift_check_table(results: Results, drift_check: DriftCheck | None) -> Blocks:
-    """All that was held against each other of the drift_check."""
-    if drift_check is None:
-        return ()
-    rows = drift_check.readings
-    columns: Fields[Reading] = {
-        "Component": lambda r: f"{words.name_of(r.component)} ({r.source})",
-        "Phase": lambda r: PHASES.get(r.phase, r.phase),
-        "Runs": lambda r: str(len(r.powers_w)),
-        "First (W)": lambda r: words.number(r.powers_w[0], 3),
-        "Last (W)": lambda r: words.number(r.powers_w[-1], 3),
-        "Change [95 %]": _change,
-        "Verdict": drift_check.verdict_of,
-    }
-    caption = "The drift check's mean power, first run to last"
-    return view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
 
 
 def where(reading: Reading) -> str:

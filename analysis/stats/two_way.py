@@ -1,7 +1,7 @@
 """Blocks and configurations as two sets of additive effects on the logarithm of joules.
 
-What is left when both are removed shows carry-over. All work along the last axis, so that one suite and many
-simulated ones go through the same lines.
+What is left when both are removed shows carry-over. All work along the last axis, so that one suite
+and many simulated ones go through the same lines.
 """
 
 from __future__ import annotations

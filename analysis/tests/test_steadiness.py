@@ -167,7 +167,7 @@ def test_the_same_order_in_every_block_cannot_tell_places() -> None:
 
 
 def test_times_across_boots_need_the_clock() -> None:
-    suite, energy = made(4)
+    suite, _ = made(4)
     runs = tuple(replace(r, boot_id="two") if r.block > 1 else r for r in suite.runs)
     assert hours_of(runs, NO_CLOCK) == {}
     clock = TargetClock.fit(
