@@ -384,7 +384,8 @@ def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -
     """From a single mean over `n` blocks, whose log-ratios are `logs` where they are known."""
     error, df = float(mean.error), float(mean.df)
     if logs is None:
-        return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look)
+        skewness = float(mean.skewness)
+        return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look, skewness=skewness)
     observed = float(sample_skewness(logs))
     used = (
         0.0 if mean.any_look else float(skewness_used(np.asarray(observed), np.asarray(float(n))))
