@@ -13,7 +13,6 @@ import polars as pl
 
 from analysis.report import answer, build, hosts_sections, render, view, words
 from analysis.report.build import Built
-from analysis.report.figures import forest
 from analysis.report.view import Blocks, Link, Page, Section
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.comparison import Comparison
@@ -21,13 +20,6 @@ from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.suite import manifest
 from analysis.suite.group import is_group, members
 from contract import files
-
-FIGURE = (
-    "Change of the system's energy against the baseline, paired within the blocks of each host, "
-    "with 95 % intervals. Below the hosts their mean (black diamond) with its interval for these "
-    "hosts. Filled: a verdict. Hollow: inconclusive. ≠ the hosts differ significantly, ≈ they are "
-    "alike within the margin, ? neither is shown. Each interval stands for itself."
-)
 
 
 def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambda _: None) -> Built:
@@ -63,18 +55,8 @@ def write(folders: Sequence[Path], out: Path, say: Callable[[str], None] = lambd
 
 def page(group: Hosts, place: Path) -> Page:
     """Return what stands on the page; links to the hosts' own reports are relative to `place`."""
-    by_heading = {
-        name: measured
-        for name, effects in hosts_sections.by_heading(group).items()
-        if (measured := [effect for effect in effects if effect.by_host])
-    }
-    pictures = view.join(
-        view.picture(drawn, FIGURE, group.origin, wide=True)
-        for drawn in forest.draw_hosts(group, by_heading)
-    )
     below = (
         Section("Do the hosts differ?", "differ", hosts_sections.tests(group)),
-        Section("Pictures", "pictures", pictures),
         Section("Each host's own report", "own", _links(group, place)),
         Section("Provenance", "provenance", hosts_sections.provenance(group)),
     )

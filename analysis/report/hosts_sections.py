@@ -189,9 +189,6 @@ def tests(group: Hosts) -> Blocks:
             f"no figure of {', '.join(e.lacking)}" if e.these is None else _mean(e.these)
         ),
         "Hosts in general [95 %]": lambda e: _mean(e.general),
-        "Largest / smallest host": lambda e: (
-            words.NOTHING if e.these is None or e.spread is None else words.percent(e.spread)
-        ),
         "p, all the same (Holm)": lambda e: words.p_value(e.p_differ_holm),
         "p, not alike (Holm)": lambda e: words.p_value(e.p_alike_holm),
         "Hosts": lambda e: "" if e.these is None else e.hosts,

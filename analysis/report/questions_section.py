@@ -11,7 +11,6 @@ from analysis.report.words import parse
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, Question, passes, questions
 from analysis.stats.results import Results, whole_joules
-from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
 from contract.plan import Side
@@ -113,7 +112,7 @@ def _kind_of_interval(results: Results) -> str:
 
 
 def questions_section(results: Results) -> Blocks:
-    """Return a heading, and each question with a sentence and its table.
+    """Return a heading and a sentence for each question.
 
     Nothing where none was asked.
     """
@@ -129,7 +128,6 @@ def questions_section(results: Results) -> Blocks:
         answers = _answers(results, question)
         page += view.heading(question.question, 3, f"question-{question.name}")
         page += view.paragraph(sentence(results, question, answers), "answer")
-        page += view.folded("Its figures", _table(results, question, answers))
     return page
 
 
@@ -177,25 +175,3 @@ def _side(side: Side) -> str:
     if side.phase == "all":
         return name
     return f"the tail of {name}" if side.phase == TAIL else f"{name}, {parse(side.phase).shown}"
-
-
-def _table(results: Results, question: Question, answers: Sequence[Answer]) -> Blocks:
-    per = UNITS.get(question.per)
-    size = per.size if per else 1.0
-    columns: Fields[Answer] = {
-        "Configuration": lambda reply: results.suite.label(reply.configuration),
-        "First": lambda reply: _scaled(reply.first, size),
-        "Second": lambda reply: _scaled(reply.second, size),
-        "First against second [95 %]": lambda reply: words.change_in(reply.comparison),
-        "n": lambda reply: _text_of(reply, lambda c: str(c.n), "0"),
-        "Verdict": lambda reply: _text_of(
-            reply, words.verdict_of, words.verdict("inconclusive", None)
-        ),
-    }
-    unit = f"J/{per.one}" if per else "J"
-    caption = f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})"
-    return view.table_of(caption, answers, columns, origin=results.origin)
-
-
-def _scaled(value: Estimate | None, size: float) -> str:
-    return words.plus_minus(value.scaled(size) if value else None)

@@ -117,13 +117,12 @@ class Report:
         caption = (
             f"Change of the {what}'s energy against the baseline, paired within blocks, with 95 % "
             "intervals; what is equivalent with the 90 % interval that decides it. Filled: a "
-            "verdict. Hollow: inconclusive. Arrow: the interval continues."
+            "verdict. Hollow: inconclusive."
         )
+        drawn = forest.draw(results.family.versus, results.suite, self.component, results.origin)
         page = view.join(
-            view.picture(drawn, caption, results.origin, wide=True)
-            for drawn in forest.draw(
-                results.family.versus, results.suite, self.component, results.origin
-            )
+            view.picture(sheet, caption + forest.arrow_note(sheet), results.origin, wide=True)
+            for sheet in drawn
         )
         page += questions_section.contrasts_section(results)
         shown = columns(results.summary)

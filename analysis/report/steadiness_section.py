@@ -1,4 +1,4 @@
-"""How steady the machine was: scatter, drift, order, the drift check, and what stands out."""
+"""How steady the machine was: scatter, carry-over, the drift check and levels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.stats.comparison import holm
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
 from analysis.stats.levels import LEAST, Level, Levels
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Estimate
+from analysis.stats.stats import LEVEL
 from analysis.stats.steadiness import Steadiness
 from analysis.suite.records import Suite
 
@@ -24,26 +24,23 @@ PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 def steadiness_section(
     results: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
 ) -> Blocks:
-    """Return the drift check, levels of runs, and scatter, drift and order by workload."""
+    """Return the drift check, levels of runs, and scatter and carry-over by workload."""
     page = view.paragraph(drift_check_sentence(results.suite, drift_check))
-    page += drift_check_table(results, drift_check)
     page += _levels_table(results)
     columns: Fields[Steadiness] = {
         "Workload": lambda s: words.name_of(s.workload),
         "Blocks": lambda s: str(s.n),
         "SD between blocks (%)": lambda s: words.number(s.between_sd_percent, 2),
         "SD of single runs (%)": lambda s: words.number(s.within_sd_percent, 2),
-        "Drift (%/h)": lambda s: _slope(s.drift_percent_per_hour),
-        "A place later in the block (%)": lambda s: _slope(s.place_percent),
         "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
     }
-    what = "Scatter, drift and order of one run's energy, the configurations' effects removed"
+    what = "Scatter of one run's energy, the configurations' effects removed, and carry-over"
     page += view.table_of(what, steady, columns, origin=results.origin)
     page += view.paragraph(carry_over_sentence(steady))
     page += view.paragraph(
-        "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
-        "order keep both out of the verdicts; they only widen the intervals. Carry-over: F test "
-        "that no configuration matters for the one that runs after it, beside the place.",
+        "Blocks in random order keep drift and the place in a block out of the verdicts; they only "
+        "widen the intervals. Carry-over: F test that no configuration matters for the one that "
+        "runs after it, beside the place.",
         "key",
     )
     return page
@@ -105,24 +102,6 @@ def _change(reading: Reading) -> str:
     return words.change_of(1 + reading.change, 1 + reading.low, 1 + reading.high)
 
 
-def drift_check_table(results: Results, drift_check: DriftCheck | None) -> Blocks:
-    """All that was held against each other of the drift_check."""
-    if drift_check is None:
-        return ()
-    rows = drift_check.readings
-    columns: Fields[Reading] = {
-        "Component": lambda r: f"{words.name_of(r.component)} ({r.source})",
-        "Phase": lambda r: PHASES.get(r.phase, r.phase),
-        "Runs": lambda r: str(len(r.powers_w)),
-        "First (W)": lambda r: words.number(r.powers_w[0], 3),
-        "Last (W)": lambda r: words.number(r.powers_w[-1], 3),
-        "Change [95 %]": _change,
-        "Verdict": drift_check.verdict_of,
-    }
-    caption = "The drift check's mean power, first run to last"
-    return view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
-
-
 def where(reading: Reading) -> str:
     """Component and phase of a reading of the drift_check."""
     return f"{words.name_of(reading.component)} {PHASES.get(reading.phase, reading.phase)}"
@@ -164,11 +143,3 @@ def flagged(results: Results, workload: str) -> set[tuple[int, str]]:
         if cell.workload == workload
         for block in cell.blocks
     }
-
-
-def _slope(value: Estimate | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return words.NOTHING
-    places = words.decimals(value.half_width, value.mean)
-    low, high = (words.number(limit, places) for limit in (value.low, value.high))
-    return f"{words.number(value.mean, places)} [{low}, {high}]"

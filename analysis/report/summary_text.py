@@ -12,7 +12,7 @@ import polars as pl
 
 from analysis.energy.energy import energy_table, of_references
 from analysis.report import first_page, missing_section, provenance, render, words
-from analysis.report.provenance import duration, times
+from analysis.report.provenance import duration
 from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.texts import catalogue
 from analysis.stats.drift_check import DriftCheck, drift_check
@@ -61,15 +61,10 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
         f"{len(suite.plan.runs)} runs finished, {len(incidents.void_to_end)} void to the end, "
         f"{incidents.never} never made"
     )
-    yield provenance.sentence(incidents) or "No interruptions."
-    reasons = [f"{group.tries}× {group.reason.rstrip('.')}" for group in incidents.voids]
-    yield f"Void tries: {'; '.join(reasons)}" if reasons else ""
+    yield from provenance.happenings(incidents)
     missed = len(uncovered(energy)) if energy is not None else 0
     yield f"Coverage below the limit: {words.count(missed, 'run')}" if missed else ""
-    yield f"The suite failed: {incidents.failed}" if incidents.failed else ""
     yield missing_section.sentence(suite)
-    waits = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in incidents.waits]
-    yield f"Waited for: {', '.join(waits)}" if waits else ""
     yield drift_check_sentence(suite, _drift_check(suite, energy))
     yield _time(suite)
 

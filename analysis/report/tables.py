@@ -148,6 +148,8 @@ def overall_picture(results: Results) -> Blocks:
         component=words.name_of(component),
         baseline=suite.label(suite.baseline or ""),
     )
+    if drawn is not None:
+        caption += forest.arrow_note(drawn)
     return view.picture(drawn, caption, results.origin)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,10 @@ from analysis.report.figures import style, timeline
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite, SuiteError
 from analysis.suite.suite_folder import read
-from contract import files
+from contract import files, names
 
 DPI = 150
-SHOWN = 8  # run ids that are offered where a name is wrong
+SHOWN = 8  # run ids that are offered where none is named
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,6 @@ def find(suite: Suite, run_id: str) -> Run:
     for runs, how in ((suite.skipped, "was skipped"), (suite.void, "is void")):
         if match := next((run for run in runs if run.run_id == run_id), None):
             raise SuiteError(f"Run {run_id} {how}: {match.reason.rstrip('.')}.")
-    offered = ", ".join(nearest(run_id, ids)[:SHOWN])
     if run_id:
-        raise SuiteError(f"There is no finished run {run_id} in this suite. Nearest: {offered}.")
-    raise SuiteError(f"Name a run, RUN=…; there are {len(ids)}, such as {offered}.")
-
-
-def nearest(wanted: str, ids: list[str]) -> list[str]:
-    """Return the ids, those most like the wanted one first."""
-    return sorted(ids, key=lambda i: -difflib.SequenceMatcher(None, wanted, i).ratio())
+        raise SuiteError(names.unknown("finished run", run_id, ids))
+    raise SuiteError(f"Name one of the {len(ids)} runs, such as {', '.join(ids[:SHOWN])}.")

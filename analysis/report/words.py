@@ -92,13 +92,6 @@ def plus_minus(value: Estimate | Interval | None, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
-def signed(value: Estimate | None, unit: str = "") -> str:
-    """As `plus_minus`, with a sign: `+12.34 ± 0.56 J`."""
-    text = plus_minus(value, unit)
-    nought = not text.split(" ")[0].strip("0.")
-    return f"+{text}" if value is not None and value.mean > 0 and not nought else text
-
-
 def ratio(value: Comparison | Ratio | None) -> str:
     """`1.042 [1.013, 1.071]`."""
     if value is None:

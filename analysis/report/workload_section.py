@@ -8,7 +8,7 @@ import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.report import view, words
-from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
+from analysis.report.figures import bars, blocks, timeline
 from analysis.report.view import Blocks, Fields
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
@@ -90,36 +90,11 @@ def workload_section(results: Results, name: str, flagged: set[tuple[int, str]])
         why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
         return page + view.paragraph(why)
     component = first_component(COMPONENTS, set(energy["component"]))
-    page += _pictures(results, energy, name, component)
+    page += _bars(results, energy, name)
     page += _over_time(results, energy, name)
     page += _blocks(results, energy, name, component, flagged)
     page += view.folded("Every component", _components(results, name))
     return page + view.folded("Every phase", _phases(results, energy, name, component))
-
-
-def _pictures(results: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
-    """Where no configurations are compared, the phases; else these; and by size of request."""
-    by_unit = per_unit(results.suite, energy, name, component)
-    phases = [row for row in by_unit if row.phase != ALL and row.unit == by_unit[0].unit]
-    what = f"Energy of the {words.name_of(component)}"
-    drawn = joint_origin(energy.filter(component=component))
-    per = f"Energy per {phases[0].unit.one}" if phases else ""
-    page: Blocks = ()
-    for unit, axis in by_size.AXES.items():
-        by = f"by {axis.lower()}"
-        curve = by_size.draw(phases, results.suite, f"{per} {by}", drawn, unit)
-        caption = f"{what} per unit of work {by}, with 95 % intervals."
-        page += view.picture(curve, caption, drawn, wide=True)
-    as_published = bars.plots_of(name)[0].paper > 0
-    if as_published or len({row.configuration for row in phases}) > 1:
-        return _bars(results, energy, name) + page
-    caption = (
-        f"{what} per unit of work by phase; of several sizes (or numbers of iterations) the "
-        "largest. Whiskers: 95 % intervals."
-    )
-    alone = by_phase.draw(phases, f"{per}, {words.name_of(name)}", drawn)
-    shown = view.picture(alone, caption, drawn, wide=True)
-    return (shown or _bars(results, energy, name)) + page
 
 
 def _bars(results: Results, energy: pl.DataFrame, name: str) -> Blocks:

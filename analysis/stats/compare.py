@@ -225,20 +225,6 @@ def between_nights(
     return float(special.stdtrit(df, 0.975)) * error, 2 * float(special.stdtr(df, -abs(t)))
 
 
-def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """exp(mean b − mean a) of logarithms, with its interval by the scatter of blocks alone.
-
-    None for want of a second value.
-    """
-    mean = float(np.mean(b) - np.mean(a))
-    if len(a) < 2 or len(b) < 2:
-        return math.exp(mean), None, None
-    if max(np.ptp(a), np.ptp(b)) < 1e-15:  # no scatter at all: the test would divide by it
-        return math.exp(mean), math.exp(mean), math.exp(mean)
-    limits = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
-    return math.exp(mean), math.exp(limits.low), math.exp(limits.high)
-
-
 def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     """Between the plans, the machines, the meters, and what each configuration and workload is."""
     for key in PLAN:
@@ -311,10 +297,10 @@ def _costs(
         ]
         if name in (a.baseline, b.baseline) or not all(logs):
             continue
-        each = [math.exp(float(np.mean(log))) for log in logs]
-        ratio, low, high = welch(*logs)
-        count_a, count_b = map(len, logs)
-        yield Ratio(workload, name, count_a, count_b, ratio, low, high, each[0], each[1])
+        each = [np.exp(log).tolist() for log in logs]
+        if (ratio := _ratio_of((workload, name), each[0], each[1], 0.0)) is not None:
+            costs = (math.exp(float(np.mean(log))) for log in logs)
+            yield replace(ratio, p_value=None, cost_a=next(costs), cost_b=next(costs))
 
 
 def _log_costs(blocks: Blocks, workload: str, baseline: str | None, name: str) -> list[float]:

@@ -136,9 +136,10 @@ class LogRatio:
 
     def _skewed(self, t: Floats) -> Floats:
         """Hall's transformation of t; what it gives follows Student's t nearly."""
-        a = self._curve
-        bent = t + a * t**2 + a**2 * t**3 / 3 + a / 2
-        return np.where((a == 0) | ~np.isfinite(t), t, bent)
+        a, limited = self._curve, np.isfinite(t)
+        finite = np.where(limited, t, 0.0)
+        bent = finite + a * finite**2 + a**2 * finite**3 / 3 + a / 2
+        return np.where(limited, bent, t)
 
     def _unskewed(self, bound: Floats) -> Floats:
         """By how many standard errors the mean may be off where `_skewed` is at `bound`."""
@@ -383,7 +384,8 @@ def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -
     """From a single mean over `n` blocks, whose log-ratios are `logs` where they are known."""
     error, df = float(mean.error), float(mean.df)
     if logs is None:
-        return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look)
+        skewness = float(mean.skewness)
+        return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look, skewness=skewness)
     observed = float(sample_skewness(logs))
     used = (
         0.0 if mean.any_look else float(skewness_used(np.asarray(observed), np.asarray(float(n))))

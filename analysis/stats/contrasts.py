@@ -10,13 +10,11 @@ import polars as pl
 
 from analysis.energy.energy import ALL, WORK
 from analysis.stats.comparison import Comparison
-from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
     BlockValues,
     block_means,
     compare_in_blocks,
     compare_pairs,
-    estimate_of,
 )
 from analysis.suite.records import SYSTEM, Suite
 from contract.plan import DeclaredComparison, Side
@@ -170,8 +168,6 @@ class Answer:
 
     question: Question
     configuration: str
-    first: Estimate | None
-    second: Estimate | None
     comparison: Comparison | None
 
 
@@ -224,9 +220,7 @@ def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuratio
     on = energy.filter(configuration=configuration, component=SYSTEM)
     first = _values(on, question.first, question.per)
     second = _values(on, question.second, question.per)
-    compared = compare_pairs(suite, second, first)
-    mean_first, other = (estimate_of(values, suite.any_look) for values in (first, second))
-    return Answer(question, configuration, mean_first, other, compared)
+    return Answer(question, configuration, compare_pairs(suite, second, first))
 
 
 def _values(energy: pl.DataFrame, side: Side, per: str) -> BlockValues:

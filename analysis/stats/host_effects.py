@@ -32,13 +32,23 @@ def these_hosts(logs: Sequence[Floats]) -> LogRatio:
 
 
 def combined(parts: Sequence[LogRatio], weights: Sequence[float]) -> LogRatio:
-    """Return a weighted sum of independent means."""
+    """Return a weighted sum of independent means; their third cumulants add up like variances."""
     mean = sum((w * part.mean for w, part in zip(weights, parts, strict=True)), np.asarray(0.0))
     variances = [(w * part.error) ** 2 for w, part in zip(weights, parts, strict=True)]
     variance = sum(variances, np.asarray(0.0))
     lost = sum((v**2 / part.df for v, part in zip(variances, parts, strict=True)), np.asarray(0.0))
     df = np.where(lost > 0, variance**2 / np.where(lost > 0, lost, 1.0), np.inf)
-    return LogRatio(np.asarray(mean), np.sqrt(variance), df)
+    cubes = sum(
+        (
+            (w * part.error) ** 3 * part.skewness / np.sqrt(part.df + 1)
+            for w, part in zip(weights, parts, strict=True)
+        ),
+        np.asarray(0.0),
+    )
+    known = variance > 0
+    skewness = np.where(known, cubes / np.where(known, variance, 1.0) ** 1.5, 0.0)
+    skewness *= np.sqrt(np.where(known, df, 0.0) + 1)
+    return LogRatio(np.asarray(mean), np.sqrt(variance), df, skewness=skewness)
 
 
 def hosts_in_general(means: Floats) -> LogRatio:

@@ -75,12 +75,6 @@ class Effect:
         """Whether the hosts differ, are alike within the margin, or neither is settled."""
         return factor.alike(self.p_differ_holm, self.p_alike_holm)
 
-    @property
-    def spread(self) -> float | None:
-        """The largest host's ratio over the smallest one's."""
-        ratios = [c.ratio for c in self.by_host.values()]
-        return max(ratios) / min(ratios) if len(ratios) > 1 else None
-
 
 @dataclass(frozen=True)
 class Hosts:

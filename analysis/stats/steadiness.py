@@ -1,4 +1,4 @@
-"""How steady the machine was: scatter, drift, order and carry-over."""
+"""How steady the machine was: scatter and carry-over."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL
-from analysis.stats.stats import Estimate
-from analysis.stats.two_way import Layout, Slope, percent
+from analysis.stats.two_way import Layout, percent
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Run, Suite
 
@@ -20,22 +19,18 @@ NS_PER_HOUR = 3.6e12
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Of one workload. What too few blocks or times leave open is None, never a guess.
+    """Of one workload. What too few blocks leave open is None, never a guess.
 
     `between_sd_percent` is the scatter of the blocks' means, `within_sd_percent` what is left of
-    single runs, the place's effect in it. `drift_percent_per_hour` takes a block as one value, so
-    it needs three. `place_percent` is the change from one place in the order within a block to the
-    next; a steady drift shows in both. `carry_over_p` is the p-value of no configuration mattering
-    for the one that runs after it, `carry_over_least_percent` the effect of one configuration on
-    the next that this test finds with 80 % power.
+    single runs. `carry_over_p` is the p-value of no configuration mattering for the one that runs
+    after it, `carry_over_least_percent` the effect of one configuration on the next that this test
+    finds with 80 % power.
     """
 
     workload: str
     n: int
     between_sd_percent: float | None
     within_sd_percent: float | None
-    drift_percent_per_hour: Estimate | None
-    place_percent: Estimate | None
     carry_over_p: float | None
     carry_over_least_percent: float | None
 
@@ -45,7 +40,6 @@ class _Cell:
     block: int
     configuration: str
     log: float
-    hours: float | None
     place: float
     after: str | None  # the configuration that ran just before
 
@@ -54,25 +48,24 @@ def steadiness(
     suite: Suite, energy: pl.DataFrame, clock: TargetClock, component: str = SYSTEM
 ) -> list[Steadiness]:
     """By workload, in the plan's order; only workloads with joules of this component."""
-    hours, places = hours_of(suite.runs, clock), places_of(suite.runs, clock)
+    places = places_of(suite.runs, clock)
     after = {entry: before for (_, before), entry in pairwise(places)}
     rows = energy.filter(pl.col("energy_j") > 0, component=component, phase=ALL)
     workloads = []
     for workload in suite.workloads:
-        cells: dict[tuple[int, str], list[_Cell]] = {}
+        cells: list[_Cell] = []
         of_workload = rows.filter(workload=workload)
-        for run_id, block, name, joules in of_workload.select(
-            "run_id", "block", "configuration", "energy_j"
-        ).iter_rows():
+        for block, name, log in (
+            of_workload.select("block", "configuration", pl.col("energy_j").log())
+            .group_by("block", "configuration")
+            .mean()
+            .sort("block", "configuration")
+            .iter_rows()
+        ):
             place = float(places.get((block, name), 0))
-            cell = _Cell(
-                *(block, name, float(np.log(joules)), hours.get(run_id), place),
-                after.get((block, name)),
-            )
-            cells.setdefault((block, name), []).append(cell)
+            cells.append(_Cell(block, name, log, place, after.get((block, name))))
         if cells:
-            means = [_mean_cell(cells[key]) for key in sorted(cells)]
-            workloads.append(_of_workload(workload, means))
+            workloads.append(_of_workload(workload, cells))
     return workloads
 
 
@@ -109,35 +102,18 @@ def places_of(runs: Sequence[Run], clock: TargetClock) -> dict[tuple[int, str], 
     return places
 
 
-def _mean_cell(cells: Sequence[_Cell]) -> _Cell:
-    times = [cell.hours for cell in cells if cell.hours is not None]
-    return _Cell(
-        cells[0].block,
-        cells[0].configuration,
-        sum(cell.log for cell in cells) / len(cells),
-        sum(times) / len(times) if len(times) == len(cells) else None,
-        cells[0].place,
-        cells[0].after,
-    )
-
-
 def _of_workload(workload: str, cells: list[_Cell]) -> Steadiness:
     blocks = sorted({cell.block for cell in cells})
     layout = _layout(cells)
     if layout is None or layout.freedom < 1:
-        return Steadiness(workload, len(blocks), None, None, None, None, None, None)
+        return Steadiness(workload, len(blocks), None, None, None, None)
     logs = np.array([cell.log for cell in cells])
-    places = np.array([cell.place for cell in cells])
-    hours = [cell.hours for cell in cells if cell.hours is not None]
-    drift = layout.slope_between(logs, np.array(hours)) if len(hours) == len(cells) else None
     carry_over_p, least = _carry_over(layout, cells)
     return Steadiness(
         workload=workload,
         n=len(blocks),
         between_sd_percent=percent(float(np.std(layout.block_effects(logs), ddof=1))),
         within_sd_percent=percent(float(layout.within_sd(logs))),
-        drift_percent_per_hour=_estimate(drift, len(blocks)),
-        place_percent=_estimate(layout.slope_within(logs, places), len(blocks)),
         carry_over_p=carry_over_p,
         carry_over_least_percent=least,
     )
@@ -163,10 +139,3 @@ def _carry_over(layout: Layout, cells: Sequence[_Cell]) -> tuple[float | None, f
     if not np.isfinite(p_value):
         return None, None
     return p_value, percent(least) if np.isfinite(least) else None
-
-
-def _estimate(slope: Slope | None, n: int) -> Estimate | None:
-    if slope is None or not np.isfinite(slope.error):
-        return None
-    low, high = slope.interval()
-    return Estimate(n, percent(float(slope.value)), percent(float(low)), percent(float(high)))

@@ -1,8 +1,7 @@
 """Blocks and configurations as two sets of additive effects on the logarithm of joules.
 
-What is left when both are removed shows what the place within a block does, and which runs stand
-out; the blocks' effects show drift. All work along the last axis, so that one suite and many
-simulated ones go through the same lines.
+What is left when both are removed shows carry-over. All work along the last axis, so that one suite
+and many simulated ones go through the same lines.
 """
 
 from __future__ import annotations
@@ -24,23 +23,6 @@ ROUNDING = 1e-12  # of a logarithm: a residual as small is none
 
 
 @dataclass(frozen=True, eq=False)
-class Slope:
-    """A slope with its standard error; arrays of one shape, with `freedom` ≥ 1 degrees.
-
-    Where `x` does not vary at all the error is infinite: nothing is known.
-    """
-
-    value: Floats
-    error: Floats
-    freedom: int
-
-    def interval(self) -> tuple[Floats, Floats]:
-        """Student's 95 % limits."""
-        half = self.error * float(special.stdtrit(self.freedom, 1 - LEVEL / 2))
-        return self.value - half, self.value + half
-
-
-@dataclass(frozen=True, eq=False)
 class Layout:
     """Which block and which configuration each of N values belongs to.
 
@@ -48,7 +30,6 @@ class Layout:
     (N × N) removes both sets of effects. `freedom` is what is left of N.
     """
 
-    blocks: int
     solve: Floats
     residual: Floats
     freedom: int
@@ -67,7 +48,7 @@ class Layout:
         residual = np.eye(len(block)) - design @ inverse
         coded = np.vstack([np.eye(blocks - 1), -np.ones((1, blocks - 1))])
         solve = coded @ inverse[1:blocks]
-        return cls(blocks, solve, residual, len(block) - design.shape[1])
+        return cls(solve, residual, len(block) - design.shape[1])
 
     def residuals(self, values: Floats) -> Floats:
         """Return what neither block nor configuration explains, in the values' shape."""
@@ -80,17 +61,6 @@ class Layout:
     def within_sd(self, values: Floats) -> Floats:
         """Return the standard deviation of what is left; needs `freedom` ≥ 1."""
         return np.asarray(np.sqrt(np.sum(self.residuals(values) ** 2, axis=-1) / self.freedom))
-
-    def slope_within(self, values: Floats, x: Floats) -> Slope | None:
-        """Slope along `x` of what is left, both sets of effects removed from `x` as well."""
-        freedom = self.freedom - 1
-        return _slope(self.residuals(values), self.residuals(x), freedom) if freedom > 0 else None
-
-    def slope_between(self, values: Floats, x: Floats) -> Slope | None:
-        """Slope of the blocks' effects along those of `x`: the block is the unit, not the run."""
-        freedom = self.blocks - 2
-        effects, along = self.block_effects(values), self.block_effects(x)
-        return _slope(effects, along, freedom) if freedom > 0 else None
 
     def carry_over(self, values: Floats, after: Ints, places: Floats) -> tuple[Floats, Floats]:
         """Test that the configuration before does not matter; return p and the detectable effect.
@@ -133,16 +103,6 @@ def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
     independent = weights > 1e-9  # the columns are of the order of 1
     along = np.einsum("...nk,...n->...k", basis, values)
     return np.sum(along**2 * independent, axis=-1), np.sum(independent, axis=-1, dtype=float)
-
-
-def _slope(left: Floats, along: Floats, freedom: int) -> Slope:
-    """Of values along x, both without their mean."""
-    squares = np.sum(along**2, axis=-1)
-    varies = squares > ROUNDING
-    safe = np.where(varies, squares, 1.0)
-    value = np.where(varies, np.sum(left * along, axis=-1) / safe, 0.0)
-    rest = np.sum((left - value[..., None] * along) ** 2, axis=-1)
-    return Slope(value, np.where(varies, np.sqrt(rest / freedom / safe), np.inf), freedom)
 
 
 def _coded(index: Sequence[int], levels: int) -> Floats:

@@ -7,7 +7,6 @@ times of the journal are the target's, so that a span across a boot has no lengt
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
 from contract.attempts import NS, Attempt, History, spans
 from contract.documents import SessionLine
-from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
+from contract.journal import INTERRUPTIONS, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
 # A meter's silence after which its records count as a new stretch.
@@ -36,11 +35,10 @@ class Silence:
     meter: str
     times: int
     seconds: float
-    longest_s: float
 
 
 def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
-    return Silence(name, len(lengths_s), sum(lengths_s), max(lengths_s)) if lengths_s else None
+    return Silence(name, len(lengths_s), sum(lengths_s)) if lengths_s else None
 
 
 def link_silence(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> Silence | None:
@@ -100,32 +98,16 @@ def pauses_s(samples: Samples) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Interruption:
-    """A try that was cut short: `cause` is one of the journal's interruptions."""
-
-    run_id: str
-    during: str
-    cause: str
-
-
-@dataclass(frozen=True)
 class VoidTries:
-    """Tries that were void for one reason (an example of its words).
-
-    `recovered` of these runs finished in the end. `asked`: the controller asked for a repetition of
-    a finished run.
-    """
+    """Tries that were void for one reason (an example of its words)."""
 
     reason: str
     tries: int
-    runs: int
-    recovered: int
-    asked: bool
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What the agent waited for, by its cause: how often, how long in all, the last sentence.
+    """What the agent waited for, by its cause: how often, and how long in all.
 
     Waits that a boot ended are counted without their length.
     """
@@ -133,7 +115,6 @@ class Wait:
     cause: str
     times: int
     seconds: float
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -141,8 +122,8 @@ class IncidentLog:
     """All that the journal has besides the runs that finished at once.
 
     `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
-    `restarts` in the same boot, `resumed` after the suite had been closed. `at_once` and `later`
-    count repetitions: right after the void try, or after another run. `ended`: the last line of all
+    `restarts` in the same boot, `resumed` after the suite had been closed. Tries that were cut
+    short are `interrupted`, runs that were made again `repeated`. `ended`: the last line of all
     closes the suite. Of the controller's `sessions`, `killed` ones did not end in order.
     """
 
@@ -151,10 +132,9 @@ class IncidentLog:
     reboots: int = 0
     restarts: int = 0
     resumed: int = 0
-    interruptions: tuple[Interruption, ...] = ()
+    interrupted: int = 0
     voids: tuple[VoidTries, ...] = ()
-    at_once: int = 0
-    later: int = 0
+    repeated: int = 0
     waits: tuple[Wait, ...] = ()
     never: int = 0
     void_to_end: tuple[str, ...] = ()
@@ -176,7 +156,7 @@ class IncidentLog:
         """Nothing was interrupted and nothing had to be waited for."""
         return not (
             self.reboots + self.restarts + self.resumed + self.tries_void + self.never
-            or self.interruptions
+            or self.interrupted
             or self.waits
             or self.void_to_end
             or self.silences
@@ -193,8 +173,7 @@ def incident_log(suite: Suite) -> IncidentLog:
     """Return the facts of a suite; reads all times of all meters."""
     attempts = History(suite.journal).attempts
     starts, resumed, reboots, restarts = _starts(suite.journal)
-    repeats = Counter(_repeats(attempts))
-    finished = {run.run_id for run in suite.runs}
+    causes = [attempt.void.cause for attempt in attempts if attempt.void]
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
@@ -205,11 +184,10 @@ def incident_log(suite: Suite) -> IncidentLog:
         reboots=reboots,
         restarts=restarts,
         resumed=resumed,
-        at_once=repeats["at_once"],
-        later=repeats["later"],
+        repeated=_repeated(attempts),
         boots=len({entry.boot_id for entry in suite.journal}),
-        interruptions=tuple(_interruptions(attempts)),
-        voids=tuple(_grouped(attempts, finished)),
+        interrupted=sum(cause in INTERRUPTIONS for cause in causes),
+        voids=tuple(_grouped(attempts)),
         waits=tuple(_waits(suite.journal)),
         never=sum(run.run_id not in known for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
@@ -264,43 +242,35 @@ def _waits(entries: Sequence[Entry]) -> Iterable[Wait]:
     lengths = [*(span.seconds for span in spans(entries)), None]
     for entry, seconds in zip(entries, lengths, strict=False):
         if entry.state == "waiting":
-            wait = waits.get(entry.cause, Wait(entry.cause, 0, 0.0, ""))
+            wait = waits.get(entry.cause, Wait(entry.cause, 0, 0.0))
             total_s = wait.seconds + max(0.0, seconds or 0.0)
-            waits[entry.cause] = Wait(entry.cause, wait.times + 1, total_s, entry.detail)
+            waits[entry.cause] = Wait(entry.cause, wait.times + 1, total_s)
     return waits.values()
 
 
-def _interruptions(attempts: Iterable[Attempt]) -> Iterator[Interruption]:
-    for attempt in attempts:
-        void = attempt.void
-        if void and void.cause in INTERRUPTIONS:
-            before = attempt.entries[-2].state if len(attempt.entries) > 1 else ""
-            during = str(void.facts.get("during", before))
-            yield Interruption(attempt.run_id, during, void.cause)
-
-
-def _repeats(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield for each repetition whether it came at once or later, after another run."""
-    waiting: dict[str, bool] = {}  # run: another one came in between
-    lines = [(a.entries[0].seq, "begun", a) for a in attempts if a.begun]
-    lines += [(a.void.seq, "void", a) for a in attempts if a.void and a.void.cause != SKIPPED]
-    for _, what, attempt in sorted(lines, key=lambda line: line[0]):
+def _repeated(attempts: Sequence[Attempt]) -> int:
+    """Count the attempts that began after an earlier one of the same run was void."""
+    voided: set[str] = set()
+    lines = [(a.entries[0].seq, "begun", a.run_id) for a in attempts if a.begun]
+    lines += [
+        (a.void.seq, "void", a.run_id) for a in attempts if a.void and a.void.cause != SKIPPED
+    ]
+    repeated = 0
+    for _, what, run_id in sorted(lines):
         if what == "void":
-            waiting[attempt.run_id] = False
-            continue
-        if attempt.run_id in waiting:
-            yield "later" if waiting.pop(attempt.run_id) else "at_once"
-        waiting = dict.fromkeys(waiting, True)
+            voided.add(run_id)
+        elif run_id in voided:
+            voided.remove(run_id)
+            repeated += 1
+    return repeated
 
 
-def _grouped(attempts: Iterable[Attempt], finished: set[str]) -> Iterator[VoidTries]:
+def _grouped(attempts: Iterable[Attempt]) -> Iterator[VoidTries]:
     """By reason, figures in it aside; the most frequent first."""
-    groups: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+    groups: dict[str, list[str]] = {}
     apart = INTERRUPTIONS | {SKIPPED}
     for void in (a.void for a in attempts if a.void and a.void.cause not in apart):
         reason = void.detail or "no reason given"
-        key = re.sub(r"\d+(\.\d+)?", "#", reason), void.cause == REPEAT
-        groups.setdefault(key, []).append((void.run_id, reason))
-    for (_, asked), members in sorted(groups.items(), key=lambda item: -len(item[1])):
-        runs = {run_id for run_id, _ in members}
-        yield VoidTries(members[-1][1], len(members), len(runs), len(runs & finished), asked)
+        groups.setdefault(re.sub(r"\d+(\.\d+)?", "#", reason), []).append(reason)
+    for reasons in sorted(groups.values(), key=len, reverse=True):
+        yield VoidTries(reasons[-1], len(reasons))

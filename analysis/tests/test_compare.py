@@ -14,10 +14,11 @@ import pytest
 from scipy import stats
 
 from analysis.report import compare_page
-from analysis.report.trace import find, nearest
-from analysis.stats.compare import NIGHT_SD, _compared, compare, compare_all, compare_read, welch
+from analysis.report.trace import find
+from analysis.stats.compare import NIGHT_SD, _compared, compare, compare_all, compare_read
 from analysis.stats.results import load
 from analysis.suite.records import Suite
+from analysis.tests.known import known
 from analysis.tests.pages import Shared, change_plan, without_own
 from controller.cli.app import main
 from validation.synthetic.suite import IDLE_W, SLOWER, Options, write_suite
@@ -90,6 +91,8 @@ def test_the_cost_of_encryption_is_compared_within_each_suite(two: tuple[Path, P
     for cost in comparison.costs:
         assert cost.cost_a is not None and cost.cost_b is not None
         assert cost.ratio == pytest.approx(cost.cost_b / cost.cost_a)
+        # No narrower than what two nights of one machine differ by.
+        assert known(cost.high) / known(cost.low) > math.exp(2 * 1.96 * math.sqrt(2) * NIGHT_SD)
 
 
 def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
@@ -102,14 +105,6 @@ def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
     comparison = compare(tmp_path / "a", tmp_path / "b")
     assert all(r.low is not None and r.low > 1.02 for r in comparison.joules)
     assert all(abs(r.ratio - 1) < 0.01 for r in comparison.costs)
-
-
-def test_welch_without_interval_or_scatter() -> None:
-    ratio, *limits = welch([0.0], [0.1, 0.2])
-    assert ratio == pytest.approx(math.exp(0.15)) and limits == [None, None]
-    assert [math.log(p_value or 0) for p_value in welch([0.0, 0.0], [0.5, 0.5])] == pytest.approx(
-        [0.5] * 3
-    )
 
 
 def test_the_command_tells_and_writes(
@@ -236,14 +231,13 @@ def test_a_wrong_run_is_answered_with_the_nearest(
 ) -> None:
     suite = compare(*two).a
     wanted = suite.runs[5].run_id
-    assert nearest(wanted.replace("-b", "-c"), [r.run_id for r in suite.runs])[0] == wanted
     assert find(suite, wanted[:4]).run_id == wanted  # its number alone will do
     assert find(suite, str(int(wanted[:4]))).run_id == wanted
     assert main(["trace", str(two[0]), f"{wanted}x", "--out", str(tmp_path)]) == 1
     stderr = capsys.readouterr().err
     assert stderr.startswith("fde: There is no finished run") and wanted in stderr
     assert main(["trace", str(two[0]), "--out", str(tmp_path)]) == 1
-    assert "Name a run" in capsys.readouterr().err
+    assert "Name one of" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

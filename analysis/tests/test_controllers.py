@@ -10,13 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.report import trace
-from analysis.report.provenance import incident_table
+from analysis.report import provenance, trace
 from analysis.stats.results import Results, results, verify, write
 from analysis.suite.controller_boots import shifts
 from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read
-from analysis.tests.pages import Shared, text_of
+from analysis.tests.pages import Shared
 from analysis.tests.reboots import (
     FIRST,
     SECOND,
@@ -83,9 +82,9 @@ def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Pat
     off = (both["energy_j"] / both["energy_j_right"] - 1).abs()
     assert off.to_numpy().max() < 2e-3  # the same bytes: only the fits differ
     assert derived.suite.problems == ()
-    text = text_of(incident_table(derived.incidents))
-    assert "The controller was started again" in text
-    assert "fell silent" not in text  # how far two boots are apart need not be known
+    text = provenance.sentence(derived.incidents)
+    assert "1 reboot of the controller" in text
+    assert "silent" not in text  # how far two boots are apart need not be known
 
 
 @pytest.mark.parametrize("journalled", [True, False])
@@ -96,7 +95,7 @@ def test_the_controller_slept_in_one_boot(made: tuple[Path, Truth], journalled: 
     suspend_controller(folder, at_s, between(truth, 5) - at_s, journalled)
     derived = results(folder)
     assert (derived.suite.controller_boots, derived.suite.controller_sleeps) == (1, 1)
-    assert "The controller was suspended" in text_of(incident_table(derived.incidents))
+    assert "1 suspension of the controller" in provenance.sentence(derived.incidents)
     order = sorted(truth.runs, key=lambda name: truth.runs[name])
     rows = derived.energy.filter(WHOLE).sort("run_id")
     coverage = dict(rows.select("run_id", "coverage").iter_rows())

@@ -17,10 +17,9 @@ from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
 from analysis.report import build, hosts_page, hosts_sections
-from analysis.report.figures import forest
 from analysis.report.hosts_page import table
 from analysis.stats import host_effects as factor
-from analysis.stats.comparison import LogRatio
+from analysis.stats.comparison import LogRatio, of_mean
 from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.stats.results import mark, results, write
 from analysis.stats.stats import Floats
@@ -63,6 +62,19 @@ def test_one_host_and_hosts_in_general_are_students() -> None:
 def test_hosts_weigh_the_same_whatever_their_blocks() -> None:
     few, many = np.array([0.1, 0.2]), np.full(50, 0.5) + np.tile([0.01, -0.01], 25)
     assert float(factor.these_hosts([few, many]).mean) == pytest.approx((0.15 + 0.5) / 2)
+
+
+def test_a_mean_of_hosts_follows_their_skewness() -> None:
+    skewed = np.log(1 + np.array([0.0, 0.001, 0.0, 0.002, 0.001, 0.0, 0.001, 0.15]))
+    alone, mean = LogRatio.of(skewed), factor.these_hosts([skewed])
+    assert float(alone.skewness) > 0
+    assert np.allclose(mean.interval(), alone.interval(), rtol=1e-12)
+    # Of two such hosts it is 1/√2 as skewed; against each other it cancels.
+    both = factor.these_hosts([skewed, skewed])
+    assert float(both._curve) == pytest.approx(float(alone._curve) / math.sqrt(2))
+    assert float(factor.combined([alone, alone], [1.0, -1.0])._curve) == pytest.approx(0)
+    c = of_mean(both, 8, 0.02)
+    assert known(c.high) == pytest.approx(math.exp(float(both.interval()[1])))
 
 
 def test_whether_hosts_differ_is_welchs_test() -> None:
@@ -266,16 +278,6 @@ def test_every_statement_has_its_row(same: Hosts) -> None:
     assert statements["host"].to_list() == ["alder", "birch", "cedar", "", ""]
     assert statements["p_differ_holm"].is_not_null().to_list() == [False] * 3 + [True, False]
     assert statements["n"].to_list() == [5, 5, 5, 5, 3]
-
-
-def test_pictures_have_a_marker_a_host_and_their_mean(same: Hosts) -> None:
-    by_name = {"SQL": [e for e in same.single if e.workload == "sql"]}
-    (drawn,) = forest.draw_hosts(same, by_name)
-    labels = [text.get_text() for text in drawn.legends[0].get_texts()]
-    assert labels == ["alder", "birch", "cedar", "mean of these hosts"]
-    looks = [forest.host_look(number) for number in range(12)]
-    assert len(set(looks)) == 12
-    assert all(marker != forest.MEAN for _, marker in looks)
 
 
 @pytest.fixture

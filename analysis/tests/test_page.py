@@ -175,7 +175,6 @@ def test_changes_have_the_digits_of_their_interval() -> None:
     assert words.change_of(1.1, None, None) == "+10.0 %"
     assert words.change_of(None, None, None) == words.NOTHING
     assert words.percent(1.0) == "±0.0 %"
-    assert words.signed(Estimate(3, 2.0, 1.0, 3.0), "J") == "+2.0 ± 1.0 J"
     assert words.p_value(0.0004) == "< 0.001"
     assert words.p_value(0.0123) == "0.012"
     assert words.p_value(0.3) == "0.30"

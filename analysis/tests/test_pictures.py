@@ -159,6 +159,10 @@ def test_an_interval_beyond_the_edge_ends_in_an_arrow(derived: Results) -> None:
     arrows = [line for line in figure.axes[0].lines if line.get_marker() == ">"]
     assert len(arrows) == len(derived.suite.workloads)
     assert figure.axes[0].get_xlim()[1] < 1000
+    assert "Arrow" in forest.arrow_note(figure)
+    near = {key: replace(c, error=0.01) for key, c in versus.items()}
+    (figure,) = forest.draw(near, derived.suite, "system", "modelled")
+    assert forest.arrow_note(figure) == ""
 
 
 def test_what_is_equivalent_is_drawn_with_the_interval_that_decides(derived: Results) -> None:

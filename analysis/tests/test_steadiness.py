@@ -76,37 +76,10 @@ def run(row: dict[str, Any], hours: float, boot_id: str = "one") -> Run:
     )
 
 
-def test_drift_and_place_come_out_and_configurations_do_not_matter() -> None:
-    suite, energy = made(30, drift_per_h=0.004, place=0.002, block_sd=0.003)
-    judged_drift = steadiness(suite, energy, NO_CLOCK)[0]
-    drift, place = judged_drift.drift_percent_per_hour, judged_drift.place_percent
-    assert drift is not None
-    assert place is not None
-    assert drift.contains(100 * math.expm1(0.004))
-    assert not drift.contains(0.0)
-    # A place later is half an hour later as well.
-    assert place.contains(100 * math.expm1(0.002 + 0.004 / 2))
-    assert not place.contains(0.0)
+def test_scatter_comes_out_and_configurations_do_not_matter() -> None:
     steady = steadiness(*made(30, block_sd=0.003), NO_CLOCK)[0]
     assert steady.within_sd_percent == pytest.approx(0.2, rel=0.25)
     assert steady.between_sd_percent == pytest.approx(0.3, rel=0.4)
-
-
-def test_drift_is_the_regression_of_the_blocks_and_not_of_the_runs() -> None:
-    suite, energy = made(8, drift_per_h=0.002)
-    drift = steadiness(suite, energy, NO_CLOCK)[0].drift_percent_per_hour
-    hours = hours_of(suite.runs, NO_CLOCK)
-    by_block: dict[int, list[tuple[float, float]]] = {}
-    for run_id, block, joules in energy.select("run_id", "block", "energy_j").iter_rows():
-        by_block.setdefault(block, []).append((hours[run_id], math.log(joules)))
-    means = np.array([np.mean(values, axis=0) for values in by_block.values()])
-    fit = OLS(means[:, 1], np.column_stack([np.ones(8), means[:, 0]])).fit()
-    assert drift is not None
-    assert drift.mean == pytest.approx(100 * math.expm1(fit.params[1]), rel=1e-9)
-    low, high = fit.conf_int()[1]
-    assert (drift.low, drift.high) == pytest.approx(
-        (100 * math.expm1(low), 100 * math.expm1(high)), rel=1e-9
-    )
 
 
 Row = tuple[int, str, float]
@@ -119,20 +92,6 @@ def design_of(suite: Suite, energy: pl.DataFrame) -> tuple[list[Row], Any, Any, 
     block = np.array([[row[0] == b for b in {row[0] for row in rows}] for row in rows], float)
     name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
     return rows, block, name, np.array([[places[row[0], row[1]]] for row in rows], float)
-
-
-def test_place_is_that_of_the_whole_regression() -> None:
-    """Also with a hole: the effects are fitted together, not averaged."""
-    suite, energy = made(5, place=0.003)
-    energy = energy.filter(~((pl.col("block") == 2) & (pl.col("configuration") == "soft")))
-    steady = steadiness(suite, energy, NO_CLOCK)[0]
-    rows, block, name, place = design_of(suite, energy)
-    logs = np.log([row[2] for row in rows])
-    fit = OLS(logs, np.hstack([place, block, name])).fit()
-    assert known(steady.place_percent).mean == pytest.approx(
-        100 * math.expm1(fit.params[0]), rel=1e-6
-    )
-    assert known(steady.place_percent).low == pytest.approx(100 * math.expm1(fit.conf_int()[0, 0]))
 
 
 def test_carry_over_is_the_whole_regressions_f_test() -> None:
@@ -172,11 +131,9 @@ def test_a_carry_over_is_found_where_there_is_one_and_told_by_workload() -> None
 
 def test_what_few_blocks_cannot_tell_is_none() -> None:
     single = steadiness(*made(1), NO_CLOCK)[0]
-    assert (single.n, single.between_sd_percent, single.drift_percent_per_hour) == (1, None, None)
-    assert single.place_percent is None
+    assert (single.n, single.between_sd_percent, single.carry_over_p) == (1, None, None)
     two = steadiness(*made(2), NO_CLOCK)[0]
-    assert two.drift_percent_per_hour is None  # a line through two points fits always
-    assert two.place_percent is not None
+    assert two.between_sd_percent is not None
     assert two.carry_over_p is None
     assert "too few blocks" in carry_over_sentence([two])
     suite, energy = made(3)
@@ -206,16 +163,13 @@ def test_the_same_order_in_every_block_cannot_tell_places() -> None:
         for r in suite.runs
     ]
     steady = steadiness(replace(suite, runs=tuple(runs)), energy, NO_CLOCK)[0]
-    assert (steady.place_percent, steady.carry_over_p) == (None, None)
-    assert steady.drift_percent_per_hour is not None
+    assert steady.carry_over_p is None
 
 
 def test_times_across_boots_need_the_clock() -> None:
-    suite, energy = made(4)
+    suite, _ = made(4)
     runs = tuple(replace(r, boot_id="two") if r.block > 1 else r for r in suite.runs)
     assert hours_of(runs, NO_CLOCK) == {}
-    steady = steadiness(replace(suite, runs=runs), energy, NO_CLOCK)[0]
-    assert steady.drift_percent_per_hour is None
     clock = TargetClock.fit(
         ClockReading(t + shift, t + 1000, t + shift + 2000, boot)
         for boot, shift in (("one", 0), ("two", 9 * HOUR_NS))

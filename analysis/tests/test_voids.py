@@ -11,6 +11,7 @@ import pytest
 from analysis.stats.results import results
 from analysis.stats.voids import fisher, void_tries, with_void_tries
 from analysis.tests.known import known
+from contract.journal import REPEAT, TARGET_DOWN
 from validation.synthetic.folder import write_manifest
 
 VOIDED = "opal"
@@ -26,6 +27,9 @@ def void_before_each(folder: Path, like: str) -> None:
         if line["state"] == "switching" and f"-{VOIDED}-" in line["run_id"]:
             void = {"state": "void", "cause": "failed", "detail": "The processor throttled."}
             lines += [{**line, "state": "running"}, {**line, **void}] * TRIES
+        elif line["state"] == "switching" and "-plain-" in line["run_id"]:
+            # What the controller or a power cut ended says nothing of the configuration.
+            lines += [{**line, "state": "void", "cause": c} for c in (REPEAT, TARGET_DOWN)]
         lines.append(line)
     numbered = (json.dumps({**line, "seq": seq}) for seq, line in enumerate(lines))
     path.write_text("".join(f"{text}\n" for text in numbered), encoding="utf-8")

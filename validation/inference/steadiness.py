@@ -1,4 +1,4 @@
-"""How often intervals hold drift and place, and true or false carry-over is found."""
+"""How often true or false carry-over is found."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 
 from analysis.stats.stats import LEVEL, Floats
 from analysis.stats.two_way import Layout
-from validation.bench import Figure, within
+from validation.bench import Figure
 from validation.inference.simulated import (
     FEW,
     SEED,
     SUITES,
     Scene,
     Simulated,
-    covered,
     no_more_by_chance,
     share,
     simulate,
@@ -36,28 +35,7 @@ def _measure_size(blocks: int, suites: int) -> list[Figure]:
     layout = layout_of(scene)
     generator = np.random.default_rng(SEED + 8)
     simulated = simulate(scene, suites, generator)
-    logs, hours, places = (
-        flat(part) for part in (simulated.logs[:, 0], simulated.hours, simulated.places)
-    )
-    drift, place = layout.slope_between(logs, hours), layout.slope_within(logs, places)
-    # Within a block the drift adds to the place: each place is a run later.
-    by_place = scene.place + scene.drift_per_h * scene.run_h
-    figures = [
-        *(
-            within(
-                f"true {what} within its interval, {blocks} blocks",
-                covered(slope.interval(), truth) if slope else 0.0,
-                "%",
-                94,
-                96,
-            )
-            for what, slope, truth in (
-                ("drift", drift, scene.drift_per_h),
-                ("effect of the place", place, by_place),
-            )
-        ),
-    ]
-    return [*figures, *_of_carry_over(scene, layout, simulated, generator)]
+    return _of_carry_over(scene, layout, simulated, generator)
 
 
 def _of_carry_over(

@@ -13,11 +13,9 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
-from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.suite.records import MEASURED, Suite
 
@@ -110,13 +108,6 @@ def titled(figure: Figure, title: str, origin: str) -> None:
     """One title over the whole picture, flush left, with the origin."""
     text = with_origin(title, origin)
     figure.suptitle(text, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
-
-
-def plain_logarithms(axis: Axis) -> None:
-    """1, 2, 5 and 10 in place of powers on a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace(",", "\u202f")))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def svg(figure: Figure) -> str:
