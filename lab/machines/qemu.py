@@ -9,9 +9,10 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from contract.errors import LabError
 from contract.files import write_json
@@ -23,26 +24,50 @@ from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, G
 from lab.network import Network
 from lab.state import GuestState, Running, cache_dir, read_json
 
+if TYPE_CHECKING:
+    from qemu.qmp import QMPClient
+
 QMP_LIMIT_S = 20.0
 
 
 def execute(path: Path, command: str, **arguments: object) -> object:
     """Return QEMU's answer to a command on its socket `path`; raises LabError without one."""
+    return _talk(path, QMP_LIMIT_S, command, lambda qmp: qmp.execute(command, arguments))
+
+
+def wait_for_event(path: Path, event: str, limit_s: float, begin: Callable[[], None]) -> None:
+    """Do `begin`, and wait until QEMU reports an event that may follow from it.
+
+    Raises LabError where none comes within `limit_s`.
+    """
+
+    async def wait(qmp: QMPClient) -> None:
+        with qmp.listener(event) as events:
+            await asyncio.to_thread(begin)
+            await events.get()
+
+    _talk(path, limit_s, event, wait)
+
+
+def _talk(
+    path: Path, limit_s: float, what: str, talk: Callable[[QMPClient], Awaitable[object]]
+) -> object:
     from qemu.qmp import QMPClient  # slow to import, and User Mode Linux needs none
     from qemu.qmp.error import QMPError
 
-    async def ask() -> object:
-        client = QMPClient()
-        await client.connect(str(path))
+    async def session() -> object:
+        qmp = QMPClient()
+        await qmp.connect(str(path))
         try:
-            return await client.execute(command, arguments)
+            return await talk(qmp)
         finally:
-            await client.disconnect()
+            with suppress(EOFError):  # it may have ended meanwhile
+                await qmp.disconnect()
 
     try:
-        return asyncio.run(asyncio.wait_for(ask(), QMP_LIMIT_S))
-    except (OSError, TimeoutError, QMPError) as error:
-        raise LabError(f"QEMU did not do {command} on {path}: {error}") from error
+        return asyncio.run(asyncio.wait_for(session(), limit_s))
+    except (OSError, TimeoutError, EOFError, QMPError) as error:
+        raise LabError(f"QEMU did not do {what} on {path}: {error or 'no answer'}") from error
 
 
 def vcpu_thread_ids(path: Path) -> list[int]:

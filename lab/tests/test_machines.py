@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -128,6 +130,8 @@ def test_qemu_does_what_it_is_told_or_says_why_not(tmp_path: Path) -> None:
             assert qemu.execute(path, "set_link", name="net", up=False) == {}
             with pytest.raises(LabError, match="no-such-card"):
                 qemu.execute(path, "set_link", name="no-such-card", up=True)
+            stop = functools.partial(os.kill, process.pid, signal.SIGTERM)
+            qemu.wait_for_event(path, "SHUTDOWN", 30, stop)
         finally:
             process.kill()
     with pytest.raises(LabError, match="system_reset"):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from contract.errors import LabError
 from lab import power
+from lab.machines import qemu
 from lab.machines.base import WATCHDOG as WATCHDOG_DEVICE
-from lab.machines.qemu import Qmp
 from validation.faults.trial import AT_WORK, Fault, Outcome, Small, Trial
 
 CUTS, QUICK_CUTS = 50, 3
@@ -93,10 +93,13 @@ def _watchdog(trial: Trial, outcome: Outcome) -> None:
     scene = trial.scene
     before = trial.wait_state("running").entry
     start = trial.mark()
-    with Qmp(Path(scene.state["guest"]["qmp"]), timeout_s=WATCHDOG_LIMIT_S) as qmp:
+
+    def hang() -> None:
         with contextlib.suppress(LabError):
             scene.ssh(HANG, check=False, limit_s=5)
-        qmp.wait_for("WATCHDOG")
+
+    qmp = Path(scene.state["guest"]["qmp"])
+    qemu.wait_for_event(qmp, "WATCHDOG", WATCHDOG_LIMIT_S, hang)
     outcome.struck(before.state)
     trial.say("QEMU reports that the watchdog's timer ran out")
     outcome.resumed_s = [resumed_s(trial, before.boot_id, start)]
