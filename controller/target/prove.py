@@ -74,7 +74,8 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     documents: list[dict[str, Any]] = []
     proofs: list[ProofLine] = []
     with tempfile.TemporaryFile() as errors:
-        argv = connection.python(target, "-m", "agent", "storage", "prove", *wanted)
+        prove = ("-m", "agent", "storage", "prove", "--storage", target.storage.sha256)
+        argv = connection.python(target, *prove, *wanted)
         with subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process:
