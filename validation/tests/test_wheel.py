@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email
-import functools
 import json
 import os
 import subprocess
@@ -220,12 +219,13 @@ def test_it_verifies_an_example_in_an_empty_environment(
     (inventory / "host_vars").mkdir()
     (inventory / "host_vars" / "target.yml").write_text(json.dumps({"fde_meters": [INSTRUMENT]}))
     without = {**os.environ, "FDE_BUILD": str(tmp_path / "build")}
-    for extra, command in {
+    needing: dict[str, list[str | Path]] = {
         "lan": ["doctor", "-i", inventory],
         "notebook": ["notebook"],
         "pdf": ["report", EXAMPLE, "--pdf"],
         "plugs": ["init", "new", "--host", "h", "--plain", "S1", "--meter", PLUG, "--yes"],
-    }.items():
+    }
+    for extra, command in needing.items():
         done = _run(tmp_path / "env" / "bin" / "fde", *command, cwd=tmp_path, env=without)
         assert done.returncode == 1
         assert f"[{extra}]" in "".join((done.stdout + done.stderr).split())
