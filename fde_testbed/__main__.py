@@ -8,12 +8,8 @@ def main() -> int:
     try:
         from controller.cli import app
     except ImportError as error:
-        print(
-            f"fde: {sys.executable} lacks what fde needs: {error}. Run `{sys.executable} -m pip "
-            "install --upgrade fde-energy-testbed`, or make a new environment.",
-            file=sys.stderr,
-        )
-        return 1
+        update = f"{sys.executable} -m pip install --upgrade fde-energy-testbed"
+        sys.exit(f"fde: A package is missing or does not fit: {error}. Run `{update}`.")
     return app.main()
 
 

@@ -323,7 +323,7 @@ class Recorder:
             self._transport = open_meter(self._device, self._config.baud, self._meter)
         except OSError as error:
             if self._must_be_heard:
-                raise RecorderError(cannot_open(self._config, error, self._device)) from error
+                raise RecorderError(cannot_open(self._config, error, self._device)) from None
             self._lose(f"the port cannot be opened ({error.strerror})")
             if isinstance(error, PortError) and self._status.state == "lost":
                 self._status.message = f"{self._config.name}: {error.strerror}"

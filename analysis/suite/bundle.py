@@ -18,7 +18,6 @@ from contract.suite_files import is_packed
 
 FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
 ABOUT = "bundle.json"
-SUFFIX = ".tar.gz"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

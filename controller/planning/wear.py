@@ -87,11 +87,8 @@ def describe_writes(
     `run_bytes` has what a run of each workload writes, as far as that is known.
     """
     for cost in _costs(plan, disks, passes=0, rounds=0):
-        workloads = [
-            run.workload
-            for run in plan.runs
-            if plan.storage.configurations[run.configuration].disk == cost.role
-        ]
+        carried = {each.name for each in plan.configurations if each.disk == cost.role}
+        workloads = [run.workload for run in plan.runs if run.configuration in carried]
         count = sum(run_bytes.get(name, 0) for name in workloads)
         text = f"The {len(workloads)} runs on disk {cost.role} write at least {_size(count)}"
         if unknown := ", ".join(sorted(set(workloads) - set(run_bytes))):

@@ -15,7 +15,7 @@ from contract.files import write_json
 from contract.plan import Configuration, TargetDocument
 from contract.problem import Problem
 from controller.planning.known_names import require_known
-from controller.target import connection, secrets
+from controller.target import connection, secrets, survey
 from controller.target import inventory as stacks
 from controller.target.connection import TargetError
 from controller.target.survey import record_file
@@ -125,6 +125,7 @@ def _describe_end(
     elif any("No module named agent" in line for line in lines):
         cause = Problem("no-agent", {}, "The agent is not on the target.", "Run fde provision.")
     else:
+        survey.look(target, disks=False)  # raises where its Python or its link is the cause
         cause = connection.describe_failure(target, done)
     sentence = f"{name} was not reached. {cause.sentence}"
     return Problem(cause.code, {**cause.facts, "configuration": name}, sentence, cause.remedy)

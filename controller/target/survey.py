@@ -21,7 +21,7 @@ from contract.errors import ControllerError
 from contract.files import short_digest
 from contract.names import sentence
 from contract.places import build_folder
-from contract.plan import Plan, TargetDocument, seal
+from contract.plan import Plan, TargetDocument
 from contract.problem import Problem, WordedError, Wording
 from controller.target import connection
 from controller.target.agent_bundle import HOME, collect, pack
@@ -49,9 +49,8 @@ trap 'exit 130' HUP INT TERM PIPE
 tar -xf - -C "$d" || exit {NOT_UNPACKED}
 cd "$d/{HOME}" || exit {NOT_UNPACKED}
 export PYTHONPATH="$PWD:$PWD/lib" PYTHONDONTWRITEBYTECODE=1 PYTHONUTF8=1
-if [ "$1" = survey ]; then python3 -m agent.examine --survey; exit; fi
+case "$1" in survey | load | joules) python3 -m agent.examine "--$@"; exit ;; esac
 if [ "$1" = writes ]; then python3 -m agent.needs "$d/plan.json"; exit; fi
-if [ "$1" = load ] || [ "$1" = joules ]; then python3 -m agent.examine "--$1" "$2"; exit; fi
 python3 -m agent.preflight --target "$d/target.json" || exit {NO_ANSWER}
 case "$1" in *examine*) python3 -m agent.examine --target "$d/target.json" || echo '{{}}' ;; esac
 case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
@@ -199,7 +198,7 @@ def _run_script(
 ) -> subprocess.CompletedProcess[bytes]:
     files = collect()
     if plan:
-        files[PurePosixPath("plan.json")] = json.dumps(seal(plan).document()).encode()
+        files[PurePosixPath("plan.json")] = json.dumps(plan.document()).encode()
     files[PurePosixPath("target.json")] = json.dumps(target.document()).encode()
     done = connection.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
     before, begun, printed = done.stdout.partition(BEGIN)

@@ -56,10 +56,8 @@ def port(name: str, probe: Probe) -> CheckOutcome:
 def heard(name: str, probe: Probe) -> CheckOutcome:
     """Check that the meter sends records of its kind."""
     if probe.stage == "heard":
-        remedy = "Switch it on, and compare its kind and settings with fde meters."
-        if probe.errno == errno.ENOPKG:  # a library is missing, which the error names
-            remedy = "Install it, then repeat fde doctor."
-        return failed(probe.error, remedy, meter=name, errno=probe.errno)
+        remedy = "Do what this names; else switch it on, and compare its entry with fde meters."
+        return failed(probe.error, remedy, meter=name)
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
     watts = ", ".join(f"{channel} {w:.3g} W" for channel, w in probe.watts.items())

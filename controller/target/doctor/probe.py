@@ -67,8 +67,7 @@ def probe(meter: MeterEntry) -> Probe:
         try:
             Recorder(config, out, out / "status.json").run(enough)
         except RecorderError as error:
-            code = getattr(error.__cause__, "errno", None) or 0
-            return Probe("heard", str(error), code, device=device)
+            return Probe("heard", str(error), device=device)
         return _evaluate(out, device, driver.period_s)
 
 

@@ -330,7 +330,6 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
         "fail",
     ),
     "silent": (heard(stage="heard", error="It is silent."), "meter-heard", "fail"),
-    "no library": (heard(stage="heard", errno=65, error="It lacks one."), "meter-heard", "fail"),
     "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
     "rate": (heard(period_s=0.1), "meter-rate", "fail"),
     "gaps": (heard(gaps=3), "meter-rate", "warn"),
