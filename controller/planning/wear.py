@@ -152,4 +152,4 @@ def _size(count: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:{',.0f' if share >= 1 else '.3g'}} %" if share >= 0.001 else "less than 0.1 %"
+    return f"{float(f'{share * 100:.3g}'):,g} %" if share >= 0.001 else "less than 0.1 %"
