@@ -19,7 +19,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from analysis import rounding  # noqa: F401 - before any test imports numpy
-from lab import lifecycle, pytest_times, ssh
+from lab import lifecycle, ssh
 from lab.power import machine_of
 from lab.state import LabState, Layout, SshState
 
@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).resolve().parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Return the name of the tier that is run, such as `unit` or `test`."""
-    parser.addoption("--tier", help="name under which build/bench/tests.json keeps the times")
+    parser.addoption("--tier", help="what is run; `all-…` tries every case")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,7 +46,6 @@ def pytest_configure(config: pytest.Config) -> None:
         state = tempfile.mkdtemp(prefix="fde-state-")  # a test writes nothing into anybody's home
         os.environ["XDG_STATE_HOME"] = state
         config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
-        config.pluginmanager.register(pytest_times.Times(config.getoption("tier", None)))
 
 
 def _all(config: pytest.Config) -> bool:

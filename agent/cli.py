@@ -113,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     leave = _command(steps, "leave", "unmount, close and lock")
     prove = _command(steps, "prove", "enter each configuration in turn and prove it")
     prove.add_argument("configurations", nargs="*", metavar="configuration")
+    prove.add_argument("--storage", metavar="SHA256", help="refuse where --target has another")
     for command in (enter, leave, prove):
         _add_storage_options(command)
     return parser

@@ -1,12 +1,18 @@
-"""Room and memory that a suite's workloads need are looked at before its first run."""
+"""Room and memory that a suite's workloads need are looked at before its first run.
+
+`python3 -m agent.needs PLAN` prints the bytes that a run of each workload writes at least, as JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from contract import plan as plans
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import command_line
@@ -114,3 +120,20 @@ def _size(size_bytes: int) -> str:
     """`1.5 GiB` or `300 MiB`."""
     gib = size_bytes / 2**30
     return f"{gib:.1f} GiB" if gib >= 1 else f"{size_bytes / 2**20:.0f} MiB"
+
+
+def written_bytes(plan: Plan) -> dict[str, int]:
+    """Return what a run of each workload fills of the disk; it may write over it several times.
+
+    Without those whose files are not there yet, of which it depends.
+    """
+    sizes = {}
+    for spec in plan.workloads:
+        with contextlib.suppress(Exception):  # an asset that is missing or cannot be read
+            needs = registry.load(spec.workload_name).needs(spec.parameters, plan.asset_paths)
+            sizes[spec.name] = needs.disk_bytes
+    return sizes
+
+
+if __name__ == "__main__":
+    print(json.dumps(written_bytes(plans.load(Path(sys.argv[1])))))

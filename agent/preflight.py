@@ -30,7 +30,6 @@ DATABASES = {
     "mysql": "mysql-server",
     "any": "default-mysql-server",
 }
-OLDEST_PYTHON = (3, 11)
 OLDEST_OPAL = (2, 7)
 # Before it a range on 4,096-byte blocks cannot be made (its release notes).
 OLDEST_OPAL_4K = (2, 7, 2)
@@ -171,7 +170,6 @@ WORDINGS = {
         "The agent is a systemd service, and systemd does not run there.",
         "Boot it with systemd.",
     ),
-    "old-python": ("Its Python {python} is too old.", "Install Python 3.11 or newer."),
     "cryptsetup": (
         "Its cryptsetup {version} has no Opal support (HW_OPAL, from 2.7 on).",
         _OPAL_REMEDY,
@@ -231,8 +229,6 @@ def _machine(facts: Facts) -> list[Refusal]:
         problems.append(_refusal("machine", machine=facts.machine))
     if not facts.systemd:
         problems.append(_refusal("no-systemd"))
-    if _numbers(facts.python) < OLDEST_PYTHON:
-        problems.append(_refusal("old-python", python=facts.python))
     return problems
 
 

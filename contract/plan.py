@@ -115,6 +115,12 @@ class StorageSpec:
     # Whether the whole extent is discarded each time before a configuration is made.
     discard_first: bool = True
 
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of it as canonical JSON, less what may be erased."""
+        disks = {role: replace(disk, erase=None) for role, disk in self.disks.items()}
+        return digest(schema.write(replace(self, disks=disks)))
+
 
 @dataclass(frozen=True)
 class WorkloadEntry:

@@ -88,6 +88,11 @@ def prove(options: argparse.Namespace) -> int:
     """One JSON line a configuration; 1 if any is not what it claims to be."""
     proven = True
     with lock.disks("storage prove"), _stack(options) as stack:
+        if options.storage not in (None, stack.spec.sha256):
+            raise AgentError(
+                "The target was provisioned from another inventory, or before this one changed. "
+                "Run fde provision."
+            )
         try:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)

@@ -110,7 +110,6 @@ def test_a_target_that_can_do_it_is_not_refused(changes: dict[str, Any], target:
         ),
         ({"machine": "aarch64"}, TARGET, "machine", {"machine": "aarch64"}),
         ({"systemd": False}, TARGET, "no-systemd", {}),
-        ({"python": "3.10.12"}, TARGET, "old-python", {"python": "3.10.12"}),
         (
             BOOKWORM,
             TARGET,

@@ -182,6 +182,16 @@ def test_too_little_room_or_memory_is_told_before_the_first_run(
     assert lab.execute() == 0, "what is skipped needs nothing"
 
 
+def test_what_a_run_writes_is_left_out_where_it_is_not_known(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.needs = {"idle": Needs(disk_bytes=GIB)}
+    assert needs.written_bytes(lab.plan) == {"idle": GIB, "file_io": 0}
+    known = {"idle": lab.load("idle")}
+    monkeypatch.setattr("workloads.registry.load", lambda name: known[name])
+    assert needs.written_bytes(lab.plan) == {"idle": GIB}
+
+
 def test_what_earlier_runs_keep_is_not_needed_once_more(lab: Lab) -> None:
     def interrupt(_context: Context) -> None:
         lab.needs["idle"] = Needs(scratch_bytes=2**60)

@@ -236,11 +236,6 @@ def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator
         )
 
 
-def summarise(suite: Suite, energy: pl.DataFrame, family: Family | None = None) -> pl.DataFrame:
-    """Return the table of `SUMMARY_SCHEMA`."""
-    return as_table(summary_rows(suite, energy, family or judge(suite, energy)))
-
-
 def as_table(rows: Iterable[SummaryRow]) -> pl.DataFrame:
     """Return rows of the summary as summary.parquet has them."""
     return pl.DataFrame([asdict(row) for row in rows], schema=dict(SUMMARY_SCHEMA))

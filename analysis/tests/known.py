@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import polars as pl
+
+from analysis.stats.family import as_table, judge, summary_rows
 from analysis.suite.records import Run, Suite
 from contract.documents import Proof
 from contract.plan import FORMAT, SuitePlan
@@ -16,6 +19,11 @@ def known(value: Value | None) -> Value:
     """Return the value; a test whose figure, picture or interval is missing fails here."""
     assert value is not None
     return value
+
+
+def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
+    """Return the table of `SUMMARY_SCHEMA`."""
+    return as_table(summary_rows(suite, energy, judge(suite, energy)))
 
 
 def run_of(**fields: Any) -> Run:

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from analysis.stats import contrasts
-from analysis.stats.family import judge, summarise
-from analysis.tests.known import known
+from analysis.stats.family import judge
+from analysis.tests.known import known, summarise
 from validation.synthetic.tables import energy_of, suite_of
 
 KINDS = {"bare": "plain", "sed": "opal", "soft": "dmcrypt", "true": "tcrypt"}

@@ -19,10 +19,10 @@ from analysis.energy.metered import Energy
 from analysis.energy.standing import still_zones
 from analysis.energy.windows import Windows
 from analysis.report import build
-from analysis.stats.family import summarise
 from analysis.stats.results import Results, stood_still
 from analysis.suite.records import Counter, Phase, Run, Suite
 from analysis.suite.samples import of_table
+from analysis.tests.known import summarise
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
 from validation.synthetic.folder import Power
 from validation.synthetic.suite import Options, write_suite

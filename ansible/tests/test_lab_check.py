@@ -187,3 +187,14 @@ def test_configurations_are_proven_in_a_table(provisioned: Any) -> None:
     done = provisioned.python(*command, "dmcrypt-aes25")
     assert done.returncode == 1
     assert "did you mean dmcrypt-aes256" in done.stderr
+
+
+def test_nothing_is_proven_on_the_disks_of_another_inventory(
+    provisioned: Any, tmp_path: Path
+) -> None:
+    other = json.loads(provisioned.target.read_text(encoding="utf-8"))
+    other["disks"]["plain"]["serial"] = "ANOTHER"
+    (tmp_path / "target.json").write_text(json.dumps(other), encoding="utf-8")
+    done = provisioned.python("controller", "prove", "--target", tmp_path / "target.json", "plain")
+    assert done.returncode == 1
+    assert "fde provision" in done.stderr

@@ -36,7 +36,7 @@ def check(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Print what its preconditioning would cost each disk.",
+            help="Print what it and its preconditioning write to each disk.",
             autocompletion=suites,
         ),
     ] = None,

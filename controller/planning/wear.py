@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from contract.disks import DiskAnswer
@@ -59,21 +59,44 @@ class Cost:
             f"{self.serial}): {_size(self.extent_bytes)} {self.passes} times, and as much in each "
             f"of at most {self.rounds} rounds. "
         )
+        return text + self.share(self.most_bytes)
+
+    def share(self, count: int) -> str:
+        """How much so many bytes are of what the disk has written and of its life, in words."""
         if not self.written_bytes:
-            return f"{text}The disk does not report what it has written so far."
-        share = _percent(self.most_bytes / self.written_bytes)
-        text += f"That is {share} of the {_size(self.written_bytes)} that it has written so far"
+            return "The disk does not report what it has written so far."
+        share = _percent(count / self.written_bytes)
+        text = f"That is {share} of the {_size(self.written_bytes)} that it has written so far"
         if self.life_bytes is None:
             return f"{text}; it does not report yet how much of its life is used."
-        share = _percent(self.most_bytes / self.life_bytes)
+        share = _percent(count / self.life_bytes)
         return f"{text}, and {share} of its life, of which {self.used_percent} % is used by SMART."
 
 
 def costs(plan: Plan, disks: Sequence[DiskAnswer]) -> list[Cost]:
     """Return the cost for each disk that a plan preconditions; `disks` as the agent found them."""
     wanted = plan.precondition
-    if wanted is None:
-        return []
+    return _costs(plan, disks, wanted.passes, wanted.rounds) if wanted else []
+
+
+def describe_writes(
+    plan: Plan, disks: Sequence[DiskAnswer], run_bytes: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield what the plan's runs write to each disk at least, and how much of its life that is.
+
+    `run_bytes` has what a run of each workload writes, as far as that is known.
+    """
+    for cost in _costs(plan, disks, passes=0, rounds=0):
+        carried = {each.name for each in plan.configurations if each.disk == cost.role}
+        workloads = [run.workload for run in plan.runs if run.configuration in carried]
+        count = sum(run_bytes.get(name, 0) for name in workloads)
+        text = f"The {len(workloads)} runs on disk {cost.role} write at least {_size(count)}"
+        if unknown := ", ".join(sorted(set(workloads) - set(run_bytes))):
+            text += f" and what {unknown} write, which is not known without their files"
+        yield f"{text}. {cost.share(count)}"
+
+
+def _costs(plan: Plan, disks: Sequence[DiskAnswer], passes: int, rounds: int) -> list[Cost]:
     lifetimes = {disk.role: asdict(disk.lifetime) for disk in disks if disk.lifetime}
     return [
         Cost(
@@ -81,8 +104,8 @@ def costs(plan: Plan, disks: Sequence[DiskAnswer]) -> list[Cost]:
             disk.serial,
             disk.size_bytes,
             plan.extent.size_bytes,
-            wanted.passes,
-            wanted.rounds,
+            passes,
+            rounds,
             **lifetimes.get(disk.role, {}),
         )
         for disk in plan.disks_used
@@ -129,4 +152,4 @@ def _size(count: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:.3g} %" if share >= 0.001 else "less than 0.1 %"
+    return f"{float(f'{share * 100:.3g}'):,g} %" if share >= 0.001 else "less than 0.1 %"

@@ -16,7 +16,7 @@ from contract.places import command_line, suites_folder
 from contract.plan import Disk, TargetDocument
 from controller.planning import wear
 from controller.planning.suites import at_scale, load_suite
-from controller.target import doctor, first_writes
+from controller.target import doctor, first_writes, survey
 from controller.target import inventory as stacks
 from controller.target.doctor import Say, print_wrapped
 from controller.target.doctor.diagnosis import Scene, problem_of, refused
@@ -29,7 +29,7 @@ ONE_DISK = "one-disk"
 def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> CheckResult:
     """Print the page of every host of an inventory.
 
-    With a `suite` it has what its preconditioning would cost each disk. Raises ControllerError
+    With a `suite` it has what that writes to each disk. Raises ControllerError
     where the inventory cannot be read at all.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
@@ -106,7 +106,7 @@ def _describe_answer(disk: DiskAnswer) -> Iterator[tuple[str, str]]:
 
 
 def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[CheckOutcome]:
-    """Print what a suite's preconditioning would cost each disk; return why it has no plan."""
+    """Print what a suite and its preconditioning write; return why the suite has no plan."""
     from controller.planning.compiler import compile_plan  # NumPy: not for a page without a suite
 
     target, answer = scene.target, scene.answer
@@ -124,6 +124,8 @@ def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[C
         if cost.reason and not target.lab:
             way = command_line("run", confirm=shlex.quote(cost.serial))
             print_wrapped("  will ask", f"{way}, as {cost.reason}", say)
+    for sentence in wear.describe_writes(plan, answer.disks, survey.read_writes(target, plan)):
+        print_wrapped("  writes", sentence, say)
     return []
 
 

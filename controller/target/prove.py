@@ -15,7 +15,7 @@ from contract.files import write_json
 from contract.plan import Configuration, TargetDocument
 from contract.problem import Problem
 from controller.planning.known_names import require_known
-from controller.target import connection, secrets
+from controller.target import connection, secrets, survey
 from controller.target import inventory as stacks
 from controller.target.connection import TargetError
 from controller.target.survey import record_file
@@ -82,7 +82,8 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     proofs: list[ProofLine] = []
     refusals: tuple[Problem, ...] = ()
     with tempfile.TemporaryFile() as errors:
-        argv = connection.python(target, "-m", "agent", "storage", "prove", *wanted)
+        prove = ("-m", "agent", "storage", "prove", "--storage", target.storage.sha256)
+        argv = connection.python(target, *prove, *wanted)
         with subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process:
@@ -138,6 +139,7 @@ def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[byte
         return Problem("agent", {}, lines[-1].removeprefix("fde: "))
     if any("No module named agent" in line for line in lines):
         return Problem("no-agent", {}, "The agent is not on the target.", "Run fde provision.")
+    survey.look(target, disks=False)  # raises where its Python or its link is the cause
     return connection.describe_failure(target, done)
 
 

@@ -21,7 +21,7 @@ from contract.errors import ControllerError
 from contract.files import short_digest
 from contract.names import sentence
 from contract.places import build_folder
-from contract.plan import TargetDocument
+from contract.plan import Plan, TargetDocument
 from contract.problem import Problem, WordedError, Wording
 from controller.target import connection
 from controller.target.agent_bundle import HOME, collect, pack
@@ -49,8 +49,8 @@ trap 'exit 130' HUP INT TERM PIPE
 tar -xf - -C "$d" || exit {NOT_UNPACKED}
 cd "$d/{HOME}" || exit {NOT_UNPACKED}
 export PYTHONPATH="$PWD:$PWD/lib" PYTHONDONTWRITEBYTECODE=1 PYTHONUTF8=1
-if [ "$1" = survey ]; then python3 -m agent.examine --survey; exit; fi
-if [ "$1" = load ] || [ "$1" = joules ]; then python3 -m agent.examine "--$1" "$2"; exit; fi
+case "$1" in survey | load | joules) python3 -m agent.examine "--$@"; exit ;; esac
+if [ "$1" = writes ]; then python3 -m agent.needs "$d/plan.json"; exit; fi
 python3 -m agent.preflight --target "$d/target.json" || exit {NO_ANSWER}
 case "$1" in *examine*) python3 -m agent.examine --target "$d/target.json" || echo '{{}}' ;; esac
 case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
@@ -169,8 +169,21 @@ def read_joules(target: TargetDocument, seconds: float) -> tuple[tuple[int, floa
     return schema.read(_Joules, {"readings": _ask(target, "joules", f"{seconds:g}")}).readings
 
 
-def _ask(target: TargetDocument, *what: str) -> object:
-    done = _run_script(target, *what)
+@dataclass(frozen=True)
+class _Writes:
+    by_workload: Mapping[str, int]
+
+
+def read_writes(target: TargetDocument, plan: Plan) -> Mapping[str, int]:
+    """Read how many bytes a run of each workload writes at least; raises TargetError.
+
+    Workloads are missing whose files the target does not have.
+    """
+    return schema.read(_Writes, {"by_workload": _ask(target, "writes", plan=plan)}).by_workload
+
+
+def _ask(target: TargetDocument, *what: str, plan: Plan | None = None) -> object:
+    done = _run_script(target, *what, plan=plan)
     try:
         if not done.returncode:
             document: object = strict_json.loads(done.stdout)
@@ -180,8 +193,12 @@ def _ask(target: TargetDocument, *what: str) -> object:
     raise _unanswered(target, done)
 
 
-def _run_script(target: TargetDocument, *what: str) -> subprocess.CompletedProcess[bytes]:
+def _run_script(
+    target: TargetDocument, *what: str, plan: Plan | None = None
+) -> subprocess.CompletedProcess[bytes]:
     files = collect()
+    if plan:
+        files[PurePosixPath("plan.json")] = json.dumps(plan.document()).encode()
     files[PurePosixPath("target.json")] = json.dumps(target.document()).encode()
     done = connection.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
     before, begun, printed = done.stdout.partition(BEGIN)

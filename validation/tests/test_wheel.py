@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email
-import functools
 import json
 import os
 import subprocess
@@ -21,6 +20,15 @@ from contract.places import ROOT
 EXAMPLE = ROOT / "data" / "examples" / "lab-one-disk.tar.gz"
 SCRIPT = "fde_testbed.__main__:main"
 UNWANTED = ("conftest.py", "pyproject.toml")
+PLUG = "http://127.0.0.1:9=0:system"
+INSTRUMENT = {
+    "name": "bench",
+    "kind": "scpi",
+    "port": "TCPIP::127.0.0.1::INSTR",
+    "origin": "measured",
+    "channels": {"0": "system"},
+    "settings": {"period_s": 1, "resolution_w": 0.1, "query": "POW?"},
+}
 LIBRARY = """
 import sys
 import analysis
@@ -128,6 +136,14 @@ def test_it_knows_its_version_whatever_is_beside_it(site: Path, beside: Path) ->
     assert output == f"fde {project['version']}\n"
 
 
+def test_packages_that_do_not_fit_are_a_sentence(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("")  # as an old version, which lacks what is imported
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{site}"}
+    done = _run(sys.executable, site / "bin" / "fde", "--version", env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("fde: ") and len(done.stderr.splitlines()) == 1
+
+
 def test_the_notebook_opens_on_an_example(site: Path, beside: Path) -> None:
     made = _fde(site, beside, "notebook", "--copy")
     assert Path(made["suite"]).is_relative_to(beside / "build" / "bundles")
@@ -167,7 +183,6 @@ def test_the_gallery_shows_the_examples(site: Path, tmp_path: Path) -> None:
     assert (made["entries"], made["left_out"]) == (1, [])
 
 
-@functools.cache
 @pytest.mark.slow
 @pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
@@ -200,3 +215,17 @@ def test_it_verifies_an_example_in_an_empty_environment(
         _done(tmp_path / "env" / "bin" / "fde", "verify", EXAMPLE, "--json", cwd=tmp_path)
     )
     assert checked["ok"]
+    inventory = _inventory(tmp_path)
+    (inventory / "host_vars").mkdir()
+    (inventory / "host_vars" / "target.yml").write_text(json.dumps({"fde_meters": [INSTRUMENT]}))
+    without = {**os.environ, "FDE_BUILD": str(tmp_path / "build")}
+    needing: dict[str, list[str | Path]] = {
+        "lan": ["doctor", "-i", inventory],
+        "notebook": ["notebook"],
+        "pdf": ["report", EXAMPLE, "--pdf"],
+        "plugs": ["init", "new", "--host", "h", "--plain", "S1", "--meter", PLUG, "--yes"],
+    }
+    for extra, command in needing.items():
+        done = _run(tmp_path / "env" / "bin" / "fde", *command, cwd=tmp_path, env=without)
+        assert done.returncode == 1
+        assert f"[{extra}]" in "".join((done.stdout + done.stderr).split())

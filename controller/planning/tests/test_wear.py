@@ -109,6 +109,7 @@ def worn_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
                 module, "load_suite", lambda name: replace(wanted, configurations=(name,))
             )
         monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
+        monkeypatch.setattr(survey, "read_writes", lambda *_: {"file_io": TB // 10})
         monkeypatch.setattr(doctor, "look", lambda _target, **_: answer)
         monkeypatch.setattr(doctor, "judge", lambda _scene: [])
         monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([target]))
@@ -166,6 +167,7 @@ def test_a_check_of_a_suite_says_what_it_costs(worn_target: Given) -> None:
     assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
     assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
     assert "will ask fde run --confirm plain, as that is more than 1 % of its life" in page
+    assert "on disk plain write at least 300.0 GB and what idle write" in page
     lines.clear()
     worn_target(written_bytes=100 * TB, used_percent=1)
     assert check.run(Path("x"), lines.append, suite="plain").ok

@@ -56,7 +56,7 @@ def port(name: str, probe: Probe) -> CheckOutcome:
 def heard(name: str, probe: Probe) -> CheckOutcome:
     """Check that the meter sends records of its kind."""
     if probe.stage == "heard":
-        remedy = "Switch it on, and compare its kind and settings with fde meters."
+        remedy = "Do what this names; else switch it on, and compare its entry with fde meters."
         return failed(probe.error, remedy, meter=name)
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")

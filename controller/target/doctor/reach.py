@@ -13,7 +13,7 @@ from controller.target.doctor.diagnosis import Scene, failed, not_made, passed, 
 # Refusals of agent.preflight by the check that reports them.
 _CODES = {
     "rights": ("not-root",),
-    "system": ("distribution", "machine", "no-systemd", "old-python"),
+    "system": ("distribution", "machine", "no-systemd"),
     "cryptsetup": ("cryptsetup", "cryptsetup-offered", "cryptsetup-blocks", "cryptsetup-cipher"),
     "allow-tpm": ("allow-tpm",),
     "packages": ("other-database", "no-mysql", "no-package"),
