@@ -1,4 +1,4 @@
-"""The guest under QEMU, with KVM or emulated, spoken to by its machine protocol (QMP)."""
+"""The guest under QEMU, with KVM or emulated, driven by its machine protocol (QMP)."""
 
 from __future__ import annotations
 
