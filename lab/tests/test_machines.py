@@ -176,7 +176,7 @@ def _emulator(tmp_path: Path, behaviour: str) -> str:
     """Return a program that stands for QEMU and counts how often it was asked to boot."""
     program = tmp_path / "qemu"
     program.write_text(
-        f"#!{sys.executable}\nimport sys, time\n"
+        f"#!/bin/sh\n'''exec' '{sys.executable}' \"$0\" \"$@\"\n'''\nimport sys, time\n"
         "if '--version' in sys.argv: print('1.0'); sys.exit()\n"
         f"open({str(tmp_path / 'boots')!r}, 'a').write('x')\n"
         "serial = sys.argv[sys.argv.index('-serial') + 1].removeprefix('file:')\n"
