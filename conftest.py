@@ -32,13 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hear Ctrl-C and a closed terminal, which a background job and nohup ignore; tests send both.
+    """Hear a terminal's signals, which background jobs and nohup ignore: tests send them.
 
     No example of a property fails by how long it took: a busy machine is no fault. `make test-all`
     draws more of them.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     draws = 100 if _all(config) else 20
     hypothesis.settings.register_profile("untimed", deadline=None, max_examples=draws)
     hypothesis.settings.load_profile("untimed")

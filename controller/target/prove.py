@@ -139,7 +139,10 @@ def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[byte
         return Problem("agent", {}, lines[-1].removeprefix("fde: "))
     if any("No module named agent" in line for line in lines):
         return Problem("no-agent", {}, "The agent is not on the target.", "Run fde provision.")
-    survey.look(target, disks=False)  # raises where its Python or its link is the cause
+    try:
+        survey.look(target, disks=False)
+    except TargetError as error:  # its Python or its link is the cause
+        return error.problems[0]
     return connection.describe_failure(target, done)
 
 

@@ -265,7 +265,7 @@ def test_full_disk_keeps_all_that_came(link: Path, out: Path) -> None:
     assert err.startswith("fde: meter0: the recording ended")
     assert state_of(out) == "failed"
     size = (out / "stream.raw").stat().st_size
-    assert limit - 200 < size <= limit
+    assert limit - 1000 <= size <= limit  # a busy machine writes several frames at once
     assert size == sum(12 + len(frame.data) for frame in read_frames(out / "stream.raw"))
     assert decode(out).samples.height > 20
 

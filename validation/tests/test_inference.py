@@ -115,11 +115,8 @@ def test_intervals_of_money_hold_the_truth() -> None:
     assert all(figure.meets for figure in false)
 
 
-def test_steadiness_holds_the_truth() -> None:
+def test_carry_over_is_found_where_there_is_one() -> None:
     figures = by_name(steadiness.measure(quick=True))
-    slopes = [f.value for name, f in figures.items() if f.target == "94–96"]
-    assert len(slopes) == 6
-    assert all(91.5 < value < 98.5 for value in slopes)
     carried = {name: f for name, f in figures.items() if "carry-over" in name}
     assert all(f.meets for f in carried.values() if f.target)
     detected, left = (

@@ -23,7 +23,7 @@ from contract.places import ANSIBLE, ROOT
 from controller.cli import options, reference
 from controller.cli.app import guarded, main
 from controller.session import session
-from controller.target import connection, init, prove, secrets
+from controller.target import connection, init, prove, secrets, survey
 from controller.target.answers import Survey
 from controller.target.connection import TargetError
 from controller.target.tests.test_init import surveyed
@@ -130,6 +130,7 @@ def test_proofs_end_with_what_the_agent_refuses(
 ) -> None:
     script = f"import sys; print({chr(10).join(printed)!r}); sys.exit(1)"
     monkeypatch.setattr(connection, "python", lambda *_: [sys.executable, "-c", script])
+    monkeypatch.setattr(survey, "look", lambda *_, **__: None)  # the target answers
     with pytest.raises(TargetError) as refused:
         prove.run(
             connection.parse_target(Path(target).read_text("utf-8")),
