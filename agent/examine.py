@@ -24,11 +24,11 @@ from agent import assets, checks
 from agent.checks import disks as disk_checks
 from agent.checks import processor
 from agent.checks.context import CheckContext, number, text
-from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, inspect
 from agent.storage import facts as disk_facts
 from agent.system import lock, quiet, sleep
 from agent.system.command import CommandError
+from agent.system.virtual_lab import SIMULATED_RAPL
 from contract.disks import SurveyedDisk
 from contract.errors import AgentError
 from contract.examination import (

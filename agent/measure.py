@@ -20,7 +20,6 @@ from agent import pack
 from agent.checks import CheckContext, Inspection, Memory, blockers
 from agent.marks import Marks
 from agent.phase_pyrapl import PhasePyrapl
-from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
 from agent.storage import devices, dmcrypt, proof
@@ -28,6 +27,7 @@ from agent.storage.proof import Proof
 from agent.storage.stack import Stack
 from agent.system.limits import Limit, TooLong, reap
 from agent.system.notify import Watchdog
+from agent.system.virtual_lab import SIMULATED_RAPL
 from contract.documents import LeftOut, OtherSource, Phase
 from contract.errors import AgentError
 from contract.examination import Finding

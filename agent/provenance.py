@@ -15,6 +15,7 @@ from agent.checks import smart
 from agent.storage import devices
 from agent.storage.devices import BLOCK
 from agent.system.command import CommandError, run
+from agent.system.virtual_lab import SIMULATED_RAPL, lab_word
 from contract import system_text
 from contract.disks import Lifetime
 from contract.journal import boot_id
@@ -22,7 +23,6 @@ from contract.plan import Disk, StorageSpec
 
 ATA_LINKS = Path("/sys/class/ata_link")
 
-SIMULATED_RAPL = Path("/sys/module/fde_rapl_sim")
 PROGRAMS = {
     "cryptsetup": ["cryptsetup", "--version"],
     "dmsetup": ["dmsetup", "version"],
@@ -56,15 +56,6 @@ def gather(spec: StorageSpec) -> dict[str, object]:
         "disks": {role: _disk(disk) for role, disk in spec.disks.items()},
         "versions": versions(),
     }
-
-
-def lab_word(key: str, command_line: str) -> str | None:
-    """Return a word that the virtual lab gave its guest's kernel, None outside of it.
-
-    `fde.machine`: what the guest runs on (kvm, uml, tcg); `fde.disks`: the model of its disks.
-    """
-    words = (word.partition("=") for word in command_line.split())
-    return next((value for name, _, value in words if name == key), None)
 
 
 def versions() -> dict[str, str | None]:

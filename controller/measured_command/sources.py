@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from agent.provenance import SIMULATED_RAPL, lab_word
+from agent.system.virtual_lab import SIMULATED_RAPL, lab_word
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
