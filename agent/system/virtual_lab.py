@@ -1,4 +1,4 @@
-"""Tell whether this machine is a guest of the virtual lab, and what that gave it."""
+"""Determine whether this machine is a guest of the virtual lab, and what that gave it."""
 
 from __future__ import annotations
 
