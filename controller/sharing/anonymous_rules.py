@@ -254,6 +254,12 @@ def _form_of(names: Names, value: Any, form: str, *otherwise: str) -> Any:
     return value if sound else next(iter(otherwise), LEFT_OUT)
 
 
+def _cipher_name(_: Names, value: Any) -> Any:
+    """Keep the name of a cipher or of its driver."""
+    words = set(re.split(r"[()_:+,-]", str(value)))
+    return value if words <= {"", *fields()["cipher_words"].split()} else LEFT_OUT
+
+
 def _begins(names: Names, value: Any, form: str, *otherwise: str) -> Any:
     """As much of a text as has this form."""
     match = _form(form).match(value) if isinstance(value, str) else None
@@ -470,6 +476,7 @@ RULES: Mapping[str, Callable[..., Any]] = {
     "digits": _digits,
     "one_of": _one_of,
     "form": _form_of,
+    "cipher_name": _cipher_name,
     "begins": _begins,
     "code": _code,
     "codes": _codes,

@@ -21,6 +21,7 @@ from analysis.suite.bundle import opened
 from contract.places import ROOT
 from contract.plan import digest
 from controller.cli.app import main
+from controller.sharing.anonymous_rules import fields
 from instrumentation import decode
 from instrumentation.meters.answers import envelope
 from instrumentation.trace import StreamWriter
@@ -300,3 +301,13 @@ def test_the_documentation_has_the_table_of_marks(planted: tuple[Path, Path]) ->
     with opened([planted[1]]) as (suite,):
         expected = table(suite)
     assert expected in DOCS.read_text(encoding="utf-8"), expected
+
+
+@pytest.mark.parametrize("form", sorted(fields()["forms"]))
+def test_no_text_of_a_stranger_holds_a_form_up(form: str) -> None:
+    """A pattern that can divide a text in many ways tries them all: this test would not end."""
+    pattern = fields()["forms"][form]
+    for piece in {*re.findall(r"[A-Za-z]+|\d+", pattern), "1", "a", "A", " "}:
+        for joint in ("", "-", ".", " "):
+            for begin in ("", "6.1"):
+                assert not re.fullmatch(pattern, f"{begin}{(piece + joint) * 64}\n")
