@@ -165,8 +165,11 @@ def create(name: str, lines: list[str], uuid: str | None = None) -> None:
 
 
 def close() -> None:
-    """Take all our mappings down, those on which nothing stands first; raises HeldError."""
-    left = devices()
+    """Take all our mappings down, those on which nothing stands first.
+
+    Raises HeldError for the first that is held, after those below it.
+    """
+    left, held = devices(), None
     while left:
         free = [
             name
@@ -174,7 +177,12 @@ def close() -> None:
             if not (kernel and any((BLOCK / kernel / "holders").iterdir()))
         ]
         for name in free or list(left):
-            _remove(name, left.pop(name))
+            try:
+                _remove(name, left.pop(name))
+            except HeldError as error:
+                held = held or error
+    if held is not None:
+        raise held
 
 
 def _remove(name: str, kernel: str) -> None:

@@ -425,6 +425,16 @@ def test_what_a_crashed_run_left_of_each_kind_is_taken_down(target: Target) -> N
     assert _mapped(target) == []
 
 
+def test_a_cascade_that_a_program_holds_keeps_none_of_its_keys(target: Target) -> None:
+    target.agent(f"storage enter {CASCADE}")
+    target.lab.ssh("setsid -f sleep 999 </dev/mapper/fde-data >/dev/null 2>&1")
+    assert "open in sleep[" in target.refusal("storage leave")
+    assert target.lab.ssh("dmsetup table fde-data").stdout.split()[2] == "error"
+    assert _mapped(target) == ["fde-data"]
+    target.lab.ssh("pkill -x sleep")
+    assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+
+
 def test_half_made_mappings_are_taken_down(target: Target) -> None:
     """A cascade without its top, one layer without a table and one suspended; and a foreign one."""
     partition = f"{target.disks['plain']['by_id']}-part1"
