@@ -63,10 +63,11 @@ def _missing(plan: Plan) -> Iterator[str]:
             )
 
 
-def _needs(plan: Plan, spec: WorkloadEntry) -> Needs | None:
+def _needs(plan: Plan, spec: WorkloadEntry, *, to_run: bool = True) -> Needs | None:
+    """Return what a workload needs; None where that is unknown, or it is `to_run` and cannot."""
     try:
         workload = registry.load(spec.workload_name)
-        if workload.requires(spec.parameters, plan.asset_paths):
+        if to_run and workload.requires(spec.parameters, plan.asset_paths):
             return None
         return workload.needs(spec.parameters, plan.asset_paths)
     except Exception:  # noqa: BLE001 - as an asset that cannot be read: its runs will say so
@@ -127,12 +128,8 @@ def written_bytes(plan: Plan) -> dict[str, int]:
 
     Without those whose files are not there yet, of which it depends.
     """
-    sizes = {}
-    for spec in plan.workloads:
-        with contextlib.suppress(Exception):  # an asset that is missing or cannot be read
-            needs = registry.load(spec.workload_name).needs(spec.parameters, plan.asset_paths)
-            sizes[spec.name] = needs.disk_bytes
-    return sizes
+    every = ((spec.name, _needs(plan, spec, to_run=False)) for spec in plan.workloads)
+    return {name: needs.disk_bytes for name, needs in every if needs is not None}
 
 
 if __name__ == "__main__":

@@ -153,11 +153,12 @@ class Metered:
         flagged[COUNTER_FLAG] = curve.counter_contradicted
         energy_j = math.fsum(curve.energy_j[between])
         statistical_j = self._statistical_j(curve, curve.split_j, channel, pairs)
-        declared_j = self._statistical_j(curve, curve.declared_split_j, channel, pairs)
-        limits = TypeB.of(self.terms, energy_j, duration_s)
-        # What the delay adds to the variance, against all else in the budget of these joules.
-        budget_j2 = declared_j**2 + (limits.standard_j**2 if limits else 0.0)
-        flagged[SLOW_FLAG] = curve.slow and statistical_j**2 - declared_j**2 > budget_j2
+        if curve.slow:
+            declared_j = self._statistical_j(curve, curve.declared_split_j, channel, pairs)
+            limits = TypeB.of(self.terms, energy_j, duration_s)
+            # What the delay adds to the variance, against all else in the budget of these joules.
+            budget_j2 = declared_j**2 + (limits.standard_j**2 if limits else 0.0)
+            flagged[SLOW_FLAG] = statistical_j**2 - declared_j**2 > budget_j2
         flagged[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
         flagged[HELD_FLAG] = self.updates[channel].held
         flagged[STUCK_FLAG] = any(meets(self.stuck_ns, *s) for s in stretches)

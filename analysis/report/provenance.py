@@ -15,7 +15,7 @@ from analysis.stats.results import Results
 from analysis.suite.incidents import IncidentLog
 
 
-def happenings(incidents: IncidentLog) -> Iterator[str]:
+def interruption_lines(incidents: IncidentLog) -> Iterator[str]:
     """Yield how the suite went: interruptions, void tries by reason, waits, and its end."""
     yield sentence(incidents) or "No interruptions."
     if incidents.voids:

@@ -61,7 +61,7 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
         f"{len(suite.plan.runs)} runs finished, {len(incidents.void_to_end)} void to the end, "
         f"{incidents.never} never made"
     )
-    yield from provenance.happenings(incidents)
+    yield from provenance.interruption_lines(incidents)
     missed = len(uncovered(energy)) if energy is not None else 0
     yield f"Coverage below the limit: {words.count(missed, 'run')}" if missed else ""
     yield missing_section.sentence(suite)

@@ -97,7 +97,7 @@ def trust_section(results: Results, known_twice: Sequence[Sequence[str]]) -> Blo
     page += view.bullets([proof, _seal(suite), *map(_accuracy, suite.meters)])
     page += missing_section.left_out(results)
     page += view.bullets(_own_share(suite))
-    page += view.bullets(provenance.happenings(results.incidents))
+    page += view.bullets(provenance.interruption_lines(results.incidents))
     page += disks_section.disk_table(results)
     page += _coverage(results)
     flags = [[flag, meaning(flag), str(n)] for flag, n in run_checks.flagged(results.energy)]

@@ -299,8 +299,8 @@ def _costs(
             continue
         each = [np.exp(log).tolist() for log in logs]
         if (ratio := _ratio_of((workload, name), each[0], each[1], 0.0)) is not None:
-            costs = (math.exp(float(np.mean(log))) for log in logs)
-            yield replace(ratio, p_value=None, cost_a=next(costs), cost_b=next(costs))
+            cost_a, cost_b = (math.exp(float(np.mean(log))) for log in logs)
+            yield replace(ratio, p_value=None, cost_a=cost_a, cost_b=cost_b)
 
 
 def _log_costs(blocks: Blocks, workload: str, baseline: str | None, name: str) -> list[float]:

@@ -164,7 +164,7 @@ def test_a_suite_that_was_given_up_says_so() -> None:
         suite(STARTED, ("void", "a", "failed|x"), ("suite-failed", "", "|the disk is gone"))
     )
     assert log.failed == "the disk is gone"
-    assert "The suite failed: the disk is gone" in [*provenance.happenings(log)]
+    assert "The suite failed: the disk is gone" in [*provenance.interruption_lines(log)]
 
 
 def test_a_suite_without_a_journal_has_no_incidents() -> None:

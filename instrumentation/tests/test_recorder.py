@@ -384,7 +384,7 @@ def test_a_recording_that_is_begun_again_takes_no_other_adapter(
             (first, "usb", True),
             (other, "usb", False),
             (back, "usb", True),
-            (other, "usb:10c4:ea60", True),  # named anew
+            (other, "usb:10c4:ea60", True),  # another port in the inventory
             (first, "usb:10c4:ea60", False),
         ):
             bench = Bench(named, out)
