@@ -36,8 +36,7 @@ def compared(name: str, asset: Asset) -> str:
     if expected is not None and expected != digest:
         where = "the inventory has" if asset.sha256 else f"{asset.sums} has"
         raise AssetError(
-            f"The asset {name} ({path}) has the SHA-256 {digest}, {where} {expected}: bring back "
-            "the file that was meant, or correct its sum in fde_assets and make a new plan."
+            "asset-differs", name=name, path=path, digest=digest, where=where, expected=expected
         )
     return digest
 
@@ -47,13 +46,10 @@ def _listed(sums: Path, name: str) -> str:
     try:
         lines = sums.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise AssetError(
-            f"The checksums {sums} cannot be read ({error.strerror}): write them with sha256sum, "
-            "or give sha256 in fde_assets."
-        ) from None
+        raise AssetError("sums-unread", sums=sums, reason=error.strerror) from None
     for line in lines:
         digest, _, path = line.partition(" ")
         # A star before the path says that the file was read as binary.
         if Path(path.strip().removeprefix("*")).name == name:
             return digest.lower()
-    raise AssetError(f"The checksums {sums} do not list {name}: write them again with sha256sum.")
+    raise AssetError("asset-not-listed", sums=sums, name=name)

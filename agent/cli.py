@@ -232,7 +232,7 @@ def _hold(options: argparse.Namespace) -> int:
     if options.end:
         lock.end()
     elif options.reason is None or options.seconds is None:
-        raise lock.HoldError("A hold needs --reason and --for, or --end to let go.")
+        raise lock.HoldError("hold-without-reason")
     else:
         lock.take(options.reason, options.seconds)
     return 0
@@ -252,10 +252,7 @@ def _quiet(options: argparse.Namespace) -> int:
         suite = options.suite_dir
         wanted = plan.load(suite / "plan.json").quiet if suite else None
         if suite and wanted != plan.read_target(options.target).quiet:
-            raise plan.PlanError(
-                "The plan wants other services stopped than the target's own inventory allows "
-                "(fde_stop, fde_governor, fde_turbo): nothing was stopped. Make a new plan."
-            )
+            raise plan.PlanError("services-not-allowed")
         units = quiet.off(wanted)
     else:
         units = quiet.back()

@@ -98,9 +98,9 @@ class Marks:
 
     def _check(self, name: str) -> None:
         if self._open is not None:
-            raise MarkError(f"Phase {name!r} was begun within phase {self._open!r}.")
+            raise MarkError("phase-within-phase", name=name, open=self._open)
         if any(marked.phase.name == name for marked in self._phases):
-            raise MarkError(f"There are two phases {name!r} in one run.")
+            raise MarkError("phase-twice", name=name)
 
     @contextmanager
     def _marked(self, name: str) -> Iterator[Work]:

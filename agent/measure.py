@@ -138,7 +138,7 @@ class Bench:
         """
         entered = self._stack.entered
         if entered is None:
-            raise AgentError("No configuration is entered.")
+            raise AgentError("no-configuration")
         findings = self._findings
         findings.inspection = Inspection(self.context(), self._memory)
         fault = self._try(run, findings.inspection, waiting)

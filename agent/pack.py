@@ -40,9 +40,7 @@ def pack(suite_dir: Path, out: IO[bytes]) -> None:
                 with path.open("rb") as file:
                     _add(tar, names[path], size_bytes, file)
             except OSError as error:
-                raise PackError(
-                    f"{path} changed while it was packed ({error}): pack it again."
-                ) from error
+                raise PackError("packed-file-changed", path=path, error=error) from error
 
 
 def fetched_files(root: Path) -> Iterator[Path]:
@@ -71,7 +69,7 @@ def _sum(path: Path) -> tuple[str, int]:
                 digest.update(piece)
                 size_bytes += len(piece)
     except OSError as error:
-        raise PackError(f"{path} cannot be read ({error.strerror}): pack it again.") from error
+        raise PackError("packed-file-unread", path=path, reason=error.strerror) from error
     return digest.hexdigest(), size_bytes
 
 

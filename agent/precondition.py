@@ -155,6 +155,6 @@ class _Work:
             seconds = json.loads(output)["jobs"][0]["write"]["runtime"] / 1000
         except (CommandError, WorkloadError) as error:
             raise PreconditionError(
-                f"Disk {self.disk.role} ({self.disk.by_id}) could not be preconditioned: {error}"
+                "not-preconditioned", role=self.disk.role, by_id=self.disk.by_id, error=error
             ) from error
         return Written(written_bytes, max(seconds, 0.001))

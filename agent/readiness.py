@@ -78,7 +78,7 @@ class Waits:
 
         def look() -> None:
             if missing := [path for path in paths if devices.kernel_name(path) is None]:
-                raise NotYetError(f"{', '.join(missing)} not found: plug it in.")
+                raise NotYetError("not-plugged-in", missing=", ".join(missing))
 
         self.until("disks", look, run_id=run_id, limit_s=PATIENCE_S)
 
@@ -96,9 +96,6 @@ class Waits:
 
         def look() -> None:
             if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
-                raise NotYetError(
-                    f"the disk of {folder} is full (less than {LEAST_FREE_BYTES >> 20} MiB free): "
-                    "free some."
-                )
+                raise NotYetError("disk-full", folder=folder, least_free_mib=LEAST_FREE_BYTES >> 20)
 
         self.until("room", look, run_id=run_id, limit_s=PATIENCE_S)

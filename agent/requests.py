@@ -31,17 +31,11 @@ class Request:
 def add(suite_dir: Path, request: Request) -> bool:
     """Ask for a run to be repeated; False if that was asked before. On the medium on return."""
     if all(run.run_id != request.run_id for run in plan.load(suite_dir / "plan.json").runs):
-        raise RequestError(
-            f"Unknown run {request.run_id!r}: the plan has none of that name. See plan.json for "
-            "its runs."
-        )
+        raise RequestError("unknown-run", run=request.run_id)
     entries = journal.read(suite_dir / "journal.jsonl")
     entry = entries[request.seq] if 0 <= request.seq < len(entries) else None
     if entry is None or (entry.state, entry.run_id) != ("finished", request.run_id):
-        raise RequestError(
-            f"Line {request.seq} of the journal does not finish {request.run_id}: "
-            "name the number (seq) of its last line with the state finished."
-        )
+        raise RequestError("run-not-finished", seq=request.seq, run=request.run_id)
     if any((r.run_id, r.seq) == (request.run_id, request.seq) for r in read(suite_dir)):
         return False
     append_line(suite_dir / FILE, asdict(request))

@@ -101,7 +101,7 @@ def _counters() -> PowercapSource:
     try:
         return PowercapSource.open(watch_s=WATCH_S, enough=MANY_UPDATES)
     except PowercapError as error:
-        raise NotYetError(str(error)) from error
+        raise NotYetError(error) from error
 
 
 def _locked(suite_dir: Path) -> ExitStack:
@@ -197,10 +197,7 @@ class Suite:
             self._set_aside(run.run_id)
             self._attempt(run, stack, bench)
             if self.history.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
-                raise AgentError(
-                    f"{self.history.void_in_a_row} runs in a row were void: see their "
-                    "void_reason, correct it, then start the suite again."
-                )
+                raise AgentError("too-many-void", runs=self.history.void_in_a_row)
 
     def _attempt(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
         """Make one attempt at a run, from switching to its closing line."""
@@ -369,11 +366,7 @@ def read_locked(stack: Stack, context: CheckContext) -> dict[str, LockedRead]:
     errors = stack.locked_reads()
     after = links(context.unread()) or {}
     if readable := sorted(serial for serial, error in errors.items() if error is None):
-        raise AgentError(
-            f"The locked range of {' and '.join(readable)} can be read: the drive does not lock, "
-            "so what was measured on it is not a self-encrypting disk. Look for newer firmware, or "
-            "take another drive."
-        )
+        raise AgentError("range-readable", readable=" and ".join(readable))
     return {
         serial: LockedRead(error, before.get(serial), after.get(serial))
         for serial, error in errors.items()

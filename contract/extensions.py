@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from contract.errors import AgentError
-from contract.names import unknown
+from contract.schema import nearest
 
 
 class ExtensionError(AgentError):
@@ -50,13 +50,14 @@ class Group:
         if len(points) + bool(of_tree) > 1:
             packages = [*(["the testbed"] if of_tree else []), *map(distribution, points)]
             raise ExtensionError(
-                f"There are several {self.what}s called {name!r}, from {' and '.join(packages)}: "
-                "uninstall the package that is not meant."
+                "several-of-name", what=self.what, name=name, packages=" and ".join(packages)
             )
         if points:
             return self._of_package(points[0])
         if of_tree is None:
-            raise ExtensionError(unknown(self.what, name, self.names()))
+            raise ExtensionError(
+                "unknown-name", what=self.what, name=name, nearest=nearest(name, self.names())
+            )
         return of_tree
 
     def _in_tree(self, name: str) -> type[Any] | None:
@@ -76,8 +77,11 @@ class Group:
                 return loaded  # type: ignore[no-any-return]  # a class, as _fits has seen
             why = f"{point.value} is no {self.base.__name__} whose {self.attribute} is the same"
         raise ExtensionError(
-            f"The {self.what} {point.name!r} of the package {distribution(point)} cannot be used "
-            f"({' '.join(why.split())}): update the package or uninstall it."
+            "package-broken",
+            what=self.what,
+            point=point.name,
+            package=distribution(point),
+            error=" ".join(why.split()),
         )
 
     def _fits(self, candidate: object, name: str) -> bool:

@@ -38,10 +38,10 @@ def read_identity(suites: Path = SUITES, machine_id: Path = MACHINE_ID) -> Ident
         machine = machine_id.read_bytes().strip()
     except OSError as error:
         raise IdentityError(
-            f"{machine_id} cannot be read ({error.strerror}): see systemd-machine-id-setup."
+            "identity-unread", machine_id=machine_id, reason=error.strerror
         ) from error
     if not machine:
-        raise IdentityError(f"{machine_id} is empty: see systemd-machine-id-setup.")
+        raise IdentityError("identity-empty", machine_id=machine_id)
     lines: dict[str, int | None] = {}
     for path in sorted(suites.glob("*/journal.jsonl")):
         try:

@@ -167,10 +167,7 @@ def scan_bytes(data: bytes, path: str) -> tuple[list[Entry], int]:
         except ValueError as error:
             if number == len(lines) - 1 and len(complete) == len(data):
                 break  # blocks of the last line that never reached the medium read as zeros
-            raise JournalError(
-                f"Line {number + 1} of {path} is damaged: the suite cannot be resumed. Create a "
-                "new plan."
-            ) from error
+            raise JournalError("journal-damaged", line=number + 1, path=path) from error
         used += len(line)
     return entries, used
 
@@ -230,10 +227,7 @@ def follow(
             looked_s = now_s
             held_s = now_s if held() else held_s
             if now_s - held_s >= PATIENCE_S and path_size(path) == size:
-                raise AbandonedError(
-                    f"No agent runs in {path.parent}, and its journal has no closing line: "
-                    "start the suite again to continue."
-                )
+                raise AbandonedError("agent-gone", folder=path.parent)
         sleep(poll_s)
 
 

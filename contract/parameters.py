@@ -42,15 +42,15 @@ def checked(what: str, parameter: Parameter, value: object) -> ParameterValue:
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:
-        raise ParameterError(f"The {what} must be of type {kind.__name__}, not {value!r}.")
+        raise ParameterError("parameter-type", what=what, type=kind.__name__, value=value)
     assert isinstance(value, int | float | str)
     if parameter.choices and not parameter.several and value not in parameter.choices:
         allowed = ", ".join(map(str, parameter.choices))
-        raise ParameterError(f"The {what} must be one of {allowed}, not {value!r}.")
+        raise ParameterError("parameter-choice", what=what, allowed=allowed, value=value)
     if not isinstance(value, str) and not value >= parameter.minimum:
         unit = f" {parameter.unit}" if parameter.unit else ""
         raise ParameterError(
-            f"The {what} must be at least {parameter.minimum:g}{unit}, not {value!r}."
+            "parameter-minimum", what=what, minimum=parameter.minimum, unit=unit, value=value
         )
     return value
 

@@ -96,10 +96,7 @@ def state_folder() -> Path:
     try:
         return Path.home() / ".local" / "state" / "fde-testbed"
     except RuntimeError:
-        raise ControllerError(
-            f"No folder for files that can be made again: HOME is not set, and user {os.getuid()} "
-            "has no home directory. Set FDE_BUILD and XDG_STATE_HOME to folders that you may write."
-        ) from None
+        raise ControllerError("no-home", user=os.getuid()) from None
 
 
 def suites_folder() -> Path:

@@ -460,9 +460,7 @@ def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
     try:
         frozen = {**document, "sha256": digest(document)}
     except (TypeError, ValueError, RecursionError) as error:
-        raise PlanError(
-            f"The plan holds what JSON has no text for ({error}): correct it."
-        ) from None
+        raise PlanError("plan-not-json", error=error) from None
     parse(frozen)
     return frozen
 
@@ -473,23 +471,17 @@ def parse(document: Mapping[str, Any]) -> Plan:
     Raises PlanError if changed after freezing, or not a plan.
     """
     if document.get("format") != FORMAT:
-        raise PlanError(
-            f"The plan has format {document.get('format')!r}, this agent reads {FORMAT!r}: "
-            "make the plan and provision the target with the same version of the testbed."
-        )
+        raise PlanError("plan-format", known=FORMAT)
     try:
         own_digest = digest(document)
     except (ValueError, RecursionError):
         own_digest = ""
     if document.get("sha256") != own_digest:
-        raise PlanError(
-            "The plan was changed after it was frozen (its sha256 does not match): "
-            "make a new plan instead of editing one."
-        )
+        raise PlanError("plan-changed")
     try:
         plan = schema.read(Plan, document)
     except ValueError as error:
-        raise PlanError(f"The plan is not complete ({error}): make it again.") from error
+        raise PlanError("plan-incomplete", error=error) from error
     _check(plan)
     return plan
 
@@ -518,24 +510,23 @@ def parse_target(document: Mapping[str, Any], path: Path) -> TargetDocument:
     """Return a target from its description, which is in `path`; raises PlanError."""
     if document.get("format") != TARGET_FORMAT:
         raise PlanError(
-            f"{path} has format {document.get('format')!r}, not {TARGET_FORMAT!r}: "
-            "provision the target again."
+            "target-format", path=path, format=document.get("format"), known=TARGET_FORMAT
         )
     try:
         return schema.read(TargetDocument, document)
     except ValueError as error:
-        raise PlanError(f"{path} is not complete ({error}): provision the target again.") from error
+        raise PlanError("target-incomplete", path=path, error=error) from error
 
 
 def _read(path: Path, what: str) -> dict[str, Any]:
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PlanError(f"The {what} {path} cannot be read ({error.strerror}).") from error
+        raise PlanError("document-unread", what=what, path=path, reason=error.strerror) from error
     except ValueError as error:
-        raise PlanError(f"The {what} {path} is not JSON: make it again.") from error
+        raise PlanError("document-not-json", what=what, path=path) from error
     if not isinstance(document, dict):
-        raise PlanError(f"The {what} {path} is not a JSON object: make it again.")
+        raise PlanError("document-not-object", what=what, path=path)
     return document
 
 
@@ -544,20 +535,19 @@ def _check(plan: Plan) -> None:
     for configuration in plan.configurations:
         if configuration.disk not in plan.disks:
             raise PlanError(
-                f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
-                "which the plan does not name: make a new plan."
+                "unknown-disk", configuration=configuration.name, disk=configuration.disk
             )
     run_ids: set[str] = set()
     for run in plan.runs:
         if run.configuration not in plan.storage.configurations:
-            raise PlanError(f"Run {run.run_id} has an unknown configuration: make a new plan.")
+            raise PlanError("unknown-configuration", run=run.run_id)
         if run.workload not in plan.entries:
-            raise PlanError(f"Run {run.run_id} has an unknown workload: make a new plan.")
+            raise PlanError("unknown-workload", run=run.run_id)
         if run.run_id in run_ids:
-            raise PlanError(f"Run id {run.run_id!r} is not unique: make a new plan.")
+            raise PlanError("run-twice", run=run.run_id)
         run_ids.add(run.run_id)
     if plan.origin == "synthetic":
-        raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")
+        raise PlanError("unknown-origin", origin=plan.origin)
 
 
 def scale_of(scale: str) -> str:

@@ -29,13 +29,13 @@ def require(folder: Path) -> None:
     try:
         status = folder.lstat()
     except OSError as error:
-        raise AgentError(f"{folder} is not there ({error.strerror}): start again.") from None
+        raise AgentError("folder-gone", folder=folder, reason=error.strerror) from None
     if not stat.S_ISDIR(status.st_mode):
-        raise AgentError(f"{folder} is not a folder: somebody put it there; remove it.")
+        raise AgentError("not-a-folder", folder=folder)
     if status.st_uid != os.geteuid():
-        raise AgentError(f"{folder} belongs to user {status.st_uid}: it is not used.")
+        raise AgentError("folder-of-other", folder=folder, user=status.st_uid)
     if status.st_mode & 0o077:
-        raise AgentError(f"{folder} is open to other users: it is not used; chmod 700 it.")
+        raise AgentError("folder-open", folder=folder)
 
 
 def expanded(path: str | Path) -> Path:
@@ -54,19 +54,17 @@ def read_secret(path: Path) -> str:
     try:
         fd = os.open(expanded(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        raise AgentError(
-            f"The secret {path} cannot be read ({error.strerror}): write it there, mode 0600."
-        ) from None
+        raise AgentError("secret-unread", path=path, reason=error.strerror) from None
     with open(fd, "rb") as file:  # noqa: PTH123 - what was opened is what is looked at
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise AgentError(f"The secret {path} is not a file: name another one.")
+            raise AgentError("secret-not-file", path=path)
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o077:
-            raise AgentError(f"The secret {path} is open to other users: chmod 600 it.")
+            raise AgentError("secret-open", path=path)
         try:
             text = file.read(_MOST_SECRET_BYTES).decode().strip()
         except UnicodeDecodeError:
             text = ""
     if not text or not text.isprintable():
-        raise AgentError(f"The secret {path} is not one line of text: write it again.")
+        raise AgentError("secret-not-line", path=path)
     return text

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
-
-from contract.errors import AgentError
 
 Fact = str | int | float | bool | None
 
@@ -16,6 +17,14 @@ class Wording(NamedTuple):
 
     sentence: str
     remedy: str = ""
+
+
+@cache
+def wordings_of(room: str) -> Mapping[str, Wording]:
+    """Return the wordings of a room's problems by code (its `wordings.toml`); empty without one."""
+    file = Path(__file__).parent.with_name(room) / "wordings.toml"
+    tables = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return {code: Wording(**texts) for code, texts in tables.items()}
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,12 @@ class Problem:
 
     @classmethod
     def from_wording(
-        cls, wordings: Mapping[str, Wording], code: str, facts: Mapping[str, Fact]
+        cls, wordings: Mapping[str, Wording], code: str, facts: Mapping[str, object]
     ) -> Self:
         """Fill the wording of `code`; raises KeyError for a code or fact that it lacks."""
         sentence, remedy = (text.format(**facts) for text in wordings[code])
-        return cls(code, facts, sentence, remedy)
+        plain = {key: f if isinstance(f, Fact) else str(f) for key, f in facts.items()}
+        return cls(code, plain, sentence, remedy)
 
     def __str__(self) -> str:
         return f"{self.sentence} {self.remedy}".strip()
@@ -46,20 +56,38 @@ class Problem:
         return asdict(self)
 
 
-class ProblemError(AgentError):
-    """One problem or several, as an error whose text has their sentences and remedies."""
+class ProblemError(Exception):
+    """One problem or several, as an error whose text has their sentences and remedies.
 
-    def __init__(self, *problems: Problem) -> None:
-        super().__init__(" ".join(map(str, problems)))
-        self.problems = problems
+    A cause is the code of a wording, a problem, an error whose problems are handed on, or a
+    sentence without a code, which is what packages of others raise.
+    """
 
-
-class WordedError(ProblemError):
-    """A single problem, by its code and facts; subclasses have the wordings of their codes."""
-
+    ROOM: ClassVar[str] = "contract"
     WORDINGS: ClassVar[Mapping[str, Wording]] = {}
 
-    def __init__(self, code: str, /, **facts: Fact) -> None:
-        super().__init__(Problem.from_wording(self.WORDINGS, code, facts))
-        self.code = code
-        self.facts = facts
+    def __init__(self, *causes: str | BaseException | Problem, **facts: object) -> None:
+        self.problems = tuple(each for cause in causes for each in self._problems(cause, facts))
+        super().__init__(" ".join(map(str, self.problems)))
+
+    @property
+    def code(self) -> str:
+        """The code of the first problem."""
+        return self.problems[0].code
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        """The facts of the first problem."""
+        return self.problems[0].facts
+
+    def _problems(
+        self, cause: str | BaseException | Problem, facts: Mapping[str, object]
+    ) -> tuple[Problem, ...]:
+        if isinstance(cause, ProblemError):
+            return cause.problems
+        if isinstance(cause, Problem):
+            return (cause,)
+        wordings = self.WORDINGS or {**wordings_of("contract"), **wordings_of(self.ROOM)}
+        if cause in wordings:
+            return (Problem.from_wording(wordings, str(cause), facts),)
+        return (Problem("", {}, str(cause)),)

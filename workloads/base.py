@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from contract.parameters import Parameter, ParameterValue
+from contract.problem import ProblemError
 
 # What work is counted in: the units that joules can be told per.
 UNITS = (
@@ -28,8 +29,10 @@ Parameters = Mapping[str, ParameterValue]
 Assets = Mapping[str, Path]
 
 
-class WorkloadError(Exception):
+class WorkloadError(ProblemError):
     """A workload or one of its programs failed; the message is one sentence for people."""
+
+    ROOM = "workloads"
 
 
 @dataclass

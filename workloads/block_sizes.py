@@ -91,8 +91,7 @@ def steps(parameters: Parameters) -> tuple[int, ...]:
     sizes = PAPER_STEPS if wanted == PAPER else tuple(lists.numbers(what, wanted))
     if min(sizes) < 512 or max(sizes) > file_bytes:
         raise WorkloadError(
-            f"The steps of block_sizes must lie between 512 B and the file's {file_bytes} B "
-            f"(file_mib): {', '.join(str(size) for size in sizes)}."
+            "steps-outside", file_bytes=file_bytes, sizes=", ".join(str(size) for size in sizes)
         )
     return sizes
 
@@ -138,8 +137,5 @@ def access_area(context: Context) -> tuple[Path, int]:
         name = None
     device = Path("/dev") / name[1] if name else known
     if not device.is_block_device():
-        raise WorkloadError(
-            "The access time over the whole file system cannot be measured: it has no single block "
-            "device. Set access_area to file."
-        )
+        raise WorkloadError("no-block-device")
     return device, sectors * SECTOR_BYTES

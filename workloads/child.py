@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
+from contract import schema
+from contract.problem import Problem
 from contract.strict_json import Document, Json
 from workloads import programs
 from workloads.base import Context, Work, WorkloadError
@@ -61,12 +63,11 @@ class Child:
         if not answer.endswith(b"\n"):
             status = self._process.wait()
             words = f"(status {status}): {self._started.last_words() or 'no output.'}"
-            raise WorkloadError(f"The child that does {self._module} ended {words}")
+            raise WorkloadError("child-ended", module=self._module, words=words)
         reply = json.loads(answer)
-        if "missing" in reply:
-            raise MissingError(str(reply["missing"]))
-        if "error" in reply:
-            raise WorkloadError(str(reply["error"]))
+        if "problems" in reply:
+            kind = MissingError if reply["missing"] else WorkloadError
+            raise kind(*(schema.read(Problem, document) for document in reply["problems"]))
         outcome: Outcome = reply["outcome"]
         return outcome
 

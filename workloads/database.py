@@ -155,7 +155,7 @@ def start(
     """
     socket_path = data / "s"
     if len(os.fsencode(socket_path)) > SOCKET_PATH_LIMIT:
-        raise WorkloadError(f"{data} is too long a path for the database server's socket.")
+        raise WorkloadError("socket-path-long", folder=data)
     options = [
         *(f"--datadir={data}", f"--socket={socket_path}", f"--pid-file={data / 'pid'}"),
         *(f"--tmpdir={temporary}", "--skip-networking", "--skip-log-bin"),
@@ -195,11 +195,11 @@ def _await_greeting(instance: Instance) -> None:
             # MySQL's last line only says that it ended.
             errors = (line for line in log.splitlines() if "[ERROR]" in line)
             words = next(errors, None) or programs.last_line(log)
-            raise WorkloadError(f"{name} ended while it was starting: {words}")
+            raise WorkloadError("server-ended", name=name, words=words)
         if _greets(instance.socket_path):
             return
         time.sleep(0.02)
-    raise WorkloadError(f"{name} did not answer within {START_LIMIT_S:g} s of its start.")
+    raise WorkloadError("server-silent", name=name, start_limit_s=START_LIMIT_S)
 
 
 def _greets(socket_path: Path) -> bool:
@@ -240,10 +240,7 @@ def _check_reachable(folder: Path) -> None:
     for parent in folder.parents:
         status = parent.stat()
         if not status.st_mode & 0o001 and status.st_uid != uid:
-            raise WorkloadError(
-                f"The user {SERVER_USER} cannot enter {parent}, which its data must be in: "
-                f"chmod o+x {parent}."
-            )
+            raise WorkloadError("folder-closed", server_user=SERVER_USER, folder=parent)
 
 
 def confining(server: Path) -> str:

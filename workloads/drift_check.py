@@ -45,5 +45,5 @@ def counted(output: str) -> float:
     """Events in sysbench's report; WorkloadError where it gives none."""
     match = re.search(r"^\s*total number of events:\s+(\d+)\s*$", output, re.MULTILINE)
     if match is None or int(match[1]) < 1:
-        raise WorkloadError(f"sysbench gave no report: {programs.last_line(output) or 'silence'}")
+        raise WorkloadError("no-sysbench-report", output=programs.last_line(output) or "silence")
     return float(match[1])

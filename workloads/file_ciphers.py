@@ -121,7 +121,9 @@ def planned(parameters: Parameters) -> Iterator[Job]:
     """Yield the jobs that the parameters ask for, in the order of their phases."""
     sizes = lists.numbers("sizes", parameters["sizes"])
     if min(sizes) < samples.SMALLEST_BYTES:
-        raise WorkloadError(f"The sizes are at least {samples.SMALLEST_BYTES} B, not {min(sizes)}.")
+        raise WorkloadError(
+            "sizes-too-small", smallest_bytes=samples.SMALLEST_BYTES, size=min(sizes)
+        )
     for size in sizes:
         for kind in lists.words(parameters["kinds"]):
             for recipe in lists.words(parameters["ciphers"]):

@@ -67,10 +67,7 @@ def check_engine(parameters: Parameters) -> None:
     """WorkloadError where the parameters ask for what fio cannot do."""
     depth = int(parameters["depth"])
     if parameters["engine"] == "psync" and depth > 1:
-        raise WorkloadError(
-            f"The engine psync has one request in flight, not {depth}: "
-            "set depth to 1, or engine to libaio."
-        )
+        raise WorkloadError("depth-of-psync", depth=depth)
 
 
 class OnOneFile(Workload):
@@ -189,7 +186,7 @@ class Held:
         for _ in range(self._threads):
             if os.read(self._reports, len(word)) != word:
                 self._ended()
-                raise WorkloadError("fio ended before its time, without an error.")
+                raise WorkloadError("fio-ended-early")
 
     def _ended(self) -> str:
         """All that it printed, once it has ended; WorkloadError where it failed."""
@@ -197,7 +194,7 @@ class Held:
         if status := self._process.returncode:
             rest = [line for line in output.splitlines() if "Saving output of" not in line]
             last = self._fio.last_words() or programs.last_line("\n".join(rest))
-            raise WorkloadError(f"fio failed (status {status}): {last or 'it printed no reason'}")
+            raise WorkloadError("fio-failed", status=status, reason=last or "it printed no reason")
         return output
 
     def _close(self) -> None:
@@ -259,13 +256,13 @@ def counted(output: str) -> dict[str, float]:
         (job,) = schema.read(Report, json.loads(output)).jobs
     except ValueError as error:
         last = programs.last_line(output) or "no output"
-        raise WorkloadError(f"fio gave no report: {last}") from error
+        raise WorkloadError("no-fio-report", output=last) from error
     amounts = {
         "bytes": float(job.read.io_bytes + job.write.io_bytes),
         "operations": float(job.read.total_ios + job.write.total_ios),
     }
     if job.error or not all(amounts.values()):
-        raise WorkloadError(f"fio moved no data, or failed with error {job.error}.")
+        raise WorkloadError("fio-moved-nothing", error=job.error)
     return amounts
 
 
@@ -277,7 +274,7 @@ def direct_bytes(path: Path) -> int:
     try:
         file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError as error:
-        raise WorkloadError(_no_direct(path)) from error
+        raise WorkloadError("no-direct-io", folder=path.parent) from error
     try:
         with mmap.mmap(-1, ALIGNMENTS[-1]) as buffer, memoryview(buffer) as view:
             for size in ALIGNMENTS:
@@ -287,11 +284,4 @@ def direct_bytes(path: Path) -> int:
                         return size
     finally:
         os.close(file)
-    raise WorkloadError(_no_direct(path))
-
-
-def _no_direct(path: Path) -> str:
-    return (
-        f"The file system of {path.parent} does no direct I/O: put the workload on one that does "
-        "(ext4, XFS)."
-    )
+    raise WorkloadError("no-direct-io", folder=path.parent)

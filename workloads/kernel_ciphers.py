@@ -126,7 +126,7 @@ def planned(parameters: Parameters) -> list[Row]:
     """Every row once, in the order of the parameters; WorkloadError where there is none."""
     rows = list(dict.fromkeys(_rows(parameters)))
     if not rows:
-        raise WorkloadError("kernel_ciphers has nothing to do: name ciphers or cascades.")
+        raise WorkloadError("no-ciphers")
     return rows
 
 

@@ -66,11 +66,9 @@ class KernelGrep(trees.OnTree):
             counts.append(int(lines))
             work.add(**amounts, matches=counts[-1])
         if not all(counts):
-            raise WorkloadError(f"grep found no line with {word!r}: is this the Linux source?")
+            raise WorkloadError("word-absent", word=word)
         if len(set(counts)) > 1:
-            raise WorkloadError(
-                f"The copies differ: grep found {counts} lines with {word!r} in them."
-            )
+            raise WorkloadError("copies-differ", counts=counts, word=word)
 
 
 def _copies(context: Context) -> list[Path]:

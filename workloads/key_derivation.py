@@ -46,9 +46,7 @@ def iterations(hash_name: str, pim: int = 0, *, system: bool = False) -> int:
     WorkloadError for a hash VeraCrypt never had.
     """
     if hash_name not in DEFAULTS:
-        raise WorkloadError(
-            f"VeraCrypt has no PBKDF2 with {hash_name}: choose from {', '.join(DEFAULTS)}."
-        )
+        raise WorkloadError("no-such-hash", hash_name=hash_name, known=", ".join(DEFAULTS))
     if pim == 0:
         return DEFAULTS[hash_name][system]
     if system and hash_name not in _ALIKE:
@@ -157,7 +155,7 @@ def planned(parameters: Parameters) -> list[Derivation]:
         )
     ]
     if not costs:
-        raise WorkloadError("key_derivation has nothing to do: name iterations, pims or argon2id.")
+        raise WorkloadError("no-derivations")
     return list({derivation.phase: derivation for derivation in costs}.values())
 
 
@@ -188,8 +186,5 @@ def _cost(word: str) -> Argon2:
     cost = Argon2(*(int(number) for number in match.groups())) if match else None
     # The limits of RFC 9106, section 3.1.
     if not cost or cost.passes < 1 or cost.lanes < 1 or cost.memory_kib < 8 * cost.lanes:
-        raise WorkloadError(
-            "A cost of Argon2id is written t4-m65536KiB-p4 (passes, memory, lanes; at least 8 KiB "
-            f"a lane), not {word!r}."
-        )
+        raise WorkloadError("invalid-argon2id", word=word)
     return cost

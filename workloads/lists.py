@@ -41,10 +41,7 @@ def numbers(
             chosen.append(int(word))
         else:
             others = "".join(f" or {name}" for name in known)
-            raise WorkloadError(
-                f"The {what} are whole numbers from {least} on{others}, with commas between them, "
-                f"not {word!r}."
-            )
+            raise WorkloadError("invalid-number", what=what, least=least, others=others, word=word)
     if not chosen and not optional:
-        raise WorkloadError(f"The {what} are empty: name at least one.")
+        raise WorkloadError("list-empty", what=what)
     return list(dict.fromkeys(chosen))

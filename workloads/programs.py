@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -80,7 +81,9 @@ def held(
     """
     first = commands[0]
     if shutil.which(first[0]) is None:
-        raise WorkloadError(f"{Path(first[0]).name} cannot be started: No such file or directory.")
+        raise WorkloadError(
+            "not-started", program=Path(first[0]).name, reason=os.strerror(errno.ENOENT)
+        )
     ours, theirs = socket.socketpair()
     with ours, theirs:
         shell = [*_SHELL, *first]
@@ -123,7 +126,7 @@ def _result(
     try:
         printed, _ = last.process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise WorkloadError(f"{last.name} was not done after {timeout_s:g} s.") from error
+        raise WorkloadError("not-done", program=last.name, timeout_s=timeout_s) from error
     for each in started[:-1]:
         each.process.wait()
     output = system_text.decode(printed)
@@ -133,7 +136,9 @@ def _result(
             reason = each.last_words() or last_line(output) or "it printed no reason"
             code = each.process.returncode
             status = f"(signal {-code})" if code < 0 else f"(status {code})"
-            raise WorkloadError(f"{name or each.name} failed {status}: {reason}")
+            raise WorkloadError(
+                "program-failed", program=name or each.name, status=status, reason=reason
+            )
     return output
 
 
@@ -231,6 +236,6 @@ def start(
         )
     except OSError as error:
         errors.close()
-        raise WorkloadError(f"{name} cannot be started: {error.strerror}.") from error
+        raise WorkloadError("not-started", program=name, reason=error.strerror) from error
     assert process.stdout is not None
     return Started(name, process, process.stdout, errors)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from contract.extensions import ExtensionError, Group
-from contract.names import unknown
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
 from contract.schema import nearest
 from workloads import lists
@@ -27,7 +26,7 @@ def load(name: str) -> Workload:
     try:
         workload: Workload = _GROUP.load(name)()
     except ExtensionError as error:
-        raise WorkloadError(str(error)) from error
+        raise WorkloadError(error) from error
     return workload
 
 
@@ -41,7 +40,12 @@ def complete(name: str, settings: Mapping[str, object]) -> dict[str, ParameterVa
     declared = {parameter.name: parameter for parameter in workload.parameters}
     for key in settings:
         if key not in declared:
-            raise WorkloadError(unknown(f"parameter of {name}", str(key), declared))
+            raise WorkloadError(
+                "unknown-name",
+                what=f"parameter of {name}",
+                name=key,
+                nearest=nearest(str(key), declared),
+            )
     values = {
         key: _checked(name, parameter, settings.get(key, parameter.default))
         for key, parameter in declared.items()
@@ -55,7 +59,7 @@ def _checked(workload: str, parameter: Parameter, value: object) -> ParameterVal
     try:
         accepted = checked(what, parameter, value)
     except ParameterError as error:
-        raise WorkloadError(str(error)) from error
+        raise WorkloadError(error) from error
     if parameter.several:
         _check_words(what, lists.words(accepted), [str(choice) for choice in parameter.choices])
     return accepted
@@ -64,8 +68,10 @@ def _checked(workload: str, parameter: Parameter, value: object) -> ParameterVal
 def _check_words(what: str, words: list[str], choices: Sequence[str]) -> None:
     for word in words:
         if len(word.split()) > 1:
-            raise WorkloadError(f"The {what} takes words with commas between them, not {word!r}.")
+            raise WorkloadError("not-words", what=what, word=word)
         if choices and word not in choices:
-            raise WorkloadError(f"The {what} knows no {word!r}; {nearest(word, choices)}")
+            raise WorkloadError(
+                "unknown-word", what=what, word=word, nearest=nearest(word, choices)
+            )
     if choices and not words:
-        raise WorkloadError(f"The {what} is empty: choose from {', '.join(choices)}.")
+        raise WorkloadError("words-empty", what=what, known=", ".join(choices))

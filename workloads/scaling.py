@@ -42,12 +42,10 @@ class Scaling(fio.OnOneFile):
     def check(self, parameters: Parameters) -> None:
         super().check(parameters)
         if parameters["engine"] == "psync" and max(_depths(parameters), default=1) > 1:
-            raise WorkloadError("The engine psync has one request in flight: leave depths empty.")
+            raise WorkloadError("depths-of-psync")
         most = fio.file_bytes(parameters) // _block_bytes(parameters)
         if max(_threads(parameters)) > most:
-            raise WorkloadError(
-                f"The file of scaling has {most} requests, fewer than threads: enlarge file_mib."
-            )
+            raise WorkloadError("too-many-threads", most=most)
 
     def run(self, context: Context) -> None:
         for step, job in steps(context.parameters):

@@ -63,7 +63,7 @@ class Sql(Workload):
         binaries = database.find(wanted)
         missing = database.reasons(self.name, wanted, context.disk)
         if binaries is None or missing:
-            raise WorkloadError(" ".join(missing))
+            raise WorkloadError(*missing)
         data, temporary = context.disk / "data", context.disk / "tmp"
         database.provide(binaries, data, temporary, context.shared)
         pool_mib = int(context.parameters["buffer_pool_mib"])
@@ -77,7 +77,7 @@ class Sql(Workload):
     def run(self, context: Context) -> None:
         server = self._server
         if server is None:
-            raise WorkloadError("The database server was not started before the run.")
+            raise WorkloadError("no-server")
         rows, events = int(context.parameters["rows"]), int(context.parameters["events"])
         sysbench = _sysbench(context, server)
 
@@ -107,9 +107,9 @@ def counted(output: str, events: int) -> dict[str, float]:
     """
     counts = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
     if set(counts) != {"queries", "transactions"}:
-        raise WorkloadError(f"sysbench gave no report: {programs.last_line(output)}")
+        raise WorkloadError("no-sysbench-report", output=programs.last_line(output))
     if int(counts["transactions"]) < events:
-        raise WorkloadError(f"sysbench did {counts['transactions']} of {events} transactions.")
+        raise WorkloadError("transactions-missing", done=counts["transactions"], events=events)
     return {name: float(count) for name, count in counts.items()}
 
 

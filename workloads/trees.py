@@ -27,7 +27,7 @@ def compression(archive: Path) -> str:
         return ""
     if suffix not in COMPRESSORS:
         known = ", ".join(f".tar.{s}" for s in COMPRESSORS)
-        raise WorkloadError(f"{archive.name} is not an archive this can unpack ({known} or .tar).")
+        raise WorkloadError("unknown-archive", archive=archive.name, known=known)
     return suffix
 
 

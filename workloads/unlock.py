@@ -81,9 +81,7 @@ class Unlock(Workload):
 
     def check(self, parameters: Parameters) -> None:
         if not lists.words(parameters["ways"]):
-            raise WorkloadError(
-                f"unlock has nothing to do: name some of {', '.join(WAYS)} in ways."
-            )
+            raise WorkloadError("no-ways", ways=", ".join(WAYS))
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         ways = _with_a_volume(parameters)
@@ -228,7 +226,7 @@ def _tpm(context: Context, *, wanted: bool) -> Iterator[str]:
         deadline_s = time.monotonic() + START_LIMIT_S
         while not socket.exists():
             if process.poll() is not None or time.monotonic() > deadline_s:
-                raise WorkloadError(f"swtpm did not start: try {' '.join(command)} by hand.")
+                raise WorkloadError("no-swtpm", command=" ".join(command))
             time.sleep(0.02)
         yield f"swtpm:path={socket}"
     finally:

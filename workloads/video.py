@@ -56,9 +56,7 @@ class Video(Workload):
         for name in ("picture", "sound", "decoder"):
             value = str(parameters[name])
             if not NAME.fullmatch(value) and (value or name != "decoder"):
-                raise WorkloadError(
-                    f"The parameter {name} of video is a name that mplayer knows, not {value!r}."
-                )
+                raise WorkloadError("invalid-name", parameter=name, value=value)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         """Return the clip."""
@@ -83,10 +81,7 @@ class Video(Workload):
         work.add(video_s=seconds)
         _require_played(output, frames)
         if elapsed_s < SHORTEST_SHARE * seconds - HELD_S:
-            raise WorkloadError(
-                f"mplayer was done with {seconds:g} s of video after {elapsed_s:.1f} s: "
-                "it did not play in real time."
-            )
+            raise WorkloadError("played-too-fast", seconds=seconds, elapsed_s=elapsed_s)
 
 
 def _require_played(output: str, frames: int) -> None:
@@ -94,14 +89,12 @@ def _require_played(output: str, frames: int) -> None:
     lines = output.replace("\r", "\n").splitlines()
     status = next((match for line in reversed(lines) if (match := STATUS.search(line))), None)
     if status is None:
-        raise WorkloadError(f"mplayer played nothing: {programs.last_line(output) or 'no output'}.")
+        raise WorkloadError("played-nothing", output=programs.last_line(output) or "no output")
     played, dropped = int(status[1]), int(status[2])
     if played + dropped < frames - 1:  # the last one may be missing in the status
-        raise WorkloadError(f"mplayer played {played} of {frames} frames: is the clip damaged?")
+        raise WorkloadError("frames-missing", played=played, frames=frames)
     if dropped > MOST_DROPPED_SHARE * frames:
-        raise WorkloadError(
-            f"mplayer dropped {dropped} of {frames} frames: the machine is too slow for this clip."
-        )
+        raise WorkloadError("frames-dropped", dropped=dropped, frames=frames)
 
 
 def _player(parameters: Parameters) -> tuple[str, ...]:
@@ -129,7 +122,7 @@ def _warm_up(context: Context, seconds: float) -> float:
     match = re.search(r"^ID_LENGTH=([\d.]+)$", output, re.MULTILINE)
     if match is None:
         raise WorkloadError(
-            f"mplayer cannot play {clip.name}: {programs.last_line(output) or 'it is silent'}"
+            "not-played", clip=clip.name, output=programs.last_line(output) or "it is silent"
         )
     decoder = re.search(r"^ID_VIDEO_CODEC=(\S+)$", output, re.MULTILINE)
     name = decoder[1] if decoder else ""
@@ -138,18 +131,15 @@ def _warm_up(context: Context, seconds: float) -> float:
     wanted = str(context.parameters["decoder"]).rstrip(",").split(",")
     if wanted != [""] and name not in wanted:
         raise WorkloadError(
-            f"mplayer decodes {clip.name} by {name or 'nothing that it names'}, not by "
-            f"{' or '.join(wanted)}: choose a decoder and a picture output that this machine has, "
-            "or leave decoder empty."
+            "wrong-decoder",
+            clip=clip.name,
+            decoder=name or "nothing that it names",
+            wanted=" or ".join(wanted),
         )
     # Containers round; half a second less is still the clip that was asked for.
     if float(match[1]) < seconds - 0.5:
-        raise WorkloadError(
-            f"The clip {clip.name} lasts {match[1]} s, not the {seconds:g} s asked for."
-        )
+        raise WorkloadError("clip-too-short", clip=clip.name, lasts_s=match[1], seconds=seconds)
     rate = re.search(r"^ID_VIDEO_FPS=([\d.]+)$", output, re.MULTILINE)
     if rate is None or float(rate[1]) <= 0:
-        raise WorkloadError(
-            f"mplayer finds no constant frame rate in {clip.name}: take a clip that has one."
-        )
+        raise WorkloadError("no-frame-rate", clip=clip.name)
     return float(rate[1])

@@ -89,10 +89,7 @@ def prove(options: argparse.Namespace) -> int:
     proven = True
     with lock.disks("storage prove"), _stack(options) as stack:
         if options.storage not in (None, stack.spec.sha256):
-            raise AgentError(
-                "The target was provisioned from another inventory, or before this one changed. "
-                "Run fde provision."
-            )
+            raise AgentError("other-inventory")
         try:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)
@@ -104,7 +101,7 @@ def prove(options: argparse.Namespace) -> int:
         finally:
             stack.leave()
     if not proven:
-        raise AgentError("A configuration is not what it claims to be: see its mismatches above.")
+        raise AgentError("not-as-claimed")
     return 0
 
 

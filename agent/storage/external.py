@@ -123,16 +123,15 @@ class External(Kind):
         printed = _call(configuration, "open", line, progress(place.partition))
         device = _device(configuration) or Path((printed.splitlines() or [""])[-1].strip())
         if not (device.is_absolute() and device.exists() and stat.S_ISBLK(device.stat().st_mode)):
-            raise ExternalError(
-                f"The command open of {configuration.name} made no block device that it prints on "
-                "its last line, or that `device` names: correct it."
-            )
+            raise ExternalError("no-volume", configuration=configuration.name)
         size = int(system_text.read(BLOCK / device.resolve().name / "size"))
         if size < place.size_sectors:
             raise ExternalError(
-                f"The volume of {configuration.name} has {size * SECTOR_BYTES} B, less than the "
-                f"extent's {place.extent.size_bytes}: its headers must fit in "
-                f"{BEFORE_BYTES} B, or fde_extent_bytes be smaller."
+                "volume-too-small",
+                configuration=configuration.name,
+                size=size * SECTOR_BYTES,
+                size_bytes=place.extent.size_bytes,
+                before_bytes=BEFORE_BYTES,
             )
         mapping.create(MAPPING, [f"0 {place.size_sectors} linear {device} 0"], uuid=f"{uuid}-top")
         return Evidence()

@@ -15,10 +15,11 @@ from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
 from agent.storage.wordings import texts_of
 from agent.system.command import CommandError
+from contract.errors import AgentError
 from contract.files import yaml_text
 from contract.places import MOUNT_POINT
 from contract.plan import Disk
-from contract.problem import Fact, Problem, ProblemError, Wording
+from contract.problem import Fact, Problem, Wording
 
 MAPPING = "fde-data"
 
@@ -40,7 +41,7 @@ WORDINGS = {
 }
 
 
-class GuardError(ProblemError):
+class GuardError(AgentError):
     """The disks must not be written."""
 
 

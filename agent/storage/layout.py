@@ -29,7 +29,7 @@ from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
-from contract.problem import Fact, Problem, WordedError
+from contract.problem import Fact, Problem
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
@@ -111,7 +111,7 @@ START_BYTES = MIB
 END_BYTES = MIB
 
 
-class LayoutError(WordedError):
+class LayoutError(AgentError):
     """The disk cannot be laid out."""
 
     WORDINGS = wordings("LayoutError")

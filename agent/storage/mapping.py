@@ -15,14 +15,13 @@ from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
-from contract.problem import WordedError
 
 
 class TableError(AgentError):
     """A table cannot be read."""
 
 
-class HeldError(WordedError):
+class HeldError(AgentError):
     """A mapping cannot be removed."""
 
     WORDINGS = wordings("HeldError")
@@ -81,7 +80,7 @@ def parse_line(text: str) -> Segment:
     except (IndexError, ValueError) as error:
         # What follows may be a key.
         start = " ".join(fields[:4])
-        raise TableError(f"The table of a mapping cannot be read: {start}.") from error
+        raise TableError("table-unread", start=start) from error
 
 
 def without_key(text: str) -> str:

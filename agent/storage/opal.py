@@ -31,13 +31,13 @@ from agent.storage.secrets import SID, Secrets, login
 from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import strict_json
+from contract.errors import AgentError
 from contract.plan import Configuration, EncryptedBy
-from contract.problem import WordedError
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
 
-class NotTakenError(WordedError):
+class NotTakenError(AgentError):
     """The drive did not take our PIN, and is as it was."""
 
     WORDINGS = wordings("NotTakenError")
@@ -176,7 +176,7 @@ def luks_header(partition: str) -> LuksHeader:
     try:
         dump = strict_json.parse(_Dump, printed)
     except ValueError as error:
-        raise CommandError(f"The LUKS2 header of {partition} cannot be read: {error}.") from error
+        raise CommandError("header-unread", partition=partition, error=error) from error
     return LuksHeader(
         dump.segments, tuple(sorted({8 * k.key_size for k in dump.keyslots.values()}))
     )
@@ -278,7 +278,7 @@ def make_range(place: Place, secrets: Secrets) -> None:
             stdin=secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n",
         )
     except CommandError as error:
-        if sid is None or error.code != NO_PERMISSION:
+        if sid is None or error.facts.get("exit_code") != NO_PERMISSION:
             raise OpalError("not-formatted", error=str(error), **named) from error
         sid.count()
         raise OpalError("not-taken", error=str(error), **named) from error

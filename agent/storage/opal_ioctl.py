@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
 from agent.storage.wordings import wordings
-from contract.problem import WordedError
+from contract.errors import AgentError
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
@@ -67,7 +67,7 @@ _CODES = {
 }
 
 
-class OpalError(WordedError):
+class OpalError(AgentError):
     """The drive or the kernel refused an Opal call, or the drive is not as it must be."""
 
     WORDINGS = wordings("OpalError")

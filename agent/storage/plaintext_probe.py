@@ -16,7 +16,7 @@ from agent.marks import written_bytes
 from agent.storage import btrfs
 from agent.storage.devices import opened
 from agent.storage.wordings import wordings
-from contract.problem import WordedError
+from contract.errors import AgentError
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -31,7 +31,7 @@ _FIEMAP_SYNC = 1
 _FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 
 
-class ProbeError(WordedError):
+class ProbeError(AgentError):
     """The plaintext probe could not be placed or looked for."""
 
     WORDINGS = wordings("ProbeError")

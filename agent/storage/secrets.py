@@ -10,9 +10,9 @@ from agent.storage import devices
 from agent.storage.wordings import wordings
 from agent.system.lock import RUN
 from contract import private, system_text
+from contract.errors import AgentError
 from contract.files import write_json
 from contract.places import command_line
-from contract.problem import WordedError
 from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
@@ -21,7 +21,7 @@ MOST = 2
 ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 
 
-class PinTriesError(WordedError):
+class PinTriesError(AgentError):
     """The drive refused as many PINs as may be tried; this one was not tried."""
 
     WORDINGS = wordings("PinTriesError")
@@ -90,7 +90,7 @@ def login(device: str, authority: str) -> Login:
     )
 
 
-class SecretsError(WordedError):
+class SecretsError(AgentError):
     """The secrets cannot be used."""
 
     WORDINGS = wordings("SecretsError")

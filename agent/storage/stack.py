@@ -40,14 +40,13 @@ from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Filesystem, StorageSpec
-from contract.problem import WordedError
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
 _FSOPEN, _FSOPEN_CLOEXEC = 430, 1  # of a call that libc has no function for
 
 
-class StorageError(WordedError):
+class StorageError(AgentError):
     """A configuration could not be entered or left."""
 
     WORDINGS = wordings("StorageError")

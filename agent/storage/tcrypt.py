@@ -248,7 +248,7 @@ def _create(path: str, words: list[str], passphrase: bytes) -> None:
         process.wait()
     if code:
         words_said = " ".join(system_text.decode(printed).split())[-300:]
-        raise CommandError(f"tcplay --create failed with exit code {code}: {words_said}")
+        raise CommandError("tcplay-failed", code=code, output=words_said)
 
 
 def _converse(process: subprocess.Popen[bytes], passphrase: bytes) -> bytes:

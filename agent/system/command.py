@@ -46,18 +46,11 @@ def keep_private() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) != 0:
-        raise MemoryNotPrivateError(
-            f"The agent's memory cannot be kept out of swap ({os.strerror(ctypes.get_errno())}): "
-            "give it the capability CAP_IPC_LOCK."
-        )
+        raise MemoryNotPrivateError("memory-not-locked", reason=os.strerror(ctypes.get_errno()))
 
 
 class CommandError(AgentError):
-    """A program is missing, failed or hung; `code` is its exit code, None where it has none."""
-
-    def __init__(self, message: str, code: int | None = None) -> None:
-        super().__init__(message)
-        self.code = code
+    """A program is missing, failed or hung; of `program-failed`, `exit_code` is a fact."""
 
 
 @contextmanager
@@ -115,18 +108,18 @@ def run(
                 process.kill()
                 raise
     except FileNotFoundError as error:
-        raise CommandError(f"The program {argv[0]} is missing: install its package.") from error
+        raise CommandError("program-missing", program=argv[0]) from error
     except subprocess.TimeoutExpired as error:
         how = "made no progress for" if progress else "did not end within"
         raise CommandError(
-            f"{_name(argv)} {how} {error.timeout:g} s: look at the kernel log for a disk that does "
-            "not answer."
+            "program-silent", program=_name(argv), how=how, timeout=error.timeout
         ) from error
     output = Output(process.returncode, system_text.decode(out), system_text.decode(err))
     if output.code not in ok:
         reason = " ".join((output.err or output.out).split())[-300:] or "no output"
-        failed = f"{_name(argv)} failed with exit code {output.code}: {reason}"
-        raise CommandError(failed, output.code)
+        raise CommandError(
+            "program-failed", program=_name(argv), exit_code=output.code, reason=reason
+        )
     return output
 
 

@@ -53,17 +53,15 @@ class Processor:
             run([self.cpupower, "frequency-set", "-g", governor], ok=range(256))
             if (names := list(self.state().governors)) != [governor]:
                 raise CommandError(
-                    f"The governor is {', '.join(names) or 'none: this machine offers none'}, not "
-                    f"{governor} as fde_governor asks: see cpupower frequency-info."
+                    "other-governor",
+                    governors=", ".join(names) or "none: this machine offers none",
+                    governor=governor,
                 )
         if turbo is not None:
             run([self.cpupower, "set", "--turbo-boost", str(int(turbo))], ok=range(256))
             if (actual := self._turbo()) != turbo:
                 words = {True: "on", False: "off", None: "not offered by this machine"}
-                raise CommandError(
-                    f"Turbo is {words[actual]}, not {words[turbo]} as fde_turbo asks. Set it in "
-                    "the firmware, and fde_turbo: null."
-                )
+                raise CommandError("other-turbo", actual=words[actual], wanted=words[turbo])
 
     def restore(self, before: Settings) -> None:
         """Set what `state` returned earlier; raises CommandError where it is not so then."""
@@ -75,7 +73,4 @@ class Processor:
         if before.turbo is not None and before.turbo != self._turbo():
             self.set(None, before.turbo)
         if self.state() != before:
-            raise CommandError(
-                f"The processor could not be set as it was before the suite ({before}). See "
-                "cpupower frequency-info."
-            )
+            raise CommandError("processor-not-restored", before=before)

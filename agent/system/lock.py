@@ -25,7 +25,7 @@ class HoldError(AgentError):
 def take(reason: str, seconds: float, path: Path = HOLD) -> None:
     """Hold for `seconds` from now, in place of any lease before."""
     if not 0 < seconds <= LONGEST_S:
-        raise HoldError(f"A hold lasts up to {LONGEST_S:g} s: renew it for longer.")
+        raise HoldError("hold-too-long", longest_s=LONGEST_S)
     path.parent.mkdir(parents=True, exist_ok=True)
     until_ns = time.monotonic_ns() + round(seconds * 1e9)
     write_json(path, {"reason": " ".join(reason.split()), "until_ns": until_ns})
@@ -90,9 +90,7 @@ def suite(folder: Path) -> Iterator[None]:
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise LockError(
-            f"The suite folder {folder} cannot be opened ({error.strerror})."
-        ) from error
+        raise LockError("folder-unopened", folder=folder, reason=error.strerror) from error
     try:
         _take(fd, lambda: f"Another agent is at work in {folder}: wait for it, or stop it.")
         yield

@@ -176,10 +176,7 @@ def wait_for_apt(locks: Sequence[Path] = LOCKS, limit_s: float = LIMIT_S) -> Non
     while holder := lock_holder(locks):
         waited_s = time.monotonic() - begun_s
         if waited_s >= limit_s:
-            raise CommandError(
-                f"apt is still locked by {holder} after {waited_s:.0f} s: wait until it has ended, "
-                "then try again."
-            )
+            raise CommandError("apt-locked", holder=holder, waited_s=waited_s)
         if waited_s - said_s >= SAY_S:
             print(f"fde: apt is locked by {holder}, waiting.", file=sys.stderr, flush=True)
             said_s = waited_s

@@ -162,7 +162,7 @@ def test_a_drive_that_cannot_be_owned_says_why(
     answers: Answers, status: Status, code: int, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object, **__: object) -> Output:
-        raise CommandError("cryptsetup failed.", code)
+        raise CommandError("program-failed", program="cryptsetup", exit_code=code, reason="")
 
     answers(0)
     monkeypatch.setattr(opal_ioctl, "status", lambda _: status)

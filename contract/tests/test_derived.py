@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contract import derived
-from contract.errors import AgentError
 from contract.places import state_folder
+from contract.tests.refusal import refuses
 
 TABLE = "energy.parquet"
 
@@ -71,5 +71,5 @@ def test_without_a_place_for_the_key_nothing_is_ours(
 
 def test_a_key_that_others_can_read_is_refused(made: Path) -> None:
     (state_folder() / "derived.key").chmod(0o644)
-    with pytest.raises(AgentError, match="chmod 600"):
+    with refuses("secret-open"):
         derived.is_ours(made, TABLE, "seal")

@@ -14,6 +14,7 @@ import pytest
 
 from contract import private
 from contract.errors import AgentError
+from contract.tests.refusal import refuses
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = "agent analysis contract controller drive instrumentation lab workloads"
@@ -29,7 +30,7 @@ def test_one_that_is_open_is_not(mode: int, tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(mode)
-    with pytest.raises(AgentError, match="open to other users"):
+    with refuses("folder-open"):
         private.require(folder)
 
 
@@ -48,7 +49,7 @@ def test_another_users_is_not(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir(mode=0o700)
     os.chown(folder, 12345, 12345)
-    with pytest.raises(AgentError, match="belongs to user 12345"):
+    with refuses("folder-of-other", user=12345):
         private.require(folder)
 
 

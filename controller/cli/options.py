@@ -64,9 +64,7 @@ def newest() -> Path:
     """Return the suite that was written to last; raises ControllerError."""
     folders = list_suites()
     if not folders:
-        raise ControllerError(
-            f"There is no suite in {suites_folder()}. `fde run` makes one; or name its folder."
-        )
+        raise ControllerError("no-suite", folder=suites_folder())
     return max(folders, key=lambda path: path.stat().st_mtime)
 
 

@@ -117,7 +117,7 @@ def run(
     )
 
     if (suite_dir is None) == (suite is None):
-        raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
+        raise ControllerError("folder-and-suite")
     options = _options(**arguments)
     several = _several(options)
     if options.suite_dir is None:
@@ -229,7 +229,7 @@ def _measured(options: Options, several: bool) -> SuiteResult:
         finally:
             _say_where_time_went(folder)
     except ClockError as error:
-        raise ControllerError(str(error)) from error
+        raise ControllerError(error) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(command_line("resume", folder)) from None
     return SuiteResult(True, str(folder))

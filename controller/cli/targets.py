@@ -77,9 +77,7 @@ def doctor(
         say(rule(list_usb_ids()).rstrip())
         return True
     if inventory is None:
-        raise ControllerError(
-            "fde doctor needs an inventory. Name one with --inventory PATH; fde init makes one."
-        )
+        raise ControllerError("no-inventory-named")
     purpose = examining.Purpose(suite, scale, blocks, hours)
     noise_s = noises.STRETCH_S if noise else 0.0
     return finished(
@@ -155,7 +153,7 @@ def init(
     from controller.target.meter_entries import MeterOptions
 
     if (host is not None) == local:
-        raise ControllerError("Name the target by --host [USER@]HOST[:PORT], or pass --local.")
+        raise ControllerError("no-target-named")
     ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
     options = writing.Options(
         link=writing.parse_link(host, key, known_hosts, tuple(ssh_option or ())) if host else None,

@@ -94,7 +94,7 @@ def opened(where: str) -> Iterator[Output]:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise ControllerError(
-                f"The output {printable(path)} cannot be written: {error.strerror}."
+                "output-unwritable", path=printable(path), reason=error.strerror
             ) from None
         output = Output(descriptor)
     try:
@@ -118,8 +118,10 @@ def execute(command: Command, output: Output, input_file: Path | None = None) ->
             _, status, usage = os.wait4(process.pid, 0)
         except OSError as error:
             raise ControllerError(
-                f"The command {printable(command.name)} cannot be started: "
-                f"{printable(command.argv[0])}: {error.strerror}."
+                "command-not-started",
+                command=printable(command.name),
+                program=printable(command.argv[0]),
+                reason=error.strerror,
             ) from None
         except BaseException:
             _end_all()
@@ -191,7 +193,10 @@ def auxiliary(command: Command, what: str) -> None:
             process.wait()
         except OSError as error:
             raise ControllerError(
-                f"{what} {printable(command.name)} cannot be started: {error.strerror}."
+                "helper-not-started",
+                what=what,
+                command=printable(command.name),
+                reason=error.strerror,
             ) from None
         except BaseException:
             _end_all()
@@ -200,8 +205,11 @@ def auxiliary(command: Command, what: str) -> None:
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - SHOWN_BYTES))
             words = errors.read().decode(errors="replace").strip().splitlines()
             raise ControllerError(
-                f"{what} {printable(command.name)} {ended(process.returncode)}"
-                f"{': ' + printable(words[-1]) if words else ''}."
+                "helper-failed",
+                what=what,
+                command=printable(command.name),
+                ended=ended(process.returncode),
+                output=": " + printable(words[-1]) if words else "",
             )
 
 

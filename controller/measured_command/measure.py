@@ -144,8 +144,7 @@ class _Measurement:
                     exports.require_writable(path, room_bytes)
             except OSError as error:
                 raise ControllerError(
-                    f"{path} cannot be written: {error.strerror}. Nothing was measured: name "
-                    "another file, or make room."
+                    "results-unwritable", path=path, reason=error.strerror
                 ) from None
 
     def _measure(self) -> None:
@@ -163,10 +162,7 @@ class _Measurement:
         )
         wanted = f"±{100 * options.precision:g} %"
         if needed is None:
-            raise ControllerError(
-                f"How many runs {wanted} takes is unknown: {self._component} has fewer than two "
-                "figures above 0 J in the pilot. Give --runs, or another --component."
-            )
+            raise ControllerError("runs-unknown", wanted=wanted, component=self._component)
         self._design = replace(self._design, pilot=self._trials.blocks)
         if needed > options.most_runs:
             sentence = (

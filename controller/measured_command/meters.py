@@ -56,9 +56,7 @@ class Meters:
                     stack.enter_context(TemporaryDirectory(prefix="fde-run-"))
                 )
                 if any(self._folder.glob("meters/*")):
-                    raise ControllerError(
-                        f"{self._folder} holds recordings already: name a new folder."
-                    )
+                    raise ControllerError("folder-recorded", folder=self._folder)
                 from controller.session.recorders import Recorders
 
                 recorders = Recorders(self._entries, self._folder, self.incidents.append)
@@ -159,7 +157,7 @@ class Meters:
         parts = recordings.read(self._folder, True, problems)
         meters = list(recordings.meters(parts, {}, problems))
         if len(meters) < len(self._entries):
-            raise ControllerError(f"A meter's recording cannot be read: {' '.join(problems)}")
+            raise ControllerError("recording-unread", problems=" ".join(problems))
         return meters
 
 

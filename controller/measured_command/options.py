@@ -33,7 +33,7 @@ def of_strings(texts: Sequence[str], shell: str | None = SHELL) -> list[Command]
     if shell is not None:
         words = _split(shell)
         if not words:
-            raise ControllerError("--shell names no program. Give one, as --shell bash.")
+            raise ControllerError("no-shell")
         return [Command(text, (*words, "-c", text)) for text in texts]
     return [Command(text, _split(text)) for text in texts]
 
@@ -42,7 +42,7 @@ def _split(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise ControllerError(f"{text!r} cannot be split into words: {error}.") from None
+        raise ControllerError("not-words", text=text, error=error) from None
 
 
 def of_words(words: Sequence[str], shell: str | None = None) -> Command:

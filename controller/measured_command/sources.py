@@ -368,7 +368,7 @@ def main_component(
     if wanted is not None:
         require_known("component", [wanted], components)
         if wanted in without and wanted not in too_short:
-            raise ControllerError(f"The component {wanted} cannot be taken. {' '.join(why)}")
+            raise ControllerError("component-refused", component=wanted, reasons=" ".join(why))
         return wanted
     ranks = {n: c.rank for n in components if (c := category(n, components)) and c.rank}
     left = [n for n in ranks if n not in without] or [n for n in ranks if n in too_short]

@@ -121,13 +121,13 @@ class Trials:
         execution = execute(command, output, self._options.input)
         if why := NOT_RUN.get(execution.exit_code):
             raise ControllerError(
-                f"The command {printable(command.name)} did not run: {why} (exit code "
-                f"{execution.exit_code}). Check its name and path; --output inherit shows what it "
-                "writes."
+                "command-did-not-run",
+                command=printable(command.name),
+                reason=why,
+                exit_code=execution.exit_code,
             )
         if execution.exit_code and not self._options.ignore_failure:
             raise ControllerError(
-                f"The command {printable(command.name)} {ended(execution.exit_code)}: see its "
-                "output with --output inherit, or let it fail with --ignore-failure."
+                "command-failed", command=printable(command.name), ended=ended(execution.exit_code)
             )
         return execution

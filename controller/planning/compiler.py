@@ -82,7 +82,7 @@ def compile_plan(
     now = now or datetime.now(UTC)
     count = suite.blocks if blocks is None else blocks
     if not 1 <= count <= MOST_BLOCKS:
-        raise ControllerError(f"A suite has from 1 to {MOST_BLOCKS} blocks, not {count}.")
+        raise ControllerError("block-count", most=MOST_BLOCKS, blocks=count)
     suite = for_target(suite, target.configurations, configurations)
     stacks = _choose(suite, target.configurations)
     pairs = plan_contrasts(suite, stacks)
@@ -189,9 +189,7 @@ def _choose(suite: Suite, known: Sequence[Configuration]) -> list[Configuration]
     for name in suite.configurations:
         if name not in by_name:
             raise ControllerError(
-                f"{unknown('configuration', name, by_name)} The suite asks for it, but the "
-                "inventory's fde_configurations do not name it. Add it there, or choose others "
-                "with --configurations."
+                "configuration-not-in-inventory", unknown=unknown("configuration", name, by_name)
             )
     return [fill_in(by_name[name]) for name in suite.configurations or by_name]
 
@@ -201,10 +199,7 @@ def _precondition(suite: Suite) -> SuitePrecondition | None:
     if isinstance(settings, bool):
         return None
     if suite.discard_first:
-        raise ControllerError(
-            "The suite has both precondition and discard_first: discarding the extent before each "
-            "configuration undoes the preconditioning. Remove one of them."
-        )
+        raise ControllerError("precondition-and-discard")
     return settings
 
 
@@ -223,5 +218,5 @@ def _slowest_s(meters: Sequence[MeterEntry]) -> float:
             for meter in meters
         ]
     except (MeterError, ExtensionError) as error:
-        raise ControllerError(str(error)) from error
+        raise ControllerError(error) from error
     return max(periods, default=0.0)

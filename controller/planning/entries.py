@@ -33,10 +33,7 @@ def plan_entries(
         workload = item.workload or item.name
         _check_name(item.name, workload)
         if item.name in declared:
-            raise ControllerError(
-                f"Two entries are named {item.name}. Keep one, or give one another name and "
-                f"`workload: {workload}`."
-            )
+            raise ControllerError("entry-twice", entry=item.name, workload=workload)
         declared.add(item.name)
         entry = _complete_entry(item, workload, database)
         configurations = select_configurations(
@@ -46,7 +43,7 @@ def plan_entries(
             entries.append(entry)
             turns.append(Turn(item.name, configurations, item.repeat))
     if not entries:
-        raise ControllerError("No workload runs on the chosen configurations. Choose others.")
+        raise ControllerError("no-workload-runs")
     return entries, turns
 
 
@@ -69,20 +66,15 @@ def complete(workload: str, parameters: Mapping[str, object]) -> dict[str, Param
     try:
         return registry.complete(workload, parameters)
     except WorkloadError as error:
-        raise ControllerError(str(error)) from error
+        raise ControllerError(error) from error
 
 
 def _check_name(name: str, workload: str) -> None:
     if DRIFT_CHECK in (name, workload):
-        raise ControllerError(
-            "The drift check cannot be an entry of workloads: it runs between the blocks. Use the "
-            "suite's key drift_check."
-        )
+        raise ControllerError("drift-check-entry")
     require_known("workload", [workload], registry.names())
     if name != workload and name in (*registry.names(), RESERVED):
-        raise ControllerError(
-            f"The entry {name} runs {workload}, but that name is taken. Rename the entry."
-        )
+        raise ControllerError("name-taken", entry=name, workload=workload)
 
 
 def _complete_entry(item: SuiteWorkload, workload: str, database: str) -> WorkloadEntry:

@@ -47,15 +47,10 @@ def multiply(
     """
     names = Counter(level for levels in factors.values() for level in levels)
     if twice := [level for level, times in names.items() if times > 1]:
-        raise ControllerError(
-            f"Two factors have a level {twice[0]}. Rename one: no name may occur twice."
-        )
+        raise ControllerError("level-twice", level=twice[0])
     count = len(configurations) * math.prod(map(len, factors.values()))
     if count > MOST_CONFIGURATIONS:
-        raise ControllerError(
-            f"The suite's factors make {count} configurations; {MOST_CONFIGURATIONS} are the most. "
-            "Remove levels or configurations."
-        )
+        raise ControllerError("too-many-configurations", count=count, most=MOST_CONFIGURATIONS)
     combinations = list(itertools.product(*factors.values()))
     firsts = combinations[0]
     made = {
@@ -101,7 +96,7 @@ def _combine(
     try:
         combined = fill_in(replace(configuration, name=name, settings=settings))
     except AgentError as error:
-        raise ControllerError(f"The factors make {name}, which is invalid: {error}") from error
+        raise ControllerError("factors-invalid", configuration=name, error=error) from error
     label = ", ".join([combined.label, *(level.replace("_", " ") for level in changed_levels)])
     return replace(combined, label=label, filesystem=filesystem)
 

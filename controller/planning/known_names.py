@@ -7,7 +7,7 @@ from pathlib import Path
 
 import workloads
 from contract.errors import ControllerError
-from contract.names import unknown
+from contract.schema import nearest
 
 SUITES = Path(workloads.__file__).parent / "suites"
 
@@ -21,4 +21,6 @@ def require_known(what: str, names: Iterable[str], known: Collection[str]) -> No
     """Raise ControllerError for the first name that is not known, with the nearest one."""
     for name in names:
         if name not in known:
-            raise ControllerError(unknown(what, name, known))
+            raise ControllerError(
+                "unknown-name", what=what, name=name, nearest=nearest(name, known)
+            )

@@ -44,15 +44,15 @@ def read_pilot(folder: Path) -> Pilot:
     path = folder / "next.json"
     report = command_line("report", folder)
     if not path.exists():
-        raise ControllerError(f"{folder} has no next.json. Run {report} to write it.")
+        raise ControllerError("no-next-suite", folder=folder, report=report)
     asked = strict_json.load(_Next, path)
     if asked is None or not manifest.current(path):
-        raise ControllerError(
-            f"{path} was not made here by this version of a sealed suite. Run {report}."
-        )
+        raise ControllerError("other-version", path=path, report=report)
     if asked.blocks is None or (asked.from_blocks or 0) < PILOT_BLOCKS:
         raise ControllerError(
-            f"{folder} has {asked.from_blocks or 'too few'} blocks to plan by. Run {PILOT_BLOCKS} "
-            f"first (--blocks {PILOT_BLOCKS}), or pass --blocks N."
+            "too-few-blocks",
+            folder=folder,
+            blocks=asked.from_blocks or "too few",
+            pilot_blocks=PILOT_BLOCKS,
         )
     return Pilot(asked.suite_id, asked.blocks)

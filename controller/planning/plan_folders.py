@@ -88,7 +88,7 @@ def _with_wear(plan: Plan, options: Options, say: Say) -> Plan:
     target = target_of(options)
     look = survey.look(target)
     if look.error:
-        raise ControllerError(f"What preconditioning would cost is unknown: {look.error}.")
+        raise ControllerError("wear-unknown", error=look.error)
     costs = wear.costs(plan, look.disks)
     for cost in costs:
         say(cost.sentences)

@@ -69,7 +69,7 @@ def plan_extra(
     )
     reached = tuple(n for n in configurations if any(n in turn.configurations for turn in some))
     if not reached and not chosen:
-        raise ControllerError("No workload of extra runs on its configurations. Name others.")
+        raise ControllerError("extra-without-workload")
     return Extra(declared.blocks, reached, some) if declared.blocks and reached else None
 
 
@@ -82,7 +82,7 @@ def plan_comparisons(
     """
     declared = [comparison.name for comparison in suite.comparisons]
     if len(set(declared)) != len(declared):
-        raise ControllerError(f"Two comparisons have the same name among {', '.join(declared)}.")
+        raise ControllerError("comparison-twice", declared=", ".join(declared))
     on = {turn.name: turn.configurations for turn in turns}
     planned = []
     for comparison in suite.comparisons:
@@ -94,10 +94,7 @@ def plan_comparisons(
         common = tuple(name for name in named if all(name in side for side in sides))
         if not chosen and (not common or (wanted and common != named)):
             without = ", ".join(name for name in named if name not in common)
-            raise ControllerError(
-                f"On {without} {what} lacks one of its workloads. Name configurations that have "
-                "both."
-            )
+            raise ControllerError("side-without-workload", without=without, what=what)
         if common:
             planned.append(replace(comparison, configurations=common))
     return planned
@@ -110,4 +107,4 @@ def _check_comparison(comparison: SuiteComparison, suite: Suite, what: str) -> N
     if comparison.per is not None:
         require_known(f"unit of work in {what}", [comparison.per], UNITS)
     if comparison.first == comparison.second:
-        raise ControllerError(f"Both sides of {what} are the same. Compare two.")
+        raise ControllerError("sides-alike", what=what)

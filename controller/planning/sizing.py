@@ -37,7 +37,7 @@ def fit(plan: Plan, known: PastDurations, hours: float) -> Fit:
     ControllerError where a workload never ran here, or not even one block fits.
     """
     if not 0 < hours < math.inf:
-        raise ControllerError(f"HOURS is {hours:g}. Give how long the suite may take: --hours 9.")
+        raise ControllerError("invalid-hours", hours=hours)
     drift_check = plan.drift_check
     check = drift_check.workload if drift_check else ""
     checks = [run for run in plan.runs if run.workload == check]
@@ -64,9 +64,11 @@ def fit(plan: Plan, known: PastDurations, hours: float) -> Fit:
     if blocks < 1:
         needed_s = ends_bound_s + bound_s
         raise ControllerError(
-            f"Not one block fits into {minutes(hours * 3600)}: one takes {minutes(bound_s)}, with "
-            f"start, drift check and end {minutes(needed_s)}. Pass "
-            f"--hours {math.ceil(needed_s / 36) / 100} or more, or fewer --configurations."
+            "no-block-fits",
+            hours=minutes(hours * 3600),
+            bound_s=minutes(bound_s),
+            needed_s=minutes(needed_s),
+            needed_hours=math.ceil(needed_s / 36) / 100,
         )
     basis = FitBasis(
         suites=tuple(known.suites),
@@ -126,10 +128,7 @@ def _cost_s(plan: Plan, known: PastDurations, run: Run) -> float:
         return 0.0
     if not same:
         block = command_line("run", suite=plan.suite, blocks=1, scale=scale_of(plan.scale))
-        raise ControllerError(
-            f"How long {name} takes at these sizes is unknown: it never ran on {plan.host}. Run "
-            f"one block first ({block})."
-        )
+        raise ControllerError("duration-unknown", workload=name, host=plan.host, block=block)
     means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))
 

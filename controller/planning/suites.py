@@ -210,7 +210,7 @@ def load_suite(name: str, folder: Path = SUITES) -> Suite:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ControllerError(f"Cannot read {path} as YAML: {why}. Correct it.") from None
+        raise ControllerError("not-yaml", path=path, error=why) from None
     return parse_suite(name, document)
 
 
@@ -219,9 +219,7 @@ def parse_suite(name: str, document: object) -> Suite:
     try:
         return schema.read(Suite, document)
     except ValueError as error:
-        raise ControllerError(
-            f"Suite {name} is invalid: {str(error).rstrip('.')}. See workloads/suites/README.md."
-        ) from None
+        raise ControllerError("suite-invalid", suite=name, error=str(error).rstrip(".")) from None
 
 
 def at_scale(suite: Suite, scale: str | None) -> Suite:
@@ -232,7 +230,7 @@ def at_scale(suite: Suite, scale: str | None) -> Suite:
     if scale is None:
         return suite
     if not suite.scales:
-        raise ControllerError(f"This suite has one scale. Omit --scale {scale}.")
+        raise ControllerError("one-scale", scale=scale)
     require_known("scale of this suite", [scale], suite.scales)
     change = suite.scales[scale]
     names = [entry.name for entry in suite.workloads]
@@ -241,7 +239,7 @@ def at_scale(suite: Suite, scale: str | None) -> Suite:
     compared = [comparison.name for comparison in suite.comparisons]
     require_known(f"comparison of scale {scale}", change.comparisons, compared)
     if change.extra is not None and suite.extra is None:
-        raise ControllerError(f"Scale {scale} changes extra, which the suite does not have.")
+        raise ControllerError("extra-missing", scale=scale)
     changed = _with_changes(suite, change)
     return replace(
         changed,
@@ -325,10 +323,7 @@ def _on_disks(suite: Suite, disk_of: Mapping[str, str]) -> Suite:
     }
     for name, variants in by_name.items():
         if not variants:
-            raise ControllerError(
-                f"The inventory has no configuration {on_disk(name, disks[0])}, nor on another of "
-                "the suite's disks. Name it in fde_configurations with disk: a list of them."
-            )
+            raise ControllerError("configuration-missing", configuration=on_disk(name, disks[0]))
     # By disk, so that the report shows a disk's configurations together.
     names = [on_disk(name, disk) for disk in disks for name in suite.configurations]
     configurations = tuple(name for name in names if name in disk_of)

@@ -122,17 +122,16 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
             continue
         if ask is None:
             raise ControllerError(
-                f"{cost.sentences} As {cost.reason}, it requires consent. Run "
-                f"{command_line('run', confirm=shlex.quote(cost.serial))}, or give precondition "
-                "fewer rounds or the inventory a smaller fde_extent_bytes."
+                "wear-needs-consent",
+                sentences=cost.sentences,
+                reason=cost.reason,
+                command=command_line("run", confirm=shlex.quote(cost.serial)),
             )
         typed = ask(
             f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to continue: "
         )
         if typed.strip() != cost.serial:
-            raise ControllerError(
-                f"The serial of disk {cost.role} was not typed: nothing was planned."
-            )
+            raise ControllerError("serial-not-typed", role=cost.role)
 
 
 def lifetime(written_bytes: int | None = None, used_percent: int | None = None) -> str:

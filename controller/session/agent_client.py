@@ -70,9 +70,7 @@ class AgentClient:
                 Identity, self._output(self.agent("identity", "--suites", connection.SUITES))
             )
         except ValueError as error:
-            raise ControllerError(
-                f"The target's identity cannot be read: {error}. Provision it again."
-            ) from None
+            raise ControllerError("target-identity-unread", error=error) from None
 
     def disturbers(self) -> Mapping[str, tuple[str, ...]]:
         """Return what may start work there unasked, by group; empty where that is unknown."""

@@ -88,8 +88,7 @@ class FollowLoop:
             self._agent.start()
             return
         raise ControllerError(
-            f"The agent on {self._plan.host} ended without closing its journal "
-            f"({unit.last_words or 'no output'}): continue with fde resume."
+            "agent-ended", host=self._plan.host, output=unit.last_words or "no output"
         )
 
     @contextmanager

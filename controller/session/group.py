@@ -116,12 +116,10 @@ def require_alike(plans: Sequence[Plan]) -> None:
         _require_same_entries("configurations", first, plan, "--configurations …")
         _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
         if first.extent != plan.extent:
-            raise ControllerError(
-                f"{both} differ in fde_extent_bytes: give both the same in the inventory."
-            )
+            raise ControllerError("extents-differ", hosts=both)
         for key, what in SAME.items():
             if getattr(first, key) != getattr(plan, key):
-                raise ControllerError(f"{both} differ in {what}: make it the same for all hosts.")
+                raise ControllerError("hosts-differ", hosts=both, what=what)
 
 
 def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
@@ -138,8 +136,13 @@ def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> No
         if missing:
             shared = " ".join(name for name in mine if name in its) or "none"
             raise ControllerError(
-                f"{host} has {kind} that {elsewhere} has not: {', '.join(missing)}. Name them in "
-                f"both hosts' inventory, or choose what all have ({shared}) with {way_out}."
+                "not-on-all-hosts",
+                host=host,
+                kind=kind,
+                elsewhere=elsewhere,
+                missing=", ".join(missing),
+                shared=shared,
+                way_out=way_out,
             )
     for name, mine in entries[0].items():
         unlike = [
@@ -149,9 +152,13 @@ def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> No
         ]
         if unlike:
             raise ControllerError(
-                f"{kind.removesuffix('s').capitalize()} {name} is not the same on {hosts[0]} and "
-                f"{hosts[1]} ({', '.join(unlike)}): make it the same in the inventory, "
-                f"or leave it out ({way_out})."
+                "not-alike",
+                kind=kind.removesuffix("s").capitalize(),
+                name=name,
+                host=hosts[0],
+                elsewhere=hosts[1],
+                unlike=", ".join(unlike),
+                way_out=way_out,
             )
 
 
@@ -173,13 +180,9 @@ def suites(folder: Path) -> list[Path]:
     try:
         document = strict_json.parse(GroupDocument, (folder / FILE).read_bytes())
     except OSError as error:
-        raise ControllerError(
-            f"{folder / FILE} cannot be read ({error.strerror}): name a group's folder."
-        ) from None
+        raise ControllerError("group-unread", path=folder / FILE, reason=error.strerror) from None
     except ValueError as error:
-        raise ControllerError(
-            f"{folder / FILE} is damaged ({error}): name the suites one by one."
-        ) from None
+        raise ControllerError("group-damaged", path=folder / FILE, error=error) from None
     return [folder.parent / suite_id for suite_id in document.suites]
 
 
@@ -221,7 +224,7 @@ def several(options: Options) -> bool:
         options.targets = [connection.read_target(options.target)]
         return False
     if options.inventory is None:
-        raise ControllerError("Name the inventory (--inventory) or a resolved target (--target).")
+        raise ControllerError("no-inventory-or-target")
     targets = hosts(options.inventory)
     folder = options.suite_dir
     if folder is not None and (folder / FILE).exists():
@@ -248,7 +251,7 @@ def hosts(path: Path) -> Sequence[TargetDocument]:
             for host, problems in inventory.refused.items()
             for problem in problems
         )
-        raise ControllerError(f"The inventory {path} is refused. {refused}")
+        raise ControllerError("inventory-refused", path=path, reasons=refused)
     return inventory.targets
 
 
@@ -270,7 +273,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
             try:
                 found.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
-                raise ControllerError(f"{target.host}: {error}") from error
+                raise ControllerError("host-failed", host=target.host, error=error) from error
         return found
 
     plans = frozen()
@@ -297,7 +300,7 @@ def run(options: Options) -> bool:
     require_apart(options.targets)
     waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
     if not waiting:
-        raise ControllerError(f"{folder} is sealed on every host: fde report shows it.")
+        raise ControllerError("group-sealed", folder=folder)
     named = {_planned_host(path): path for path in waiting}
     targets = [_of_host(options.targets, host, options.inventory) for host in named]
     with deferred_interrupts() as interrupts:
@@ -376,7 +379,7 @@ def _outcome(session: Session, path: Path) -> str:
 def _planned_host(folder: Path) -> str:
     host = read_object(folder / "plan.json").get("host")
     if host is None:
-        raise ControllerError(f"There is no planned suite in {folder}: name another.")
+        raise ControllerError("no-planned-suite", folder=folder)
     return str(host)
 
 
@@ -385,7 +388,4 @@ def _of_host(targets: Sequence[Target], host: str, path: Path) -> Target:
         if target.host == host:
             return target
     known = ", ".join(target.host for target in targets)
-    raise ControllerError(
-        f"The plan was made for the host {host}, which {path} does not name (it has {known}): use "
-        "the inventory that it was made with."
-    )
+    raise ControllerError("host-not-in-inventory", host=host, path=path, known=known)

@@ -140,7 +140,7 @@ def follow(
             events.dropped(link.said)
             complaints += link.code not in (0, SSH_FAILED) and link.code > 0
             if complaints >= MOST_COMPLAINTS:
-                raise ControllerError(f"The journal on the target cannot be followed: {link.said}")
+                raise ControllerError("journal-not-followed", error=link.said)
         end = time.monotonic() + RETRY_S
         while time.monotonic() < end and not stop.wait(min(tick_s, RETRY_S)):
             yield None

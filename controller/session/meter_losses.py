@@ -88,18 +88,15 @@ def _uncovered(
     try:
         derived = results.results(suite_dir)
     except SuiteError as error:
-        raise ControllerError(str(error)) from None
+        raise ControllerError(error) from None
     suite = derived.suite
     for run in (*suite.void, *suite.skipped):
         if run.run_id in finished:
-            raise ControllerError(
-                f"Run {run.run_id} finished, but cannot be used ({run.reason}): fetch the results "
-                f"again with fde resume."
-            )
+            raise ControllerError("run-unusable", run=run.run_id, reason=run.reason)
     readable = {meter.name for meter in suite.meters if meter.samples.columns}
     for name in meters:
         if name not in readable and (folder := suite_dir / "meters" / name).is_dir():
-            raise ControllerError(f"{folder} cannot be read: {restore}")
+            raise ControllerError("meters-unread", folder=folder, restore=restore)
     worst: dict[str, tuple[float, str]] = {}
     if absent := sorted(set(meters) - readable):
         worst = dict.fromkeys(finished, (0.0, absent[0]))

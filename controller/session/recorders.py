@@ -136,9 +136,7 @@ def end_leftovers(suite_dir: Path) -> list[str]:
             if _let_go(folder):
                 break
         else:
-            raise ControllerError(
-                f"{folder} is still recorded into by process {pid}: end it, then start again."
-            )
+            raise ControllerError("still-recorded", folder=folder, pid=pid)
         ended.append(folder.name)
     return ended
 
@@ -149,9 +147,7 @@ def _signal(pid: int, number: signal.Signals, folder: Path) -> None:
     except ProcessLookupError:
         pass
     except PermissionError:
-        raise ControllerError(
-            f"{folder} is recorded into by process {pid} of another user: have it ended."
-        ) from None
+        raise ControllerError("recorded-by-other", folder=folder, pid=pid) from None
 
 
 def _let_go(folder: Path) -> bool:
@@ -180,7 +176,7 @@ def start_limit_s(meter: MeterEntry) -> float:
     try:
         driver = MeterConfig.from_json(json.dumps(schema.write(meter))).driver()
     except RecorderError as error:
-        raise ControllerError(str(error)) from None
+        raise ControllerError(error) from None
     return START_LIMIT_S + START_LIMIT_PERIODS * driver.period_s
 
 
@@ -293,13 +289,10 @@ def _wait_until_heard(recorder: RecorderProcess, limit_s: float) -> None:
     while (status := recorder.status()) is None or status.state != "recording":
         if recorder.ended:
             raise ControllerError(
-                f"The recorder of meter {recorder.name} ended: {recorder.last_output()}"
+                "recorder-ended", meter=recorder.name, output=recorder.last_output()
             )
         if time.monotonic() > deadline:
-            raise ControllerError(
-                f"The recorder of meter {recorder.name} heard nothing in {limit_s:.0f} s "
-                "and gave no reason: end what else uses the port, and start again."
-            )
+            raise ControllerError("meter-silent", meter=recorder.name, limit_s=limit_s)
         time.sleep(POLL_S)
 
 
@@ -308,7 +301,4 @@ def _require_apart(names: Sequence[str]) -> None:
     for name in names:
         for other in names:
             if re.fullmatch(re.escape(other) + r"\.[0-9]+", name):
-                raise ControllerError(
-                    f"The meters {other} and {name} cannot be distinguished when the controller is "
-                    "restarted: give one another name in the inventory."
-                )
+                raise ControllerError("meters-too-alike", meter=other, other=name)

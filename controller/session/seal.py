@@ -41,15 +41,11 @@ def unpack(archive: Path, suite_dir: Path) -> None:
                 packed.extract(file, Path(temporary))
         except (tarfile.TarError, OSError, ValueError, TypeError) as error:
             raise ControllerError(
-                f"The fetched results are not whole ({error}): fetch them again with "
-                f"{command_line('resume', suite_dir)}."
+                "results-damaged", error=error, command=command_line("resume", suite_dir)
             ) from None
         came = Path(temporary) / plan.suite_id
         if plans.load(came / "plan.json").sha256 != plan.sha256:
-            raise ControllerError(
-                f"The target ran another plan under the name {plan.suite_id}: its results were not "
-                "taken; make a new plan."
-            )
+            raise ControllerError("results-of-other-plan", suite_id=plan.suite_id)
         for folder in (*came.rglob("*/"), came):
             if folder.is_dir():
                 sync_folder(folder)
@@ -110,8 +106,10 @@ def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
         return _sealed(suite_dir, decoded)
     except OSError as error:
         raise ControllerError(
-            f"{error.filename or suite_dir} cannot be sealed ({error.strerror}): fix that, then "
-            f"seal again with python -m controller seal {suite_dir}."
+            "not-sealed",
+            path=error.filename or suite_dir,
+            reason=error.strerror,
+            suite_dir=suite_dir,
         ) from error
 
 
@@ -124,8 +122,10 @@ def _sealed(suite_dir: Path, decoded: bool) -> Path:
         times = timing.read_suite(suite_dir)
     except (ValueError, OverflowError) as error:
         raise ControllerError(
-            f"Run times of {suite_dir} cannot be read: {error}. Fetch the results again with "
-            f"{command_line('resume', suite_dir)}."
+            "run-times-unread",
+            suite_dir=suite_dir,
+            error=error,
+            command=command_line("resume", suite_dir),
         ) from None
     write_json(suite_dir / "timing.json", times.document())
     shutil.rmtree(suite_dir / "status" / "meters", ignore_errors=True)
@@ -168,7 +168,7 @@ def decode(suite_dir: Path) -> None:
         try:
             write_samples(folder)
         except DecodeError as error:
-            raise ControllerError(str(error)) from error
+            raise ControllerError(error) from error
     mark_samples(suite_dir)
 
 

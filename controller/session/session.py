@@ -90,8 +90,10 @@ def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> P
             return _session(suite_dir, target, inventory, plan, say)
         except OSError as error:
             raise ControllerError(
-                f"{error.filename or suite_dir} cannot be written ({error.strerror}): fix that, "
-                f"then continue with {command_line('resume', suite_dir)}."
+                "suite-unwritable",
+                path=error.filename or suite_dir,
+                reason=error.strerror,
+                command=command_line("resume", suite_dir),
             ) from error
 
 
@@ -103,9 +105,7 @@ def _session(
     meters = [meter.name for meter in target.meters]
     losses = meter_losses.review(plan, suite_dir, meters) if sealed else None
     if losses is not None and not (losses.void or losses.repeat):
-        raise ControllerError(
-            f"{suite_dir} is sealed, nothing is left to run: fde report shows it."
-        )
+        raise ControllerError("suite-sealed", suite_dir=suite_dir)
     suite_folder.require_room(suite_dir)
     identity = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
@@ -136,8 +136,9 @@ def _until_complete(session: Session) -> None:
         decode(session.suite_dir)
         if last.state == "suite-failed":
             raise ControllerError(
-                f"The agent gave up: {last.detail or 'it gave no reason'} What was measured is in "
-                f"{session.suite_dir}; correct it and continue with fde resume."
+                "agent-gave-up",
+                reason=last.detail or "it gave no reason",
+                suite_dir=session.suite_dir,
             )
         losses = meter_losses.review(session.plan, session.suite_dir, session.meters)
         meter_losses.ask(session.agent, losses, session.board.note)

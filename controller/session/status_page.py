@@ -81,8 +81,7 @@ def served(folders: Mapping[str, Path], where: str) -> Iterator[str]:
         server = _Server((address, port), _handler(folders))
     except (OSError, OverflowError) as error:
         raise ControllerError(
-            f"Nothing can be served at {address}:{port} ({getattr(error, 'strerror', error)}): "
-            "choose another with --serve port or --serve address:port."
+            "page-not-served", address=address, port=port, error=getattr(error, "strerror", error)
         ) from None
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -99,9 +98,7 @@ def parse(where: str) -> tuple[str, int]:
     """Address and port of `8080` or `0.0.0.0:8080`; without an address, this machine alone."""
     address, _, port = where.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise ControllerError(
-            f"SERVE is {where!r}: give a port, or an address and a port, as 8080."
-        )
+        raise ControllerError("invalid-serve", serve=where)
     return address or LOCAL, int(port)
 
 

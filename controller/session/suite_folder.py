@@ -27,9 +27,7 @@ log = logging.getLogger("controller")
 def require_plain(folder: Path) -> None:
     """ControllerError where a suite's folder holds what would lead out of it."""
     if strange := names.stranger(folder):
-        raise ControllerError(
-            f"In {folder}, {strange}, and a suite has files and folders alone: take it out."
-        )
+        raise ControllerError("strange-file", folder=folder, strange=strange)
 
 
 @contextmanager
@@ -40,7 +38,7 @@ def locked(suite_dir: Path) -> Iterator[None]:
         file = (suite_dir / LOCK).open("a+", encoding="utf-8")
     except OSError as error:
         raise ControllerError(
-            f"{suite_dir} cannot be used ({error.strerror}): name the folder of a planned suite."
+            "suite-folder-unusable", suite_dir=suite_dir, reason=error.strerror
         ) from None
     with file:
         try:
@@ -48,8 +46,7 @@ def locked(suite_dir: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             raise ControllerError(
-                f"{suite_dir} is in use by {file.read().strip() or 'another process'}: wait for "
-                "it, or stop it."
+                "suite-in-use", suite_dir=suite_dir, holder=file.read().strip() or "another process"
             ) from None
         file.truncate(0)
         file.write(myself())
@@ -113,4 +110,4 @@ def lack_of_room(suite_dir: Path) -> str:
 def require_room(suite_dir: Path) -> None:
     """ControllerError where there is too little to begin."""
     if reason := lack_of_room(suite_dir):
-        raise ControllerError(f"Nothing was started, {reason}: free some in {suite_dir}.")
+        raise ControllerError("no-room", reason=reason, suite_dir=suite_dir)

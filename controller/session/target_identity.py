@@ -28,11 +28,7 @@ def require_same_target(plan: Plan, target: TargetDocument) -> None:
         if mine.get(what) != its.get(what)
     ]
     if unlike:
-        raise ControllerError(
-            f"The suite {plan.suite_id} was begun on another target, with "
-            f"{'; '.join(unlike)}: use the inventory that it was made with, take another suite "
-            f"(fde resume …), or make a new plan."
-        )
+        raise ControllerError("other-target", suite_id=plan.suite_id, unlike="; ".join(unlike))
 
 
 def _place(document: Plan | TargetDocument) -> Iterator[tuple[str, str]]:
@@ -54,23 +50,15 @@ def require_same_machine(
     machine, another plan, or a journal that is shorter than the copy here.
     """
     if plan_sha256 not in (None, plan.sha256):
-        raise ControllerError(
-            f"On {plan.host} there is another plan under the name {plan.suite_id}: nothing was "
-            f"touched; make a new plan with fde run."
-        )
+        raise ControllerError("other-plan-there", host=plan.host, suite_id=plan.suite_id)
     path = suite_dir / IDENTITY
     if path.exists():
         try:
             kept = strict_json.parse(IdentityDocument, path.read_bytes())
         except (OSError, ValueError) as error:
-            raise ControllerError(
-                f"{path} cannot be read ({error}): restore it, or start a new suite."
-            ) from None
+            raise ControllerError("identity-unread", path=path, error=error) from None
         if kept.machine_id != identity.machine_id:
-            raise ControllerError(
-                f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
-                f"connect that one again, or start a new suite with fde run."
-            )
+            raise ControllerError("other-machine", host=plan.host, suite_id=plan.suite_id)
         _require_whole_journal(plan, suite_dir, identity)
     else:
         kept = IdentityDocument("fde-identity/1", identity.machine_id, identity.boot_id)
@@ -82,12 +70,14 @@ def _require_whole_journal(plan: Plan, suite_dir: Path, identity: Identity) -> N
     lines = identity.journal_lines.get(plan.suite_id, 0)
     if lines is None:
         raise ControllerError(
-            f"The journal of {plan.suite_id} on {plan.host} is damaged: seal what was measured "
-            f"with python -m controller seal {suite_dir}, and start a new suite."
+            "target-journal-damaged", suite_id=plan.suite_id, host=plan.host, suite_dir=suite_dir
         )
     if lines < copied:
         raise ControllerError(
-            f"The journal of {plan.suite_id} on {plan.host} has {lines} lines, the copy here "
-            f"{copied}: the target was set up again or is another one. Seal what was measured with "
-            f"`fde seal {suite_dir}`, and start a new suite with fde run."
+            "target-journal-shorter",
+            suite_id=plan.suite_id,
+            host=plan.host,
+            lines=lines,
+            copied=copied,
+            suite_dir=suite_dir,
         )

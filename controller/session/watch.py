@@ -74,7 +74,7 @@ class LocalSuite(Source):
         suite_folder.require_plain(folder)
         plan = strict_json.load(_PlanName, folder / "plan.json")
         if plan is None:
-            raise ControllerError(f"{folder} is not a suite's folder: it has no plan.")
+            raise ControllerError("no-plan", folder=folder)
         self.name, self.host = plan.suite_id, plan.host
 
     def alive(self) -> bool:
@@ -173,9 +173,7 @@ def run(
         sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
-            raise ControllerError(
-                f"No suite runs here{nor}: fde run starts one, fde summary shows the newest."
-            )
+            raise ControllerError("nothing-runs", nor=nor)
         linger_s = 0.0
         if serve and any(source.alive() for source in sources):
             url = stack.enter_context(
@@ -197,7 +195,7 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
     resolved = playbook.resolve(path)
     for host, problems in resolved.refused.items():
         reasons = " ".join(str(problem) for problem in problems)
-        raise ControllerError(f"No suite runs here, and {host} of {path} is refused. {reasons}")
+        raise ControllerError("host-refused", host=host, path=path, reasons=reasons)
     for target in resolved.targets:
         command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
         listed = connection.require_output(

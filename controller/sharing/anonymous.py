@@ -67,10 +67,7 @@ class Anonymous:
         try:
             return self._write(folder, parent)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ControllerError(
-                f"{folder} cannot be made anonymous: a document is not as data/README.md states "
-                f"({error!r}). Publish it without --anonymous, or not at all."
-            ) from None
+            raise ControllerError("document-unknown", folder=folder, error=error) from None
 
     def _write(self, folder: Path, parent: Path) -> Path:
         plan = _document(folder / "plan.json")
@@ -136,10 +133,7 @@ class Anonymous:
                 self._records(folder, place, made)
                 self.without_raw += [new] if new not in self.without_raw else []
         except (decode.DecodeError, StreamError, KeyError, OSError) as error:
-            raise ControllerError(
-                f"Meter {folder.name} cannot be made anonymous: {error}. Publish the suite without "
-                "--anonymous, or not at all."
-            ) from None
+            raise ControllerError("meter-not-anonymous", meter=folder.name, error=error) from None
         write_json(place / "meter.json", made)
 
     def _raw_lines(self, folder: Path, place: Path, made: Mapping[str, Any]) -> bool:

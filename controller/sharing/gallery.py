@@ -33,7 +33,7 @@ def build(folder: Path, site: Path) -> GalleryResult:
     bundles = sorted(folder.glob(BUNDLES))
     own_entries = sorted(path.parent for path in folder.glob(f"*/{gallery.ENTRY}"))
     if not bundles and not own_entries:
-        raise ControllerError(f"There is no bundle ({BUNDLES}) in {folder}: fde publish makes one.")
+        raise ControllerError("no-bundle", bundles=BUNDLES, folder=folder)
     site.mkdir(parents=True, exist_ok=True)
     entries: dict[str, Entry] = {}
     left_out = []
@@ -43,16 +43,16 @@ def build(folder: Path, site: Path) -> GalleryResult:
                 make = _bundle_apart if path.is_file() else _write_own_page
                 name, entry = make(path, Path(staging))
                 if name in entries:
-                    raise ControllerError(f"its suite {name} has another bundle here: remove one")
+                    raise ControllerError("bundle-twice", suite=name)
                 if name.lower() == INDEX:
-                    raise ControllerError(f"its suite is named {name}, as the site's own page")
+                    raise ControllerError("suite-named-as-page", suite=name)
                 shutil.rmtree(site / name, ignore_errors=True)
                 (Path(staging) / name).replace(site / name)
             entries[name] = entry
         except (AgentError, OSError) as error:
             left_out.append(f"{path.name} was left out: {error}")
     if not entries:
-        raise ControllerError(f"No bundle in {folder} can be shown. {' '.join(left_out)}")
+        raise ControllerError("no-bundle-shown", folder=folder, left_out=" ".join(left_out))
     index = site / INDEX
     write(index, [gallery.html(list(entries.values())).encode()])
     return GalleryResult(not left_out, str(index), len(entries), tuple(left_out))

@@ -36,10 +36,7 @@ def example() -> Path:
     """
     bundles = sorted((SHARE / "data" / "examples").glob("*.tar.gz"))
     if not bundles:
-        raise ControllerError(
-            "There is no suite here and no example: `make synthetic` in a checkout draws one from "
-            "a paper's figures, `fde run` measures one; or name the folder of a suite."
-        )
+        raise ControllerError("no-example")
     return publish.kept(bundles[0], build_folder() / "bundles")
 
 
@@ -53,7 +50,7 @@ def copy(suite: Path) -> Copy:
 
     if group.is_group(suite):
         inside = ", ".join(str(member) for member in group.members(suite))
-        raise ControllerError(f"{suite} is a group of hosts: name one of its suites: {inside}.")
+        raise ControllerError("suite-is-group", suite=suite, inside=inside)
     target = build_folder().resolve() / "notebooks" / suite_folder.suite_id(suite) / NAME
     new = not target.exists()
     if new:
@@ -69,8 +66,7 @@ def open_in_lab(made: Copy, browser: bool = True) -> int:
     """
     if find_spec("jupyterlab") is None:
         raise ControllerError(
-            f"JupyterLab is not installed: {with_extra('notebook')}, or open {made.notebook} in "
-            "any program that runs notebooks."
+            "no-jupyterlab", command=with_extra("notebook"), notebook=made.notebook
         )
     # The kernel is started by the server, with this environment.
     safe = {"PYTHONSAFEPATH": "1", "FDE_SUITE_DIR": str(made.suite)}

@@ -57,26 +57,16 @@ def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
     Where it is made anonymous, what looks like a secret is left out with all free text.
     """
     if group.is_group(folder):
-        raise ControllerError(f"{folder} is a group of suites. Publish each of them alone.")
+        raise ControllerError("group-not-published", folder=folder)
     suite_id(folder)  # a plan of this version, and neither links nor pipes beside it
     with suite_folder.locked(folder):  # no session is at work
         check = manifest.check(folder)
         if not check.sealed:
-            raise ControllerError(
-                f"{check.problems[0]} End it with fde resume, or seal what was measured with "
-                f"fde seal {folder}, then publish it."
-            )
+            raise ControllerError("suite-not-sealed", problem=check.problems[0], folder=folder)
         if check.problems:
-            raise ControllerError(
-                f"{check.problems[0]} Only what was sealed is published: restore it from a copy, "
-                "or fetch it again with fde resume."
-            )
+            raise ControllerError("seal-broken", problem=check.problems[0])
         if held := () if anonymous else identifying_data.secrets(folder):
-            raise ControllerError(
-                f"{held[0]} in {folder} holds what looks like a password or a private key: nothing "
-                "was written; take it out at its origin (a meter's address, a workload's output), "
-                "and measure again."
-            )
+            raise ControllerError("secret-inside", file=held[0], folder=folder)
         return identifying_data.identifying(folder)
 
 
@@ -131,13 +121,10 @@ def publish(
     An anonymous bundle is written once `agree` has been shown what it keeps, and returns True.
     """
     if (out.is_file() or out.is_dir()) and not exports.is_stdout(out):
-        raise ControllerError(f"{out} exists already: name another file, or remove it.")
+        raise ControllerError("bundle-exists", path=out)
     for name in (path.relative_to(folder).as_posix() for path in seal.files(folder)):
         if not (anonymous or is_packed(name)):  # an anonymous one leaves it out
-            raise ControllerError(
-                f"{name} in {folder} is no file that a bundle may have (data/README.md): nothing "
-                "was written. Have the workload keep text, JSON or CSV, and measure again."
-            )
+            raise ControllerError("strange-file-inside", name=name, folder=folder)
     with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
         copy = Path(temporary) / "sealed" / suite_id(folder)
         for path in (*seal.files(folder), folder / seal.MANIFEST):
@@ -153,7 +140,7 @@ def publish(
             assert made is not None
             _require_same_figures(hidden.renamed(before), made)
             if not agree(kept_listing(hidden)):
-                raise ControllerError(f"{out} was not written: what it keeps was not agreed to.")
+                raise ControllerError("not-agreed", path=out)
         else:
             made = build.build(copy).results
             assert made is not None
@@ -181,10 +168,7 @@ def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
         energy.drop("suite_id", "host").sort(keys) for energy in (before, after.all_energy)
     )
     if not written.equals(other):
-        raise ControllerError(
-            "The anonymous bundle was not written: without what identifies, the suite gives other "
-            "figures. Publish it without --anonymous, or not at all."
-        )
+        raise ControllerError("other-figures")
 
 
 def kept(path: Path, place: Path) -> Path:

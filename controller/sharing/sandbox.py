@@ -70,14 +70,9 @@ def run(
     named = ", ".join(str(path) for path in paths)
     if ended not in _OVER_LIMIT:
         names = (known.name for known in signal.Signals if known == ended)
-        raise ControllerError(
-            f"Reading {named} failed: the process that did it was ended by the signal "
-            f"{next(names, ended)}. Try again."
-        )
+        raise ControllerError("reader-ended", named=named, signal=next(names, ended))
     raise ControllerError(
-        f"Reading {named} failed: it takes more than {cpu_s} s of a processor, or more than "
-        f"{memory_bytes >> 20} MiB of memory. No bundle of this size does: get it again from "
-        "where it was published."
+        "reader-too-large", named=named, cpu_s=cpu_s, memory_mib=memory_bytes >> 20
     )
 
 

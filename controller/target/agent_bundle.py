@@ -78,9 +78,7 @@ def pyrapl_folder() -> Path:
     """Return the folder of pyRAPL in this environment."""
     spec = importlib.util.find_spec("pyRAPL")
     if spec is None or spec.origin is None:
-        raise ControllerError(
-            "pyRAPL is not installed here. Run `make venv`, or install the package again."
-        )
+        raise ControllerError("no-pyrapl")
     return Path(spec.origin).parent
 
 
@@ -99,8 +97,11 @@ def _folder(point: EntryPoint) -> Path:
         spec = None
     if spec is None or spec.origin is None:
         raise ControllerError(
-            f"The package {distribution(point)} names {point.value} ({point.group}), but {top} is "
-            "not installed here. Install the package again, or uninstall it."
+            "package-without-module",
+            package=distribution(point),
+            class_path=point.value,
+            group=point.group,
+            top=top,
         )
     origin = Path(spec.origin)
     return origin.parent if spec.submodule_search_locations else origin

@@ -16,7 +16,7 @@ from typing import ClassVar
 from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
-from contract.problem import Problem, ProblemError, WordedError, Wording
+from contract.problem import Problem, Wording
 from controller.target.host_keys import changed_key, unknown_key
 
 HOME = "/opt/fde-testbed"
@@ -30,7 +30,7 @@ _SUDO_ASKS = (
 _SUDO = "This machine is the target, and root's rights are needed: "
 
 
-class TargetError(ControllerError, ProblemError):
+class TargetError(ControllerError):
     """A target that could not be asked, or a command on it that failed."""
 
 
@@ -41,7 +41,7 @@ def _unreached(why: str, remedy: str) -> Wording:
 _SWITCH_ON = "Switch it on, and see that it is reachable."
 
 
-class LinkError(TargetError, WordedError):
+class LinkError(TargetError):
     """The same by a code: what ssh or sudo reported."""
 
     WORDINGS: ClassVar[Mapping[str, Wording]] = {
@@ -100,13 +100,9 @@ def read_target(path: Path) -> TargetDocument:
     try:
         return parse_target(path.read_bytes())
     except OSError as error:
-        raise ControllerError(
-            f"The resolved target {path} cannot be read ({error.strerror}). Run fde provision."
-        ) from None
+        raise ControllerError("target-unread", path=path, reason=error.strerror) from None
     except ValueError as error:
-        raise ControllerError(
-            f"{path} is not a resolved target of this version ({error}). Run fde provision."
-        ) from None
+        raise ControllerError("target-of-other-version", path=path, error=error) from None
 
 
 def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:

@@ -67,7 +67,7 @@ def run(path: Path, confirmed: Sequence[str], ask: Ask | None) -> list[str]:
             "ALL OF THAT WILL BE LOST. Type the serial number to continue: "
         )
         if typed.strip() != disk.serial:
-            raise ControllerError(f"The serial of {disk.path} was not typed: nothing was done.")
+            raise ControllerError("first-serial-not-typed", disk=disk.path)
         serials.add(disk.serial)
     return sorted(serials)
 

@@ -68,7 +68,7 @@ def parse_link(
     """Parse `[USER@]HOST[:PORT]`; raises ControllerError."""
     match = re.fullmatch(r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+\]|[^\s:@\[\]]+)(?::(\d+))?", text)
     if match is None or text.startswith("-"):
-        raise ControllerError(f"{text!r} names no host. Write [USER@]HOST[:PORT].")
+        raise ControllerError("invalid-host", text=text)
     at, known = (None if path is None else str(path.absolute()) for path in (key, known_hosts))
     host, user = match[2].strip("[]"), match[1] or "root"
     return SshLink(host, user, int(match[3] or 22), at, known, options)
@@ -84,10 +84,7 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     from instrumentation.ports import all_ports, what_is_here
 
     if (folder / "hosts.yml").exists() and not options.replace:
-        raise ControllerError(
-            f"{folder} already has an inventory. Choose another folder or pass --replace (its "
-            "secrets are kept)."
-        )
+        raise ControllerError("inventory-exists", folder=folder)
     meters = options.meters.parse()
     survey = list_disks(
         TargetDocument(TARGET_FORMAT, {}, 0, Filesystem("ext4", (), ""), (), ssh=options.link)
@@ -148,9 +145,7 @@ def choose_disks(
                 chosen[role] = _find_disk(disks, role, typed)
     if not chosen:
         raise ControllerError(
-            "No disk was chosen. Name what may be erased by --plain SERIAL, --sed SERIAL or both, "
-            "or any number by --disk NAME=SERIAL. "
-            f"Not in use: {', '.join(disk.serial for disk in free) or 'none'}."
+            "no-disk-chosen", free=", ".join(disk.serial for disk in free) or "none"
         )
     return chosen
 
@@ -159,20 +154,15 @@ def _find_disk(disks: Sequence[SurveyedDisk], role: str, serial: str) -> Surveye
     """Return the one disk of a serial number or path that may be used; raises ControllerError."""
     matches = [disk for disk in disks if serial in (disk.serial, disk.by_id) and serial]
     if len(matches) == 1 and not matches[0].serial:
-        raise ControllerError(
-            f"The disk {serial} reports no serial number, by which a disk is known before it is "
-            "written. Take another."
-        )
+        raise ControllerError("disk-without-serial", serial=serial)
     if len(matches) != 1 or not matches[0].by_id:
         known = [f"{d.serial or 'one without'} ({d.by_id or d.name})" for d in disks]
         raise ControllerError(
-            f"{len(matches)} disks of the target have the serial {serial}; known: "
-            f"{', '.join(known) or 'none'}. Give a serial that one disk has, or its path below "
-            "/dev/disk/by-id."
+            "serial-not-one", disks=len(matches), serial=serial, known=", ".join(known) or "none"
         )
     if matches[0].uses:
         uses = "; ".join(matches[0].uses)
-        raise ControllerError(f"The disk {serial} is in use ({uses}). Name another as {role}.")
+        raise ControllerError("disk-in-use", serial=serial, uses=uses, role=role)
     return matches[0]
 
 
@@ -182,7 +172,7 @@ def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> di
     for text in others:
         name, _, serial = text.partition("=")
         if not inventory.NAME.fullmatch(name) or not serial or name in roles:
-            raise ControllerError(f"{text!r} names no disk. Write NAME=SERIAL, each name once.")
+            raise ControllerError("invalid-disk", text=text)
         roles[name] = serial
     return roles
 

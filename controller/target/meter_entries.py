@@ -30,7 +30,7 @@ class MeterOptions:
         for text in self.settings:
             match = re.fullmatch(r"([A-Za-z0-9_-]+)\.([a-z_]+)=(.*)", text, re.DOTALL)
             if match is None:
-                raise ControllerError(f"{text!r} is no setting. Write METER.NAME=VALUE.")
+                raise ControllerError("invalid-setting", text=text)
             if match[1] == meter:
                 settings[match[2]] = yaml.safe_load(match[3])
         return settings
@@ -56,10 +56,7 @@ class MeterOptions:
         match = re.fullmatch(r"([a-z0-9_]+)@(.+)=([^=]+)", text)
         pairs = [pair.partition(":") for pair in match[3].split(",")] if match else []
         if match is None or not all(channel and name for channel, _, name in pairs):
-            raise ControllerError(
-                f"{text!r} names no meter. Write KIND@PORT=CHANNELS, as "
-                "smartpower3@usb=0:system,1:drive, or the http:// address of a plug."
-            )
+            raise ControllerError("invalid-meter", text=text)
         named = {channel: name for channel, _, name in pairs}
         return self.entry(number, match[1], match[2], named)
 
@@ -73,15 +70,11 @@ class MeterOptions:
             profile, names = network.recognised(address)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            raise ControllerError(
-                f"The meter {address} was not recognised ({why}). See whether it answers, or "
-                f"describe it by --meter http@{address}=CHANNELS and --setting (docs/hardware.md)."
-            ) from None
+            raise ControllerError("meter-not-recognised", address=address, reason=why) from None
         totals = [name for name in names if len(names) == 1 or name == "total"]
         if not channels and not totals:
             raise ControllerError(
-                f"The meter {address} has the channels {', '.join(names)}. Name what they measure, "
-                f"as --meter {address}={names[0]}:system."
+                "channels-not-named", address=address, channels=", ".join(names), first=names[0]
             )
         text = f"http@{address}={channels or totals[0] + ':system'}"
         entry = self.parse_meter(number, text)

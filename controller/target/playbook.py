@@ -55,7 +55,7 @@ def resolve(path: Path) -> Inventory:
     }
     hosts = [host for host, count in play.counts.items() if not count.failures]
     if not hosts and not refused:
-        raise ControllerError(f"Ansible cannot read {path}: {_first_complaint(output_text)}")
+        raise ControllerError("ansible-refuses", path=path, output=_first_complaint(output_text))
     return Inventory([play.targets[host] for host in hosts], refused)
 
 
@@ -141,9 +141,7 @@ def _play(
                 check=False,
             )
         except FileNotFoundError:
-            raise ControllerError(
-                f"{program} was not found. Run `make venv`, or install the package again."
-            ) from None
+            raise ControllerError("ansible-missing", program=program) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [connection.read_target(path) for path in folder.glob("*.json")]
         problems = {
@@ -185,9 +183,11 @@ def suite(
             output_file.read_text(encoding="utf-8", errors="replace")
         )
         raise ControllerError(
-            f"Ansible could not {tag} the suite on {host} ({' '.join(reason.split())}); its "
-            f"output is in {output_file}. See that the target is up and provisioned (fde "
-            "provision)."
+            "ansible-failed",
+            tag=tag,
+            host=host,
+            reason=" ".join(reason.split()),
+            output_file=output_file,
         )
 
 

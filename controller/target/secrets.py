@@ -18,7 +18,7 @@ from contract import private, schema
 from contract.errors import ControllerError
 from contract.names import sentence
 from contract.plan import TargetDocument
-from contract.problem import WordedError, Wording
+from contract.problem import Wording
 from controller.target import connection, playbook
 
 PLACE = "/run/fde-testbed/secrets/secrets.json"
@@ -46,7 +46,7 @@ REMOVE = (
 )
 
 
-class SecretsError(ControllerError, WordedError):
+class SecretsError(ControllerError):
     """A secrets file that cannot be used; no text or fact of it quotes the file."""
 
     WORDINGS: ClassVar[Mapping[str, Wording]] = {

@@ -22,7 +22,7 @@ from contract.files import short_digest
 from contract.names import sentence
 from contract.places import build_folder
 from contract.plan import Plan, TargetDocument
-from contract.problem import Problem, WordedError, Wording
+from contract.problem import Problem, Wording
 from controller.target import connection
 from controller.target.agent_bundle import HOME, collect, pack
 from controller.target.answers import (
@@ -57,7 +57,7 @@ case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
 """
 
 
-class SurveyError(connection.TargetError, WordedError):
+class SurveyError(connection.TargetError):
     """A target that was reached but cannot be looked at."""
 
     WORDINGS: ClassVar[Mapping[str, Wording]] = {

@@ -114,7 +114,7 @@ def _answers(request: Check) -> tuple[Outcome, None]:
     cipher, mode = request.cipher, request.mode
     maker = libraries.find(cipher, mode, encrypt=True)
     if maker is None:
-        raise MissingError(f"No library here has {cipher} in {mode.upper()}.")
+        raise MissingError("no-cipher", cipher=cipher, mode=mode.upper())
     kind = CIPHERS[cipher]
     library = maker(bytes(range(kind.key_bytes)), bytes(kind.block_bytes)).library
     version = libraries.versions()[library]
@@ -144,7 +144,7 @@ def stream(request: Stream) -> tuple[Outcome, Task]:
         begin(encrypt=True).bind(source, target)()
         tried = begin(encrypt=False).crypt(target[: min(size, TRIED_BYTES)])
         if tried != source[:TRIED_BYTES]:
-            raise WorkloadError("Decrypting does not give back the input: the library is broken.")
+            raise WorkloadError("not-decrypted")
         source, target = target[:size], memoryview(plain)
     operation = begin(encrypt=request.encrypt).bind(source, target)
     batch = serving.calibrate(operation)[0] if size <= TRIED_BYTES else 1
@@ -159,7 +159,7 @@ def _instructions(_request: Ask) -> tuple[Outcome, None]:
     """Return the processor's features as OpenSSL lists them, if it does, and AES-128-ECB's rate."""
     maker = libraries.find("aes-128", "ecb", encrypt=True, only=libraries.OPENSSL)
     if maker is None:
-        raise WorkloadError("OpenSSL has no AES here.")
+        raise WorkloadError("no-aes")
     operation = maker(bytes(16), bytes(16)).bind(bytes(MIB), bytearray(MIB + 16))
     operation()
     times_s = []

@@ -85,7 +85,7 @@ def file(request: Turn) -> tuple[Outcome, Task]:
         fd = os.open(target, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             if os.write(fd, memoryview(written)[:length]) != length:
-                raise WorkloadError(f"{target.name} was not written whole: is the disk full?")
+                raise WorkloadError("file-cut-short", file=target.name)
             if request.fsync:
                 os.fsync(fd)
         finally:
@@ -100,7 +100,7 @@ def same(request: Compare) -> tuple[Outcome, None]:
     """Check that two files are alike; WorkloadError where they are not."""
     if not filecmp.cmp(request.first, request.second, shallow=False):
         name = Path(request.first).name
-        raise WorkloadError(f"{name} was not decrypted to what it was before.")
+        raise WorkloadError("file-changed", file=name)
     return {}, None
 
 

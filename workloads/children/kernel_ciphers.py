@@ -41,8 +41,7 @@ class Cipher:
                 if error.errno != errno.ENOENT:
                     raise
                 raise MissingError(
-                    f"This kernel has no {algorithm}: install the module for it if there is one, "
-                    f"or leave the cipher out.{restriction()}"
+                    "kernel-lacks-cipher", algorithm=algorithm, restriction=restriction()
                 ) from error
             chosen.setsockopt(_SOL_ALG, _SET_KEY, key)
             self._socket, _ = chosen.accept()
@@ -54,12 +53,9 @@ class Cipher:
             sent = self._socket.sendmsg_afalg([data], op=operation, iv=iv)
             done = self._socket.recv_into(into)
         except OSError as error:
-            raise WorkloadError(
-                f"The kernel refuses a request of {len(data)} B ({error.strerror}): "
-                "set a smaller request_kib."
-            ) from error
+            raise WorkloadError("request-refused", size=len(data), reason=error.strerror) from error
         if not sent == done == len(into):
-            raise WorkloadError(f"The kernel took {sent} of {len(into)} B and gave {done} B.")
+            raise WorkloadError("request-cut-short", sent=sent, size=len(into), done=done)
 
     def encrypted(self, iv: bytes, data: bytes) -> bytes:
         """Return a copy, encrypted."""
@@ -84,10 +80,7 @@ class Cipher:
                 self._socket.setsockopt(socket.SOL_SOCKET, plain, size)
             granted = self._socket.getsockopt(socket.SOL_SOCKET, plain)
             if granted < size:
-                raise WorkloadError(
-                    f"The kernel grants requests of {granted} B, not {size} B: run as root, or set "
-                    "a smaller request_kib."
-                )
+                raise WorkloadError("request-too-large", granted=granted, size=size)
 
 
 @dataclass(frozen=True)
@@ -169,8 +162,10 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
     """
     if (name, bits) not in BLOCKS:
         raise MissingError(
-            f"{name} has no keys of {bits} bits, or no answer is known to check it by: choose from "
-            f"{', '.join(f'{known}-{length}' for known, length in BLOCKS)}."
+            "no-key-length",
+            cipher=name,
+            bits=bits,
+            blocks=", ".join((f"{known}-{length}" for known, length in BLOCKS)),
         )
     key_hex, block_hex, answer_hex = BLOCKS[name, bits]
     key, block, answer = (bytes.fromhex(text) for text in (key_hex, block_hex, answer_hex))
@@ -197,10 +192,7 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
     for each in (bare, tweaker, cipher):
         each.close()
     if not right:
-        raise WorkloadError(
-            f"The kernel's {algorithm(name, mode)} with a key of {bits} bits gives a wrong answer: "
-            "its driver is not to be trusted."
-        )
+        raise WorkloadError("kernel-wrong-answer", cipher=algorithm(name, mode), bits=bits)
 
 
 def driver(name: str, crypto: str) -> str:

@@ -78,8 +78,10 @@ def check(function: str, derived: bytes, expected: str) -> None:
     """WorkloadError if a known answer is not what was derived."""
     if derived.hex() != expected:
         raise WorkloadError(
-            f"The key derivation {function} gives a wrong known answer, {derived.hex()[:16]}… and "
-            f"not {expected[:16]}…: the library is not to be trusted, reinstall it."
+            "wrong-known-answer",
+            function=function,
+            derived=derived.hex()[:16],
+            expected=expected[:16],
         )
 
 
@@ -92,9 +94,7 @@ def _load(name: str, package: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(name)
     except OSError as error:
-        raise MissingError(
-            f"The library {name} is missing: install its package ({package})."
-        ) from error
+        raise MissingError("library-missing", library=name, package=package) from error
 
 
 class Libgcrypt:
@@ -117,10 +117,7 @@ class Libgcrypt:
         """
         algorithm = _HASHES[hash_name]
         if self._library.gcry_md_algo_info(algorithm, _TEST_ALGORITHM, None, None):
-            raise MissingError(
-                f"{self.name} has no {hash_name} (a FIPS mode takes hashes away): leave it out, "
-                "or install a version with it."
-            )
+            raise MissingError("no-hash", library=self.name, hash_name=hash_name)
 
         def derive(password: bytes, salt: bytes, iterations: int, length: int) -> bytes:
             key = create_string_buffer(length)
@@ -130,7 +127,9 @@ class Libgcrypt:
             )
             if status:
                 reason = self._library.gcry_strerror(status).decode()
-                raise WorkloadError(f"{self.name} failed at PBKDF2 with {hash_name}: {reason}.")
+                raise WorkloadError(
+                    "pbkdf2-failed", library=self.name, hash_name=hash_name, reason=reason
+                )
             return key.raw
 
         return derive
@@ -159,7 +158,7 @@ class Libargon2:
         if status:
             reason = self._library.argon2_error_message(status).decode()
             memory = f"{cost.memory_kib} KiB of memory"
-            raise WorkloadError(f"{self.name} failed with {memory}: {reason}.")
+            raise WorkloadError("argon2id-failed", library=self.name, memory=memory, reason=reason)
         return key.raw
 
 

@@ -68,7 +68,7 @@ def serve(answers: Mapping[str, Answer]) -> None:
         try:
             if line == GO:
                 if task is None:
-                    raise WorkloadError("There is no task to do.")
+                    raise WorkloadError("no-task")
                 reply: Outcome = {"outcome": task()}
             else:
                 task = None  # its buffers go before there are others
@@ -76,10 +76,10 @@ def serve(answers: Mapping[str, Answer]) -> None:
                 asked = answers[document["do"]]
                 outcome, task = asked.answer(schema.read(asked.request, document))
                 reply = {"outcome": outcome}
-        except MissingError as reason:
-            reply = {"missing": str(reason)}
         except (WorkloadError, OSError, MemoryError) as error:
-            reply = {"error": str(error) or type(error).__name__}
+            refusal = WorkloadError(error if str(error) else type(error).__name__)
+            documents = [problem.document() for problem in refusal.problems]
+            reply = {"problems": documents, "missing": isinstance(error, MissingError)}
         print(json.dumps(reply), flush=True)
 
 

@@ -188,7 +188,7 @@ def _other_block(cipher: str, mode: str, key: bytes, iv: bytes) -> tuple[str, Bl
             asked, whole_key = "3des", 3 * key  # with three equal keys 3DES is DES
         if maker := libraries.find(asked, "ecb", encrypt=True, only=library):
             return library, maker(whole_key, iv).crypt
-    raise WorkloadError(f"No library here has {cipher} in ECB.")
+    raise WorkloadError("no-ecb", cipher=cipher)
 
 
 def _compare(cipher: str, mode: str, vector: Vector) -> None:
@@ -198,6 +198,5 @@ def _compare(cipher: str, mode: str, vector: Vector) -> None:
         if stream.crypt(text) != wanted:
             verb = "encrypts" if encrypt else "decrypts"
             raise WorkloadError(
-                f"{cipher} in {mode.upper()} {verb} wrongly, held against {vector.source}: "
-                "reinstall the libraries; nothing was measured with them."
+                "wrong-cipher", cipher=cipher, mode=mode.upper(), verb=verb, source=vector.source
             )

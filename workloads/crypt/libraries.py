@@ -71,7 +71,7 @@ def begin(cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes) -> St
     """One stream; WorkloadError where no library here has the cipher in that mode."""
     maker = find(cipher, mode, encrypt=encrypt)
     if maker is None:
-        raise WorkloadError(f"No library here has {cipher} in {mode.upper()}.")
+        raise WorkloadError("no-cipher", cipher=cipher, mode=mode.upper())
     return maker(key, iv)
 
 

@@ -77,7 +77,7 @@ class Cbc:
         body_bytes = len(source) - block
         padding = target[body_bytes - 1]
         if not 1 <= padding <= block:
-            raise WorkloadError(f"A file decrypted with {self._cipher} does not end in padding.")
+            raise WorkloadError("no-padding", cipher=self._cipher)
         return body_bytes - padding
 
 
@@ -116,7 +116,7 @@ class _Rsa:
         other: Any = importlib.import_module("Cryptodome.Cipher.PKCS1_OAEP").new(key, digest)
         plain = random.Random(0).randbytes(CHUNK_BYTES)
         if other.decrypt(self.wrap(plain)) != plain or self.unwrap(other.encrypt(plain)) != plain:
-            raise WorkloadError("The two libraries do not read each other's RSA-OAEP.")
+            raise WorkloadError("rsa-differs")
         versions = libraries.versions()
         return Checked(versions[libraries.OPENSSL], [f"OAEP of {versions[libraries.PYCRYPTODOME]}"])
 

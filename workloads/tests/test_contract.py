@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from contract.parameters import Parameter
+from contract.tests.refusal import refuses
 from workloads import registry
-from workloads.base import Context, Workload, WorkloadError
+from workloads.base import Context, Workload
 from workloads.tests import contract
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
     context = contract.context_for(
         root / "run", contract.Phases(), assets, registry.complete(name, registry.load(name).small)
     )
-    with pytest.raises(WorkloadError, match=f"^{program} .*: it is broken$"):
+    with refuses("program-failed", program=program, reason="it is broken"):
         contract.perform(registry.load(name), context)
     assert contract.processes_using(root) == []
 

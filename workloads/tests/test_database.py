@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.tests.refusal import refuses
 from workloads import database, programs, registry
 from workloads.base import WorkloadError
 from workloads.tests import contract
@@ -77,5 +78,5 @@ def test_the_workload_asks_for_the_server_of_its_parameter(installed: Path, tmp_
     context = contract.context_for(tmp_path / "run", contract.Phases(), {}, parameters)
     with pytest.raises(WorkloadError, match="install mysql-server"):
         registry.load("sql").prepare(context)
-    with pytest.raises(WorkloadError, match="one of any, mariadb, mysql"):
+    with refuses("parameter-choice", allowed="any, mariadb, mysql"):
         registry.complete("sql", {"server": "oracle"})

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from contract.tests.refusal import refuses
 from workloads import programs
-from workloads.base import WorkloadError
 from workloads.tests.contract import processes_using
 
 
@@ -27,21 +27,21 @@ def test_programs_speak_the_c_locale(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failure_anywhere_in_a_pipe_carries_the_last_words() -> None:
-    with pytest.raises(WorkloadError, match=r"^sh failed \(status 4\): second$"):
+    with refuses("program-failed", program="sh", status="(status 4)", reason="second"):
         programs.run(["sh", "-c", "echo first >&2; echo second >&2; exit 4"], ["cat"])
 
 
 def test_words_on_standard_output_do_where_standard_error_is_silent() -> None:
-    with pytest.raises(WorkloadError, match=r"^sh failed \(status 1\): FATAL: no$"):
+    with refuses("program-failed", program="sh", status="(status 1)", reason="FATAL: no"):
         programs.run(["sh", "-c", "echo FATAL: no; exit 1"])
-    with pytest.raises(WorkloadError, match="it printed no reason"):
+    with refuses("program-failed", reason="it printed no reason"):
         programs.run(["false"])
 
 
 def test_a_killed_program_and_a_missing_one_are_told_apart() -> None:
-    with pytest.raises(WorkloadError, match=r"\(signal 9\)"):
+    with refuses("program-failed", status="(signal 9)"):
         programs.run(["sh", "-c", "kill -9 $$"])
-    with pytest.raises(WorkloadError, match="nonesuch cannot be started: No such file"):
+    with refuses("not-started", program="nonesuch"):
         programs.run(["nonesuch"])
 
 
@@ -51,14 +51,14 @@ def test_much_on_standard_error_does_not_block() -> None:
 
 
 def test_a_reader_that_stops_early_ends_the_writer() -> None:
-    with pytest.raises(WorkloadError, match=r"^yes failed \(signal 13\)"):
+    with refuses("program-failed", program="yes", status="(signal 13)"):
         programs.run(["yes"], ["head", "-n1"])
 
 
 def test_too_long_a_run_is_ended_with_its_children(tmp_path: Path) -> None:
     file = tmp_path / "followed"
     file.touch()
-    with pytest.raises(WorkloadError, match=r"^sh was not done after 0\.5 s"):
+    with refuses("not-done", program="sh", timeout_s=0.5):
         programs.run(["sh", "-c", f"tail -f {file} | cat; true"], timeout_s=0.5)
     deadline = time.monotonic() + 60  # they are killed, but the kernel takes its time to end them
     while processes_using(tmp_path) and time.monotonic() < deadline:
@@ -79,7 +79,7 @@ def test_a_script_runs_all_in_turn_as_often_as_asked_until_one_fails(tmp_path: P
     out.unlink()
     fails = ["sh", "-c", "echo broken >&2; exit 9"]
     failing = programs.script(tmp_path / "failing", [[*say, "one"], fails, [*say, "two"]], rounds=2)
-    with pytest.raises(WorkloadError, match=r"^dd failed \(status 9\): broken$"):
+    with refuses("program-failed", program="dd", status="(status 9)", reason="broken"):
         programs.run(failing, name="dd")
     assert out.read_text() == "one\n"
 
@@ -110,15 +110,15 @@ def test_a_held_program_reads_nothing_and_says_why_it_failed(tmp_path: Path) -> 
     with programs.held(["cat"]) as go:
         assert go() == ""
     fails = "echo why >&2; exit 3"
-    why = pytest.raises(WorkloadError, match=r"^sh failed \(status 3\): why$")
+    why = refuses("program-failed", program="sh", status="(status 3)", reason="why")
     with programs.held(["sh", "-c", fails]) as go, why:
         go()
     with programs.held(["printf", "x"], ["sh", "-c", fails]) as go, why:
         go()
-    absent = pytest.raises(WorkloadError, match=r"^reader failed \(status 1\): .*No such file")
+    absent = refuses("program-failed", program="reader", status="(status 1)")
     with programs.held(["cat", tmp_path / "absent"], name="reader") as go, absent:
         go()
-    unknown = pytest.raises(WorkloadError, match="nonesuch cannot be started: No such file")
+    unknown = refuses("not-started", program="nonesuch")
     with unknown, programs.held(["nonesuch"]):
         pass
 
@@ -135,7 +135,7 @@ def test_a_held_program_that_is_killed_before_the_word_is_told() -> None:
     with programs.held(["true"]) as go:
         children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
         os.kill(int(children.split()[-1]), signal.SIGKILL)
-        with pytest.raises(WorkloadError, match=r"^true failed \(signal 9\)"):
+        with refuses("program-failed", program="true", status="(signal 9)"):
             go()
 
 

@@ -36,9 +36,9 @@ def test_parameters_are_declared_completely(name: str) -> None:
 
 
 def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
-    with pytest.raises(WorkloadError, match=r"did you mean kernel_grep\?"):
+    with refuses("unknown-name", nearest="did you mean kernel_grep?"):
         registry.load("kernelgrep")
-    with pytest.raises(WorkloadError, match=r"there are: .*file_io"):
+    with refuses("unknown-name", name="qqqq"):
         registry.load("qqqq")
 
 

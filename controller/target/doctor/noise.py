@@ -142,7 +142,7 @@ def _recorded(meter: MeterEntry, folder: Path) -> Iterator[None]:
     try:
         recording.result()
     except RecorderError as error:
-        raise ControllerError(str(error)) from None
+        raise ControllerError(error) from None
 
 
 def _by_meter(meter: MeterEntry, folder: Path, ends_ns: tuple[int, int], seconds: float) -> Noise:
@@ -160,10 +160,7 @@ def _by_meter(meter: MeterEntry, folder: Path, ends_ns: tuple[int, int], seconds
         return stretch(times[within], power_w[within])
 
     if len(power_w) and power_w.min() == power_w.max():
-        raise ControllerError(
-            f"{meter.name} stands still: its channel system showed {power_w[0]:.6g} W at rest "
-            "and under load. Look at its wires and channels, and restart it."
-        )
+        raise ControllerError("meter-stands-still", meter=meter.name, power_w=power_w[0])
     driver = MeterConfig.from_json(json.dumps(schema.write(meter))).driver()
     terms = replace(driver.accuracy, calibrated=driver.calibrated).terms
     with _worded():
@@ -191,4 +188,4 @@ def _worded() -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError) as error:
-        raise ControllerError(f"The noise could not be measured: {error}.") from None
+        raise ControllerError("noise-unmeasured", error=error) from None
