@@ -28,8 +28,8 @@ from analysis.stats.stats import ENDS, Span, columns
 from analysis.suite import bundle, records
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
-from contract import names
 from contract.assumptions import Assumptions, parse_assumptions
+from contract.schema import nearest
 from instrumentation.sources.counter import Reading, difference
 from instrumentation.sources.zones import default_max_power_w
 
@@ -293,7 +293,9 @@ class Suite:
         known = [field.name for field in fields(Assumptions)]
         for name in changes:
             if name not in known:
-                raise SuiteError(names.unknown("assumption", name, known))
+                raise SuiteError(
+                    "unknown-name", what="assumption", name=name, nearest=nearest(name, known)
+                )
         if not changes:
             return suite
         declared = asdict(suite.assumptions) if suite.assumptions else {}
@@ -302,13 +304,15 @@ class Suite:
         try:
             assumed = parse_assumptions(assumed_values)
         except ValueError as error:
-            raise SuiteError(f"These assumptions cannot be: {error}.") from None
+            raise SuiteError("invalid-assumptions", error=error) from None
         return replace(suite, assumptions=assumed)
 
     def _run(self, run_id: str) -> Run:
         finished = {run.run_id: run for run in self.results.suite.runs}
         if run_id not in finished:
-            raise SuiteError(names.unknown("finished run", run_id, list(finished)))
+            raise SuiteError(
+                "unknown-name", what="finished run", name=run_id, nearest=nearest(run_id, finished)
+            )
         return finished[run_id]
 
     def _rapl_rows(self, run: Run) -> Iterator[tuple[object, ...]]:

@@ -63,7 +63,7 @@ class ProblemError(Exception):
     sentence without a code, which is what packages of others raise.
     """
 
-    ROOM: ClassVar[str] = "contract"
+    ROOM: ClassVar[str] = ""  # by default the one of its module
     WORDINGS: ClassVar[Mapping[str, Wording]] = {}
 
     def __init__(self, *causes: str | BaseException | Problem, **facts: object) -> None:
@@ -87,7 +87,8 @@ class ProblemError(Exception):
             return cause.problems
         if isinstance(cause, Problem):
             return (cause,)
-        wordings = self.WORDINGS or {**wordings_of("contract"), **wordings_of(self.ROOM)}
+        room = self.ROOM or type(self).__module__.partition(".")[0]
+        wordings = self.WORDINGS or {**wordings_of("contract"), **wordings_of(room)}
         if cause in wordings:
             return (Problem.from_wording(wordings, str(cause), facts),)
         return (Problem("", {}, str(cause)),)

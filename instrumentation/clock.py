@@ -23,6 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from contract import system_text
+from contract.problem import ProblemError
 
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
@@ -38,7 +39,7 @@ IMPOSSIBLE_PPM = 1_200.0
 BURST_GAP_NS = 2_000_000_000
 
 
-class ClockError(Exception):
+class ClockError(ProblemError):
     """Clock readings that are not available or cannot be used; the message has the remedy."""
 
 

@@ -66,8 +66,7 @@ class ClockLink:
                 failures += 1
                 if failures >= attempts:
                     raise ClockError(
-                        f"The target's clock does not answer ({reason}): "
-                        f"see that `{' '.join(self._argv)}` works."
+                        "clock-silent", reason=reason, command=" ".join(self._argv)
                     ) from None
                 continue
             append_reading(self._path, readings[-1])
@@ -103,10 +102,10 @@ class ClockLink:
         while b"\n" not in self._pending:
             left_s = (deadline_ns - monotonic_ns()) / 1e9
             if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
-                raise ClockError("no answer in time")
+                raise ClockError("clock-no-answer")
             got = os.read(fd, 4096)
             if not got:
-                raise ClockError("the link was closed")
+                raise ClockError("clock-link-closed")
             self._pending += got
         line, _, self._pending = self._pending.partition(b"\n")
         return line

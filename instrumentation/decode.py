@@ -19,6 +19,7 @@ from polars.io.plugins import register_io_source
 from contract import strict_json
 from contract.extensions import ExtensionError
 from contract.names import sentence
+from contract.problem import ProblemError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.rows import GAP, NO_TIME, Rows, concatenated
@@ -30,7 +31,7 @@ _GROUP_RECORDS = 500_000  # in one row group of the file
 _MOST_FAULTS = 100_000  # that are kept; a foreign stream may have any number
 
 
-class DecodeError(Exception):
+class DecodeError(ProblemError):
     """A recording that cannot be decoded; the message names it and the reason."""
 
 
@@ -180,10 +181,10 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
         meter = driver(described["channels"], described.get("settings", {}))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecodeError(
-            f"{meter_dir / 'meter.json'} is not a meter's description ({error})."
+            "invalid-description", path=meter_dir / "meter.json", error=error
         ) from None
     except (ExtensionError, MeterError) as error:
-        raise DecodeError(f"{meter_dir}: {error}") from None
+        raise DecodeError("meter-undecoded", meter_dir=meter_dir, error=error) from None
     return Decoder(meter), read_pieces(meter_dir / "stream.raw")
 
 
@@ -239,11 +240,9 @@ def _as_decode_errors(meter_dir: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DecodeError(
-            f"{error.filename} is not there: {meter_dir} is not a recording."
-        ) from None
+        raise DecodeError("no-recording", path=error.filename, meter_dir=meter_dir) from None
     except (StreamError, pl.exceptions.ComputeError) as error:
-        raise DecodeError(f"{meter_dir}: {error}") from None
+        raise DecodeError("meter-undecoded", meter_dir=meter_dir, error=error) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

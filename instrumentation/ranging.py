@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from contract.interrupts import noted_signals
 from contract.names import sentence
+from contract.problem import ProblemError
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.meters.yokogawa import Yokogawa
@@ -34,7 +35,7 @@ CURRENT_CREST = 4.0  # a supply without power factor correction at part load
 _AUTO = {"voltage_range_v": None, "current_range_a": None}
 
 
-class RangingError(Exception):
+class RangingError(ProblemError):
     """No ranges can be named; the message has the reason and the remedy."""
 
 
@@ -57,10 +58,7 @@ def smallest(
     for each in sorted(ranges):
         if each >= needed:
             return each
-    raise RangingError(
-        f"The largest range of {max(ranges):g} does not hold {peak:.4g} with {spare:g} times to "
-        "spare: the load is too much for this meter."
-    )
+    raise RangingError("ranges-too-small", largest=max(ranges), peak=peak, spare=spare)
 
 
 def advised(meter: Yokogawa, extremes: Extremes, needs: Needs) -> dict[str, float]:
@@ -69,7 +67,7 @@ def advised(meter: Yokogawa, extremes: Extremes, needs: Needs) -> dict[str, floa
     Raises RangingError.
     """
     if not extremes.readings:
-        raise RangingError("Not one reading came: is the machine at the meter switched on?")
+        raise RangingError("no-reading")
     volts = VOLTAGE_RANGES_V, extremes.voltage_v, needs.voltage_crest
     amperes = meter.settings.current_ranges_a, extremes.current_a, needs.current_crest
     return {
@@ -143,21 +141,19 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
         device = Lookup(config.port, meter.usb_ids).device()
         transport = open_meter(device, config.baud, meter)
     except OSError as error:
-        raise RecorderError(cannot_open(config, error, device)) from None
+        raise cannot_open(config, error, device) from None
     try:
         first = listen(meter, transport, stopped)
         if stop_command := meter.stop_command():
             transport.write(stop_command)
     except OSError as error:
-        raise RangingError(
-            f"{config.name}: the port was lost ({error}); plug it in and run this again."
-        ) from None
+        raise RangingError("port-lost", meter=config.name, error=error) from None
     finally:
         transport.close()
     if not first:
-        raise RecorderError(silent(config, (monotonic_ns() - start_ns) / 1e9, device))
+        raise silent(config, (monotonic_ns() - start_ns) / 1e9, device)
     if not meter.extremes.readings:
-        raise RecorderError(foreign(config, first, device))
+        raise foreign(config, first, device)
     return report(config, meter, needs)
 
 

@@ -73,10 +73,7 @@ def _held(config: MeterConfig, out: Path) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RecorderError(
-                f"{config.name}: another process records into {out} already: "
-                f"`fuser -v {out}` names it; end it, then start again."
-            ) from None
+            raise RecorderError("recorded-already", meter=config.name, out=out) from None
         yield
     finally:
         os.close(fd)
@@ -97,16 +94,14 @@ def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, dict[str, Jso
     before = strict_json.read_object(out / "meter.json")
     for name in ("kind", "channels", "settings"):
         if before.get(name, described[name]) != described[name]:
-            raise RecorderError(
-                f"{out} was recorded with another {name}: move it away, or set {name} back."
-            )
+            raise RecorderError("recorded-otherwise", out=out, name=name)
     if "adapter" in before and before.get("port") == config.port:
         described["adapter"] = before["adapter"]
     path = out / "stream.raw"
     try:
         writer = StreamWriter(path)
     except StreamError as error:
-        raise RecorderError(f"{path} is not a meter stream ({error}): move it away.") from None
+        raise RecorderError("no-stream", path=path, error=error) from None
     files.write_json(out / "meter.json", described)
     return writer, described
 
@@ -255,13 +250,15 @@ class Recorder:
             self._status.enter("failed", str(error))
             raise
         except OSError as error:
-            message = (
-                f"{self._config.name}: the recording ended, {self._out} cannot be written "
-                f"({error.strerror}). All that came before is kept; make room and start again. "
-                f"{self._status.summary.partition(': ')[2]}"
+            refusal = RecorderError(
+                "recording-ended",
+                meter=self._config.name,
+                folder=self._out,
+                reason=error.strerror,
+                so_far=self._status.summary.partition(": ")[2],
             )
-            self._status.enter("failed", message)
-            raise RecorderError(message) from None
+            self._status.enter("failed", str(refusal))
+            raise refusal from None
         last = {"lost": "; the port was lost at the end", "full": "; the disk was full at the end"}
         end = last.get(self._status.state, "")
         self._status.enter("stopped")
@@ -320,11 +317,11 @@ class Recorder:
             self._device = self._lookup.device()
             if self._config.origin == "measured" and is_pseudo_terminal(self._device):
                 name = self._config.name
-                raise RecorderError(f"{name}: {self._device} became a pseudo-terminal.")
+                raise RecorderError("became-pseudo-terminal", meter=name, device=self._device)
             self._transport = open_meter(self._device, self._config.baud, self._meter)
         except OSError as error:
             if self._must_be_heard:
-                raise RecorderError(cannot_open(self._config, error, self._device)) from None
+                raise cannot_open(self._config, error, self._device) from None
             self._lose(f"the port cannot be opened ({error.strerror})")
             if isinstance(error, PortError) and self._status.state == "lost":
                 self._status.message = f"{self._config.name}: {error.strerror}"
@@ -393,12 +390,12 @@ class Recorder:
                 self._close_port()
                 reason = fault.detail if fault else ""
                 if is_set_wrongly:
-                    raise RecorderError(f"{self._config.name}: {reason}")
-                raise RecorderError(foreign(self._config, self._first_bytes, self._device, reason))
+                    raise RecorderError("wiring-refused", meter=self._config.name, reason=reason)
+                raise foreign(self._config, self._first_bytes, self._device, reason)
         elif now_ns - start_ns > self._limits.silence_s * 1e9:
             self._close_port()
             limit_s = self._limits.silence_s
-            raise RecorderError(silent(self._config, limit_s, self._device))
+            raise silent(self._config, limit_s, self._device)
 
     def _is_another(self, heard_s: float) -> bool:
         """Whether, once a period is over, what came is another kind of meter's stream."""

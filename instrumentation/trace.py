@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from contract.problem import ProblemError
+
 _HEADER = struct.Struct("<qI")
 MAX_FRAME_BYTES = 1 << 24
 _SENT = 1 << 31
@@ -25,7 +27,7 @@ _READ_BYTES = 1 << 22
 _ALIKE = 32
 
 
-class StreamError(Exception):
+class StreamError(ProblemError):
     """A raw stream that cannot be read; the message names the file and the place."""
 
 
@@ -89,10 +91,10 @@ def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
     t_mono_ns, word = _HEADER.unpack_from(data, offset)
     length = word & ~_SENT
     if t_mono_ns < 0:
-        raise StreamError(f"no frame at byte {start + offset}: a time of {t_mono_ns} ns")
+        raise StreamError("impossible-time", offset=start + offset, t_mono_ns=t_mono_ns)
     if length > MAX_FRAME_BYTES:
         where = start + offset
-        raise StreamError(f"no frame at byte {where}: a length of {length} is not possible")
+        raise StreamError("impossible-length", offset=where, length=length)
     if body + length > len(data):
         return None
     return Frame(t_mono_ns, data[body : body + length], bool(word & _SENT))
@@ -185,9 +187,7 @@ def _named(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except StreamError as error:
-        raise StreamError(
-            f"{path} is not a raw meter stream ({error}); restore it from where it was copied."
-        ) from None
+        raise StreamError("not-a-stream", path=path, error=error) from None
 
 
 class StreamWriter:

@@ -20,6 +20,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from contract.problem import ProblemError
+
 # A chip is no shorter than this, so that a slow machine's scheduler can follow, and that enough
 # readings fall into it: ten make up for half its length.
 SHORTEST_CHIP_S = 0.2
@@ -34,7 +36,7 @@ LEAD_NS = 200_000_000
 SPINS_PER_LOOK = 64
 
 
-class WatermarkError(Exception):
+class WatermarkError(ProblemError):
     """The load pattern could not be played; the message has the reason and the remedy."""
 
 
@@ -151,20 +153,14 @@ def _child(cpu: int) -> subprocess.Popen[str]:
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
         )
     except OSError as error:
-        raise WatermarkError(
-            f"No process could be started for the load pattern ({error.strerror}): "
-            "see the target's limits of processes and memory."
-        ) from error
+        raise WatermarkError("no-process", reason=error.strerror) from error
 
 
 def _answer(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     line = child.stdout.readline()
     if not line.endswith("\n"):
-        raise WatermarkError(
-            f"A process of the load pattern ended early (code {child.wait()}): "
-            "see the target's log for what killed it."
-        )
+        raise WatermarkError("process-ended", status=child.wait())
     return line
 
 

@@ -99,8 +99,11 @@ def _require_sums(directory: Path, what: str, say: Say) -> None:
         status = place.stat()
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002:
             raise LabError(
-                f"The cached {what} {directory} is not used: other users can write to {place}. "
-                f"Remove it, run chmod o-w {directory.parent}, and start again."
+                "cache-open-to-others",
+                what=what,
+                directory=directory,
+                place=place,
+                parent=directory.parent,
             )
     noted = read_json(directory / SUMS)
     if noted is None:
@@ -111,10 +114,7 @@ def _require_sums(directory: Path, what: str, say: Say) -> None:
     changed = files.keys() ^ noted.keys()
     changed |= {n for n, path in touched.items() if noted[n]["sha256"] != sha256_of(path)}
     if changed:
-        raise LabError(
-            f"The cached {what} {directory} is not used: {min(changed)} is not what was built. "
-            "Remove the folder to have it built again."
-        )
+        raise LabError("cache-changed", what=what, directory=directory, file=min(changed))
     if touched:
         _note_sums(directory)
 
@@ -142,7 +142,7 @@ def require_programs(*programs: str) -> None:
     """Raise LabError for the first that is missing."""
     for program in programs:
         if shutil.which(program, path=system_path()) is None:
-            raise LabError(f"the program {program} is missing: run `make packages`")
+            raise LabError("program-missing", program=program)
 
 
 @contextmanager
@@ -164,9 +164,7 @@ def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[P
     except LabError as error:
         kept = target.parent / FAILED_LOG
         shutil.copyfile(log, kept)
-        raise LabError(
-            f"building the guest's {what} failed (the whole log: {kept}): {error}"
-        ) from error
+        raise LabError("build-failed", what=what, kept=kept, error=error) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -190,9 +188,7 @@ def _let_namespace_in(work: Path) -> None:
         acl = struct.pack("<I", 2) + entry.pack(1, 7, none) + users + ends
         os.setxattr(work, "system.posix_acl_access", acl)
         return
-    raise LabError(
-        f"{work.parent} has no access control lists: set TMPDIR to a folder on ext4, xfs or btrfs."
-    )
+    raise LabError("no-access-lists", parent=work.parent)
 
 
 def system_path() -> str:
@@ -234,10 +230,10 @@ def run(
             tail = [*tail[1 - TAIL_LINES :], line.rstrip()]
             on_line(line.rstrip())
     if stop is not None and stop.is_set():
-        raise StoppedError("the build was stopped")
+        raise StoppedError("build-stopped")
     if process.returncode != 0:
         last = "\n".join(tail)
-        raise LabError(f"the step {command[0]} failed; its last lines:\n{last}")
+        raise LabError("step-failed", command=command[0], last=last)
 
 
 def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
@@ -272,5 +268,5 @@ def _lock(path: Path, what: str, say: Say) -> Iterator[None]:
             say(f"{what}: another build is under way; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            raise LabError(f"cannot lock {path}: {error.strerror}") from error
+            raise LabError("not-locked", path=path, reason=error.strerror) from error
         yield

@@ -64,7 +64,7 @@ def load(path: Path = FILE) -> dict[str, DiskModel]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         return {name: _model(entry) for name, entry in document.items()}
     except (OSError, yaml.YAMLError, BehaviourError, AttributeError, KeyError) as error:
-        raise LabError(f"{path} does not give models of disks: {error}") from error
+        raise LabError("invalid-models", path=path, error=error) from error
 
 
 def _model(entry: Mapping[str, Any]) -> DiskModel:
@@ -91,7 +91,7 @@ def find(name: str) -> DiskModel:
     """One model. Raises LabError where there is none of that name."""
     models = load()
     if name not in models:
-        raise LabError(f"there is no model of disks {name}: choose from {', '.join(models)}")
+        raise LabError("no-model", model=name, known=", ".join(models))
     return models[name]
 
 
@@ -102,7 +102,7 @@ def apply(name: str, drives: Mapping[str, DriveState]) -> None:
         parameters = vars(behaviours[role]) if behaviours else {}
         answer = control.ask(Path(drive["control"]), "behave", **parameters)
         if not answer["ok"]:
-            raise LabError(f"the drive {role} does not take the model {name}: {answer['error']}")
+            raise LabError("model-refused", role=role, model=name, error=answer["error"])
 
 
 def write_secrets(layout: Layout) -> Path:

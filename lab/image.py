@@ -174,7 +174,7 @@ def _take_boot_files(work: Path, target: Path) -> None:
     _helper(["sh", "-c", copy])
     for name in ("vmlinuz", "initrd.img"):
         if not (boot / name).exists():
-            raise LabError(f"the guest image has no {name}: the build is broken, see lab/guest")
+            raise LabError("image-incomplete", name=name)
         shutil.copyfile(boot / name, target / name)
 
 

@@ -51,9 +51,7 @@ class Launcher:
             try:
                 private.require(self.sockets)
             except AgentError as error:  # another user's by now, or gone
-                raise LabError(
-                    f"The lab's sockets: {error} Then: make lab-down, make lab."
-                ) from None
+                raise LabError("sockets-unusable", error=error) from None
             return
         with deferred_interrupts():
             # Not in the lab's directory: the path of a Unix socket must fit into 108 bytes.
@@ -95,7 +93,7 @@ class Launcher:
             log = tail(self.layout.directory / f"{name}.log")
             code = process.poll()
             how = f"not within {READY_LIMIT_S:.0f} s" if code is None else f"exit status {code}"
-            raise LabError(f"the lab's {name} did not start ({how}); its last lines:\n{log}")
+            raise LabError("not-started", name=name, how=how, log=log)
         return cast(Ready, announced)
 
 

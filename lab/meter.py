@@ -60,15 +60,13 @@ class Counters:
             page = Path(state["host_page"])
             self.media = tuple(str(drive.get("medium") or DRIVE) for drive in drives)
         except (KeyError, TypeError, ValueError) as error:
-            raise LabError(
-                f"The lab's state is incomplete ({error}): start the lab again."
-            ) from None
+            raise LabError("state-incomplete", error=error) from None
         try:
             self._page = HostPage(page)
             self._cpu = Threads(pid, vcpu_tids) if vcpu_tids else ProcessTree(pid, self._page)
             self._drives = [os.open(path, os.O_RDONLY) for path in stats]
         except OSError as error:
-            raise LabError(f"The lab is not running: {error.filename} is not there.") from None
+            raise LabError("lab-not-running", path=error.filename) from None
         self._last: list[tuple[int, ...]] = [(0,) * 9 for _ in self._drives]
         self._model = model
         self._guest = GuestTime()
@@ -284,9 +282,9 @@ def _load_state(path: Path) -> LabState:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise LabError(f"The lab's state cannot be read ({error}): start the lab first.") from None
+        raise LabError("state-unread", error=error) from None
     if not isinstance(state, dict):
-        raise LabError(f"{path} is not a lab's state: start the lab first.")
+        raise LabError("no-state", path=path)
     return cast(LabState, state)
 
 

@@ -40,10 +40,10 @@ def meter(layout: Layout, *, plugged: bool) -> None:
     port = require_state(layout).get("meter", {}).get("port")
     process = _alive(layout, "meter")
     if process is None or not port:
-        raise LabError(f"the lab in {layout.directory} has no meter that runs")
+        raise LabError("no-meter", directory=layout.directory)
     os.kill(process.pid, signal.SIGUSR2 if plugged else signal.SIGUSR1)
     if not wait_for(lambda: Path(port).exists() == plugged, PATIENCE_S):
-        raise LabError(f"the meter of the lab in {layout.directory} does not listen")
+        raise LabError("meter-silent", directory=layout.directory)
 
 
 DEATH_LIMIT_S = 20.0
@@ -54,11 +54,11 @@ def power_cut(layout: Layout) -> None:
     state = require_state(layout)
     guest = _alive(layout, "guest")
     if guest is None:
-        raise LabError("the target has no power already: python -m lab power-on gives it back")
+        raise LabError("no-power")
     with contextlib.suppress(ProcessLookupError):
         os.kill(guest.pid, signal.SIGKILL)
     if not wait_for(lambda: not guest.alive(), DEATH_LIMIT_S):
-        raise LabError(f"the guest (process {guest.pid}) does not die: see what holds it")
+        raise LabError("guest-lives", pid=guest.pid)
     for drive in state["drives"].values():
         control.ask(Path(drive["control"]), "power-cycle")
     off: GuestState = {"command": state["guest"]["command"]}
@@ -72,7 +72,7 @@ def power_on(layout: Layout) -> None:
     """
     state = require_state(layout)
     if _alive(layout, "guest") is not None:
-        raise LabError("the target has its power already: python -m lab power-cut takes it away")
+        raise LabError("power-on-already")
     with contextlib.suppress(FileNotFoundError):
         layout.console.replace(layout.directory / "console.before.log")
     with deferred_interrupts():
@@ -107,7 +107,7 @@ def require_state(layout: Layout) -> LabState:
     """Return the lab's state. Raises LabError where there is none."""
     state = read_json(layout.state)
     if state is None:
-        raise LabError(f"no lab is up in {layout.directory}: run `python -m lab up` first")
+        raise LabError("lab-not-up", directory=layout.directory)
     return cast(LabState, state)
 
 

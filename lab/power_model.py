@@ -144,17 +144,17 @@ def _load(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise LabError(f"The power model {path} cannot be read: {error}") from None
+        raise LabError("model-unread", path=path, error=error) from None
 
 
 def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
     keys = model.get(section) if isinstance(model, Mapping) else None
     entry = keys.get(key) if isinstance(keys, Mapping) else None
     if not isinstance(entry, Mapping) or not {"value", "unit", "source"} <= entry.keys():
-        raise LabError(f"{path}: {section}.{key} needs a value, a unit and a source.")
+        raise LabError("coefficient-incomplete", path=path, section=section, key=key)
     value = entry["value"]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
-        raise LabError(f"{path}: {section}.{key} is {value!r}, which is not a coefficient.")
+        raise LabError("no-coefficient", path=path, section=section, key=key, value=value)
     return float(value)
 
 

@@ -113,8 +113,11 @@ def wait_for_guest(layout: Layout, state: LabState, alive: Callable[[], bool], s
         if refused or dead or elapsed > BOOT_LIMIT_S:
             reason = answer.stderr.strip() if answer is not None else "no answer by SSH"
             raise LabError(
-                f"the guest did not come up within {elapsed:.0f} s ({reason}); the last lines of "
-                f"its console ({layout.console}):\n{tail(layout.console)}"
+                "guest-silent",
+                waited_s=elapsed,
+                reason=reason,
+                path=layout.console,
+                last=tail(layout.console),
             )
         if time.monotonic() - reported_s >= 5:
             say(f"lab: the guest is booting, {elapsed:.0f} s")

@@ -34,9 +34,12 @@ def require_room(
         free_bytes = shutil.disk_usage(standing).free
     if free_bytes < needed_bytes:
         raise LabError(
-            f"{what} needs {needed_bytes / GIB:.1f} GiB in {directory}, where "
-            f"{free_bytes / GIB:.1f} GiB are free; make room there or choose another place "
-            f"({'FDE_CACHE' if 'image' in what else '--dir'})"
+            "no-room",
+            what=what,
+            needed_bytes=needed_bytes / GIB,
+            directory=directory,
+            free_bytes=free_bytes / GIB,
+            remedy="FDE_CACHE" if "image" in what else "--dir",
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from agent import assets
 from contract import plan
+from contract.tests.refusal import Refusal, refuses
 from contract.tests.test_plan import DOCUMENT
 
 CONTENT = b"a clip"
@@ -41,14 +42,29 @@ def test_a_sum_that_is_given_or_listed_is_compared_and_kept(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("sha256", "listed", "words"),
     [
-        ("0" * 64, None, "the inventory has 0{64}: bring back"),
-        (None, f"{'0' * 64}  clip.mpg", "SHA256SUMS has 0{64}"),
-        (None, f"{SUM}  clip.mp4", "do not list clip.mpg"),
-        (None, None, "cannot be read"),
+        (
+            "0" * 64,
+            None,
+            refuses(
+                "asset-differs",
+                where="the inventory has",
+                expected="0000000000000000000000000000000000000000000000000000000000000000",
+            ),
+        ),
+        (
+            None,
+            f"{'0' * 64}  clip.mpg",
+            refuses(
+                "asset-differs",
+                expected="0000000000000000000000000000000000000000000000000000000000000000",
+            ),
+        ),
+        (None, f"{SUM}  clip.mp4", refuses("asset-not-listed", name="clip.mpg")),
+        (None, None, refuses("sums-unread")),
     ],
 )
 def test_another_file_is_refused_in_words(
-    sha256: str | None, listed: str | None, words: str, tmp_path: Path
+    sha256: str | None, listed: str | None, words: Refusal, tmp_path: Path
 ) -> None:
     sums = tmp_path / "SHA256SUMS"
     if listed:
@@ -58,7 +74,7 @@ def test_another_file_is_refused_in_words(
         "sha256": sha256,
         "sums": None if sha256 else str(sums),
     }
-    with pytest.raises(assets.AssetError, match=words):
+    with words:
         assets.check(made(tmp_path, entry))
 
 

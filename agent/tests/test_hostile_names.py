@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.suite import group as hosts
-from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import read
 from contract import names
 from contract import plan as plans
-from contract.errors import ControllerError
 from contract.plan import PlanError
+from contract.tests.refusal import refuses
 from controller.session import agent_client, group
 from controller.tests.examples import plan
 from validation.synthetic.suite import Options, write_suite
@@ -90,12 +89,12 @@ def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
         document = json.loads(honest)
         document["suite_id"] = name
         (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-        with pytest.raises(SuiteError, match=r"plan\.json is no valid plan \(suite_id"):
+        with refuses("plan-invalid"):
             read(folder)
     document = json.loads(honest)
     document["runs"][0]["run_id"] = "../../secret"
     (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(SuiteError, match=r"runs\[0\]\.run_id"):
+    with refuses("plan-invalid"):
         read(folder)
 
 
@@ -103,9 +102,9 @@ def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
     for name in HOSTILE:
         document = {"format": "fde-group/1", "group": "g", "suites": [name], "hosts": ["h"]}
         (tmp_path / group.FILE).write_text(json.dumps(document), encoding="utf-8")
-        with pytest.raises(ControllerError, match="damaged"):
+        with refuses("group-damaged"):
             group.suites(tmp_path)
-        with pytest.raises(SuiteError, match="cannot be read"):
+        with refuses("group-unread"):
             hosts.members(tmp_path)
 
 

@@ -11,6 +11,7 @@ from agent.system import frequency, quiet
 from agent.system.command import CommandError
 from agent.tests.check_context import program
 from contract.plan import Quiet
+from contract.tests.refusal import refuses
 
 
 def test_what_disturbs_is_told_by_a_rule() -> None:
@@ -191,5 +192,5 @@ def test_a_processor_that_cannot_be_set_is_told_of(
             quiet.off(wanted, system.systemctl, system.remembered, deaf)
     assert quiet.back(system.systemctl, system.remembered, deaf) == BOTH
     bare = frequency.Processor(tmp_path / "none", deaf.cpupower)
-    with pytest.raises(CommandError, match="this machine offers none"):
+    with refuses("other-governor", governors="none: this machine offers none"):
         bare.set("performance", None)

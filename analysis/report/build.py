@@ -59,9 +59,7 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     except OSError as error:
         where = Path(str(error.filename)).name if error.filename else "the report"
         why = error.strerror or "unknown error"
-        raise SuiteError(
-            f"Cannot write {where}: {why}. What stood there before is as it was."
-        ) from error
+        raise SuiteError("page-unwritable", where=where, why=why) from error
     return Built(path, text, derived, lines)
 
 

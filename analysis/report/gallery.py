@@ -105,7 +105,7 @@ def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
         with (folder / MARKS).open(encoding="utf-8", newline="") as file:
             rows = [_load(row) for row in csv.DictReader(file)]
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, csv.Error) as error:
-        raise SuiteError(f"{folder / ENTRY} or {MARKS} cannot be read ({error}).") from None
+        raise SuiteError("marks-unread", folder=folder / ENTRY, marks=MARKS, error=error) from None
     head = view.paragraph(f"{entry.machine}, read by {entry.instrument}: {entry.origin}.", "facts")
     head += view.paragraph(entry.about) + view.note(
         "No suite. ", view.paragraph(entry.reason), "plain"

@@ -18,18 +18,13 @@ def write(folder: Path) -> Path:
     suite_id(folder)  # that it is a suite's folder, with files and folders alone
     page = folder / "report.html"
     if not page.is_file():
-        raise SuiteError(f"{folder} has no report.html: make it first, by `fde report`.")
+        raise SuiteError("no-report", folder=folder)
     try:
         import weasyprint
     except ModuleNotFoundError:
-        raise SuiteError(
-            f"report.pdf needs WeasyPrint, which is not installed: {with_extra('pdf')}."
-        ) from None
+        raise SuiteError("no-weasyprint", command=with_extra("pdf")) from None
     except OSError:
-        raise SuiteError(
-            f"The library that lays out the pages is missing: install {PACKAGES} "
-            "(`make packages` does it)."
-        ) from None
+        raise SuiteError("no-page-library", packages=PACKAGES) from None
     logging.getLogger("weasyprint").setLevel(logging.ERROR)  # it warns of CSS that is not for paper
     # The page holds all that it shows; nothing is fetched from anywhere.
     fetcher = weasyprint.urls.URLFetcher(allowed_protocols=["data"])
@@ -38,5 +33,5 @@ def write(folder: Path) -> Path:
     try:
         files.write(path, [document])
     except OSError as error:
-        raise SuiteError(f"Cannot write {path.name}: {error.strerror}.") from error
+        raise SuiteError("pdf-unwritable", path=path.name, reason=error.strerror) from error
     return path

@@ -12,7 +12,8 @@ from analysis.report.figures import style, timeline
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite, SuiteError
 from analysis.suite.suite_folder import read
-from contract import files, names
+from contract import files
+from contract.schema import nearest
 
 DPI = 150
 SHOWN = 8  # run ids that are offered where none is named
@@ -32,7 +33,7 @@ def trace(suite_folder: Path, run_id: str, out: Path) -> Traced:
     run = find(suite, run_id)
     figure = timeline.draw(suite, run, TargetClock.fit(suite.clock))
     if figure is None:
-        raise SuiteError(f"Run {run.run_id} has no samples: neither a meter's nor the counters'.")
+        raise SuiteError("run-without-samples", run=run.run_id)
     out.mkdir(parents=True, exist_ok=True)
     traced = Traced(*(out / f"{suite.suite_id}-{run.run_id}.{kind}" for kind in ("svg", "png")))
     pixels = io.BytesIO()
@@ -46,7 +47,7 @@ def trace(suite_folder: Path, run_id: str, out: Path) -> Traced:
 def find(suite: Suite, run_id: str) -> Run:
     """Return the finished run of that id or number, or the only one that holds it."""
     if not suite.runs:
-        raise SuiteError("No run finished in this suite: there is nothing to draw.")
+        raise SuiteError("no-run-finished")
     ids = [run.run_id for run in suite.runs]
     for fitting in (
         [i for i in ids if i == run_id],
@@ -58,7 +59,9 @@ def find(suite: Suite, run_id: str) -> Run:
             return next(run for run in suite.runs if run.run_id == fitting[0])
     for runs, how in ((suite.skipped, "was skipped"), (suite.void, "is void")):
         if match := next((run for run in runs if run.run_id == run_id), None):
-            raise SuiteError(f"Run {run_id} {how}: {match.reason.rstrip('.')}.")
+            raise SuiteError("run-not-drawn", run=run_id, how=how, reason=match.reason.rstrip("."))
     if run_id:
-        raise SuiteError(names.unknown("finished run", run_id, ids))
-    raise SuiteError(f"Name one of the {len(ids)} runs, such as {', '.join(ids[:SHOWN])}.")
+        raise SuiteError(
+            "unknown-name", what="finished run", name=run_id, nearest=nearest(run_id, ids)
+        )
+    raise SuiteError("name-one-run", runs=len(ids), examples=", ".join(ids[:SHOWN]))

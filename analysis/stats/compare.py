@@ -98,7 +98,7 @@ def compare_all(folders: Sequence[Path]) -> list[Compared]:
     Raises SuiteError where one has nothing in common with the first, or is named twice.
     """
     if len(folders) < 2:
-        raise SuiteError("Name two suites or more: there is nothing to compare one with.")
+        raise SuiteError("one-suite-only")
     return compare_read([(read(folder), energy_of(folder)) for folder in folders])
 
 
@@ -108,7 +108,7 @@ def compare_read(suites: Sequence[Read]) -> list[Compared]:
     ids = [suite.suite_id for suite, _ in (first, *others)]
     twice = [suite_id for i, suite_id in enumerate(ids) if suite_id in ids[:i]]
     if twice:
-        raise SuiteError(f"Two of the folders are the same suite, {twice[0]}: name it once.")
+        raise SuiteError("suite-twice", suite=twice[0])
     others.sort(key=lambda other: other[0].plan.created_wall)
     night_sds = _night_sds([_component_blocks(*each) for each in (first, *others)])
     return _adjusted([_compared(first, other, night_sds) for other in others])
@@ -168,7 +168,7 @@ def _compared(
         if key in blocks_a and key in blocks_b
     ]
     if not shared:
-        raise SuiteError(_nothing_shared(a, b))
+        raise SuiteError("nothing-shared", suites=_nothing_shared(a, b))
     joules = [
         _ratio_of(
             key, list(blocks_a[key].values()), list(blocks_b[key].values()), sds.get(key, 0.0)
@@ -319,4 +319,4 @@ def _nothing_shared(a: Suite, b: Suite) -> str:
         stacks = [c for c in suite.configurations if any(c == stack for _, stack in done)]
         has = f"{', '.join(workloads)} on {', '.join(stacks)}" if done else "no finished run"
         descriptions.append(f"{name} has {has}")
-    return f"The suites share no workload on the same configuration: {'; '.join(descriptions)}."
+    return "; ".join(descriptions)

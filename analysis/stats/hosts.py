@@ -125,9 +125,7 @@ def hosts(folders: Sequence[Path]) -> Hosts:
     each = tuple(Host(member, by_block(member.energy, component)) for member in derived)
     both = list(_overall(each, in_common)), list(_single(each, in_common))
     if not any(effect.by_host for effect in (*both[0], *both[1])):
-        raise SuiteError(
-            "No host has a workload on two configurations in the same block: nothing compares."
-        )
+        raise SuiteError("nothing-compares")
     effects = _families([*both[0], *both[1]])  # of one page
     overall, single = effects[: len(both[0])], effects[len(both[0]) :]
     return Hosts(each, in_common, component, tuple(overall), tuple(single))

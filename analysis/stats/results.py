@@ -315,13 +315,13 @@ def load(*folders: str | Path) -> pl.DataFrame:
     """
     paths = [folder for name in folders for folder in _matched(name)]
     if not paths:
-        raise SuiteError('No suite is named: load("data/suites/*") takes all there are.')
+        raise SuiteError("no-suite-named")
     with bundle.opened(list(dict.fromkeys(paths))) as opened:
         tables = [energy_of(folder) for folder in opened]
     ids = [table["suite_id"][0] for table in tables if len(table)]
     twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
-        raise SuiteError(f"Suite {twice} stands in two of these folders: name one of them.")
+        raise SuiteError("suite-in-two-folders", suite=twice)
     return pl.concat(tables)
 
 
@@ -336,7 +336,7 @@ def _matched(name: str | Path) -> Iterator[Path]:
         folder.resolve() for folder in matching if (folder / PLAN).exists() or folder.is_file()
     ]
     if not suites:
-        raise SuiteError(f"No suite matches {name}.")
+        raise SuiteError("no-suite-matches", pattern=name)
     yield from suites
 
 

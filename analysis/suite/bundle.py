@@ -46,25 +46,19 @@ def unpacked(path: Path, to: Path) -> tuple[Path, list[str]]:
             left = packed.extract(file, to, lambda name: is_packed(name.partition("/")[2]))
     except OSError as error:
         if error.errno in FULL:
-            raise SuiteError(
-                f"There is no room to unpack {path} in {to.parent}: make some, or name another "
-                "folder in TMPDIR."
-            ) from None
+            raise SuiteError("no-room", path=path, folder=to.parent) from None
         raise _changed(path, error) from None
     except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
         raise _changed(path, error) from None
     folders = [folder for folder in to.iterdir() if folder.is_dir()]
     if len(folders) != 1 or not (folders[0] / ABOUT).is_file():
-        raise SuiteError(f"{path} is no bundle of a suite: fde publish makes them.")
+        raise SuiteError("not-a-bundle", path=path)
     about(folders[0])
     return folders[0], left
 
 
 def _changed(path: Path, error: Exception) -> SuiteError:
-    return SuiteError(
-        f"The bundle {path} was changed, cut short or is none ({error}): get it again from where "
-        "it was published."
-    )
+    return SuiteError("bundle-changed", path=path, error=error)
 
 
 def about(folder: Path) -> BundleDocument:
@@ -73,10 +67,8 @@ def about(folder: Path) -> BundleDocument:
         document = strict_json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         if isinstance(document, Mapping) and document.get("format") != FORMAT:
             raise SuiteError(
-                f"The bundle has the format {document.get('format')!r}, this version reads "
-                f"{FORMAT!r}: use the version of the testbed that made it "
-                f"({document.get('testbed', 'not named')})."
+                "bundle-format", known=FORMAT, testbed=document.get("testbed", "not named")
             )
         return schema.read(BundleDocument, document)
     except (OSError, ValueError) as error:
-        raise SuiteError(f"{ABOUT} of the bundle cannot be read ({error}): get it again.") from None
+        raise SuiteError("bundle-unread", about=ABOUT, error=error) from None

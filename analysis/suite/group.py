@@ -52,18 +52,16 @@ def members(folder: Path) -> list[Path]:
         if not ids or not all(names.safe(suite_id) for suite_id in ids):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
-        raise SuiteError(
-            f"{folder / FILE} cannot be read: name the suites' own folders instead."
-        ) from None
+        raise SuiteError("group-unread", path=folder / FILE) from None
     if not known:
-        raise SuiteError(f"{folder / FILE} is not of the format {FORMAT}.")
+        raise SuiteError("group-format", path=folder / FILE, format=FORMAT)
     return [folder.parent / suite_id for suite_id in ids]
 
 
 def shared(suites: Sequence[Suite]) -> Shared:
     """Return what may be compared between hosts. Raises SuiteError where nothing may."""
     if len(suites) < 2:
-        raise SuiteError("Name the suites of two hosts or more.")
+        raise SuiteError("one-host-only")
     for first, other in combinations(suites, 2):
         _require_other_machine(first, other)
     _require_same(suites, "what their figures are", [s.plan.origin for s in suites])
@@ -76,7 +74,7 @@ def shared(suites: Sequence[Suite]) -> Shared:
         ordered = suites[0].workloads if kind == "workloads" else suites[0].configurations
         kept[kind] = tuple(n for n in ordered if all(e.get(n) == entries[0][n] for e in entries))
         if not kept[kind]:
-            raise SuiteError(f"No {kind[:-1]} is the same on every host: nothing compares.")
+            raise SuiteError("nothing-same", kind=kind[:-1])
         remarks += _left_out(kind, entries, kept[kind], suites)
     remarks += [*_one_image(suites), *_plans(suites)]
     return Shared(kept["workloads"], kept["configurations"], tuple(remarks))
@@ -84,18 +82,12 @@ def shared(suites: Sequence[Suite]) -> Shared:
 
 def _require_other_machine(first: Suite, other: Suite) -> None:
     if first.suite_id == other.suite_id:
-        raise SuiteError(f"Suite {first.suite_id} is named twice: name each once.")
+        raise SuiteError("named-twice", suite=first.suite_id)
     if first.host == other.host:
-        raise SuiteError(
-            f"{first.suite_id} and {other.suite_id} are of one host, {first.host}: nights of one "
-            f"host are no hosts; fde compare lays two of them side by side."
-        )
+        raise SuiteError("same-host", suite=first.suite_id, other=other.suite_id, host=first.host)
     boots = [_identity(suite, "boot_id") for suite in (first, other)]
     if boots[0] is not None and boots[0] == boots[1]:
-        raise SuiteError(
-            f"{first.host} and {other.host} are the same machine under two names (both suites "
-            "began in the same boot): name one suite of each machine."
-        )
+        raise SuiteError("same-machine", host=first.host, other=other.host)
 
 
 def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
@@ -122,10 +114,7 @@ def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) 
         values_by_host = ", ".join(
             f"{s.host} {value}" for s, value in zip(suites, values, strict=True)
         )
-        raise SuiteError(
-            f"The hosts differ in {what} ({values_by_host}), so they have no common mean: report "
-            "those together that have it in common."
-        )
+        raise SuiteError("hosts-differ", difference=what, values_by_host=values_by_host)
 
 
 def _left_out(

@@ -50,6 +50,8 @@ SYSTEM = "system"  # the component that a meter before the whole machine sees
 class SuiteError(AgentError):
     """A suite cannot be used; the message is a sentence with the remedy."""
 
+    ROOM = "analysis"
+
 
 Counter = documents.Counter
 Phase = documents.Phase

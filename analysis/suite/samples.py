@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from contract.problem import ProblemError
 from instrumentation import decode
 
 CHUNK_RECORDS = 500_000
@@ -16,7 +17,7 @@ EPOCHS = 1_000_000  # more than one recording has
 COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 
 
-class SamplesError(Exception):
+class SamplesError(ProblemError):
     """Samples that cannot be read; the message is a clause with the reason."""
 
 
@@ -62,19 +63,19 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
         schema = lazy.collect_schema()
         records = int(lazy.select(pl.len()).collect().item())
     except (OSError, pl.exceptions.PolarsError):
-        raise SamplesError("it is no Parquet file or cut short") from None
+        raise SamplesError("not-parquet") from None
     names, needed = tuple(schema), (*COLUMNS, *(f"power_w_{name}" for name in channels))
     if lacking := [name for name in needed if name not in schema]:
-        raise SamplesError(f"it lacks {', '.join(lacking)}")
+        raise SamplesError("columns-missing", lacking=", ".join(lacking))
     if strange := [name for name in names if not _is_sound(name, schema[name])]:
-        raise SamplesError(f"{', '.join(strange)[:80]} is of another type")
+        raise SamplesError("columns-of-other-type", strange=", ".join(strange)[:80])
 
     def collected(collect: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         try:
             return collect()
         except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             where = f"{path.name} of meter {path.parent.name}"
-            raise SamplesError(f"{where} is damaged in the middle") from None
+            raise SamplesError("samples-damaged", where=where) from None
 
     def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         with ThreadPoolExecutor(1) as reader:  # reads ahead while the last piece is worked on

@@ -184,30 +184,25 @@ def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame
 def _plan(folder: Path) -> tuple[SuitePlan, bool]:
     """Return the plan, and whether its own sum holds."""
     if not folder.is_dir():
-        raise SuiteError(f"There is no suite folder {folder}: name one that `fde run` has made.")
+        raise SuiteError("no-suite-folder", folder=folder)
     if strange := names.stranger(folder):
-        raise SuiteError(
-            f"In {folder}, {strange}, and a suite has files and folders alone: take it out."
-        )
+        raise SuiteError("strange-file", folder=folder, strange=strange)
     path = folder / PLAN
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SuiteError(f"{folder} is not a suite: it has no plan.json.") from None
+        raise SuiteError("no-plan", folder=folder) from None
     except (OSError, ValueError):
-        raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
+        raise SuiteError("json-unread", path=path) from None
     stated = document.get("format") if isinstance(document, dict) else None
     if stated != plans.FORMAT:
         named = "names no format" if stated is None else f"has the format {stated!r}"
-        raise SuiteError(
-            f"{path} {named}, this version reads {plans.FORMAT!r}: "
-            "use the version of the testbed that made it."
-        )
+        raise SuiteError("other-format", path=path, named=named, format=plans.FORMAT)
     try:
         plan = schema.read(SuitePlan, document)
         return plan, plan.sha256 == plans.digest(document)
     except (ValueError, RecursionError) as error:
-        raise SuiteError(f"{path} is no valid plan ({error}): fetch the suite again.") from None
+        raise SuiteError("plan-invalid", path=path, error=error) from None
 
 
 def _last_lines(folder: Path, journal: Iterable[Entry], problems: list[str]) -> dict[str, Entry]:

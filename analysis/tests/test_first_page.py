@@ -23,11 +23,12 @@ from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import half_width as half_width_of
 from analysis.suite.incidents import IncidentLog
-from analysis.suite.records import SuiteError, VoidRun
+from analysis.suite.records import VoidRun
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
 from analysis.tests.pages import Shared, change_plan, pieces, text_of
 from contract.command_results import AnswerLine
+from contract.tests.refusal import refuses
 from controller.cli.app import main
 from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
 
@@ -253,7 +254,7 @@ def test_a_file_that_changed_comes_before_all_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["one-disk; reboot", "$(reboot)", "", None, 3.5, ["x"]])
 def test_a_suite_whose_name_is_not_safe_is_refused(tmp_path: Path, name: object) -> None:
     made(replace(ALONE, blocks=1), suite=name)(tmp_path / "s")
-    with pytest.raises(SuiteError, match="is no valid plan"):
+    with refuses("plan-invalid"):
         results(tmp_path / "s")
 
 

@@ -13,12 +13,13 @@ import polars as pl
 import pytest
 
 import analysis
-from analysis import Suite, SuiteError, library, to_pandas
+from analysis import Suite, library, to_pandas
 from analysis.money import costs
 from analysis.stats.results import Results
 from analysis.tests.known import known
 from contract.assumptions import Assumptions
 from contract.places import ROOT
+from contract.tests.refusal import Refusal, refuses
 from validation.synthetic.suite import Options, write_suite
 
 
@@ -52,7 +53,7 @@ def test_runs_that_do_not_count_say_why(tmp_path: Path) -> None:
     runs = Suite.open(tmp_path / "s").runs
     void = runs.filter(state="void")
     assert void.height == 1 and void["reason"].item() == "run.json is missing"
-    with pytest.raises(SuiteError, match="no finished run"):
+    with refuses("unknown-name", what="finished run"):
         Suite.open(tmp_path / "s").power(void["run_id"].item())
 
 
@@ -112,15 +113,15 @@ def test_payback_is_the_reports_and_moves_with_what_is_assumed(suite: Suite) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prize": 1.0}, "no assumption called 'prize'"),
-        ({"life_years": -1.0}, "life_years"),
-        ({"sed_extra_price": "dear"}, "sed_extra_price"),
+        ({"prize": 1.0}, refuses("unknown-name", what="assumption", name="prize")),
+        ({refuses("invalid-assumptions"): -1.0}, refuses("invalid-assumptions")),
+        ({refuses("invalid-assumptions"): "dear"}, refuses("invalid-assumptions")),
     ],
 )
 def test_an_assumption_that_cannot_be_is_refused(
-    suite: Suite, changes: dict[str, object], message: str
+    suite: Suite, changes: dict[str, object], message: Refusal
 ) -> None:
-    with pytest.raises(SuiteError, match=message):
+    with message:
         suite.payback(**changes)
 
 

@@ -22,10 +22,10 @@ from analysis.report.view import Matrix, Page, Picture, Section
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
-from analysis.suite.records import SuiteError
 from analysis.tests.known import known, replanned
 from analysis.tests.pages import UNWANTED, Parsed, pieces, text_of, whole_page
 from contract.plan import DeclaredAnalysis, WorkloadEntry
+from contract.tests.refusal import refuses
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 PLAN = json.dumps(
@@ -200,10 +200,10 @@ def test_seventeen_configurations_fill_no_page_with_nonsense(wide: Results) -> N
 
 
 def test_the_report_on_paper(small_suite: Path, tmp_path: Path) -> None:
-    with pytest.raises(SuiteError, match=r"no plan\.json"):
+    with refuses("no-plan"):
         pdf.write(tmp_path)
     (tmp_path / "plan.json").write_text(PLAN)
-    with pytest.raises(SuiteError, match=r"no report\.html"):
+    with refuses("no-report"):
         pdf.write(tmp_path)
     folder = shutil.copytree(small_suite, tmp_path / "s")
     derived = results(folder)
@@ -226,7 +226,7 @@ def test_without_the_library_for_paper_there_is_one_clear_sentence(
     monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
     (tmp_path / "plan.json").write_text(PLAN)
     (tmp_path / "report.html").write_text("<p>page</p>")
-    with pytest.raises(SuiteError, match=r"^The library that lays out the pages is missing: inst"):
+    with refuses("no-page-library"):
         pdf.write(tmp_path)
     assert not (tmp_path / "report.pdf").exists()
 

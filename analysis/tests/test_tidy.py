@@ -17,10 +17,10 @@ from analysis import load
 from analysis.energy.energy import ENERGY_SCHEMA
 from analysis.stats.results import differences, results, write
 from analysis.suite import manifest
-from analysis.suite.records import SuiteError
 from analysis.tests.pages import Shared
 from contract import derived
 from contract.places import ROOT
+from contract.tests.refusal import Refusal, refuses
 from validation.synthetic.suite import Options, write_suite
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -116,24 +116,24 @@ def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ([], "No suite is named"),
-        (["nowhere"], "There is no suite folder"),
-        (["nowhere/*"], "No suite matches nowhere/"),
-        (["."], "is not a suite"),
+        ([], refuses("no-suite-named")),
+        (["nowhere"], refuses("no-suite-folder")),
+        (["nowhere/*"], refuses("no-suite-matches")),
+        (["."], refuses("no-plan")),
     ],
 )
 def test_what_is_no_suite_is_said(
-    names: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: list[str], message: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SuiteError, match=message):
+    with message:
         load(*names)
 
 
 def test_the_same_suite_twice_is_not_two(suites: Path, tmp_path: Path) -> None:
     assert len(load(suites / "first", f"{suites}/fir*")) == len(load(suites / "first"))
     shutil.copytree(suites / "first", tmp_path / "copy")
-    with pytest.raises(SuiteError, match="stands in two of these folders"):
+    with refuses("suite-in-two-folders"):
         load(suites / "first", tmp_path / "copy")
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, TypedDict
 
 from contract import schema
+from contract.problem import ProblemError
 from contract.schema import Range
 from contract.strict_json import Document
 from instrumentation.accuracy import Accuracy, DescribedAccuracy, calibration
@@ -20,7 +21,7 @@ Positive = Annotated[float, Range(above=0, most=_MOST)]
 NotNegative = Annotated[float, Range(least=0, most=_MOST)]
 
 
-class MeterError(Exception):
+class MeterError(ProblemError):
     """A meter that is described wrongly or cannot be used; the message has the remedy."""
 
 
@@ -80,15 +81,15 @@ class Meter(ABC):
         names = self.available_channels()
         for key, channel in channels.items():
             if key not in names:
-                raise MeterError(f"A {self.kind} has no channel {key}: it has {', '.join(names)}.")
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", channel):
                 raise MeterError(
-                    f"{channel!r} cannot name a channel: use small letters, digits and _."
+                    "unknown-channel", kind=self.kind, channel=key, known=", ".join(names)
                 )
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", channel):
+                raise MeterError("invalid-channel-name", channel=channel)
         if not channels:
-            raise MeterError(f"Name at least one channel of the {self.kind} in the inventory.")
+            raise MeterError("no-channel", kind=self.kind)
         if len(set(channels.values())) != len(channels):
-            raise MeterError(f"Two channels of the {self.kind} have one name in the inventory.")
+            raise MeterError("channel-twice", kind=self.kind)
         self.channels = dict(channels)
         self.epoch = 0
         self._begin()
@@ -186,14 +187,14 @@ class Meter(ABC):
         known = [field.name for field in fields(self.Settings)]
         for name in settings.keys() - {*known, "calibration"}:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
+            raise MeterError("unknown-setting", kind=self.kind, name=name, known=has)
         stated = settings.get("calibration")
         try:
             self.calibrated = () if stated is None else calibration(stated)
             self.settings: Any = schema.read(self.Settings, settings)
         except ValueError as error:
             reason = str(error).rstrip(".")
-            raise MeterError(f"Invalid settings of the {self.kind}: {reason}.") from None
+            raise MeterError("invalid-settings", kind=self.kind, reason=reason) from None
 
     def described(self) -> Described:
         """Return the settings, timing and accuracy for meter.json."""

@@ -12,6 +12,8 @@ from operator import itemgetter
 
 import re2
 
+from contract.problem import ProblemError
+
 # Quantity and factor to W, V, A, J or µs.
 UNITS = {
     "power_w": ("power", 1.0),
@@ -41,7 +43,7 @@ _TOKEN = re.compile(
 )
 
 
-class PatternError(ValueError):
+class PatternError(ProblemError, ValueError):
     """A pattern that cannot be used; the message has the reason and the remedy."""
 
 
@@ -74,14 +76,12 @@ def layout(pattern: str) -> Layout:
     Raises PatternError.
     """
     if len(pattern) > _MOST_LETTERS:
-        raise PatternError(f"the pattern is longer than {_MOST_LETTERS} letters")
+        raise PatternError("pattern-too-long", most_letters=_MOST_LETTERS)
     try:
         regex = re2.compile(pattern.encode(), _OPTIONS)
     except re2.error as error:
         reason = error.args[0].decode("utf-8", "replace")
-        raise PatternError(
-            f"the pattern {pattern!r} is not a valid regular expression of RE2: {reason}"
-        ) from None
+        raise PatternError("pattern-invalid", pattern=pattern, reason=reason) from None
     time: Value | None = None
     channels: dict[str, dict[str, Value]] = {}
     for name, index in sorted(regex.groupindex.items(), key=itemgetter(1)):
@@ -90,24 +90,24 @@ def layout(pattern: str) -> Layout:
         quantity, factor = UNITS[unit]
         if quantity == "t":
             if time is not None:
-                raise PatternError("the pattern has two times: leave one of t_ms and t_us")
+                raise PatternError("two-times")
             time = Value(group, index, factor, _separators(pattern, group))
             continue
         values = channels.setdefault(channel, {})
         if quantity in values:
             raise PatternError(
-                f"the pattern has {quantity} of channel {channel} twice: {group} and "
-                f"{values[quantity].group}"
+                "group-twice",
+                quantity=quantity,
+                channel=channel,
+                group=group,
+                other=values[quantity].group,
             )
         values[quantity] = Value(group, index, factor, _separators(pattern, group))
     for channel, values in channels.items():
         if "power" not in values and not {"voltage", "current"} <= set(values):
-            raise PatternError(
-                f"the pattern has no power for channel {channel}: name a group power_w or "
-                "power_mw, or both a voltage and a current"
-            )
+            raise PatternError("channel-without-power", channel=channel)
     if not channels:
-        raise PatternError("the pattern has no power: name a group (?P<power_w>…) in it")
+        raise PatternError("no-power")
     return Layout(regex, time, channels)
 
 
@@ -115,10 +115,7 @@ def _unit(group: str) -> tuple[str, str]:
     match = _GROUP.fullmatch(group)
     unit = (match[1] or match[2]) if match else ""
     if match is None or unit not in UNITS:
-        raise PatternError(
-            f"the pattern's group {group} has no known quantity and unit: there are "
-            f"{', '.join(UNITS)}, all but the times with _NAME behind it for several channels"
-        )
+        raise PatternError("unknown-group", group=group, units=", ".join(UNITS))
     return unit, match[3] or ONLY_CHANNEL
 
 

@@ -115,7 +115,7 @@ class BatterySource(PolledSource):
         """
         batteries = _batteries(root)
         if not batteries:
-            raise BatteryError(f"There is no battery of this machine under {root}.")
+            raise BatteryError("no-battery", root=root)
         supplies = tuple(
             folder
             for folder, kind in _of_machine(root)
@@ -125,15 +125,14 @@ class BatterySource(PolledSource):
             present = tuple(battery for battery in batteries if battery.shows())
             if not any(map(_Battery.powered, present)) and not any(map(_Battery.gauged, present)):
                 raise BatteryError(
-                    f"{', '.join(b.folder.name for b in batteries)} shows neither power nor energy "
-                    "(power_now, current_now, energy_now, charge_now): name another energy source."
+                    "battery-shows-nothing", batteries=", ".join(b.folder.name for b in batteries)
                 )
             _require_discharging(present, supplies)
         except OSError as error:
             raise BatteryError(
-                f"The battery does not show what this machine uses: {reason(error)}. Unplug the "
-                "mains, or name another energy source."
-                + (" Where nothing is plugged in: --on-battery." if _online(supplies) else "")
+                "battery-hides",
+                reason=reason(error),
+                hint=" Where nothing is plugged in: --on-battery." if _online(supplies) else "",
             ) from None
         return cls(present, supplies, period_s)
 

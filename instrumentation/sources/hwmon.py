@@ -78,7 +78,7 @@ class HwmonSource(PolledSource):
         """Find the sensors and begin to poll those of power. Raises HwmonError."""
         sensors = _candidates(root)
         if not sensors:
-            raise HwmonError(f"There is no sensor of energy or power under {root}.")
+            raise HwmonError("no-sensor", root=root)
         readable: list[Sensor] = []
         refused: list[Path] = []
         for ways in sensors.values():
@@ -97,11 +97,10 @@ class HwmonSource(PolledSource):
                 refused += denied
         if not readable and refused:
             raise HwmonError(
-                f"{refused[0]} may be read by root only: run as root, or `sudo chmod a+r "
-                f"{shlex.join(map(str, refused))}`."
+                "sensors-root-only", first=refused[0], paths=shlex.join(map(str, refused))
             )
         if not readable:
-            raise HwmonError(f"No sensor of energy or power under {root} gives a number.")
+            raise HwmonError("no-sensor-readable", root=root)
         return cls(readable, period_s)
 
     @classmethod

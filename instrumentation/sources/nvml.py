@@ -100,26 +100,20 @@ class NvmlSource(PolledSource):
         try:
             library = _Library(file)
         except OSError:
-            raise NvmlError(
-                f"There is no {file}: it comes with NVIDIA's driver; without it name another "
-                "energy source."
-            ) from None
+            raise NvmlError("no-nvml", file=file) from None
         except AttributeError as error:
-            raise NvmlError(f"{file} is no NVML library ({error}).") from None
+            raise NvmlError("not-nvml", file=file, error=error) from None
         try:
             library.call("nvmlInit_v2")
             source = cls(library, period_s)
         except OSError as error:
-            raise NvmlError(
-                f"NVML gives no graphics processor: {reason(error)}. `nvidia-smi` shows what the "
-                "driver lacks."
-            ) from None
+            raise NvmlError("nvml-refuses", error=reason(error)) from None
         except AttributeError as error:
-            raise NvmlError(f"{file} is too old: it has no {error}.") from None
+            raise NvmlError("nvml-too-old", file=file, error=error) from None
         if not source.names and source.omitted:
-            raise NvmlError(f"{source.omitted} `nvidia-smi` shows what the driver lacks.")
+            raise NvmlError("gpus-unusable", reason=source.omitted)
         if not source.names:
-            raise NvmlError("NVML finds no graphics processor: `nvidia-smi -L` lists them.")
+            raise NvmlError("no-gpu")
         return source
 
     @classmethod

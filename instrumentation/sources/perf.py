@@ -77,14 +77,11 @@ class PerfSource(HeldZones):
         try:
             events = tuple(_events(root, unit))
         except FileNotFoundError as error:
-            raise PerfError(
-                f"There is no {error.filename}: load the driver with `sudo modprobe rapl`, or read "
-                "RAPL by powercap."
-            ) from None
+            raise PerfError("no-perf-events", path=error.filename) from None
         except (OSError, ValueError) as error:
-            raise PerfError(f"The description under {unit} cannot be used: {error}.") from None
+            raise PerfError("perf-unreadable", unit=unit, error=error) from None
         if not events:
-            raise PerfError(f"There is no event in joules under {unit}: read RAPL by powercap.")
+            raise PerfError("no-joules", unit=unit)
         descriptors: list[int] = []
         try:
             for event in events:
@@ -92,7 +89,7 @@ class PerfSource(HeldZones):
         except OSError as error:
             for descriptor in descriptors:
                 os.close(descriptor)
-            raise PerfError(_refused(event, error)) from None
+            raise _refused(event, error) from None
         source = cls(events, tuple(descriptors))
         reads = [partial(_energy_uj, *pair) for pair in zip(events, descriptors, strict=True)]
         with suppress(OSError):  # each read gives the reason
@@ -189,15 +186,12 @@ def _open(event: Event) -> int:
     return descriptor
 
 
-def _refused(event: Event, error: OSError) -> str:
-    what = f"perf_event counter {event.zone.name} on processor {event.cpu}"
+def _refused(event: Event, error: OSError) -> PerfError:
+    facts = {"zone": event.zone.name, "cpu": event.cpu}
     if not isinstance(error, PermissionError):
-        return f"The {what} cannot be opened: {reason(error)}."
+        return PerfError("counter-unopened", **facts, error=reason(error))
     try:
         level = f" (kernel.perf_event_paranoid is {_text(PARANOID)})"
     except OSError:
         level = ""
-    return (
-        f"The {what} may be opened by root only{level}: run as root, or "
-        "`sudo sysctl kernel.perf_event_paranoid=0`."
-    )
+    return PerfError("counter-root-only", **facts, level=level)

@@ -67,9 +67,9 @@ class PowercapSource(HeldZones):
             zones = discover(root, max_power_w)
         except OSError as error:
             where = error.filename or f"A zone's name under {root}"
-            raise PowercapError(f"{where} cannot be read: {reason(error)}.") from None
+            raise PowercapError("zones-unreadable", where=where, error=reason(error)) from None
         if not zones:
-            raise PowercapError(_no_zone(root))
+            raise _no_zone(root)
         descriptors: dict[Zone, int] = {}
         denied: dict[Zone, PermissionError] = {}
         try:
@@ -83,7 +83,7 @@ class PowercapSource(HeldZones):
         except OSError as error:
             for descriptor in descriptors.values():
                 os.close(descriptor)
-            raise PowercapError(_cannot_open(zones, error)) from None
+            raise _cannot_open(zones, error) from None
         zones = tuple(descriptors)
         source = cls(zones, tuple(descriptors.values()))
         if denied:
@@ -231,30 +231,20 @@ def on_x86() -> bool:
     return platform.machine().lower() in X86
 
 
-def _no_zone(root: Path) -> str:
+def _no_zone(root: Path) -> PowercapError:
     """Why there is no counter, and what to do."""
     links = list(root.glob("intel-rapl*"))
     if any(not link.exists() for link in links):
-        return (
-            f"The links to RAPL's zones under {root} lead nowhere: a container hides "
-            "/sys/devices/virtual/powercap. Start it with `--security-opt "
-            "systempaths=unconfined`, or measure outside of it."
-        )
+        return PowercapError("links-lead-nowhere", root=root)
     if links:
-        return f"The RAPL zones under {root} have no energy_uj: name another energy source."
+        return PowercapError("zones-without-energy", root=root)
     if not on_x86():
-        return (
-            f"There is no RAPL zone under {root}: RAPL is of x86 processors, this one is "
-            f"{platform.machine()}. Name another energy source."
-        )
-    return (
-        f"There is no RAPL zone under {root}: load the driver with "
-        "`sudo modprobe intel_rapl_msr`, or name another energy source."
-    )
+        return PowercapError("not-x86", root=root, machine=platform.machine())
+    return PowercapError("no-zone", root=root)
 
 
-def _cannot_open(zones: Iterable[Zone], error: OSError) -> str:
+def _cannot_open(zones: Iterable[Zone], error: OSError) -> PowercapError:
     if not isinstance(error, PermissionError):
-        return f"{error.filename} cannot be opened: {error.strerror}."
-    files = " ".join(shlex.quote(str(zone.path / "energy_uj")) for zone in zones)
-    return f"{error.filename} may be read by root only: run as root, or `sudo chmod a+r {files}`."
+        return PowercapError("zone-unopened", file=error.filename, error=error.strerror)
+    files = shlex.join(str(zone.path / "energy_uj") for zone in zones)
+    return PowercapError("zones-root-only", file=error.filename, files=files)

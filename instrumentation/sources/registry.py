@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from contract.extensions import ExtensionError, Group, installed
+from contract.problem import ProblemError
 
 
-class SourceError(Exception):
+class SourceError(ProblemError):
     """A source cannot be used here; the message is a sentence with the remedy."""
 
 

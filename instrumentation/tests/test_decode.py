@@ -8,9 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from contract.tests.refusal import refuses
 from instrumentation import decode as decoding
 from instrumentation import trace
-from instrumentation.decode import DecodeError, decode, main, write_samples
+from instrumentation.decode import decode, main, write_samples
 from instrumentation.simulators.smartpower3 import encode_line
 from instrumentation.trace import StreamWriter
 
@@ -87,7 +88,7 @@ def test_a_recording_without_records_has_the_columns_all_the_same(tmp_path: Path
 
 
 def test_a_folder_without_a_recording_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DecodeError, match=r"meter\.json is not there: .* is not a recording"):
+    with refuses("no-recording"):
         decode(tmp_path)
 
 
@@ -98,7 +99,7 @@ def test_a_damaged_stream_is_named_and_leaves_the_old_table(tmp_path: Path) -> N
     stream = folder / "stream.raw"
     stream.write_bytes(stream.read_bytes() + b"\xff" * 40)
     for step in (write_samples, decode):
-        with pytest.raises(DecodeError, match=r"stream\.raw is not a raw meter stream"):
+        with refuses("meter-undecoded"):
             step(folder)
     assert (folder / "samples.parquet").read_bytes() == before
     assert not list(folder.glob("*.new"))

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from contract.tests.refusal import refuses
 from instrumentation.meters import powersensor3_frames as frames
-from instrumentation.meters.base import MeterError
 from instrumentation.meters.powersensor3 import PowerSensor3
 from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
 from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_port import MeterConfig
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
 from instrumentation.tests.meter_helpers import flag_words, kinds
@@ -346,7 +346,7 @@ def test_at_1_khz_a_single_lost_frame_shows() -> None:
 
 @pytest.mark.parametrize("wrong", [{"window_ms": -1}, {"frames_hz": 900}, {"relative_limit": -0.1}])
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(MeterError, match="settings of the powersensor3"):
+    with refuses("invalid-settings", kind="powersensor3"):
         PowerSensor3(RAILS, wrong)
 
 
@@ -517,7 +517,7 @@ def test_the_recorder_says_which_rail_is_off(tmp_path: Path) -> None:
     entry = {"name": "rails", "kind": "powersensor3", "port": str(port.link), "channels": RAILS}
     config = MeterConfig.from_json(json.dumps(entry | {"origin": "modelled"}))
     try:
-        with pytest.raises(RecorderError, match=r"rails: rail 2 is named .* psconfig -s 4"):
+        with refuses("wiring-refused", meter="rails"):
             Recorder(config, tmp_path / "out", tmp_path / "status.json").run(lambda: False)
     finally:
         ended.set()

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contract.tests.refusal import Refusal, refuses
 from instrumentation import ports as probe
 from instrumentation.ports import Port, all_ports
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_port import MeterConfig
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.registry import load
 
@@ -69,16 +70,23 @@ def _as_ports(strangers: list[SimulatedPort]) -> list[Port]:
 @pytest.mark.parametrize(
     ("port", "message"),
     [
-        ("{silent}", "is silent"),
-        ("{busy}", "is in use by another program"),
-        ("{absent}", "is not there"),
-        ("usb:0403:6001", "no USB device 0403:6001 is plugged in"),
-        ("usb:10c4:ea60:OTHER", "of its kind there is"),
+        ("{silent}", refuses("port-silent")),
+        ("{busy}", refuses("port-in-use")),
+        ("{absent}", refuses("port-absent", reason="it is not there")),
+        (
+            "usb:0403:6001",
+            refuses(
+                "port-absent",
+                reason="no USB device 0403:6001 is plugged in",
+                known=" (no USB device 0403:6001 is plugged in)",
+            ),
+        ),
+        ("usb:10c4:ea60:OTHER", refuses("port-absent")),
     ],
 )
 def test_no_port_but_the_named_one_is_opened(
     port: str,
-    message: str,
+    message: Refusal,
     strangers: list[SimulatedPort],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -93,7 +101,7 @@ def test_no_port_but_the_named_one_is_opened(
     entry = MeterConfig(
         "meter0", "smartpower3", port.format(**places), 115200, "modelled", {"0": "system"}
     )
-    with opened() as paths, pytest.raises(RecorderError, match=message) as refused:
+    with opened() as paths, message as refused:
         Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=all_ports).run(
             lambda: False
         )
@@ -112,7 +120,7 @@ def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
     """`usb`: the strangers of other kinds are left alone, though one looks like another meter."""
     named_ports = _as_ports(strangers)
     entry = MeterConfig("meter0", "smartpower3", "usb", 115200, "modelled", {"0": "system"})
-    with opened() as paths, pytest.raises(RecorderError, match=r"modelled|pseudo"):
+    with opened() as paths, refuses("became-pseudo-terminal"):
         Recorder(
             MeterConfig(**{**vars(entry), "origin": "measured"}),
             tmp_path / "out",
@@ -120,7 +128,7 @@ def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
             finder=lambda: named_ports,
         ).run(lambda: False)
     assert _untouched(strangers, paths)  # a pseudo-terminal is no measured meter: not even its own
-    with opened() as paths, pytest.raises(RecorderError, match="is silent"):
+    with opened() as paths, refuses("port-silent"):
         Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=lambda: named_ports).run(
             lambda: False
         )

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from contract.tests.refusal import refuses
 from instrumentation import ranging
 from instrumentation.meters.wt310 import WT310
 from instrumentation.meters.yokogawa_ranges import Extremes
-from instrumentation.ranging import Needs, RangingError, advised, report, smallest
+from instrumentation.ranging import Needs, advised, report, smallest
 from instrumentation.recorder_port import MeterConfig
 from instrumentation.simulators.play import Player
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
@@ -53,7 +54,7 @@ def test_smallest_range_that_holds_it(
 
 
 def test_load_beyond_the_largest_range_is_refused() -> None:
-    with pytest.raises(RangingError, match="largest range of 5 does not hold"):
+    with refuses("ranges-too-small"):
         smallest(RANGES, 4.9, 3.0, 3.0, 1.1)
 
 
@@ -100,7 +101,7 @@ def test_advice_tells_of_clipped_readings_and_of_higher_ranges() -> None:
 
 
 def test_nothing_is_advised_from_nothing() -> None:
-    with pytest.raises(RangingError, match="Not one reading"):
+    with refuses("no-reading"):
         advised(meter_that_saw(Extremes()), Extremes(), Needs())
 
 

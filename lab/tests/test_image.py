@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import LabError
+from contract.tests.refusal import refuses
 from lab import cache, image
 from lab.state import GIB, cache_dir, require_room
 
@@ -180,16 +181,16 @@ def test_what_is_cached_is_used_only_as_it_was_built(
         before, content = path.stat(), path.read_bytes()
         path.write_bytes(content.swapcase())  # as long, and with its old time
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        with pytest.raises(LabError, match=f"{name} is not what was built"):
+        with refuses("cache-changed"):
             image.ensure(_silent, tmp_path)
         path.write_bytes(content)
         image.ensure(_silent, tmp_path)
     (built.directory / "more").touch()
-    with pytest.raises(LabError, match="more is not what was built"):
+    with refuses("cache-changed", file="more"):
         image.ensure(_silent, tmp_path)
     (built.directory / "more").unlink()
     built.directory.chmod(0o777)
-    with pytest.raises(LabError, match="other users can write"):
+    with refuses("cache-open-to-others"):
         image.ensure(_silent, tmp_path)
 
 
@@ -200,7 +201,7 @@ def test_what_an_older_version_built_gets_its_sums(tmp_path: Path) -> None:
     (built.directory / "build.json").write_text("{}", encoding="utf-8")
     image.ensure(_silent, tmp_path)
     built.root.write_bytes(b"evil")
-    with pytest.raises(LabError, match=r"root\.img is not what was built"):
+    with refuses("cache-changed", file="root.img"):
         image.ensure(_silent, tmp_path)
 
 
@@ -218,14 +219,14 @@ def _silent(_line: str) -> None:
 
 
 def test_no_room_is_said_with_both_figures(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"needs 3\.0 GiB in .*, where 1\.0 GiB are free") as raised:
+    with refuses("no-room", needed_bytes=3.0, free_bytes=1.0) as raised:
         require_room(tmp_path / "not" / "yet", 3 * GIB, "the guest image", free_bytes=GIB)
     assert "FDE_CACHE" in str(raised.value)
     require_room(tmp_path, 3 * GIB, "the guest image", free_bytes=3 * GIB)
 
 
 def test_no_room_is_found_out_from_the_real_disk(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="--dir"):
+    with refuses("no-room", remedy="--dir"):
         require_room(tmp_path / "not" / "yet", 1 << 60, "the lab")
 
 

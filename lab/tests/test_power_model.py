@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import LabError
+from contract.tests.refusal import refuses
 from lab.power_model import MODEL_FILE, Activity, DriveActivity, DrivePower, PowerModel
 
 MODEL = PowerModel(
@@ -101,10 +101,10 @@ def test_coefficient_without_source_is_refused(tmp_path: Path) -> None:
     del model["drive"]["j_per_byte_crypt"]["source"]
     path = tmp_path / "model.yml"
     path.write_text(yaml.safe_dump(model))
-    with pytest.raises(LabError, match="j_per_byte_crypt needs a value, a unit and a source"):
+    with refuses("coefficient-incomplete", key="j_per_byte_crypt"):
         PowerModel.load(path)
     path.write_text(yaml.safe_dump({**declared(), "hdd": {"idle_w": 1, "noise": 2}}))
-    with pytest.raises(LabError, match=r"hdd\.idle_w needs a value"):
+    with refuses("coefficient-incomplete", section="hdd", key="idle_w"):
         PowerModel.load(path)
-    with pytest.raises(LabError, match="cannot be read"):
+    with refuses("model-unread"):
         PowerModel.load(tmp_path / "none.yml")

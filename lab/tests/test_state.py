@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import LabError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
+from contract.tests.refusal import refuses
 from lab import lifecycle
 from lab.launcher import Launcher
 from lab.state import Layout, Process, Started, read_json, read_started, write_started
@@ -131,7 +131,7 @@ def test_a_lab_is_up_only_when_it_said_so_and_all_of_it_runs(layout: Layout) -> 
 
 def test_a_process_that_ends_before_it_is_ready_shows_its_last_words(layout: Layout) -> None:
     dying = [sys.executable, "-c", "raise SystemExit('port taken')"]
-    with pytest.raises(LabError, match=r"did not start \(exit status 1\).*\nport taken"):
+    with refuses("not-started", how="exit status 1", log="port taken"):
         Launcher(layout).start_ready("drive-plain", dying)
 
 
@@ -139,13 +139,13 @@ def test_a_process_that_takes_too_long_is_not_said_to_have_ended(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.launcher.READY_LIMIT_S", 0.0)
-    with pytest.raises(LabError, match=r"drive-plain did not start \(not within 0 s\)"):
+    with refuses("not-started", name="drive-plain", how="not within 0 s"):
         Launcher(layout).start_ready("drive-plain", SLEEPER)
 
 
 def test_an_announcement_of_an_earlier_start_does_not_count(layout: Layout) -> None:
     write_json(layout.directory / "drive-plain.ready", {"port": 1})
-    with pytest.raises(LabError, match="did not start"):
+    with refuses("not-started"):
         Launcher(layout).start_ready("drive-plain", [sys.executable, "-c", ""])
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from contract.tests.refusal import refuses
 from workloads import programs
 from workloads.child import ROOT, Child
 from workloads.crypt import catalogue, known_answers, libraries, recipes, samples

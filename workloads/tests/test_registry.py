@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.strict_json import Json
+from contract.tests.refusal import refuses
 from workloads import describe, registry
 from workloads.base import WorkloadError
 

@@ -20,6 +20,7 @@ from contract import places, schema
 from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
+from contract.tests.refusal import refuses
 from controller.cli import options, reference
 from controller.cli.app import guarded, main
 from controller.session import session
@@ -202,7 +203,7 @@ def test_without_a_folder_the_newest_suite_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ControllerError, match=r"no suite in fde-suites. `fde run` makes one"):
+    with refuses("no-suite", folder="fde-suites"):
         options.newest()
     (tmp_path / "fde-suites" / "mine").mkdir(parents=True)
     assert options.newest() == Path("fde-suites", "mine")

@@ -16,6 +16,7 @@ import pytest
 from contract import extensions
 from contract.errors import ControllerError
 from contract.measured_command import CommandDocument, Component
+from contract.tests.refusal import refuses
 from controller.measured_command import MeasureOptions, of_strings, of_words
 from controller.measured_command.sources import (
     LocalSources,
@@ -100,7 +101,7 @@ def test_a_psys_that_stands_still_gives_way_to_the_package(
         (note,) = [note for note in outcome.notes if note.sentence.startswith("psys")]
         assert "no count changed over" in note.sentence
         assert (note.code, note.facts) == (STANDS_STILL, {"components": ["psys"]})
-        with pytest.raises(ControllerError, match=r"psys cannot be taken.*no count changed"):
+        with refuses("component-refused", component="psys"):
             measured(SLEEP, replace(OPTIONS, component="psys"), opener, tmp_path)
 
 

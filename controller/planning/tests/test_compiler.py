@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from contract import plan as plans
-from contract.errors import ControllerError
 from contract.plan import Configuration, Watermark
+from contract.tests.refusal import Refusal, refuses
 from controller.planning.known_names import suite_names
 from controller.planning.questions import plan_contrasts
 from controller.planning.suites import at_scale, load_suite
@@ -102,12 +102,15 @@ def test_a_suite_of_several_disks_has_what_there_is_on_each() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"disks": ["hdd", "sdd"]}, "did you mean ssd"),
-        ({"configurations": ["plain", "dmcrypt-serpent256"]}, "dmcrypt-serpent256-on-hdd"),
+        ({"disks": ["hdd", "sdd"]}, refuses("unknown-name", nearest="did you mean ssd?")),
+        (
+            {"configurations": ["plain", "dmcrypt-serpent256"]},
+            refuses("configuration-missing", configuration="dmcrypt-serpent256-on-hdd"),
+        ),
     ],
 )
-def test_disks_that_carry_nothing_are_refused(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(ControllerError, match=words):
+def test_disks_that_carry_nothing_are_refused(changes: dict[str, object], words: Refusal) -> None:
+    with words:
         compiled(suite(**{**ON_DISKS, **changes}), target_with(["plain-on-hdd", "plain-on-ssd"]))
 
 
@@ -116,14 +119,14 @@ def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:
     made = compiled(chosen, configurations=["plain", "dmcrypt-aes128"])
     assert names_of(made) == ["plain", "dmcrypt-aes128"]
     assert made.analysis.contrasts == (("plain", "dmcrypt-aes128"),)
-    with pytest.raises(ControllerError, match="--configurations"):
+    with refuses("configuration-not-in-inventory"):
         compiled(suite(), configurations=["dmcrypt-aes1"])
 
 
 def test_only_what_the_suite_has_may_be_skipped() -> None:
     assert compiled(suite(), skip=["idle"]).may_skip == ("idle",)
     assert plans.parse(plan()).may_skip == ()
-    with pytest.raises(ControllerError, match="did you mean idle"):
+    with refuses("unknown-name", nearest="did you mean idle?"):
         compiled(suite(), skip=["idel"])
 
 
@@ -155,7 +158,7 @@ def test_one_disk_is_taken_only_where_it_is_meant() -> None:
     assert names_of(compiled(suite(**ONE_DISK), both)) == ["plain", "opal"]
     made = compiled(suite(**ONE_DISK), both, configurations=["opal", "sed-unlocked"])
     assert made.analysis.contrasts == (("sed-unlocked", "opal"),)
-    with pytest.raises(ControllerError, match="did you mean plain"):
+    with refuses("unknown-name", nearest="did you mean plain?"):
         compiled(suite(**{**ONE_DISK, "one_disk": {"plian": "x"}}), both)
 
 
@@ -200,10 +203,13 @@ def test_phases_are_padded_for_a_slow_meter_only(interval_ms: int, pad_s: float)
 
 @pytest.mark.parametrize(
     ("meter", "message"),
-    [({"kind": "smartpowr3"}, "smartpower3"), ({"channels": {"9": "system"}}, "no channel 9")],
+    [
+        ({"kind": "smartpowr3"}, refuses("unknown-name", nearest="did you mean smartpower3?")),
+        ({"channels": {"9": "system"}}, refuses("unknown-channel", channel="9")),
+    ],
 )
-def test_a_meter_that_cannot_be_is_refused(meter: dict[str, object], message: str) -> None:
-    with pytest.raises(ControllerError, match=message):
+def test_a_meter_that_cannot_be_is_refused(meter: dict[str, object], message: Refusal) -> None:
+    with message:
         compiled(suite(), {**target(), "meters": [{**SYSTEM, **meter}]})
 
 
@@ -218,7 +224,7 @@ def test_the_first_meter_that_has_a_channel_is_its_reference() -> None:
 
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
 def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
-    with pytest.raises(ControllerError, match="from 1 to 10000 blocks"):
+    with refuses("block-count", most=10000):
         compiled(suite(), blocks=blocks)
 
 
@@ -293,5 +299,5 @@ def test_preconditioning_takes_the_specifications_numbers_and_ends_discarding() 
     parsed = plans.parse(made)
     assert parsed.precondition is not None
     assert parsed.precondition.most_bytes(parsed.extent) == 9 * 2**30
-    with pytest.raises(ControllerError, match="both precondition and discard_first"):
+    with refuses("precondition-and-discard"):
         plan(precondition=True, discard_first=True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent.permissions import require_own
-from contract.errors import ControllerError
 from contract.plan import Filesystem, Plan, PlanError, parse, parse_target
+from contract.tests.refusal import Refusal, refuses
 from controller.planning.known_names import suite_names
 from controller.planning.suites import load_suite
 from controller.tests.examples import compiled, suite, target
@@ -61,16 +61,30 @@ def test_levels_are_contrasted_with_their_first_and_encryption_within_each() -> 
 @pytest.mark.parametrize(
     ("factors", "reason"),
     [
-        ({"a": {"x": {}, "y": {}}, "b": {"x": {}, "z": {}}}, "level x"),
-        ({"trim": {"off": {}, "on": {"discrad": True}}}, "discrad means nothing"),
-        ({"trim": {"off": {}, "on": {"kind": "opal"}}}, "kind means nothing"),
-        ({"n": {f"l{number}": {} for number in range(40)}}, "64 are the most"),
-        ({f"f{n}": {f"l{n}-{m}": {} for m in range(9)} for n in range(99)}, "64 are the most"),
+        ({"a": {"x": {}, "y": {}}, "b": {"x": {}, "z": {}}}, refuses("level-twice", level="x")),
+        (
+            {"trim": {"off": {}, "on": {"discrad": True}}},
+            refuses(
+                "factors-invalid", error="discrad means nothing for the kind plain: take it out"
+            ),
+        ),
+        (
+            {"trim": {"off": {}, "on": {"kind": "opal"}}},
+            refuses("factors-invalid", error="kind means nothing for the kind plain: take it out"),
+        ),
+        (
+            {"n": {f"l{number}": {} for number in range(40)}},
+            refuses("too-many-configurations", most=64),
+        ),
+        (
+            {f"f{n}": {f"l{n}-{m}": {} for m in range(9)} for n in range(99)},
+            refuses("too-many-configurations", most=64),
+        ),
     ],
     ids=["name-twice", "unknown-setting", "another-kind", "too-many", "far-too-many"],
 )
-def test_factors_that_cannot_be_are_refused(factors: object, reason: str) -> None:
-    with pytest.raises(ControllerError, match=reason):
+def test_factors_that_cannot_be_are_refused(factors: object, reason: Refusal) -> None:
+    with reason:
         multiplied(factors)
 
 

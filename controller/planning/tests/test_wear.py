@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract.disks import DiskAnswer, Lifetime
-from contract.errors import ControllerError
+from contract.tests.refusal import refuses
 from controller.cli.app import main
 from controller.planning import plan_folders, wear
 from controller.planning.wear import Cost
@@ -78,13 +78,13 @@ def test_what_is_asked_for_is_confirmed_by_serial_or_refused_with_the_way_out() 
     wear.require_allowed([COST], [], None)
     wear.require_allowed([much], ["S2", "S1"], None)
     wear.require_allowed([much], [], lambda question: " S1\n" if "S1" in question else "")
-    with pytest.raises(ControllerError, match=r"more than 1 % .* --confirm S1, or give"):
+    with refuses("wear-needs-consent", command="fde run --confirm S1"):
         wear.require_allowed([COST, much], ["S2"], None)
 
 
 @pytest.mark.parametrize("typed", ["y\n", "", "S11\n"])
 def test_anything_else_typed_stops(typed: str) -> None:
-    with pytest.raises(ControllerError, match="serial of disk sed was not typed: nothing was"):
+    with refuses("serial-not-typed", role="sed"):
         wear.require_allowed([worn(TB, 10)], [], lambda _question: typed)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.tests.refusal import refuses
 from controller.session import journal_link
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow
 from controller.tests.examples import journal
@@ -150,7 +151,7 @@ def test_a_suite_that_nobody_works_on_is_told_with_the_sentence() -> None:
 
 def test_a_journal_that_cannot_be_read_ends_it() -> None:
     command = printing([], code=1, said="fde: Line 3 of journal.jsonl is damaged.")
-    with pytest.raises(ControllerError, match="cannot be followed: Line 3"):
+    with refuses("journal-not-followed"):
         _all(follow(lambda _: command, Ear().heard, stop=threading.Event()))
 
 

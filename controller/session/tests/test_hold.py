@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.system import lock as leases
-from contract.errors import ControllerError
+from contract.tests.refusal import refuses
 from controller.session import hold, suite_folder
 
 
@@ -84,5 +84,5 @@ def test_too_little_room_is_a_reason_and_no_start(
     assert suite_folder.lack_of_room(tmp_path) == ""
     monkeypatch.setattr(suite_folder, "LEAST_FREE_BYTES", 1 << 60)
     assert "nearly full" in suite_folder.lack_of_room(tmp_path)
-    with pytest.raises(ControllerError, match="Nothing was started"):
+    with refuses("no-room"):
         suite_folder.require_room(tmp_path)

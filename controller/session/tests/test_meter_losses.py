@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from agent import requests
 from analysis.stats import results
 from contract import plan as plans
-from contract.errors import ControllerError
 from contract.plan import Plan
+from contract.tests.refusal import refuses
 from controller.session import meter_losses, seal
 from controller.session.agent_client import AgentClient
 from controller.tests.examples import journal, plan, resolved, run_json
@@ -197,11 +197,11 @@ def test_damage_is_said(suite_dir: Path) -> None:
     compare_clocks(suite_dir, "c", 0)
     record(suite_dir, "m", "c", every(span_s(suite_dir)))
     (suite_dir / "meters" / "m" / "samples.parquet").unlink()
-    with pytest.raises(ControllerError, match="meters/m cannot be read: restore it"):
+    with refuses("meters-unread"):
         judged(suite_dir)
     run_id = the_plan(suite_dir).runs[0].run_id
     (suite_dir / "runs" / run_id / "run.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ControllerError, match="fetch the results again"):
+    with refuses("run-unusable"):
         judged(suite_dir)
 
 
@@ -230,7 +230,7 @@ def test_the_agents_own_command_takes_the_request(
         (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
     ]
     standin.unplug()
-    with pytest.raises(ControllerError, match="cannot be reached"):
+    with refuses("no-route"):
         meter_losses.ask(AgentClient(resolved(), suite_id), found, told.append)
 
 

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from agent.system import lock
-from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.places import ROOT
 from contract.plan import MeterEntry
+from contract.tests.refusal import refuses
 from controller.session import recorders, seal
 from controller.session.recorders import Recorders, end_leftovers, folder_for
 from controller.tests.examples import plan
@@ -201,7 +201,7 @@ def test_each_boot_of_the_controller_has_a_folder_of_its_own(tmp_path: Path) -> 
     assert folder_for("m", tmp_path).name == "m.3"
     record("m.3", boot_id())
     assert folder_for("m", tmp_path).name == "m.3"
-    with pytest.raises(ControllerError, match="cannot be dist"), _named("m", "m.2", tmp_path):
+    with refuses("meters-too-alike"), _named("m", "m.2", tmp_path):
         pass
 
 
@@ -211,7 +211,7 @@ def _named(one: str, other: str, suite_dir: Path) -> Recorders:
 
 def test_a_silent_meter_is_refused_with_the_recorders_words(tmp_path: Path) -> None:
     with (
-        pytest.raises(ControllerError, match=r"meter0 ended: meter0: .* is not there"),
+        refuses("recorder-ended", meter="meter0"),
         Recorders([meter(tmp_path / "nothing")], tmp_path),
     ):
         pytest.fail("entered without a meter")

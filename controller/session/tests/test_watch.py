@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from contract import plan as plans
-from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.tests.refusal import refuses
 from controller.session import group, status_page, suite_folder, watch
 from controller.session.seal import MANIFEST
 from controller.session.status import Board
@@ -135,9 +135,9 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
 
 
 def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
-    with pytest.raises(ControllerError, match="No suite runs here: fde run starts one"):
+    with refuses("nothing-runs"):
         watch.run(None, folder.parent, None, None, print)
-    with pytest.raises(ControllerError, match="is not a suite's folder"):
+    with refuses("no-plan"):
         watch.run(folder.parent, folder.parent, None, None, print)
 
 
@@ -225,7 +225,7 @@ def test_clients_that_stay_are_bounded_and_ended(
 
 @pytest.mark.parametrize("where", ["", "http", "70000", "0.0.0.0:", "-1", "localhost"])
 def test_an_address_that_is_none_is_refused(where: str) -> None:
-    with pytest.raises(ControllerError, match="give a port"):
+    with refuses("invalid-serve"):
         status_page.parse(where)
 
 
@@ -233,9 +233,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with status_page.served({"a": tmp_path}, "0") as url:
         port = url.rstrip("/").rpartition(":")[2]
         with (
-            pytest.raises(
-                ControllerError, match=rf"127\.0\.0\.1:{port} \(Address already in use\)"
-            ),
+            refuses("page-not-served"),
             status_page.served({"b": tmp_path}, port),
         ):
             pass
@@ -284,5 +282,5 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
 
 
 def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:
-    with pytest.raises(ControllerError, match=r"failed \(status 1\).*No such file"):
+    with refuses("command-failed", status=1):
         watch.RemoteSuite(resolved(), "none-such", there)

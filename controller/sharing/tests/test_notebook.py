@@ -14,8 +14,8 @@ from urllib.request import urlopen
 import pytest
 
 import analysis
-from contract.errors import ControllerError
 from contract.places import module_command
+from contract.tests.refusal import refuses
 from controller.cli.app import main
 from controller.sharing import notebook
 from validation.synthetic.suite import Options, write_group, write_suite
@@ -96,7 +96,7 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
         (made,) = build.glob("notebooks/*/notebook.ipynb")
         assert made.read_bytes() == OURS.read_bytes()
     monkeypatch.setattr(notebook, "SHARE", tmp_path)
-    with pytest.raises(ControllerError, match="`make synthetic`"):
+    with refuses("no-example"):
         notebook.example()
 
 

@@ -59,7 +59,7 @@ def probe(meter: MeterEntry) -> Probe:
         if not is_network(device):
             os.close(os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
-        return Probe("port", cannot_open(config, error, ""), error.errno or 0)
+        return Probe("port", str(cannot_open(config, error, "")), error.errno or 0)
     heard_s = max(LEAST_S, RECORDS * driver.period_s)
     with tempfile.TemporaryDirectory(prefix="fde-probe-") as folder:
         out = Path(folder)

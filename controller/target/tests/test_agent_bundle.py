@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from contract.errors import ControllerError
+from contract.tests.refusal import refuses
 from controller.target import agent_bundle
 
 
@@ -83,5 +83,10 @@ def test_a_package_whose_source_is_gone_is_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         agent_bundle, "installed", lambda group: (gone,) if group == gone.group else ()
     )
-    with pytest.raises(ControllerError, match=r"not_there.mine:Mine .* not_there is not"):
+    with refuses(
+        "package-without-module",
+        class_path="not_there.mine:Mine",
+        group="fde.workloads",
+        top="not_there",
+    ):
         agent_bundle.collect()

@@ -10,10 +10,10 @@ import pytest
 import typer
 
 from contract.disks import DiskAnswer
-from contract.errors import ControllerError
 from contract.places import command_line
 from contract.plan import TargetDocument
 from contract.problem import Problem
+from contract.tests.refusal import refuses
 from controller.cli.options import words
 from controller.target import first_writes, playbook
 from controller.target.playbook import Inventory
@@ -63,7 +63,7 @@ def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
     assert first_writes.run(Path("x"), [], answer("S1\n")) == ["S1"]
     assert "ALL OF THAT WILL BE LOST" in asked[0] and "serial S1" in asked[0]
     for text in ("y\n", "", "S11\n"):
-        with pytest.raises(ControllerError, match="nothing was done"):
+        with refuses("first-serial-not-typed"):
             first_writes.run(Path("x"), [], answer(text))
 
 

@@ -14,6 +14,7 @@ from contract import schema
 from contract.disks import SurveyedDisk
 from contract.errors import ControllerError
 from contract.plan import SshLink, TargetDocument
+from contract.tests.refusal import refuses
 from controller.target import init, playbook
 from controller.target.answers import Survey
 from controller.target.init import Options, parse_link
@@ -93,7 +94,7 @@ def test_an_inventory_is_not_written_over_and_its_secrets_never(
     monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([]))
     init.run(build, Options(HOST), None, lambda _: None)
     before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
-    with pytest.raises(ControllerError, match="--replace"):
+    with refuses("inventory-exists"):
         init.run(build, Options(HOST), None, lambda _: None)
     assert before == {path: path.read_bytes() for path in before}
     again = Options(parse_link("other", None, None), replace=True)
@@ -117,7 +118,7 @@ def test_without_anybody_to_ask_no_disk_is_chosen_that_might_be_another(
     disks: tuple[SurveyedDisk, ...], build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, *disks)
-    with pytest.raises(ControllerError, match="No disk was chosen"):
+    with refuses("no-disk-chosen"):
         init.run(build, Options(HOST), None, lambda _: None)
     assert not build.exists()
 
@@ -144,9 +145,9 @@ def test_what_is_in_use_is_not_taken_even_by_its_serial(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, surveyed("P1", uses=["sda1 is mounted"]))
-    with pytest.raises(ControllerError, match="in use"):
+    with refuses("disk-in-use"):
         init.run(build, Options(HOST, roles={"plain": "P1"}), None, lambda _: None)
-    with pytest.raises(ControllerError, match="0 disks"):
+    with refuses("serial-not-one", disks=0):
         init.run(build, Options(HOST, roles={"plain": "P9"}), None, lambda _: None)
 
 
@@ -173,7 +174,7 @@ def test_who_is_asked_chooses_and_gives_the_psid_unseen(
 
 @pytest.mark.parametrize("text", ["", "a b", "-oProxyCommand=x", "root@", "h:port", "@h"])
 def test_what_names_no_host_is_refused(text: str) -> None:
-    with pytest.raises(ControllerError, match="names no host"):
+    with refuses("invalid-host"):
         parse_link(text, None, None)
 
 
@@ -249,13 +250,13 @@ def test_an_unknown_plug_is_refused_with_the_remedy() -> None:
 
     with (
         on_the_network(HttpSimulator("generic")) as other,
-        pytest.raises(ControllerError, match=r"none of the known.*http@http://"),
+        refuses("meter-not-recognised"),
     ):
         parse(other.address)
-    with pytest.raises(ControllerError, match="was not recognised"):  # it has left the network
+    with refuses("meter-not-recognised"):  # it has left the network
         parse(other.address)
     with (
         on_the_network(HttpSimulator("shelly-switch"), secret="admin:x") as locked,
-        pytest.raises(ControllerError, match="wants a login"),
+        refuses("meter-not-recognised", reason="it wants a login"),
     ):
         parse(locked.address)
