@@ -34,11 +34,7 @@ _LAYERS = {"loop", "bind", "rbind", "remount", "device", "logdev", "rtdev", "jou
 def require_own(plan: Plan, target: TargetDocument) -> None:
     """Raise PlanError with everything in a plan that is not the target's own."""
     if foreign := list(_foreign(plan, target)):
-        raise PlanError(
-            f"The plan {plan.suite_id} is refused, for the target's inventory does not have: "
-            f"{'; '.join(foreign)}. Make a new plan (fde run), or, if the inventory has "
-            f"changed, bring it to the target first (fde provision)."
-        )
+        raise PlanError("plan-foreign", suite_id=plan.suite_id, foreign="; ".join(foreign))
 
 
 def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:

@@ -80,6 +80,12 @@ class ProblemError(Exception):
         """The facts of the first problem."""
         return self.problems[0].facts
 
+    @classmethod
+    def wordings(cls) -> Mapping[str, Wording]:
+        """Return the wordings that an error of this class may name by code."""
+        room = cls.ROOM or cls.__module__.partition(".")[0]
+        return cls.WORDINGS or {**wordings_of("contract"), **wordings_of(room)}
+
     def _problems(
         self, cause: str | BaseException | Problem, facts: Mapping[str, object]
     ) -> tuple[Problem, ...]:
@@ -87,8 +93,7 @@ class ProblemError(Exception):
             return cause.problems
         if isinstance(cause, Problem):
             return (cause,)
-        room = self.ROOM or type(self).__module__.partition(".")[0]
-        wordings = self.WORDINGS or {**wordings_of("contract"), **wordings_of(room)}
+        wordings = self.wordings()
         if cause in wordings:
             return (Problem.from_wording(wordings, str(cause), facts),)
         return (Problem("", {}, str(cause)),)

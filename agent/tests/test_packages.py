@@ -193,8 +193,9 @@ def test_another_apt_is_waited_for_and_named(
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdout.readline()
-        with refuses("apt-locked"):
+        with refuses("apt-locked") as refusal:
             packages.wait_for_apt(locks, limit_s=0)
+        assert f"[{process.pid}]" in str(refusal.value.facts["holder"])
         looks = iter((process.stdin.close, lambda: None))
         monkeypatch.setattr(
             "agent.system.packages.time.sleep", lambda _: next(looks, process.wait)()

@@ -12,6 +12,7 @@ from agent import cli, runner
 from agent.permissions import require_own
 from agent.system import quiet
 from contract import journal, plan
+from contract.tests.refusal import refuses
 from contract.tests.test_plan import DOCUMENT
 
 PLAIN = {"name": "plain", "kind": "plain", "disk": "plain"}
@@ -124,7 +125,7 @@ def test_what_factors_make_of_it_is_taken(changes: dict[str, Any]) -> None:
     ],
 )
 def test_whatever_else_a_plan_asks_for_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(plan.PlanError, match="is refused"):
+    with refuses("plan-foreign"):
         require_own(frozen(**changes), target())
 
 

@@ -9,10 +9,10 @@ import ast
 import importlib
 import json
 import os
-import pkgutil
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 
@@ -21,30 +21,40 @@ import pytest
 import agent
 from agent import preflight
 from agent.storage import guard, proof
-from contract.problem import Problem, WordedError, Wording
+from contract.problem import Problem, ProblemError, Wording, wordings_of
 from controller.tests import examples
 
 AGENT = Path(agent.__file__).parent
 
 
-def _worded_errors() -> dict[str, type[WordedError]]:
-    for module in pkgutil.walk_packages(agent.__path__, "agent."):
-        if ".tests" not in module.name and not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    return {kind.__name__: kind for kind in WordedError.__subclasses__()}
+ROOMS = ("agent", "analysis", "contract", "controller", "instrumentation", "lab", "workloads")
 
 
-CATALOGUES: dict[str, Mapping[str, Wording]] = {
-    **{name: kind.WORDINGS for name, kind in _worded_errors().items()},
-    "_mismatch": proof.MISMATCHES,
-}
+def _sources(*rooms: str) -> list[Path]:
+    paths = (path for room in rooms or ROOMS for path in AGENT.with_name(room).rglob("*.py"))
+    return sorted(path for path in paths if "tests" not in path.parts)
+
+
+def _kinds() -> list[type[ProblemError]]:
+    """Import all rooms; return every class of errors."""
+    for path in _sources():
+        if path.stem not in ("__main__", "notebook"):
+            importlib.import_module(".".join(path.relative_to(AGENT.parent).with_suffix("").parts))
+    kinds = [ProblemError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return list(dict.fromkeys(kinds))
+
+
+KINDS = _kinds()
+CATALOGUES = {"_mismatch": dict(proof.MISMATCHES)}
+for _kind in KINDS:
+    CATALOGUES.setdefault(_kind.__name__, {}).update(_kind.wordings())
 
 
 def _calls() -> Iterator[tuple[str, str, str, set[str] | None]]:
     """Place, name, code and names of the facts (None where a mapping is passed) of each call."""
-    for path in sorted(AGENT.rglob("*.py")):
-        if "tests" in path.parts:
-            continue
+    for path in _sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
@@ -54,14 +64,14 @@ def _calls() -> Iterator[tuple[str, str, str, set[str] | None]]:
             codes = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
             facts = {word.arg for word in node.keywords}
             for code in codes:
-                if isinstance(code, ast.Constant):
+                if isinstance(code, ast.Constant) and re.fullmatch("[a-z0-9-]+", str(code.value)):
                     names = None if None in facts else {str(name) for name in facts}
                     yield f"{path.name}:{node.lineno}", node.func.id, str(code.value), names
 
 
 def test_every_problem_has_a_wording_and_its_facts() -> None:
     calls = list(_calls())
-    assert len(CATALOGUES) >= 8 and len(calls) >= 40
+    assert len(CATALOGUES) >= 50 and len(calls) >= 350
     wrong = []
     for place, name, code, facts in calls:
         wording = CATALOGUES[name].get(code)
@@ -76,8 +86,16 @@ def test_every_problem_has_a_wording_and_its_facts() -> None:
     assert wrong == []
 
 
+def test_every_wording_of_a_room_is_used() -> None:
+    """By a call that names its code, wherever the code stands in it."""
+    for room in ROOMS:
+        texts = "".join(path.read_text(encoding="utf-8") for path in _sources(room))
+        assert [code for code in wordings_of(room) if f'"{code}"' not in texts] == []
+
+
 def test_sentences_and_remedies_are_whole_sentences() -> None:
-    for catalogue in (*CATALOGUES.values(), guard.WORDINGS, preflight.WORDINGS):
+    own = [kind.WORDINGS for kind in KINDS]
+    for catalogue in (*own, proof.MISMATCHES, guard.WORDINGS, preflight.WORDINGS):
         for code, texts in catalogue.items():
             for text in filter(None, texts):
                 assert text.endswith((".", "}")) and not text[0].islower(), code

@@ -118,11 +118,11 @@ class _Measurement:
                 message = "interrupted" if interrupted else str(error or "")
                 problems = self._tell(self._document(message))
         if isinstance(error, ControllerError):
-            raise ControllerError(" ".join([str(error), *problems]))
+            raise ControllerError(error, *problems)
         if isinstance(error, Exception):
             raise error
         if problems and error is None:
-            raise ControllerError(" ".join(problems))
+            raise ControllerError(*problems)
         for problem in problems:
             with suppress(OSError):
                 print(f"fde: {problem}", file=sys.stderr)

@@ -84,35 +84,33 @@ class MeasureOptions:
     def check(self, commands: Sequence[Command]) -> None:
         """Raise ControllerError where an option is invalid."""
         if fault := next(self._faults(commands), None):
-            raise ControllerError(fault)
+            raise fault
 
-    def _faults(self, commands: Sequence[Command]) -> Iterator[str]:
+    def _faults(self, commands: Sequence[Command]) -> Iterator[ControllerError]:
         if not commands or any(not command.argv for command in commands):
-            yield "No command. Name the one to measure: fde run -- COMMAND …"
+            yield ControllerError("no-command")
         names = [command.name for command in commands]
         if again := next((name for name in names if names.count(name) > 1), None):
-            yield f"The command {again!r} is given twice. Name the difference in its text."
+            yield ControllerError("command-twice", command=again)
         if self.runs < 1 or self.most_runs < 1 or self.warmup < 0:
-            yield "--runs and --max-runs take 1 or more, --warmup 0 or more."
+            yield ControllerError("invalid-runs")
         if self.precision is not None and not 0 < self.precision < 1:
-            yield "--precision takes a share of the mean between 0 and 1: 0.01 is ±1 %."
+            yield ControllerError("invalid-precision")
         if not 0 < self.margin < 1:
-            yield "--margin takes a share between 0 and 1: 0.02 is ±2 %."
+            yield ControllerError("invalid-margin")
         if not 0 <= self.rest_s <= MOST_REST_S:
-            yield f"--rest takes seconds, 0 for no rest, at most {MOST_REST_S} (a day)."
+            yield ControllerError("invalid-rest", most_s=MOST_REST_S)
         for name, auxiliary in (("--prepare", self.prepare), ("--cleanup", self.cleanup)):
             if len(auxiliary) not in (0, 1, len(commands)):
-                yield f"{name} is given once for all commands, or once for each of them."
+                yield ControllerError("auxiliary-count", option=name)
         if self.input is not None and not os.access(self.input, os.R_OK):
-            yield f"The input {self.input} cannot be read."
+            yield ControllerError("input-unread", path=self.input)
         output = None if self.output in (PIPE, NULL, INHERIT) else Path(self.output)
         for path in (output, self.export_json, self.export_markdown):
             if path is not None and not path.absolute().parent.is_dir():
-                yield f"There is no folder {path.absolute().parent} for {path.name}."
+                folder = path.absolute().parent
+                yield ControllerError("no-folder", folder=folder, file=path.name)
         files = [self.input, output, self.export_json, self.export_markdown]
         real = [path.resolve() for path in files if path and (path.is_file() or not path.exists())]
         if twice := next((path for path in real if real.count(path) > 1), None):
-            yield (
-                f"{twice} is named twice, of --input, --output, --export-json and "
-                "--export-markdown: one would overwrite the other. Name another file."
-            )
+            yield ControllerError("file-twice", path=twice)

@@ -375,11 +375,10 @@ def main_component(
     if left:
         return min(left, key=lambda name: ranks[name])  # the first of equals
     others = [name for name in components if name not in ranks and name not in without]
-    raise ControllerError(
-        f"No component is left that covers the machine or its processor. {' '.join(why)}".strip()
-        + (f" These cover an unknown part: {', '.join(others)}." if others else "")
-        + f" {'Take one with --component, or n' if others else 'N'}ame a meter with --meter."
-    )
+    reasons = "".join(f" {sentence}" for sentence in why)
+    if others:
+        raise ControllerError("components-unknown", reasons=reasons, others=", ".join(others))
+    raise ControllerError("no-component", reasons=reasons)
 
 
 # Shorter than so many updates of its source, a run's figure is mostly the source's step.

@@ -60,16 +60,14 @@ def require_apart(targets: Sequence[Target]) -> None:
         for reason in (*_same_machine(one, other), *_same_meter(one, other))
     ]
     if broken:
-        raise ControllerError(" ".join(broken))
+        raise ControllerError(*broken)
 
 
-def _same_machine(one: Target, other: Target) -> Iterator[str]:
+def _same_machine(one: Target, other: Target) -> Iterator[ControllerError]:
     addresses = {_address(target) for target in (one, other)}
     if len(addresses) == 1:
-        yield (
-            f"{one.host} and {other.host} are the same machine ({addresses.pop()}): "
-            "name it once in the inventory."
-        )
+        hosts = {"host": one.host, "other": other.host}
+        yield ControllerError("same-machine", **hosts, address=addresses.pop())
 
 
 def _address(target: Target) -> str:
@@ -77,15 +75,13 @@ def _address(target: Target) -> str:
     return f"{connection.address(target)}{port}"
 
 
-def _same_meter(one: Target, other: Target) -> Iterator[str]:
+def _same_meter(one: Target, other: Target) -> Iterator[ControllerError]:
     for mine in one.meters:
         for its in other.meters:
             if _port(mine) & _port(its):
-                yield (
-                    f"{one.host}'s meter {mine.name} and {other.host}'s meter "
-                    f"{its.name} are at the same port ({mine.port}): give each host a meter "
-                    "of its own, and tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path."
-                )
+                hosts = {"host": one.host, "other": other.host}
+                meters = {"meter": mine.name, "other_meter": its.name}
+                yield ControllerError("same-port", **hosts, **meters, port=mine.port)
 
 
 def _port(meter: MeterEntry) -> set[str]:

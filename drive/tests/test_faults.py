@@ -15,7 +15,8 @@ from drive.faults import FaultError, Faults, IoError, MediaError, PowerCut, Slow
 from drive.initiator import Initiator
 from drive.opal import uids
 from drive.opal.packets import Value
-from drive.tests.opal_host import OWNER, USER2, OpalSession, RefusedError, lock, msid
+from drive.opal.uids import Status
+from drive.tests.opal_host import OWNER, USER2, OpalSession, RefusedError, lock, msid, refused
 from drive.tests.process import REPOSITORY, Drive, until
 
 MakeDrive = Callable[..., Drive]
@@ -187,8 +188,7 @@ def test_a_locked_out_authority_refuses_the_right_pin_until_power_is_lost(
     sed: Drive, ranged: Initiator
 ) -> None:
     sed.fault("authority-locked-out", authority="User2")
-    with pytest.raises(RefusedError, match="AUTHORITY_LOCKED_OUT"):
-        lock(ranged, USER2, 1)
+    assert refused(lock, ranged, USER2, 1) == Status.AUTHORITY_LOCKED_OUT
     with OpalSession(ranged, uids.ADMIN_SP, uids.SID, OWNER):
         pass
     answer = sed.ask("fault", name="authority-locked-out", authority="User99")
@@ -214,8 +214,7 @@ def test_a_drive_may_claim_opal_and_refuse_it(sed: Drive) -> None:
     sed.fault("refuse-opal")
     assert in_force(sed) == [{"name": "refuse-opal"}]
     assert host.security_receive(1, 1).data[48:50] == b"\x00\x01", "it still claims it"
-    with pytest.raises(RefusedError, match="FAIL"):
-        OpalSession(host, uids.ADMIN_SP)
+    assert refused(OpalSession, host, uids.ADMIN_SP) == Status.FAIL
     assert sed.ask("clear-faults")["ok"]
     assert msid(host)
 

@@ -12,7 +12,6 @@ from drive.tests.opal_host import (
     OWNER,
     USER2,
     OpalSession,
-    RefusedError,
     msid,
     refused,
     set_up_range,
@@ -166,8 +165,7 @@ def test_administrators_beyond_the_first_must_be_enabled_and_the_first_stays(
         session.set(uids.c_pin(ADMIN2), {3: b"deputy"})
         refusal = refused(session.call, ADMIN1, uids.SET, Named(1, [Named(5, 0)]))
         assert refusal == Status.INVALID_PARAMETER
-    with pytest.raises(RefusedError, match="NOT_AUTHORIZED"):
-        OpalSession(owned, uids.LOCKING_SP, ADMIN2, b"deputy")
+    assert refused(OpalSession, owned, uids.LOCKING_SP, ADMIN2, b"deputy") == Status.NOT_AUTHORIZED
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         session.set(ADMIN2, {5: 1, 2: b"the deputy"})
         assert session.get(ADMIN2, 2, 5) == {2: b"the deputy", 3: 0, 4: uids.ADMINS_CLASS, 5: 1}
@@ -179,8 +177,7 @@ def test_an_enabled_user_without_a_pin_cannot_log_in(owned: Initiator) -> None:
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         session.set(USERS[4], {5: 1})
     for pin in (b"", bytes(32), None):
-        with pytest.raises(RefusedError, match="NOT_AUTHORIZED"):
-            OpalSession(owned, uids.LOCKING_SP, USERS[4], pin)
+        assert refused(OpalSession, owned, uids.LOCKING_SP, USERS[4], pin) == Status.NOT_AUTHORIZED
 
 
 @pytest.mark.conformance("initiator", "Revert SP", "Set TPerInfo", "Set TPerInfo refused")
@@ -200,8 +197,7 @@ def test_the_admin_sp_has_an_administrator_of_its_own(owned: Initiator) -> None:
         assert session.get(uids.TPER_INFO, 7, 8) == {7: [b"Opal"], 8: 1}
         assert session.get(uids.LOCKING_SP, 6, 6) == {6: 8}
         assert session.call(uids.ADMIN_SP, uids.REVERT) == []
-    with pytest.raises(RefusedError, match="NOT_AUTHORIZED"):
-        OpalSession(owned, uids.ADMIN_SP, who, b"house")
+    assert refused(OpalSession, owned, uids.ADMIN_SP, who, b"house") == Status.NOT_AUTHORIZED
     with OpalSession(owned, uids.ADMIN_SP, uids.SID, msid(owned)) as session:
         assert session.get(uids.TPER_INFO, 8, 8) == {8: 0}
 

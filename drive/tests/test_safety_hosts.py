@@ -7,8 +7,6 @@ import socket
 import struct
 from collections.abc import Iterator
 
-import pytest
-
 from drive.nvme_tcp import COMMON, IC
 from drive.opal import uids
 from drive.opal.calls import encode_call
@@ -23,6 +21,7 @@ from drive.tests.opal_host import (
     RefusedError,
     lock,
     msid,
+    refused,
     set_up_range,
     take_ownership,
 )
@@ -94,13 +93,11 @@ def test_two_hosts_never_get_each_other_s_answers(sed: Drive) -> None:
             get = encode_call(uids.C_PIN_MSID, uids.GET, [[Named(3, 3), Named(4, 3)]])
             packet = pack(Message(session.tper_number, session.host_number, get))
             assert writer.security_send(1, COM_ID, packet).status == 0
-            with pytest.raises(RefusedError, match="NO_SESSIONS_AVAILABLE"):
-                OpalSession(reader, uids.ADMIN_SP)
+            assert refused(OpalSession, reader, uids.ADMIN_SP) == Status.NO_SESSIONS_AVAILABLE
             assert factory not in reader.security_receive(1, COM_ID).data
             assert factory in writer.security_receive(1, COM_ID).data
     OpalSession(first, uids.LOCKING_SP, ADMIN1, OWNER)
-    with pytest.raises(RefusedError, match="NO_SESSIONS_AVAILABLE"):
-        OpalSession(second, uids.ADMIN_SP)
+    assert refused(OpalSession, second, uids.ADMIN_SP) == Status.NO_SESSIONS_AVAILABLE
     first.close()
     until(lambda: free(sed))
 

@@ -301,10 +301,7 @@ def test_logins_work_and_stand_in_no_file(profile: str, tmp_path: Path) -> None:
 
 def test_without_a_login_the_way_out_is_said(tmp_path: Path) -> None:
     plug = HttpSimulator("tasmota", refresh_s=REFRESH_S)
-    with (
-        on_the_network(plug, secret=SECRET) as server,
-        refuses("wiring-refused"),
-    ):
+    with on_the_network(plug, secret=SECRET) as server, refuses("wiring-refused"):
         recorded(a_config(plug, server.address), tmp_path / "plug", records(1))
 
 

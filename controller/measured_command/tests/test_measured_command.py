@@ -34,7 +34,7 @@ from contract.measured_command import (
     Trial,
 )
 from contract.places import ROOT
-from contract.tests.refusal import refuses
+from contract.tests.refusal import Refusal, refuses
 from controller.cli import app
 from controller.cli.measured_command import _commands
 from controller.measured_command import Command, MeasureOptions, evaluate, of_strings, of_words, run
@@ -243,7 +243,7 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
     options = replace(
         OPTIONS, export_json=path, runs=5, cleanup=of_strings([f"echo x >> {cleaned}"])
     )
-    with pytest.raises(ControllerError, match=r"third time failed with exit code 1.*--ignore"):
+    with refuses("command-failed", command="third time", ended="failed with exit code 1"):
         run([failing], options, opener)
     outcome = schema.read(CommandDocument, json.loads(path.read_text()))
     assert (outcome.ok, outcome.blocks) == (False, 2)
@@ -261,30 +261,36 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"prepare": of_strings(["echo why >&2; exit 3"])}, "prepare.*exit code 3: why"),
-        ({"cleanup": of_strings(["kill -9 $$"])}, "cleanup.*ended by the signal SIGKILL"),
-        ({"component": "psyss"}, "psyss"),
-        ({"input": NOWHERE}, f"input {NOWHERE} cannot be read"),
-        ({"export_json": NOWHERE / "x.json"}, f"no folder {NOWHERE}"),
-        ({"prepare": of_strings(["true", "true"])}, "once for all commands, or once for each"),
-        ({"precision": 2.0}, "--precision takes a share"),
-        ({"rest_s": 1e10}, "--rest takes seconds"),
-        ({"output": f"{NOWHERE}/x"}, f"no folder {NOWHERE}"),
-        ({"output": "/"}, "output / cannot be written: Is a directory"),
+        (
+            {"prepare": of_strings(["echo why >&2; exit 3"])},
+            refuses("helper-failed", output=": why"),
+        ),
+        (
+            {"cleanup": of_strings(["kill -9 $$"])},
+            refuses("helper-failed", what="The cleanup command"),
+        ),
+        ({"component": "psyss"}, refuses("unknown-name", name="psyss")),
+        ({"input": NOWHERE}, refuses("input-unread", path=str(NOWHERE))),
+        ({"export_json": NOWHERE / "x.json"}, refuses("no-folder", folder=str(NOWHERE))),
+        ({"prepare": of_strings(["true", "true"])}, refuses("auxiliary-count", option="--prepare")),
+        ({"precision": 2.0}, refuses("invalid-precision")),
+        ({"rest_s": 1e10}, refuses("invalid-rest")),
+        ({"output": f"{NOWHERE}/x"}, refuses("no-folder", folder=str(NOWHERE))),
+        ({"output": "/"}, refuses("output-unwritable", path="/", reason="Is a directory")),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
-    opener: Callable[[], LocalSources], options: dict[str, Any], sentence: str
+    opener: Callable[[], LocalSources], options: dict[str, Any], sentence: Refusal
 ) -> None:
-    with pytest.raises(ControllerError, match=sentence) as refused:
+    with sentence as refused:
         run([of_words(["true"])], replace(OPTIONS, **options), opener)
     assert "\n" not in str(refused.value)
 
 
 def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None:
-    with pytest.raises(ControllerError, match=r"no-such-\S+ cannot be started.*No such file"):
+    with refuses("command-not-started", program="no-such-program"):
         run([of_words(["no-such-program"])], OPTIONS, opener)
-    with pytest.raises(ControllerError, match="given twice"):
+    with refuses("command-twice", command="true"):
         run(of_strings(["true", "true"]), OPTIONS, opener)
     with refuses("not-words"):
         of_strings(["true"], 'bash -e "')
@@ -300,7 +306,7 @@ def test_a_file_that_is_named_twice_is_not_overwritten(
         {"input": file, "output": str(file)},
         {"export_json": file, "export_markdown": tmp_path / "link"},
     ):
-        with pytest.raises(ControllerError, match="named twice"):
+        with refuses("file-twice", path=str(file)):
             run([of_words(["cat"])], replace(OPTIONS, **options), opener)
     assert file.read_text() == "data"
     null = Path(os.devnull)
@@ -324,7 +330,7 @@ def test_what_did_not_run_is_compared_with_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = replace(OPTIONS, ignore_failure=True, export_json=tmp_path / "result.json")
-    with pytest.raises(ControllerError, match=rf"did not run.*exit code {code}"):
+    with refuses("command-did-not-run", command=line, exit_code=code):
         run(of_strings(["false", line]), options, opener)
     assert not (tmp_path / "result.json").exists()
     assert "against" not in capsys.readouterr().out

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from contract import extensions
-from contract.errors import ControllerError
 from contract.measured_command import CommandDocument, Component
 from contract.tests.refusal import refuses
 from controller.measured_command import MeasureOptions, of_strings, of_words
@@ -139,7 +138,7 @@ def test_where_all_stands_still_nothing_is_measured(platform_tree: Path, tmp_pat
     log = tmp_path / "log"
     opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
     command = of_strings([f"echo x >> {log}; sleep 0.5"])
-    with pytest.raises(ControllerError, match=r"No component is left.*psys.*package-0"):
+    with refuses("no-component"):
         measured(command, OPTIONS, opener, tmp_path)
     assert log.read_text() == "x\n"  # it was ended after one block
     short = replace(OPTIONS, runs=1, rest_s=0.0)
@@ -200,7 +199,7 @@ def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
     opener = opener_of(battery=lambda: BatterySource.open(tmp_path / "supply", 0.05))
     now = folder / "energy_now"
     step = of_strings([f"n=$(cat {now}); echo $((n - 10000)) > {now}; sleep 0.1"])
-    with pytest.raises(ControllerError, match=r"No component is left.*coarser-than-the-run"):
+    with refuses("no-component"):
         measured(step, OPTIONS, opener, tmp_path)
     line = f"for k in 1 2 3 4 5 6 7 8 9 10 11 12; do n=$(cat {now}); echo $((n - 1000)) > {now}; "
     many = of_strings([f"{line} sleep 0.1; done"])
@@ -254,7 +253,7 @@ def test_what_is_compared_is_chosen_by_what_it_covers(
     if component is not None:
         assert main_component(components, None) == component
         return
-    with pytest.raises(ControllerError, match=r"unknown part: nct6775/power1, amd.*--component"):
+    with refuses("components-unknown", others="nct6775/power1, amd_energy/Ecore000"):
         main_component(components, None)
     assert main_component(components, names[0]) == names[0]
 
@@ -277,7 +276,7 @@ def test_an_installed_source_is_compared_where_no_other_is_known(
     assert main_component(components, None) == "cpu"
     monkeypatch.undo()
     extensions.installed.cache_clear()
-    with pytest.raises(ControllerError, match="unknown part"):
+    with refuses("components-unknown", others="screen, fan"):
         main_component({name: components[name] for name in ("screen", "fan")}, None)
 
 

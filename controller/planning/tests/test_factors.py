@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.permissions import require_own
-from contract.plan import Filesystem, Plan, PlanError, parse, parse_target
+from contract.plan import Filesystem, Plan, parse, parse_target
 from contract.tests.refusal import Refusal, refuses
 from controller.planning.known_names import suite_names
 from controller.planning.suites import load_suite
@@ -97,5 +97,5 @@ def test_the_target_takes_what_factors_make_of_its_inventory() -> None:
     for name in with_factors:
         chosen = ["plain", "dmcrypt-aes128"]
         require_own(compiled(load_suite(name), TARGET, configurations=chosen), inventory)
-    with pytest.raises(PlanError, match="is refused"):
+    with refuses("plan-foreign"):
         require_own(multiplied({"fs": {"a": {}, "b": {"options": ["-d", "/etc"]}}}), inventory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import groupby
@@ -15,7 +16,6 @@ import pytest
 from agent.measure import seed_of
 from contract import plan as plans
 from contract import schema
-from contract.errors import ControllerError
 from contract.plan import Plan, Run, Side
 from contract.tests.refusal import Refusal, refuses
 from controller.planning.known_names import suite_names
@@ -54,6 +54,11 @@ def of_block(made: Plan, block: int) -> list[Run]:
 
 # What a suite cannot be: the place of the fault, and what must be there. How a type, a range or an
 # unknown key is refused at any place: contract/tests/test_schema.py.
+def unknown(nearest: str) -> Refusal:
+    """Expect an unknown name, and this one named instead."""
+    return refuses("unknown-name", nearest=f"did you mean {nearest}?")
+
+
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"blokcs": 3}, "'blokcs'", "did you mean blocks"),
     ({"blocks": 0}, "blocks is 0", "at least 1"),
@@ -108,8 +113,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("changes", "place", "word"), REFUSED)
 def test_a_fault_is_refused_with_its_place(changes: dict[str, Any], place: str, word: str) -> None:
-    with refuses("suite-invalid"):
+    with refuses("suite-invalid", suite="smoke") as refusal:
         suite(**changes)
+    assert re.search(rf"{place}.*(?:{word})", str(refusal.value.facts["error"]))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,7 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, word: Ref
     (tmp_path / "mine.yml").write_text(text, encoding="utf-8")
     with word:
         load_suite("mine", tmp_path)
-    with refuses("unknown-name", nearest="did you mean smoke?"):
+    with unknown("smoke"):
         load_suite("smok")
 
 
@@ -267,43 +273,54 @@ def test_chosen_configurations_leave_out_what_has_none_of_them() -> None:
         *(
             ({"workloads": [*ENTRIES, entry]}, message)
             for entry, message in (
-                ({"name": "warm", "workload": "fileio"}, "did you mean file_io"),
-                ({"name": "sql", "configurations": ["opel"]}, "did you mean opal"),
-                ({"name": "sql", "workload": "file_io"}, "name is taken"),
-                ({"name": "all", "workload": "file_io"}, "name is taken"),
-                ({"name": "rest", "workload": "drift_check"}, "between the blocks"),
-                ({"name": "drift_check"}, "between the blocks"),
-                ({"name": "idle"}, "Two entries are named idle"),
-                ({"name": "file_io-warm", "workload": "sql"}, "Two entries are named file_io-warm"),
+                ({"name": "warm", "workload": "fileio"}, unknown("file_io")),
+                ({"name": "sql", "configurations": ["opel"]}, unknown("opal")),
+                ({"name": "sql", "workload": "file_io"}, refuses("name-taken", workload="file_io")),
+                ({"name": "all", "workload": "file_io"}, refuses("name-taken", workload="file_io")),
+                ({"name": "rest", "workload": "drift_check"}, refuses("drift-check-entry")),
+                ({"name": "drift_check"}, refuses("drift-check-entry")),
+                ({"name": "idle"}, refuses("entry-twice", entry="idle")),
+                (
+                    {"name": "file_io-warm", "workload": "sql"},
+                    refuses("entry-twice", entry="file_io-warm"),
+                ),
             )
         ),
-        ({"drift_check": {"second": 3}}, "did you mean seconds"),
-        ({"workloads": [{"name": "sql", "parameters": {"row": 1}}]}, "did you mean rows"),
-        ({"configurations": ["plian"]}, "did you mean plain"),
-        ({"contrasts": [["plain", "opel"]]}, "did you mean opal"),
+        ({"drift_check": {"second": 3}}, unknown("seconds")),
+        ({"workloads": [{"name": "sql", "parameters": {"row": 1}}]}, unknown("rows")),
+        ({"configurations": ["plian"]}, refuses("configuration-not-in-inventory")),
+        ({"contrasts": [["plain", "opel"]]}, unknown("opal")),
         *(
             ({"extra": {"blocks": 1, **extra}}, message)
             for extra, message in (
-                ({"workloads": ["idl"]}, "did you mean idle"),
-                ({"configurations": ["opel"]}, "did you mean opal"),
-                ({"configurations": ["opal"], "workloads": ["file_io-warm"]}, "runs on its"),
+                ({"workloads": ["idl"]}, unknown("idle")),
+                ({"configurations": ["opel"]}, unknown("opal")),
+                (
+                    {"configurations": ["opal"], "workloads": ["file_io-warm"]},
+                    refuses("extra-without-workload"),
+                ),
             )
         ),
         *(
             ({"comparisons": [{**COMPARISON, **change}]}, message)
             for change, message in (
-                ({"per": "byte"}, "did you mean bytes"),
-                ({"first": {"workload": "file_i"}}, "did you mean file_io"),
-                ({"first": COMPARISON["second"]}, "Both sides"),
-                ({"configurations": ["opel"]}, "did you mean opal"),
-                ({"configurations": ["opal", "plain"]}, "On opal the comparison caching lacks"),
+                ({"per": "byte"}, unknown("bytes")),
+                ({"first": {"workload": "file_i"}}, unknown("file_io")),
+                ({"first": COMPARISON["second"]}, refuses("sides-alike")),
+                ({"configurations": ["opel"]}, unknown("opal")),
+                (
+                    {"configurations": ["opal", "plain"]},
+                    refuses("side-without-workload", without="opal"),
+                ),
             )
         ),
-        ({"comparisons": [COMPARISON, COMPARISON]}, "same name"),
+        ({"comparisons": [COMPARISON, COMPARISON]}, refuses("comparison-twice")),
     ],
 )
-def test_names_that_do_not_fit_together_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ControllerError, match=message):
+def test_names_that_do_not_fit_together_are_refused(
+    changes: dict[str, Any], message: Refusal
+) -> None:
+    with message:
         compiled(full_suite(**changes))
 
 
@@ -355,23 +372,11 @@ def test_a_scale_changes_where_and_how_often_and_what_is_asked() -> None:
 @pytest.mark.parametrize(
     ("scales", "scale", "message"),
     [
-        ({"lab": {}}, "lap", refuses("unknown-name", nearest="did you mean lab?")),
+        ({"lab": {}}, "lap", unknown("lab")),
         (None, "lab", refuses("one-scale", scale="lab")),
-        (
-            {"lab": {"workloads": {"file_i": {}}}},
-            "lab",
-            refuses("unknown-name", nearest="did you mean file_io?"),
-        ),
-        (
-            {"lab": {"entries": {"file_i": {"repeat": 1}}}},
-            "lab",
-            refuses("unknown-name", nearest="did you mean file_io?"),
-        ),
-        (
-            {"lab": {"comparisons": {"cashing": {}}}},
-            "lab",
-            refuses("unknown-name", nearest="did you mean caching?"),
-        ),
+        ({"lab": {"workloads": {"file_i": {}}}}, "lab", unknown("file_io")),
+        ({"lab": {"entries": {"file_i": {"repeat": 1}}}}, "lab", unknown("file_io")),
+        ({"lab": {"comparisons": {"cashing": {}}}}, "lab", unknown("caching")),
     ],
 )
 def test_a_scale_that_names_what_is_not_there_is_refused(

@@ -16,7 +16,6 @@ from agent import pack
 from contract import journal as journals
 from contract import packed
 from contract import plan as plans
-from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.plan import TargetDocument
 from contract.tests.refusal import refuses
@@ -157,7 +156,7 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
             tar.add(evil, "../x/y")
         data = bytearray(archive.read_bytes())
     archive.write_bytes(data)
-    with pytest.raises(ControllerError, match="fetch them again"):
+    with refuses("results-damaged"):
         seal.unpack(archive, suite_dir)
     assert {path.name for path in suite_dir.iterdir()} == {"plan.json"}
     assert not (suite_dir / "x").exists()
@@ -258,8 +257,9 @@ def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with refuses("suite-in-use"), suite_folder.locked(tmp_path):
+        with refuses("suite-in-use") as refusal, suite_folder.locked(tmp_path):
             pass
+        assert str(holder.pid) in str(refusal.value.facts["holder"])
         holder.kill()
     with suite_folder.locked(tmp_path):  # a killed holder leaves no lock behind
         pass

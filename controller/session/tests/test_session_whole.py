@@ -32,6 +32,7 @@ from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.journal import REPEAT
 from contract.places import ROOT
+from contract.tests.refusal import refuses
 from controller.session import journal_link, running_answer, seal, session
 from controller.session.tests.test_recorders import meter, speaking, wait_until
 from controller.target import connection, playbook
@@ -154,7 +155,7 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     scene.run()
     scene.require_complete()
     assert scene.starts == 1
-    with pytest.raises(ControllerError, match="nothing is left to run"):
+    with refuses("suite-sealed"):
         scene.run()
     log = (scene.here / "controller.log").read_text(encoding="utf-8")
     assert re.search(r"INFO .*the results are here\n(.*\n)*.*ERROR .*nothing is left to run", log)
@@ -164,7 +165,7 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     other = json.dumps(identity | {"machine_id": "another"})
     (scene.here / "identity.json").write_text(other, encoding="utf-8")
     before = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
-    with pytest.raises(ControllerError, match="another machine"):
+    with refuses("other-machine"):
         scene.run()
     after = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
     own = {scene.here / ".lock", scene.here / "controller.log"}

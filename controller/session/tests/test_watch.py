@@ -233,7 +233,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with status_page.served({"a": tmp_path}, "0") as url:
         port = url.rstrip("/").rpartition(":")[2]
         with (
-            refuses("page-not-served"),
+            refuses("page-not-served", address="127.0.0.1", port=int(port)),
             status_page.served({"b": tmp_path}, port),
         ):
             pass

@@ -117,7 +117,7 @@ def require_ready(targets: Sequence[TargetDocument], out: Path) -> None:
         for outcome in blockers(judge(examine(target, out, disks=False), AT_START))
     ]
     if reasons:
-        raise ControllerError("Nothing was started. " + " ".join(reasons))
+        raise ControllerError("nothing-started", reasons=" ".join(reasons))
 
 
 def check_hosts(

@@ -120,5 +120,6 @@ def test_an_inventory_that_cannot_be_read_is_refused_in_ansibles_words(
     content: bytes, complaint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "hosts.yml").write_bytes(content)
-    with refuses("ansible-refuses"):
+    with refuses("ansible-refuses", path=str(tmp_path / "hosts.yml")) as refusal:
         playbook.resolve(tmp_path / "hosts.yml")
+    assert complaint in str(refusal.value.facts["output"])
