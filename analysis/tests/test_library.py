@@ -114,8 +114,8 @@ def test_payback_is_the_reports_and_moves_with_what_is_assumed(suite: Suite) -> 
     ("changes", "message"),
     [
         ({"prize": 1.0}, refuses("unknown-name", what="assumption", name="prize")),
-        ({refuses("invalid-assumptions"): -1.0}, refuses("invalid-assumptions")),
-        ({refuses("invalid-assumptions"): "dear"}, refuses("invalid-assumptions")),
+        ({"life_years": -1.0}, refuses("invalid-assumptions")),
+        ({"sed_extra_price": "dear"}, refuses("invalid-assumptions")),
     ],
 )
 def test_an_assumption_that_cannot_be_is_refused(

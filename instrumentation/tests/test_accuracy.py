@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from contract.strict_json import Document
-from contract.tests.refusal import Refusal, refuses
+from contract.tests.refusal import refuses
 from instrumentation.accuracy import UNITS, Accuracy, ErrorTerm, read_terms
 from instrumentation.meters.registry import kinds, load
 from instrumentation.meters.smartpower3 import SmartPower3
@@ -49,83 +49,22 @@ def test_a_calibration_may_state_how_two_readings_share_an_error() -> None:
 @pytest.mark.parametrize(
     ("calibration", "why"),
     [
+        ({"terms": {"gain": 0.1}}, "source and terms"),
+        ({"source": " ", "terms": {"gain": 0.1}}, "source"),
+        ({"source": "-", "terms": {}}, "by the name of each term"),
+        ({"source": "-", "terms": {"zeal": 0.1}}, "'zeal'"),
+        ({"source": "-", "terms": {"gain": "much"}}, "terms.gain"),
+        ({"source": "-", "terms": {"gain": -0.1}}, "limit of gain"),
         (
-            {"terms": {"gain": 0.1}},
-            refuses("invalid-settings", reason="calibration must have the keys source and terms"),
-        ),
-        (
-            {
-                refuses(
-                    "invalid-settings",
-                    reason="calibration.source must be where its figures are from",
-                ): " ",
-                "terms": {"gain": 0.1},
-            },
-            refuses(
-                "invalid-settings", reason="calibration.source must be where its figures are from"
-            ),
-        ),
-        (
-            {
-                refuses(
-                    "invalid-settings",
-                    reason="calibration.source must be where its figures are from",
-                ): "-",
-                "terms": {},
-            },
-            refuses(
-                "invalid-settings",
-                reason="calibration.terms must have a limit by the name of each term",
-            ),
-        ),
-        (
-            {
-                refuses(
-                    "invalid-settings",
-                    reason="calibration.source must be where its figures are from",
-                ): "-",
-                "terms": {"zeal": 0.1},
-            },
-            refuses("invalid-settings"),
-        ),
-        (
-            {
-                refuses(
-                    "invalid-settings",
-                    reason="calibration.source must be where its figures are from",
-                ): "-",
-                "terms": {"gain": "much"},
-            },
-            refuses(
-                "invalid-settings",
-                reason="calibration.terms.gain must be a limit, or {limit, correlation}",
-            ),
-        ),
-        (
-            {
-                refuses(
-                    "invalid-settings",
-                    reason="calibration.source must be where its figures are from",
-                ): "-",
-                "terms": {"gain": -0.1},
-            },
-            refuses("invalid-settings", reason="the limit of gain must be 0 or more"),
-        ),
-        (
-            {
-                refuses(
-                    "invalid-settings",
-                    reason="calibration.source must be where its figures are from",
-                ): "-",
-                "terms": {"gain": {"limit": 0.1, "correlation": 2}},
-            },
-            refuses("invalid-settings", reason="the correlation of gain must be from 0 to 1"),
+            {"source": "-", "terms": {"gain": {"limit": 0.1, "correlation": 2}}},
+            "correlation of gain",
         ),
     ],
 )
-def test_a_calibration_that_cannot_be_meant_is_refused(calibration: Any, why: Refusal) -> None:
-    with why:
+def test_a_calibration_that_cannot_be_meant_is_refused(calibration: Any, why: str) -> None:
+    with refuses("invalid-settings") as refusal:
         SmartPower3({"0": "system"}, {"calibration": calibration})
+    assert why in str(refusal.value.facts["reason"])
 
 
 def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
@@ -134,10 +73,7 @@ def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
         stated = terms(WT310({"1": "system"}, {"model": model, "power_factor": 0.6}))
         assert stated["power_factor"].limit == pytest.approx(part * 4 / 3)
     assert terms(WT310({"1": "system"}))["power_factor"].limit is None
-    with refuses(
-        "invalid-settings",
-        reason="power_factor is 1.2, must be a number at most 1 and above 0 or null",
-    ):
+    with refuses("invalid-settings"):
         WT310({"1": "system"}, {"power_factor": 1.2})
 
 

@@ -248,9 +248,7 @@ def test_a_broker_with_users(tmp_path: Path) -> None:
     user, password = SECRET.split(":")
     with a_broker({user: password}, tmp_path) as port:
         wrong = a_config(plug, f"mqtt://{HOST}:{port}", secret_file=secret_file(tmp_path, "a:b"))
-        with refuses(
-            "address-refused", reason="the broker refuses (Not authorized): check secret_file"
-        ):
+        with refuses("address-refused"):
             recorded(wrong, tmp_path / "wrong", records(1))
         with on_the_network(plug, port, SECRET) as server:
             config = a_config(plug, server.address, secret_file=secret_file(tmp_path))

@@ -62,16 +62,8 @@ def test_levels_are_contrasted_with_their_first_and_encryption_within_each() -> 
     ("factors", "reason"),
     [
         ({"a": {"x": {}, "y": {}}, "b": {"x": {}, "z": {}}}, refuses("level-twice", level="x")),
-        (
-            {"trim": {"off": {}, "on": {"discrad": True}}},
-            refuses(
-                "factors-invalid", error="discrad means nothing for the kind plain: take it out"
-            ),
-        ),
-        (
-            {"trim": {"off": {}, "on": {"kind": "opal"}}},
-            refuses("factors-invalid", error="kind means nothing for the kind plain: take it out"),
-        ),
+        ({"trim": {"off": {}, "on": {"discrad": True}}}, refuses("factors-invalid")),
+        ({"trim": {"off": {}, "on": {"kind": "opal"}}}, refuses("factors-invalid")),
         (
             {"n": {f"l{number}": {} for number in range(40)}},
             refuses("too-many-configurations", most=64),
