@@ -23,7 +23,6 @@ from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry
 from contract.names import sentence
-from contract.problem import ProblemError
 
 TARGET = Path("/etc/fde-testbed/target.json")
 # Exit codes beside 0, 1 and 2; all but the first two of sysexits.h's restart the service.
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except AgentError as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
-        if isinstance(error, ProblemError):
+        if error.code:
             print(json_text({"problems": [problem.document() for problem in error.problems]}))
         if isinstance(error, journal.AbandonedError):
             return ABANDONED

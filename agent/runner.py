@@ -25,7 +25,6 @@ from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
 from contract.plan import Plan, Run
-from contract.problem import ProblemError
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
 # So many distinct runs void in a row for a reason that is not the workload's absence: it is the
@@ -222,8 +221,8 @@ class Suite:
             raise
         except AgentError as error:
             facts: dict[str, journal.Fact] = {"error": type(error).__name__}
-            if isinstance(error, ProblemError):
-                facts["cause"] = error.problems[0].code
+            if error.code:
+                facts["cause"] = error.code
             fault = measure.Fault("storage", str(error), facts)
         except OSError as error:
             code = errno.errorcode.get(error.errno or 0, "")

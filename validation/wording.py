@@ -25,7 +25,7 @@ from lab.state import REPOSITORY
 LEFT = Path(__file__).with_name("wording_left.yml")
 WORDS = yaml.safe_load(Path(__file__).with_name("wording.yml").read_text(encoding="utf-8"))
 SENTENCES = [(re.compile(pattern, re.I), advice) for pattern, advice in WORDS["sentences"].items()]
-TEXTS = ("*.md", "*.j2", "*.html", "agent/*.toml")
+TEXTS = ("*.md", "*.j2", "*.html", "*wordings.toml")
 Counts = Mapping[str, Mapping[str, int]]
 
 

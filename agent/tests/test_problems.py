@@ -94,8 +94,8 @@ def test_every_wording_of_a_room_is_used() -> None:
 
 
 def test_sentences_and_remedies_are_whole_sentences() -> None:
-    own = [kind.WORDINGS for kind in KINDS]
-    for catalogue in (*own, proof.MISMATCHES, guard.WORDINGS, preflight.WORDINGS):
+    declared = [kind.WORDINGS for kind in KINDS]
+    for catalogue in (*declared, proof.MISMATCHES, guard.WORDINGS, preflight.WORDINGS):
         for code, texts in catalogue.items():
             for text in filter(None, texts):
                 assert text.endswith((".", "}")) and not text[0].islower(), code

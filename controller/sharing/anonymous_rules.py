@@ -34,6 +34,7 @@ from contract.journal import CAUSES_OF_VOID, STATES
 from contract.parameters import Parameter
 from contract.places import ANSIBLE
 from contract.plan import Configuration
+from contract.problem import wordings_of
 from controller.planning.known_names import SUITES
 from controller.sharing import identifying_data
 from instrumentation.accuracy import UNITS as UNITS_OF_ERRORS
@@ -272,6 +273,7 @@ def _known_codes() -> frozenset[str]:
     """Collect the words for machines that the testbed writes."""
     flags = {word for kind in meter_kinds.kinds() for word in meter_kinds.load(kind).flag_words}
     codes = {*fields()["codes"].split(), *storage_codes(), *(check.name for check in TABLE)}
+    codes.update(*map(wordings_of, ("agent", "contract")))
     return frozenset({"", *codes, *flags, *CAUSES_OF_VOID, *meter_kinds.kinds()})
 
 

@@ -31,7 +31,7 @@ from contract.plan import (
     Quiet,
     TargetDocument,
 )
-from contract.problem import Problem, ProblemError
+from contract.problem import Problem
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
 
@@ -127,13 +127,13 @@ def table(entries: Sequence[Configuration]) -> list[str]:
 
 
 def resolve(document: Mapping[str, Any]) -> TargetDocument:
-    """Resolve the variables of a host; raises ProblemError with every broken rule."""
+    """Resolve the variables of a host; raises AgentError with every broken rule."""
     try:
         variables = schema.read(Variables, document)
         entries = [each for entry in variables.configurations for each in entry.on_each_disk()]
         problems = list(_check(replace(variables, configurations=tuple(entries))))
         if problems:
-            raise ProblemError(*problems)
+            raise AgentError(*problems)
         kinds = {str(entry.kind) for entry in entries}
         resolved = {
             "format": TARGET_FORMAT,
@@ -148,7 +148,7 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
         }
         return schema.read(TargetDocument, {**document, **resolved})
     except ValueError as error:
-        raise ProblemError(Problem("type", {"error": str(error)}, f"{error}.")) from None
+        raise AgentError(Problem("type", {"error": str(error)}, f"{error}.")) from None
 
 
 def _check(variables: Variables) -> Iterator[Problem]:
@@ -376,13 +376,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         options.out.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.out, resolve(json.load(sys.stdin)).document())
-    except ProblemError as error:
-        # Beside the target that it does not become, for the program that plays this.
-        problems = [problem.document() for problem in error.problems]
-        write_json(options.out.with_suffix(".problems"), problems)
-        print(f"fde: {sentence(str(error))}", file=sys.stderr)
-        return 1
     except (AgentError, OSError) as error:
+        if options.out and isinstance(error, AgentError) and error.code:
+            # Beside the target that it does not become, for the program that plays this.
+            problems = [problem.document() for problem in error.problems]
+            write_json(options.out.with_suffix(".problems"), problems)
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1
     return 0

@@ -12,7 +12,7 @@ from contract.command_results import CheckOutcome
 from contract.errors import AgentError
 from contract.examination import SleepState
 from contract.plan import TargetDocument
-from contract.problem import Problem, ProblemError
+from contract.problem import Problem
 from controller.target.answers import Examination
 from controller.target.doctor.noise import Noise
 from controller.target.doctor.probe import Probe
@@ -47,9 +47,7 @@ def passed(sentence: str, **facts: Any) -> CheckOutcome:
 
 def problem_of(error: AgentError) -> Problem:
     """Return an error's first problem; one that has only a text becomes a problem of that text."""
-    if isinstance(error, ProblemError):
-        return error.problems[0]
-    return Problem("error", {}, f"{str(error).rstrip('.')}.")
+    return error.problems[0] if error.code else Problem("error", {}, f"{str(error).rstrip('.')}.")
 
 
 @dataclass(frozen=True)
