@@ -24,10 +24,10 @@ SUITES = "/var/lib/fde-testbed/suites"
 # What ssh itself ends with where it never came to run the command.
 SSH_FAILED = 255
 _SUDO_ASKS = (
-    'Allow it by `echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and remove '
-    "that file when you are done."
+    'Allow it there by `echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and '
+    "remove that file when you are done."
 )
-_SUDO = "This machine is the target, and root's rights are needed: "
+_SUDO = "Root's rights are needed on {host}: "
 
 
 class TargetError(ControllerError, ProblemError):
@@ -63,11 +63,11 @@ class LinkError(TargetError, WordedError):
         "key-file": _unreached("the key cannot be read", "Correct ansible_ssh_private_key_file."),
         "ssh-failed": Wording("{host} cannot be reached by SSH: {output}."),
         "command-failed": Wording("{host} failed (status {status}): {output}"),
-        "sudo-password": Wording(f"{_SUDO}sudo asks for a password.", _SUDO_ASKS),
-        "sudo-denied": Wording(
-            f"{_SUDO}this user may not use sudo.", "Run it as root, or as a user who may."
+        "sudo-password": Wording(_SUDO + "sudo asks {user} for a password.", _SUDO_ASKS),
+        "sudo-denied": Wording(_SUDO + "{user} may not use sudo.", "Name a user who may, or root."),
+        "sudo-missing": Wording(
+            _SUDO + "there is no sudo.", "Install it there, or name root as the user."
         ),
-        "sudo-missing": Wording(f"{_SUDO}there is no sudo here.", "Install it, or run as root."),
     }
 
 
@@ -110,7 +110,9 @@ def read_target(path: Path) -> TargetDocument:
 
 
 def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
-    """Build the argv that runs `remote` on the target, never asking anything at the terminal.
+    """Build the argv that runs `remote` on the target as the user who logs in.
+
+    Nothing is ever asked at the terminal.
 
     Raises LinkError where this machine has no ssh.
     """
@@ -148,9 +150,9 @@ def quote_command(remote: Sequence[str]) -> str:
     return f"""exec sh -c 'eval "$(echo {letters} | base64 -d)"'"""
 
 
-# As on another machine: nothing of this process's environment and folder, and root's rights. The
-# shell stays between, as ssh does: sudo runs as root, so that its caller could not end it.
-LOCAL_ENVIRONMENT = (
+# As root's own login: nothing of the caller's environment and folder. The shell stays between, as
+# ssh does: sudo runs as root, so that its caller could not end it.
+ROOT_ENVIRONMENT = (
     *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
@@ -179,9 +181,17 @@ def command(target: TargetDocument, remote: Sequence[str]) -> list[str]:
 
     Where it is killed, what it runs there ends with its input or its output, as over SSH.
     """
-    if not is_local(target):
-        return ssh(target, remote)
-    return [*(BY_SUDO if os.geteuid() else ()), *LOCAL_ENVIRONMENT, *remote]
+    as_root = [*BY_SUDO, *ROOT_ENVIRONMENT, *remote]
+    if target.ssh is None:
+        return as_root if os.geteuid() else [*ROOT_ENVIRONMENT, *remote]
+    return ssh(target, as_root if target.ssh.become else remote)
+
+
+def sudo_user(target: TargetDocument) -> str:
+    """Return who gets root's rights there from sudo; empty where root logs in."""
+    if target.ssh is None:
+        return "this user" if os.geteuid() else ""
+    return target.ssh.user if target.ssh.become else ""
 
 
 def run(
@@ -210,10 +220,10 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
     def worded(code: str, **facts: str | int) -> Problem:
         return Problem.from_wording(LinkError.WORDINGS, code, facts)
 
-    if target.ssh is None:
-        for words, code in _SUDO_CODES.items() if os.geteuid() else ():
+    if user := sudo_user(target):
+        for words, code in _SUDO_CODES.items():
             if words in stderr:
-                return worded(code)
+                return worded(code, host=name, user=user)
     if done.returncode != SSH_FAILED or target.ssh is None:
         last = stderr.splitlines()[-1] if stderr else "no output"
         host = name.capitalize() if target.ssh is None else name

@@ -1,4 +1,4 @@
-"""A target that is this machine: commands run here as root, through sudo where that is needed."""
+"""Root's rights through sudo: on this machine where it is the target, and over SSH."""
 
 from __future__ import annotations
 
@@ -54,6 +54,22 @@ def test_a_command_has_nothing_of_this_process(
     assert connection.run(HERE, ["sh", "-c", "exit 7"]).returncode == 7
 
 
+def test_over_ssh_an_ordinary_user_gets_roots_environment_by_sudo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sudo(tmp_path, SUDO, monkeypatch)
+    link = tmp_path / "ssh"  # what sshd does: the login shell runs the last argument
+    link.write_text('#!/bin/sh\nfor line; do :; done\nexec sh -c "$line"\n', encoding="utf-8")
+    link.chmod(0o755)
+    target = resolved(ssh={"host": "bench", "user": "alice", "become": True})
+    monkeypatch.setenv("PYTHONPATH", "/dev/null/none")
+    done = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], stdin=b"secrets ")
+    assert done.stdout == b"secrets /root \n"
+    sudo(tmp_path, ASKS, monkeypatch)
+    problem = connection.describe_failure(target, connection.run(target, ["true"]))
+    assert (problem.code, problem.facts["user"]) == ("sudo-password", "alice")
+
+
 def test_what_sudo_refuses_has_a_code_and_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +113,7 @@ def test_the_agent_is_asked_without_ssh(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))  # no ssh, no sudo
     monkeypatch.setattr(
-        connection, "LOCAL_ENVIRONMENT", ("/usr/bin/env", *connection.LOCAL_ENVIRONMENT[1:])
+        connection, "ROOT_ENVIRONMENT", ("/usr/bin/env", *connection.ROOT_ENVIRONMENT[1:])
     )
     assert AgentClient(HERE, "suite").reached()
 
