@@ -378,7 +378,7 @@ class Plan(SuitePlan):
 class SshLink:
     """How the controller reaches a target; without `known_hosts` the user's own file counts.
 
-    With `become` root's rights come from sudo there, which must not ask for a password.
+    With `become` root's rights come from sudo there.
     """
 
     host: str

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from ansible.tests.conftest import Controller
+from controller.target import connection
 from lab import lifecycle, ssh
 from lab.state import Layout
 
 pytestmark = pytest.mark.lab
 
 USER = "alice"
+PASSWORD = "correct horse battery"
 SUDOERS = "/etc/sudoers.d/alice"
 ADD_USER = f"""
 useradd --create-home --shell /bin/bash --password '*' {USER}
@@ -58,17 +60,30 @@ def test_who_may_not_use_sudo_is_told(by_sudo: Controller) -> None:
     assert "sudo-denied" in done.stdout or "sudo-password" in done.stdout
 
 
-def test_an_ordinary_user_does_all(by_sudo: Controller, tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_password", [False, True], ids=["no-password", "password"])
+def test_an_ordinary_user_does_all(
+    with_password: bool, by_sudo: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert by_sudo.lab is not None
-    by_sudo.lab.ssh(f"umask 337; echo '{USER} ALL=(root) NOPASSWD: ALL' >{SUDOERS}")
+    tag = "" if with_password else "NOPASSWD: "
+    by_sudo.lab.ssh(
+        f"echo '{USER}:{PASSWORD}' | chpasswd; rm -f {SUDOERS}; umask 337; "
+        f"echo '{USER} ALL=(root) {tag}ALL' >{SUDOERS}"
+    )
+    if with_password:
+        file = tmp_path / "password"
+        file.write_text(f"{PASSWORD}\n", encoding="utf-8")
+        file.chmod(0o600)
+        monkeypatch.setenv(connection.PASSWORD_FILE, str(file))
     link = json.loads((by_sudo.directory / "state.json").read_text(encoding="utf-8"))["ssh"]
     as_root = ssh.command(link | {"user": "root"}, ["true"])
     assert subprocess.run(as_root, capture_output=True, check=False).returncode == 255
+    suite = ("--suite", "micro", "--blocks", "1", "--configurations", "plain,opal")
     for arguments in (
         ("check",),
         ("provision",),
         ("prove", "plain", "opal"),
-        ("run", "--suite", "micro", "--blocks", "1", "--out", str(tmp_path / "suites")),
+        ("run", *suite, "--out", str(tmp_path / "suites")),
         ("teardown",),
     ):
         done = fde(by_sudo, *arguments)

@@ -16,6 +16,7 @@ from typing import ClassVar
 from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
+from contract.private import read_secret
 from contract.problem import Problem, ProblemError, WordedError, Wording
 from controller.target.host_keys import changed_key, unknown_key
 
@@ -23,9 +24,11 @@ HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 # What ssh itself ends with where it never came to run the command.
 SSH_FAILED = 255
+# Ansible's own name for the file of sudo's password.
+PASSWORD_FILE = "ANSIBLE_BECOME_PASSWORD_FILE"
 _SUDO_ASKS = (
-    'Allow it there by `echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and '
-    "remove that file when you are done."
+    f"Name the file of the password (mode 0600) in the environment variable {PASSWORD_FILE}, or "
+    "allow sudo without one: docs/hardware.md, Without root logins."
 )
 _SUDO = "Root's rights are needed on {host}: "
 
@@ -64,6 +67,10 @@ class LinkError(TargetError, WordedError):
         "ssh-failed": Wording("{host} cannot be reached by SSH: {output}."),
         "command-failed": Wording("{host} failed (status {status}): {output}"),
         "sudo-password": Wording(_SUDO + "sudo asks {user} for a password.", _SUDO_ASKS),
+        "sudo-wrong-password": Wording(
+            _SUDO + "sudo refuses the password of {user}.",
+            f"Correct the file that {PASSWORD_FILE} names.",
+        ),
         "sudo-denied": Wording(_SUDO + "{user} may not use sudo.", "Name a user who may, or root."),
         "sudo-missing": Wording(
             _SUDO + "there is no sudo.", "Install it there, or name root as the user."
@@ -84,6 +91,7 @@ _SSH_CODES = {
 _SUDO_CODES = {
     "a password is required": "sudo-password",
     "a terminal is required": "sudo-password",
+    "incorrect password": "sudo-wrong-password",
     "may not run sudo": "sudo-denied",
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
@@ -157,6 +165,20 @@ ROOT_ENVIRONMENT = (
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
 BY_SUDO = ("sh", "-c", 'LC_ALL=C.UTF-8 sudo -n -- "$@"; exit $?', "sh")
+# With a password: it is the first line of the input, whether sudo asks for it or not, and the rest
+# is the command's. Sudo asks the program printenv for a variable by the name of its prompt.
+WITH_PASSWORD = (
+    "sh",
+    "-c",
+    "IFS= read -r FDE_SUDO; export FDE_SUDO; SUDO_ASKPASS=$(command -v printenv) "
+    'LC_ALL=C.UTF-8 sudo -A -p FDE_SUDO -- "$@"; exit $?',
+    "sh",
+)
+PASSWORD_FIRST = (
+    "bash",
+    "-c",
+    """exec 3<&0; exec "$@" < <(IFS= read -r p <"$0"; printf '%s\\n' "$p"; exec cat <&3) 3<&-""",
+)
 
 
 def is_local(target: TargetDocument) -> bool:
@@ -181,10 +203,16 @@ def command(target: TargetDocument, remote: Sequence[str]) -> list[str]:
 
     Where it is killed, what it runs there ends with its input or its output, as over SSH.
     """
-    as_root = [*BY_SUDO, *ROOT_ENVIRONMENT, *remote]
-    if target.ssh is None:
-        return as_root if os.geteuid() else [*ROOT_ENVIRONMENT, *remote]
-    return ssh(target, as_root if target.ssh.become else remote)
+    local = target.ssh is None
+    if not sudo_user(target):
+        return [*ROOT_ENVIRONMENT, *remote] if local else ssh(target, remote)
+    password_file = os.environ.get(PASSWORD_FILE)
+    by_sudo = [*(WITH_PASSWORD if password_file else BY_SUDO), *ROOT_ENVIRONMENT, *remote]
+    argv = by_sudo if local else ssh(target, by_sudo)
+    if not password_file:
+        return argv
+    read_secret(Path(password_file))  # else its words would be those of the shell
+    return [*PASSWORD_FIRST, password_file, *argv]
 
 
 def sudo_user(target: TargetDocument) -> str:
