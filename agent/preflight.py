@@ -162,7 +162,7 @@ _OPAL_REMEDY = (
 WORDINGS = {
     "not-root": (
         "The agent is not root there, and must be to write disks and read RAPL.",
-        "Set ansible_user: root.",
+        "Set ansible_become: true, for root's rights by sudo, or ansible_user: root.",
     ),
     "distribution": ("{name} is not supported.", "Use Debian 12 or 13, or Ubuntu 24.04."),
     "machine": ("It is a {machine} machine.", "Use an x86-64 one: no other has RAPL."),

@@ -376,7 +376,10 @@ class Plan(SuitePlan):
 
 @dataclass(frozen=True)
 class SshLink:
-    """How the controller reaches a target; without `known_hosts` the user's own file counts."""
+    """How the controller reaches a target; without `known_hosts` the user's own file counts.
+
+    With `become` root's rights come from sudo there.
+    """
 
     host: str
     user: str = "root"
@@ -384,6 +387,7 @@ class SshLink:
     key: str | None = None
     known_hosts: str | None = None
     options: tuple[str, ...] = ()
+    become: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import ClassVar
 from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
+from contract.private import read_secret
 from contract.problem import Problem, Wording
 from controller.target.host_keys import changed_key, unknown_key
 
@@ -23,11 +24,13 @@ HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 # What ssh itself ends with where it never came to run the command.
 SSH_FAILED = 255
+# Ansible's own name for the file of sudo's password.
+PASSWORD_FILE = "ANSIBLE_BECOME_PASSWORD_FILE"
 _SUDO_ASKS = (
-    'Allow it by `echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and remove '
-    "that file when you are done."
+    f"Name the file of the password (mode 0600) in the environment variable {PASSWORD_FILE}, or "
+    "allow sudo without one: docs/hardware.md, Without root logins."
 )
-_SUDO = "This machine is the target, and root's rights are needed: "
+_SUDO = "Root's rights are needed on {host}: "
 
 
 class TargetError(ControllerError):
@@ -63,11 +66,15 @@ class LinkError(TargetError):
         "key-file": _unreached("the key cannot be read", "Correct ansible_ssh_private_key_file."),
         "ssh-failed": Wording("{host} cannot be reached by SSH: {output}."),
         "command-failed": Wording("{host} failed (status {status}): {output}"),
-        "sudo-password": Wording(f"{_SUDO}sudo asks for a password.", _SUDO_ASKS),
-        "sudo-denied": Wording(
-            f"{_SUDO}this user may not use sudo.", "Run it as root, or as a user who may."
+        "sudo-password": Wording(_SUDO + "sudo asks {user} for a password.", _SUDO_ASKS),
+        "sudo-wrong-password": Wording(
+            _SUDO + "sudo refuses the password of {user}.",
+            f"Correct the file that {PASSWORD_FILE} names.",
         ),
-        "sudo-missing": Wording(f"{_SUDO}there is no sudo here.", "Install it, or run as root."),
+        "sudo-denied": Wording(_SUDO + "{user} may not use sudo.", "Name a user who may, or root."),
+        "sudo-missing": Wording(
+            _SUDO + "there is no sudo.", "Install it there, or name root as the user."
+        ),
     }
 
 
@@ -84,6 +91,7 @@ _SSH_CODES = {
 _SUDO_CODES = {
     "a password is required": "sudo-password",
     "a terminal is required": "sudo-password",
+    "incorrect password": "sudo-wrong-password",
     "may not run sudo": "sudo-denied",
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
@@ -106,7 +114,9 @@ def read_target(path: Path) -> TargetDocument:
 
 
 def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
-    """Build the argv that runs `remote` on the target, never asking anything at the terminal.
+    """Build the argv that runs `remote` on the target as the user who logs in.
+
+    Nothing is ever asked at the terminal.
 
     Raises LinkError where this machine has no ssh.
     """
@@ -144,13 +154,27 @@ def quote_command(remote: Sequence[str]) -> str:
     return f"""exec sh -c 'eval "$(echo {letters} | base64 -d)"'"""
 
 
-# As on another machine: nothing of this process's environment and folder, and root's rights. The
-# shell stays between, as ssh does: sudo runs as root, so that its caller could not end it.
-LOCAL_ENVIRONMENT = (
+# As root's own login: nothing of the caller's environment and folder. The shell stays between, as
+# ssh does: sudo runs as root, so that its caller could not end it.
+ROOT_ENVIRONMENT = (
     *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
 BY_SUDO = ("sh", "-c", 'LC_ALL=C.UTF-8 sudo -n -- "$@"; exit $?', "sh")
+# With a password: it is the first line of the input, whether sudo asks for it or not, and the rest
+# is the command's. Sudo asks the program printenv for a variable by the name of its prompt.
+WITH_PASSWORD = (
+    "sh",
+    "-c",
+    "IFS= read -r FDE_SUDO; export FDE_SUDO; SUDO_ASKPASS=$(command -v printenv) "
+    'LC_ALL=C.UTF-8 sudo -A -p FDE_SUDO -- "$@"; exit $?',
+    "sh",
+)
+PASSWORD_FIRST = (
+    "bash",
+    "-c",
+    """exec 3<&0; exec "$@" < <(IFS= read -r p <"$0"; printf '%s\\n' "$p"; exec cat <&3) 3<&-""",
+)
 
 
 def is_local(target: TargetDocument) -> bool:
@@ -175,9 +199,23 @@ def command(target: TargetDocument, remote: Sequence[str]) -> list[str]:
 
     Where it is killed, what it runs there ends with its input or its output, as over SSH.
     """
-    if not is_local(target):
-        return ssh(target, remote)
-    return [*(BY_SUDO if os.geteuid() else ()), *LOCAL_ENVIRONMENT, *remote]
+    local = target.ssh is None
+    if not sudo_user(target):
+        return [*ROOT_ENVIRONMENT, *remote] if local else ssh(target, remote)
+    password_file = os.environ.get(PASSWORD_FILE)
+    by_sudo = [*(WITH_PASSWORD if password_file else BY_SUDO), *ROOT_ENVIRONMENT, *remote]
+    argv = by_sudo if local else ssh(target, by_sudo)
+    if not password_file:
+        return argv
+    read_secret(Path(password_file))  # else its words would be those of the shell
+    return [*PASSWORD_FIRST, password_file, *argv]
+
+
+def sudo_user(target: TargetDocument) -> str:
+    """Return who gets root's rights there from sudo; empty where root logs in."""
+    if target.ssh is None:
+        return "this user" if os.geteuid() else ""
+    return target.ssh.user if target.ssh.become else ""
 
 
 def run(
@@ -206,10 +244,10 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
     def worded(code: str, **facts: str | int) -> Problem:
         return Problem.from_wording(LinkError.WORDINGS, code, facts)
 
-    if target.ssh is None:
-        for words, code in _SUDO_CODES.items() if os.geteuid() else ():
+    if user := sudo_user(target):
+        for words, code in _SUDO_CODES.items():
             if words in stderr:
-                return worded(code)
+                return worded(code, host=name, user=user)
     if done.returncode != SSH_FAILED or target.ssh is None:
         last = stderr.splitlines()[-1] if stderr else "no output"
         host = name.capitalize() if target.ssh is None else name

@@ -13,7 +13,7 @@ import re
 import secrets as random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from getpass import getpass
+from getpass import getpass, getuser
 from pathlib import Path
 
 from contract import names, schema
@@ -65,13 +65,16 @@ class Options:
 def parse_link(
     text: str, key: Path | None, known_hosts: Path | None, options: tuple[str, ...] = ()
 ) -> SshLink:
-    """Parse `[USER@]HOST[:PORT]`; raises ControllerError."""
+    """Parse `[USER@]HOST[:PORT]`; the user is this one if none is named, and sudo makes it root.
+
+    Raises ControllerError.
+    """
     match = re.fullmatch(r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+\]|[^\s:@\[\]]+)(?::(\d+))?", text)
     if match is None or text.startswith("-"):
         raise ControllerError("invalid-host", text=text)
     at, known = (None if path is None else str(path.absolute()) for path in (key, known_hosts))
-    host, user = match[2].strip("[]"), match[1] or "root"
-    return SshLink(host, user, int(match[3] or 22), at, known, options)
+    host, user = match[2].strip("[]"), match[1] or getuser()
+    return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
 
 
 def at_terminal(question: str, hidden: bool) -> str:

@@ -75,14 +75,17 @@ def environment() -> Iterator[dict[str, str]]:
     """Yield the environment of Ansible's programs, as long as this context is open.
 
     The user's settings for other plays (callbacks, strategies) are left out, except how a vault is
-    opened. Open connections and resolved targets are in a folder of this play alone, which is
-    removed afterwards: another may have a host of the same name. A home directory is not needed.
+    opened, and sudo's password. Open connections and resolved targets are in a folder of this play
+    alone, which is removed afterwards: another may have a host of the same name. A home directory
+    is not needed.
     Ansible insists on a locale of UTF-8.
     """
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("ANSIBLE_") or name.startswith("ANSIBLE_VAULT_")
+        if not name.startswith("ANSIBLE_")
+        or name.startswith("ANSIBLE_VAULT_")
+        or name == connection.PASSWORD_FILE
     }
     with tempfile.TemporaryDirectory(prefix="fde-cp-") as folder:
         yield {

@@ -71,7 +71,8 @@ class SurveyError(connection.TargetError):
             "Boot it with systemd.",
         ),
         "no-run-folder": Wording(
-            "{user} may not write below /run of {host}.", "Set ansible_user: root."
+            "{user} may not write below /run of {host}.",
+            "Set ansible_become: true, or ansible_user: root.",
         ),
         "no-python": Wording(
             "There is no python3 on {host}.", "Install it there (apt-get install python3)."

@@ -1,4 +1,4 @@
-"""A target that is this machine: commands run here as root, through sudo where that is needed."""
+"""Root's rights through sudo: on this machine where it is the target, and over SSH."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.errors import AgentError
 from controller.session import session_times, timing
 from controller.session.agent_client import AgentClient
 from controller.target import connection
@@ -54,12 +55,64 @@ def test_a_command_has_nothing_of_this_process(
     assert connection.run(HERE, ["sh", "-c", "exit 7"]).returncode == 7
 
 
+def login_shell(folder: Path) -> None:
+    """Have ssh do what sshd does: the login shell runs the last argument."""
+    program = folder / "ssh"
+    program.write_text('#!/bin/sh\nfor line; do :; done\nexec sh -c "$line"\n', encoding="utf-8")
+    program.chmod(0o755)
+
+
+def test_over_ssh_an_ordinary_user_gets_roots_environment_by_sudo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sudo(tmp_path, SUDO, monkeypatch)
+    login_shell(tmp_path)
+    target = resolved(ssh={"host": "bench", "user": "alice", "become": True})
+    monkeypatch.setenv("PYTHONPATH", "/dev/null/none")
+    done = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], stdin=b"secrets ")
+    assert done.stdout == b"secrets /root \n"
+    sudo(tmp_path, ASKS, monkeypatch)
+    problem = connection.describe_failure(target, connection.run(target, ["true"]))
+    assert (problem.code, problem.facts["user"]) == ("sudo-password", "alice")
+
+
+WANTS_PASSWORD = """#!/bin/sh
+[ "$1 $2 $4" = "-A -p --" ] || exit 9
+if [ "$("$SUDO_ASKPASS" "$3")" = "a \\ b'$" ]; then shift 4; exec "$@"; fi
+echo 'sudo: 3 incorrect password attempts' >&2
+exit 1
+"""
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_the_password_comes_first_on_the_input_and_is_no_argument(
+    local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sudo(tmp_path, WANTS_PASSWORD, monkeypatch)
+    login_shell(tmp_path)
+    password = tmp_path / "password"
+    password.write_text("a \\ b'$\n", encoding="utf-8")
+    password.chmod(0o600)
+    monkeypatch.setenv(connection.PASSWORD_FILE, str(password))
+    target = HERE if local else resolved(ssh={"host": "bench", "user": "alice", "become": True})
+    for data in (b"", b"no line", bytes(range(256)) * 999):
+        done = connection.run(target, ["cat"], stdin=data)
+        assert (done.returncode, done.stdout) == (0, data), done.stderr
+    assert "a \\ b" not in " ".join(connection.command(target, ["cat"]))
+    password.write_text("wrong\n", encoding="utf-8")
+    failed = connection.describe_failure(target, connection.run(target, ["cat"]))
+    assert failed.code == "sudo-wrong-password"
+    password.chmod(0o644)
+    with pytest.raises(AgentError):
+        connection.run(target, ["cat"])
+
+
 def test_what_sudo_refuses_has_a_code_and_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sudo(tmp_path, ASKS, monkeypatch)
     problem = connection.describe_failure(HERE, connection.run(HERE, ["true"]))
-    assert problem.code == "sudo-password" and "NOPASSWD" in problem.remedy
+    assert problem.code == "sudo-password" and connection.PASSWORD_FILE in problem.remedy
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     failed = subprocess.CompletedProcess([], 3, b"", b"first\nno room")
     problem = connection.describe_failure(HERE, failed)
@@ -97,7 +150,7 @@ def test_the_agent_is_asked_without_ssh(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))  # no ssh, no sudo
     monkeypatch.setattr(
-        connection, "LOCAL_ENVIRONMENT", ("/usr/bin/env", *connection.LOCAL_ENVIRONMENT[1:])
+        connection, "ROOT_ENVIRONMENT", ("/usr/bin/env", *connection.ROOT_ENVIRONMENT[1:])
     )
     assert AgentClient(HERE, "suite").reached()
 

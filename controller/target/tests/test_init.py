@@ -47,7 +47,7 @@ def surveyed(serial: str, **changes: Any) -> SurveyedDisk:
 
 OPAL = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
 PLAIN, SED = surveyed("P1"), surveyed("S1", opal=OPAL, blank=False, contents="unrecognised data")
-HOST = parse_link("root@bench:2222", None, None)
+HOST = parse_link("alice@bench:2222", None, None)
 METER = "smartpower3@/dev/serial/by-path/x=0:system,1:drive"
 
 
@@ -76,7 +76,7 @@ def test_what_it_writes_is_an_inventory_that_ansible_and_our_rules_accept(
     resolved = playbook.resolve(build)
     assert not resolved.refused
     (target,) = resolved.targets
-    assert target.ssh == SshLink("bench", "root", 2222)
+    assert target.ssh == SshLink("bench", "alice", 2222, become=True)
     assert target.disks["plain"].erase is None
     assert target.disks["sed"].erase == "S1 0123456789ab"
     assert target.meters[0].settings == {"interval_ms": 100}

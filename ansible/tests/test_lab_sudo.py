@@ -1,0 +1,90 @@
+"""A target that root cannot log in to: an ordinary user's sudo does all, from check to teardown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible.tests.conftest import Controller
+from controller.target import connection
+from lab import lifecycle, ssh
+from lab.state import Layout
+
+pytestmark = pytest.mark.lab
+
+USER = "alice"
+PASSWORD = "correct horse battery"
+SUDOERS = "/etc/sudoers.d/alice"
+ADD_USER = f"""
+useradd --create-home --shell /bin/bash --password '*' {USER}
+install -d -m 700 -o {USER} -g {USER} /home/{USER}/.ssh
+install -m 600 -o {USER} -g {USER} /dev/stdin /home/{USER}/.ssh/authorized_keys
+"""
+
+
+@pytest.fixture(scope="module")
+def by_sudo(
+    lab_directory: Path, lab_handle: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Controller]:
+    """Provide the controller of a guest whose user may log in, and may not yet use sudo."""
+    layout = Layout(lab_directory / "sudo")
+    lifecycle.up(layout, print, lifecycle.LabOptions())
+    state = json.loads(layout.state.read_text(encoding="utf-8"))
+    handle = lab_handle(layout.directory, state)
+    folder = tmp_path_factory.mktemp("user")
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    try:
+        handle.ssh(ADD_USER, stdin=key.with_suffix(".pub").read_bytes())
+        link = state["ssh"] | {"user": USER, "key": str(key)}
+        (folder / "state.json").write_text(json.dumps(state | {"ssh": link}), encoding="utf-8")
+        yield Controller(folder, tmp_path_factory.mktemp("build"), handle)
+    finally:
+        handle.disconnect()
+        lifecycle.down(layout)
+
+
+def fde(controller: Controller, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one of our commands on the inventory."""
+    return controller.python("controller", *arguments, "--inventory", controller.inventory)
+
+
+def test_who_may_not_use_sudo_is_told(by_sudo: Controller) -> None:
+    done = fde(by_sudo, "check", "--json")
+    assert done.returncode == 1
+    assert "sudo-denied" in done.stdout or "sudo-password" in done.stdout
+
+
+@pytest.mark.parametrize("with_password", [False, True], ids=["no-password", "password"])
+def test_an_ordinary_user_does_all(
+    with_password: bool, by_sudo: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert by_sudo.lab is not None
+    tag = "" if with_password else "NOPASSWD: "
+    by_sudo.lab.ssh(
+        f"echo '{USER}:{PASSWORD}' | chpasswd; rm -f {SUDOERS}; umask 337; "
+        f"echo '{USER} ALL=(root) {tag}ALL' >{SUDOERS}"
+    )
+    if with_password:
+        file = tmp_path / "password"
+        file.write_text(f"{PASSWORD}\n", encoding="utf-8")
+        file.chmod(0o600)
+        monkeypatch.setenv(connection.PASSWORD_FILE, str(file))
+    link = json.loads((by_sudo.directory / "state.json").read_text(encoding="utf-8"))["ssh"]
+    as_root = ssh.command(link | {"user": "root"}, ["true"])
+    assert subprocess.run(as_root, capture_output=True, check=False).returncode == 255
+    suite = ("--suite", "micro", "--blocks", "1", "--configurations", "plain,opal")
+    for arguments in (
+        ("check",),
+        ("provision",),
+        ("prove", "plain", "opal"),
+        ("run", *suite, "--out", str(tmp_path / "suites")),
+        ("teardown",),
+    ):
+        done = fde(by_sudo, *arguments)
+        assert done.returncode == 0, arguments
