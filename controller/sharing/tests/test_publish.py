@@ -27,9 +27,9 @@ from analysis.suite.bundle import about, opened
 from contract import packed
 from contract.places import ROOT
 from contract.plan import digest
-from controller.cli import reference
 from controller.cli.app import main
 from controller.sharing import publish, sandbox
+from validation import commands_page
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
@@ -190,7 +190,7 @@ def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> N
     used = re.findall(r"^fde (\w+)(.*)$", scripts, re.MULTILINE)
     assert [name for name, _ in used] == ["provision", "run", "compare"]
     for name, rest in used:
-        known = {option for p in reference.commands()[name].params for option in p.opts}
+        known = {option for p in commands_page.commands()[name].params for option in p.opts}
         assert set(re.findall(r"--[\w-]+", rest)) <= known
 
 
