@@ -12,6 +12,7 @@ import yaml
 
 from agent.storage import layout, samples
 from agent.tests.dangers import CODE, Row, poke
+from contract import schema
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 
 EXTENT = Extent(DATA_OFFSET_BYTES, 64 * 2**20)
@@ -236,7 +237,7 @@ NAMES = {
 
 
 def read_rows() -> list[Row]:
-    """Read the table, its shell texts filled in; lists become tuples."""
+    """Read the table, its shell texts filled in."""
     table = Path(__file__).with_suffix(".yml").read_text(encoding="utf-8")
     fill = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string
     rows = []
@@ -245,8 +246,8 @@ def read_rows() -> list[Row]:
             entry[key] = fill(entry.get(key, "")).render(NAMES)
         for key in ("make", "late"):  # one more text follows
             entry[key] += " " * entry[key].endswith(";")
-        rows.append(Row(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}))
+        rows.append(schema.read(Row, entry))
     return rows
 
 
-ROWS = read_rows()
+ROWS: list[Row] = read_rows()
