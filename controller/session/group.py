@@ -264,14 +264,14 @@ def plan(options: Options, freeze: Freeze) -> Path:
     seed = secrets.randbits(32) if options.seed is None else options.seed
 
     def frozen(**changes: Any) -> list[Plan]:
-        found = []
+        frozen_plans = []
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
             try:
-                found.append(freeze(replace(options, **changed), group=name, now=now))
+                frozen_plans.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
                 raise ControllerError(f"{target.host}: {error}") from error
-        return found
+        return frozen_plans
 
     plans = frozen()
     slowest = min(plans, key=lambda each: each.blocks)

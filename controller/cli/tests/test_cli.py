@@ -168,12 +168,12 @@ def test_the_exit_status_is_the_one_that_the_help_states(
     arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == status
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     if status == 0 or not arguments:
-        assert "Exit status" in told.out
+        assert "Exit status" in captured.out
     else:
-        assert told.err.startswith("fde: ") and told.err.count("\n") == 1
-        assert said in told.err and not told.out
+        assert captured.err.startswith("fde: ") and captured.err.count("\n") == 1
+        assert said in captured.err and not captured.out
 
 
 def _raises(error: BaseException) -> Callable[[], int]:

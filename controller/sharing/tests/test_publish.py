@@ -208,8 +208,8 @@ def test_a_bundle_describes_itself(bundles: tuple[Path, Path]) -> None:
         assert all(part["@id"] in graph for part in (*root["hasPart"], *root["author"]))
         for name in ("LICENSE", "CITATION.cff", "schema/plan.json", "energy.parquet"):
             assert (folder / name).is_file()
-        found = about(folder)
-        assert found.suite_id == folder.name and not found.anonymous
+        description = about(folder)
+        assert description.suite_id == folder.name and not description.anonymous
 
 
 def _tar(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
@@ -261,14 +261,14 @@ def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused
     bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "b.tar.gz"
-    whole = bundles[0].read_bytes()
+    original = bundles[0].read_bytes()
     members = _contents(bundles[0])
     folder = next(name for name in members if "/" in name).split("/")[0]
     changed = {**members, f"{folder}/clock.jsonl": members[f"{folder}/clock.jsonl"] + b"\n"}
     del members[next(iter(members))]  # the sums
     newer = members | {f"{folder}/bundle.json": b'{"format": "fde-bundle/9", "testbed": "7.0"}'}
     for content, words in (
-        (whole[: len(whole) // 2], "cut short"),
+        (original[: len(original) // 2], "cut short"),
         (_tar(changed), "clock.jsonl differs"),
         (_tar(_with_sums(newer)), "'fde-bundle/9', this version reads 'fde-bundle/1'"),
     ):
