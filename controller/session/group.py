@@ -264,14 +264,14 @@ def plan(options: Options, freeze: Freeze) -> Path:
     seed = secrets.randbits(32) if options.seed is None else options.seed
 
     def frozen(**changes: Any) -> list[Plan]:
-        frozen_plans = []
+        found = []
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
             try:
-                frozen_plans.append(freeze(replace(options, **changed), group=name, now=now))
+                found.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
                 raise ControllerError(f"{target.host}: {error}") from error
-        return frozen_plans
+        return found
 
     plans = frozen()
     slowest = min(plans, key=lambda each: each.blocks)

@@ -225,10 +225,10 @@ def test_only_what_is_not_sealed_is_gone_on_with(
     (suites["alder"] / "code").write_text("0", encoding="utf-8")
     capsys.readouterr()
     assert group.run(options) is True
-    output = capsys.readouterr().out
-    assert "birch" not in output.replace("all hosts", "")
-    assert "no room" not in output  # of the session before
-    assert f"fde report {options.suite_dir}" in output
+    said = capsys.readouterr().out
+    assert "birch" not in said.replace("all hosts", "")
+    assert "no room" not in said  # of the session before
+    assert f"fde report {options.suite_dir}" in said
     with pytest.raises(ControllerError, match="is sealed on every host"):
         group.run(options)
 

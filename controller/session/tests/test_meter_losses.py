@@ -224,16 +224,16 @@ def test_the_agents_own_command_takes_the_request(
     suite_id = the_plan(suite_dir).suite_id
     suite_dir.rename(standin.suites / suite_id)
     suite_dir = standin.suites / suite_id
-    uncovered, messages = judged(suite_dir), list[str]()
+    found, told = judged(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
-        meter_losses.ask(AgentClient(resolved(), suite_id), uncovered, messages.append)
+        meter_losses.ask(AgentClient(resolved(), suite_id), found, told.append)
     wanted = requests.read(suite_dir)
     assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
-        (r.finished.run_id, r.finished.seq, r.reason) for r in uncovered.repeat
+        (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
     ]
     standin.unplug()
     with pytest.raises(ControllerError, match="cannot be reached"):
-        meter_losses.ask(AgentClient(resolved(), suite_id), uncovered, messages.append)
+        meter_losses.ask(AgentClient(resolved(), suite_id), found, told.append)
 
 
 @settings(max_examples=25)

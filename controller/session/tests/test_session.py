@@ -236,9 +236,9 @@ def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
     _write_lines(tmp_path / "journal.jsonl", journal(done))
     times = {"t_start_ns": 0, "t_end_ns": 1}
     for run in plan()["runs"]:
-        document = run_json(plan(), run, **times, phases=[{"name": "rest", **times}])
+        found = run_json(plan(), run, **times, phases=[{"name": "rest", **times}])
         (tmp_path / "runs" / run["run_id"]).mkdir(parents=True)
-        (tmp_path / "runs" / run["run_id"] / "run.json").write_text(json.dumps(document))
+        (tmp_path / "runs" / run["run_id"] / "run.json").write_text(json.dumps(found))
     with pytest.raises(ControllerError, match="sealed"):
         _run(tmp_path, resolved())
 
