@@ -55,7 +55,7 @@ help: ## list the steps
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
 	$(NEED_PYTHON)
-	@$(PYTHON) -m controller.testbed --target $(TARGET) --suite $(SUITE) $(THE_INVENTORY) \
+	@$(PYTHON) -m validation.testbed --target $(TARGET) --suite $(SUITE) $(THE_INVENTORY) \
 	  --labs $(LABS) -- $(PLAN_OPTIONS)
 
 .PHONY: packages

@@ -19,8 +19,8 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from controller.testbed_figures import machine
 from lab.state import REPOSITORY
+from validation.testbed_figures import machine
 
 Row = dict[str, Any]
 FOLDER = REPOSITORY / "build" / "bench"

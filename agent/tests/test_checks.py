@@ -23,12 +23,12 @@ from agent.checks import (
     machine,
     smart,
 )
-from agent.checks.__main__ import document
 from agent.system import lock
 from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
 from contract.disks import Lifetime
 from contract.documents import RunDisks
 from contract.examination import Finding
+from validation.checks_page import document
 
 CPU = "sys/devices/system/cpu"
 DEVICE = f"sys/class/block/{DISK}/device"
@@ -392,5 +392,5 @@ def test_failures_that_kernels_tell_of_are_known(text: str) -> None:
 
 def test_the_document_is_made_from_the_tables() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(), (
-        "run: python -m agent.checks >docs/checks.md"
+        "run: python -m validation.checks_page >docs/checks.md"
     )

@@ -55,10 +55,10 @@ class Medium:
 
     def keep(self, fd: int) -> None:
         """Make an fsync: of a file its content, of a folder its names."""
-        found = os.fstat(fd)
-        inode = found.st_dev, found.st_ino
+        status = os.fstat(fd)
+        inode = status.st_dev, status.st_ino
         place = f"/proc/self/fd/{fd}"
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             entries = [(name, os.lstat(f"{place}/{name}")) for name in os.listdir(place)]  # noqa: PTH208
             self.names[inode] = {
                 name: ((s.st_dev, s.st_ino), stat.S_ISDIR(s.st_mode)) for name, s in entries
@@ -92,12 +92,14 @@ class Medium:
             }
             empty = {n: c if now[n] is None or c is not None else b"" for n, c in kept.items()}
             half = {
-                n: c if (c := kept[n]) is not None or whole is None else whole[: len(whole) // 2]
-                for n, whole in now.items()
+                n: c
+                if (c := kept[n]) is not None or contents is None
+                else contents[: len(contents) // 2]
+                for n, contents in now.items()
             }
             zeros = {
-                n: c if (c := kept[n]) is not None or whole is None else bytes(len(whole))
-                for n, whole in now.items()
+                n: c if (c := kept[n]) is not None or contents is None else bytes(len(contents))
+                for n, contents in now.items()
             }
             trees = {"sure": sure, "empty": empty, "half": half, "zeros": zeros, "all": now}
             for how, tree in trees.items():
@@ -106,8 +108,8 @@ class Medium:
             self._busy = False
 
     def _inode(self, path: Path) -> Inode:
-        found = path.lstat()
-        return found.st_dev, found.st_ino
+        status = path.lstat()
+        return status.st_dev, status.st_ino
 
     def _sure(self, folder: Inode, above: str = "") -> Iterator[tuple[str, bytes | None]]:
         for name, (inode, is_folder) in self.names.get(folder, {}).items():

@@ -59,8 +59,8 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")
             told = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
             phases = [{"name": "rest", **times, "cpu_busy_s": 0.0}]
-            found = run_json(vars(suite), vars(run), **told, **times, phases=phases)
-            write_json(folder / "run.json", found)
+            document = run_json(vars(suite), vars(run), **told, **times, phases=phases)
+            write_json(folder / "run.json", document)
             if void:
                 tell("void", run.run_id, "broken", journal.FAILED)
             else:

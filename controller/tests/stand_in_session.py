@@ -24,19 +24,27 @@ from controller.target import connection, playbook
 def main(suites: Path, seconds: str, folder: Path, target: Path) -> int:
     """0 sealed, 1 refused or failed with a sentence, 130 interrupted."""
     connection.SUITES = str(suites)
-    there = suites / folder.name
+    target_folder = suites / folder.name
 
     def play(tag: str, **given: Any) -> None:
         if tag == "start":
-            there.mkdir(parents=True, exist_ok=True)
-            shutil.copy(given["variables"]["suite_plan_file"], there / "plan.json")
-            argv = [sys.executable, "-m", "controller.tests.stand_in_agent", str(there)]
+            target_folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(given["variables"]["suite_plan_file"], target_folder / "plan.json")
+            argv = [sys.executable, "-m", "controller.tests.stand_in_agent", str(target_folder)]
             lease = str(suites / "hold" / "hold.json")
             agent = subprocess.Popen([*argv, seconds, lease], cwd=ROOT)
-            while lock.holder(there) is None and agent.poll() is None:
+            while lock.holder(target_folder) is None and agent.poll() is None:
                 time.sleep(0.05)
         else:
-            argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(there), "--out"]
+            argv = [
+                sys.executable,
+                "-m",
+                "agent",
+                "pack",
+                "--suite-dir",
+                str(target_folder),
+                "--out",
+            ]
             argv.append(given["variables"]["suite_archive_file"])
             subprocess.run(argv, check=True, cwd=ROOT)
 

@@ -21,7 +21,7 @@ def run(
     code: str, *arguments: object, columns: int = 80, given: Mapping[str, str] | None = None
 ) -> list[str]:
     """Return the lines on a terminal of so many columns once the Python `code` has ended."""
-    there, here = pty.openpty()
+    leader, here = pty.openpty()
     fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     with subprocess.Popen(
@@ -33,11 +33,11 @@ def run(
         os.close(here)
         out = b""
         try:
-            while chunk := os.read(there, 65536):
+            while chunk := os.read(leader, 65536):
                 out += chunk
         except OSError:
             pass  # the other side is closed
-    os.close(there)
+    os.close(leader)
     assert process.returncode == 0, out
     return stands(out)
 

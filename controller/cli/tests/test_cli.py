@@ -21,7 +21,7 @@ from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
 from contract.tests.refusal import refuses
-from controller.cli import options, reference
+from controller.cli import options
 from controller.cli.app import guarded, main
 from controller.session import session
 from controller.target import connection, init, prove, secrets, survey
@@ -29,6 +29,7 @@ from controller.target.answers import Survey
 from controller.target.connection import TargetError
 from controller.target.tests.test_init import surveyed
 from controller.tests import examples
+from validation import commands_page
 from validation.synthetic.suite import Options, write_suite
 
 EXAMPLE = ANSIBLE / "inventory" / "hardware.example"
@@ -146,10 +147,10 @@ def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:
     """`watch` alone shows what changes; its figures are those of status/status.json."""
     with_json = {
         name
-        for name, command in reference.commands().items()
-        if any("--json" in left for left, _ in reference.parameters(command))
+        for name, command in commands_page.commands().items()
+        if any("--json" in left for left, _ in commands_page.parameters(command))
     }
-    assert with_json == set(COMMANDS) == set(reference.commands()) - {"watch"}
+    assert with_json == set(COMMANDS) == set(commands_page.commands()) - {"watch"}
 
 
 @pytest.mark.parametrize(
@@ -168,12 +169,12 @@ def test_the_exit_status_is_the_one_that_the_help_states(
     arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == status
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     if status == 0 or not arguments:
-        assert "Exit status" in told.out
+        assert "Exit status" in captured.out
     else:
-        assert told.err.startswith("fde: ") and told.err.count("\n") == 1
-        assert said in told.err and not told.out
+        assert captured.err.startswith("fde: ") and captured.err.count("\n") == 1
+        assert said in captured.err and not captured.out
 
 
 def _raises(error: BaseException) -> Callable[[], int]:
@@ -212,15 +213,16 @@ def test_without_a_folder_the_newest_suite_is_meant(
     assert options.newest().name == "of-a-checkout"
 
 
-def test_the_reference_is_current() -> None:
-    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == reference.markdown(), (
-        "docs/commands.md is old: python -m controller.cli.reference --markdown >docs/commands.md"
-    )
-
-
-def test_the_picture_of_the_help_is_current() -> None:
-    assert (ROOT / "docs" / "fde-help.svg").read_text(encoding="utf-8") == reference.picture(), (
-        "docs/fde-help.svg is old: python -m controller.cli.reference --picture >docs/fde-help.svg"
+@pytest.mark.parametrize(
+    ("name", "option", "made"),
+    [
+        ("commands.md", "--markdown", commands_page.markdown),
+        ("fde-help.svg", "--picture", commands_page.picture),
+    ],
+)
+def test_the_reference_is_current(name: str, option: str, made: Callable[[], str]) -> None:
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == made(), (
+        f"docs/{name} is old: python -m validation.commands_page {option} >docs/{name}"
     )
 
 
@@ -254,12 +256,12 @@ def commands_in_messages() -> Iterator[tuple[str, str, ast.Call]]:
 
 
 def test_a_command_that_a_message_names_can_be_typed() -> None:
-    known, calls = reference.commands(), list(commands_in_messages())
+    known, calls = commands_page.commands(), list(commands_in_messages())
     assert len(calls) > 15
     for where, name, call in calls:
         options = {str(keyword.arg): "x" for keyword in call.keywords}
         folder = "FOLDER" if len(call.args) > 1 else ""
-        offered = [left for left, _ in reference.parameters(known[name])]
+        offered = [left for left, _ in commands_page.parameters(known[name])]
         words = places.command_line(name, folder, **options).split()
         assert words[:2] == ["fde", name]
         for word in words[2:]:

@@ -62,17 +62,17 @@ class Bench:
     def start(self, line: str, before: Sequence[str] = (), **more: Any) -> subprocess.Popen[str]:
         """Return the measuring process; options of subprocess and of the measurement."""
         streams = {key: more.pop(key) for key in ("stdin", "stdout", "stderr") if key in more}
-        given = {"line": line, "tree": str(self.tree), "options": {"runs": 3, **more}}
+        arguments = {"line": line, "tree": str(self.tree), "options": {"runs": 3, **more}}
         return subprocess.Popen(
-            [*before, sys.executable, "-c", MEASURE, json.dumps(given)],
+            [*before, sys.executable, "-c", MEASURE, json.dumps(arguments)],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), "FDE_BUILD": str(self.folder / "build")},
             text=True,
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **streams},
         )
 
-    def wait_for(self, there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-        while not there():
+    def wait_for(self, condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+        while not condition():
             assert process.poll() is None
             time.sleep(0.02)
 
@@ -91,11 +91,11 @@ class Bench:
             assert stat.rpartition(")")[2].split()[0] == "Z", stat
 
     def blocks(self, path: Path | None = None) -> int:
-        found = json.loads((path or self.result).read_text(encoding="utf-8"))
-        assert [t["energy_j"]["package-0"] for t in found["commands"][0]["trials"]] == [
+        document = json.loads((path or self.result).read_text(encoding="utf-8"))
+        assert [t["energy_j"]["package-0"] for t in document["commands"][0]["trials"]] == [
             2.0
-        ] * found["blocks"]
-        return int(found["blocks"])
+        ] * document["blocks"]
+        return int(document["blocks"])
 
     def kept(self) -> Path:
         """Return the one file that a result is kept in where it could not be written elsewhere."""

@@ -40,12 +40,12 @@ def test_each_plan_names_the_disks_of_its_own_inventory(tmp_path: Path) -> None:
         )
         for folder in folders * 2
     ]
-    said = [process.communicate()[0] for process in plans]
+    outputs = [process.communicate()[0] for process in plans]
     assert [process.returncode for process in plans] == [0] * 4
     for folder in folders:
         made = sorted((tmp_path / f"of-{folder.name}").iterdir())
         assert len(made) == 2
-        assert sum(str(path) in text for path in made for text in said) == 2
+        assert sum(str(path) in text for path in made for text in outputs) == 2
         for path in made:
             plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
             assert plan["suite_id"] == path.name

@@ -141,8 +141,8 @@ def test_a_silent_link_that_lives_is_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_suite_that_nobody_works_on_is_told_with_the_sentence() -> None:
-    def ended(said: str) -> None:
-        raise ControllerError(said)
+    def ended(reason: str) -> None:
+        raise ControllerError(reason)
 
     command = printing([], code=4, said="fde: No agent runs in /x.")
     with pytest.raises(ControllerError, match=r"^No agent runs in /x"):
@@ -159,8 +159,8 @@ def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(journal_link, "PATIENCE_S", 0.0)
-    told: list[str] = []
-    word = LinkMonitor(told.append)
+    messages: list[str] = []
+    word = LinkMonitor(messages.append)
     for _ in range(3):
         word.dropped("Connection refused")
         word.tick()
@@ -168,16 +168,16 @@ def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back(
     word.up()
     word.up()
     assert not word.gone
-    assert len(told) == 2
-    assert told[0].startswith("no word from the target since ")
-    assert "(Connection refused)" in told[0]
-    assert told[1].startswith("the target answers again, after ")
+    assert len(messages) == 2
+    assert messages[0].startswith("no word from the target since ")
+    assert "(Connection refused)" in messages[0]
+    assert messages[1].startswith("the target answers again, after ")
 
 
 def test_a_link_that_is_back_soon_is_not_worth_a_word() -> None:
-    told: list[str] = []
-    word = LinkMonitor(told.append)
+    messages: list[str] = []
+    word = LinkMonitor(messages.append)
     word.dropped("reset")
     word.tick()
     word.up()
-    assert told == []
+    assert messages == []

@@ -123,9 +123,9 @@ def suite(there: Standin) -> Path:
 
 @pytest.fixture
 def agent(suite: Path) -> Iterator[Agent]:
-    found = Agent(suite)
-    yield found
-    found.kill()
+    standin_agent = Agent(suite)
+    yield standin_agent
+    standin_agent.kill()
 
 
 @pytest.fixture
@@ -139,9 +139,11 @@ def secrets_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def watched(tmp_path: Path, agent: Agent, secrets_file: Path) -> Watched:
     agent.tell("suite-started")
-    found = Watched(tmp_path, secrets_file, [])
-    found.wait_until(lambda: found.has_said("the agent starts") or found.has_said("suite-started"))
-    return found
+    watcher = Watched(tmp_path, secrets_file, [])
+    watcher.wait_until(
+        lambda: watcher.has_said("the agent starts") or watcher.has_said("suite-started")
+    )
+    return watcher
 
 
 def test_the_link_drops_and_the_target_is_away_for_a_while(
@@ -158,8 +160,8 @@ def test_the_link_drops_and_the_target_is_away_for_a_while(
     assert watched.last is not None
     assert [watched.last.seq, watched.last.state] == [2, "suite-finished"]
     assert sum("no word" in line for line in watched.said) == 1
-    told = "".join(watched.said)  # the link's last reason, or the next try's
-    assert "the connection was lost" in told or "No route to host" in told
+    text = "".join(watched.said)  # the link's last reason, or the next try's
+    assert "the connection was lost" in text or "No route to host" in text
 
 
 def test_secrets_that_are_waited_for_are_placed_again(
@@ -246,10 +248,10 @@ def test_a_resumed_suite_begins_after_what_is_known(
     known = [journal.append(state) for state in ("suite-started", "suite-failed")]
     journal.close()
     agent = Agent(suite)
-    found = Watched(tmp_path, secrets_file, known)
+    watcher = Watched(tmp_path, secrets_file, known)
     agent.tell("suite-started")
     agent.tell("suite-finished")
-    found.end()
+    watcher.end()
     agent.kill()
-    assert found.last is not None
-    assert found.last.seq == 3
+    assert watcher.last is not None
+    assert watcher.last.seq == 3

@@ -114,8 +114,8 @@ class Planner:
 
     def __init__(self, out: Path, hosts: list[dict[str, Any]], **options: Any) -> None:
         targets = [schema.read(TargetDocument, each) for each in hosts]
-        given = {"suite": "smoke", "seed": None, "blocks": None, "hours": None, "out": out}
-        self.options = Options(**{**given, "targets": targets, "target": None, **options})
+        settings = {"suite": "smoke", "seed": None, "blocks": None, "hours": None, "out": out}
+        self.options = Options(**{**settings, "targets": targets, "target": None, **options})
         self.fits: dict[str, int] = {}
 
     def freeze(self, options: Options, group: str, now: Any) -> plans.Plan:
@@ -216,12 +216,12 @@ def test_a_host_that_fails_does_not_stop_the_others(
 ) -> None:
     options, suites = prepared(tmp_path, monkeypatch, alder="1", birch="0")
     assert group.run(options) is False
-    said = capsys.readouterr().out
-    assert "alder | block 1/3" in said
-    assert "birch | block 1/3" in said
-    assert "alder: failed: The agent gave up: no room." in said
-    assert f"fde resume {suites['alder']} --inventory {tmp_path / 'inventory'}" in said
-    assert f"birch: sealed, {suites['birch']}" in said
+    output = capsys.readouterr().out
+    assert "alder | block 1/3" in output
+    assert "birch | block 1/3" in output
+    assert "alder: failed: The agent gave up: no room." in output
+    assert f"fde resume {suites['alder']} --inventory {tmp_path / 'inventory'}" in output
+    assert f"birch: sealed, {suites['birch']}" in output
     assert (suites["birch"] / MANIFEST).exists()
 
 
@@ -256,8 +256,8 @@ def test_an_interruption_reaches_every_session_and_is_waited_for(
     with pytest.raises(KeyboardInterrupt):
         group.run(options)
     thread.join()
-    said = capsys.readouterr().out
-    assert said.count("failed: interrupted, what was measured is kept.") == 2
+    output = capsys.readouterr().out
+    assert output.count("failed: interrupted, what was measured is kept.") == 2
 
 
 def test_an_interruption_while_they_are_started_leaves_none_behind(
@@ -289,9 +289,9 @@ def test_a_target_that_is_away_is_told_in_its_own_words(
     planner.options.suite_dir = planner.plan()
     planner.options.inventory = tmp_path / "inventory"
     assert group.run(planner.options) is False
-    said = capsys.readouterr().out
-    assert said.count(": failed: ") == 2
-    assert "Traceback" not in said
+    output = capsys.readouterr().out
+    assert output.count(": failed: ") == 2
+    assert "Traceback" not in output
 
 
 def test_the_inventory_says_how_many_hosts_there_are(
@@ -371,8 +371,8 @@ with closing(Hosts(["alder", "birch"])) as view:
 def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
     answered = replace(STATUS, answer=examples.ANSWER)
     shown = terminal.run(HOSTS, *(json.dumps(asdict(status)) for status in (STATUS, answered)))
-    said, *hosts, end = (line.rstrip() for line in shown)
-    assert said == "said" and end == ""
+    heading, *hosts, end = (line.rstrip() for line in shown)
+    assert heading == "said" and end == ""
     assert hosts[0].startswith("alder  block 2 of 3")
     assert hosts[1:] == ["       so far: Opal +0.6 % ± 0.5; AES-128 +41 % ± 9", "birch  starting"]
 

@@ -23,17 +23,17 @@ HOSTS = ("alder", "birch")
 @pytest.fixture
 def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner]:
     """Plan a group of two hosts, whose meters speak."""
-    there = Standin(tmp_path / "there", monkeypatch)
-    session = ("-m", "controller.tests.stand_in_session", str(there.suites), RUN_S)
+    standin = Standin(tmp_path / "there", monkeypatch)
+    session = ("-m", "controller.tests.stand_in_session", str(standin.suites), RUN_S)
     monkeypatch.setattr(group, "SESSION", (sys.executable, *session))
     hosts = [
         host(name, meters=[schema.write(meter(tmp_path / f"meter-{name}"))], secrets_file="none")
         for name in HOSTS
     ]
-    found = Planner(tmp_path / "here", hosts, blocks=1, inventory=tmp_path / "inventory")
-    found.options.suite_dir = found.plan()
+    planner = Planner(tmp_path / "here", hosts, blocks=1, inventory=tmp_path / "inventory")
+    planner.options.suite_dir = planner.plan()
     with speaking(tmp_path / "meter-alder"), speaking(tmp_path / "meter-birch"):
-        yield found
+        yield planner
 
 
 def require_sealed(folder: Path) -> None:
@@ -42,7 +42,7 @@ def require_sealed(folder: Path) -> None:
     states = journal.last_states(journal.read(folder / "journal.jsonl"))
     assert {states.get(run["run_id"]) for run in document["runs"]} == {"finished"}
     sums = json.loads((folder / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
-    assert all(sha256_of(folder / name) == found for name, found in sums.items())
+    assert all(sha256_of(folder / name) == digest for name, digest in sums.items())
     assert "meters/meter0/stream.raw" in sums
 
 
@@ -50,7 +50,7 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
     planner: Planner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert group.run(planner.options) is True
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert planner.options.suite_dir is not None
     suites = group.suites(planner.options.suite_dir)
     for folder in suites:
@@ -70,6 +70,6 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
         for folder in suites
     }
     assert len(ports) == 2
-    assert "alder | " in said
-    assert "birch | " in said
-    assert "all hosts succeeded" in said
+    assert "alder | " in output
+    assert "birch | " in output
+    assert "all hosts succeeded" in output

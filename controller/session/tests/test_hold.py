@@ -50,8 +50,8 @@ def wait_until(wanted: Callable[[], object]) -> None:
 
 
 def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
-    target, reasons, told = Target(tmp_path / "hold.json"), [""], list[str]()
-    with hold.Hold(target, lambda: reasons[0], told.append):
+    target, reasons, messages = Target(tmp_path / "hold.json"), [""], list[str]()
+    with hold.Hold(target, lambda: reasons[0], messages.append):
         assert target.reason() == ""
         reasons[0] = "the meter is silent"
         wait_until(lambda: target.reason() == "the meter is silent")
@@ -61,21 +61,21 @@ def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
         wait_until(lambda: target.reason() == "the disk is full")
         reasons[0] = ""
         wait_until(lambda: target.reason() == "")
-        wait_until(lambda: len(told) == 3)
-    assert told[0].startswith("the meter is silent: no run is begun")
-    assert told[2] == "fixed: runs start again"
+        wait_until(lambda: len(messages) == 3)
+    assert messages[0].startswith("the meter is silent: no run is begun")
+    assert messages[2] == "fixed: runs start again"
 
 
 def test_a_target_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
-    target, told = Target(tmp_path / "hold.json"), list[str]()
+    target, messages = Target(tmp_path / "hold.json"), list[str]()
     target.away.set()
-    with hold.Hold(target, lambda: "the meter is silent", told.append):
+    with hold.Hold(target, lambda: "the meter is silent", messages.append):
         wait_until(lambda: target.asked > 3)
         assert target.reason() == ""
         target.away.clear()
         wait_until(target.reason)
     assert target.reason() == ""  # a session that ends leaves nothing behind
-    assert len(told) == 1
+    assert len(messages) == 1
 
 
 def test_too_little_room_is_a_reason_and_no_start(

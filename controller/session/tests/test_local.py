@@ -165,8 +165,8 @@ def test_what_the_controller_took_on_the_target_is_told() -> None:
         subprocess.run(["python3", "-c", "sum(range(3_000_000))"], check=True)
     assert all(seconds[key] < before[key] for key in before), "what Ansible took, for instance"
     seconds = before
-    found = timing.suite_timing([], [], 1.0, timing.Controller(100.0, **before))
-    assert found.controller_cpu_s == seconds["controller_cpu_s"]
+    result = timing.suite_timing([], [], 1.0, timing.Controller(100.0, **before))
+    assert result.controller_cpu_s == seconds["controller_cpu_s"]
     remote = timing.suite_timing([], [], 1.0, timing.Controller(100.0))
     local = replace(remote, controller_cpu_s=2.0, controller_cpu_wall_s=80.0)
     assert "kept 2.5% of one processor busy" in local.on_target()

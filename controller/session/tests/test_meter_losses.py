@@ -114,9 +114,9 @@ def judged(suite_dir: Path, *meters: str) -> meter_losses.Review:
     return meter_losses.review(the_plan(suite_dir), suite_dir, meters or ("m",))
 
 
-def numbers(suite_dir: Path, found: Sequence[meter_losses.Uncovered]) -> list[int]:
+def numbers(suite_dir: Path, uncovered: Sequence[meter_losses.Uncovered]) -> list[int]:
     order = [run.run_id for run in the_plan(suite_dir).runs]
-    return [order.index(run.finished.run_id) for run in found]
+    return [order.index(run.finished.run_id) for run in uncovered]
 
 
 def test_what_every_meter_has_seen_is_left_alone(suite_dir: Path) -> None:
@@ -143,10 +143,10 @@ def test_a_hole_is_found_in_its_run_alone(suite_dir: Path) -> None:
     record(suite_dir, "m", "c", every(span_s(suite_dir)))
     holes = ((12.0, 12.3), (25.0, 25.1), (39.1, 40.9))  # 3.8 %, 1.3 %, and between two runs
     record(suite_dir, "n", "c", every(span_s(suite_dir), *holes))
-    found = judged(suite_dir, "m", "n")
-    assert numbers(suite_dir, found.repeat) == [1]
-    assert found.repeat[0].reason == "n recorded 96% of a phase, 98% are needed"
-    assert "1 run asked for again" in found.sentences()[0]
+    uncovered = judged(suite_dir, "m", "n")
+    assert numbers(suite_dir, uncovered.repeat) == [1]
+    assert uncovered.repeat[0].reason == "n recorded 96% of a phase, 98% are needed"
+    assert "1 run asked for again" in uncovered.sentences()[0]
 
 
 def test_a_recording_that_ends_early_lacks_all_that_follows(suite_dir: Path) -> None:
@@ -161,8 +161,10 @@ def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
     compare_clocks(suite_dir, "c", 0)
     record(suite_dir, "m", "c", every(25.0))
     shift_s = 27.0
-    there = int(shift_s * S) + OFFSET_NS
-    append_reading(suite_dir / "clock.jsonl", ClockReading(5 * S, there + 5 * S, 5 * S, "b", "d"))
+    shift_ns = int(shift_s * S) + OFFSET_NS
+    append_reading(
+        suite_dir / "clock.jsonl", ClockReading(5 * S, shift_ns + 5 * S, 5 * S, "b", "d")
+    )
     record(suite_dir, "m.2", "d", every(span_s(suite_dir) - shift_s))
     assert numbers(suite_dir, judged(suite_dir).repeat) == [2]
 
@@ -170,19 +172,19 @@ def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
 def test_without_a_comparison_of_clocks_nothing_is_known_to_be_seen(suite_dir: Path) -> None:
     compare_clocks(suite_dir, "c", 0, boot="another boot of the target")
     record(suite_dir, "m", "c", every(span_s(suite_dir)))
-    found = judged(suite_dir)
-    assert len(found.repeat) == len(the_plan(suite_dir).runs)
-    assert "and 15 more" in found.sentences()[0]
+    uncovered = judged(suite_dir)
+    assert len(uncovered.repeat) == len(the_plan(suite_dir).runs)
+    assert "and 15 more" in uncovered.sentences()[0]
 
 
 def test_a_run_without_a_try_left_stays_and_is_said(tmp_path: Path) -> None:
     suite_dir = made(tmp_path / "suite", attempts=1)
     compare_clocks(suite_dir, "c", 0)
     record(suite_dir, "m", "c", every(span_s(suite_dir), (12.0, 14.0)))
-    found = judged(suite_dir)
-    assert not found.repeat
-    assert numbers(suite_dir, found.uncovered) == [1]
-    assert "after all tries" in found.sentences()[0]
+    uncovered = judged(suite_dir)
+    assert not uncovered.repeat
+    assert numbers(suite_dir, uncovered.uncovered) == [1]
+    assert "after all tries" in uncovered.sentences()[0]
 
 
 def test_void_runs_are_told(suite_dir: Path) -> None:
@@ -208,9 +210,9 @@ def test_damage_is_said(suite_dir: Path) -> None:
 def test_a_meter_that_recorded_nothing_has_seen_no_run(suite_dir: Path) -> None:
     compare_clocks(suite_dir, "c", 0)
     record(suite_dir, "m", "c", every(span_s(suite_dir)))
-    found = judged(suite_dir, "m", "n")
-    assert {(run.meter, run.share) for run in found.repeat} == {("n", 0.0)}
-    assert len(found.repeat) == len(the_plan(suite_dir).runs)
+    uncovered = judged(suite_dir, "m", "n")
+    assert {(run.meter, run.share) for run in uncovered.repeat} == {("n", 0.0)}
+    assert len(uncovered.repeat) == len(the_plan(suite_dir).runs)
 
 
 def test_the_agents_own_command_takes_the_request(

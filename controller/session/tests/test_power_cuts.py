@@ -29,19 +29,19 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     write_suite(here, SMALL, seal=False)
     document = json.loads((here / "plan.json").read_text(encoding="utf-8"))
     idle = {"name": "idle", "parameters": {}}
-    whole = {**plan(), **document, "workloads": [idle], "disks": plan()["disks"]}
-    frozen = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
+    complete = {**plan(), **document, "workloads": [idle], "disks": plan()["disks"]}
+    frozen = plans.freeze({key: value for key, value in complete.items() if key != "sha256"})
     (here / "plan.json").write_text(json.dumps(frozen), encoding="utf-8")
     for name in ("timing.json", "meters/meter0/samples.parquet"):
         (here / name).unlink()
-    there = tmp_path_factory.mktemp("target") / frozen["suite_id"]
-    there.mkdir()
-    shutil.copy(here / "plan.json", there)
+    target = tmp_path_factory.mktemp("target") / frozen["suite_id"]
+    target.mkdir()
+    shutil.copy(here / "plan.json", target)
     for name in ("runs", "provenance", "journal.jsonl"):
-        shutil.move(here / name, there / name)
-    archive = there.parent / "results.tar"
+        shutil.move(here / name, target / name)
+    archive = target.parent / "results.tar"
     with archive.open("wb") as file:
-        pack.pack(there, file)
+        pack.pack(target, file)
     return here, archive
 
 
@@ -64,12 +64,12 @@ def _cuts(folder: Path, archive: Path) -> list[Cut]:
 def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
     """Return what is wrong with what a cut has left; empty where nothing is."""
     cut.write(folder)
-    found = manifest.check(folder)
-    if cut.when == "the word" and not found.sealed:
+    problems = manifest.check(folder)
+    if cut.when == "the word" and not problems.sealed:
         return "called sealed, and is not"
     if (folder / manifest.MANIFEST).exists():
         missing = names - {str(path.relative_to(folder)) for path in folder.rglob("*")}
-        return " ".join([*found.problems, *(f"{name} is missing" for name in sorted(missing))])
+        return " ".join([*problems.problems, *(f"{name} is missing" for name in sorted(missing))])
     try:
         _fetched_and_sealed(folder, archive)
     except AgentError as error:
@@ -94,8 +94,8 @@ def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
     different = {json.dumps(sorted((k, str(v)) for k, v in c.tree.items())): c for c in cuts}
     bad = []
     for number, cut in enumerate(list(different.values())[:: 1 if thorough else 4]):
-        if said := _wrong(cut, tmp_path / f"cut-{number}", archive, set(sums)):
-            bad.append(f"{cut.how} at {cut.when}: {said}")
+        if fault := _wrong(cut, tmp_path / f"cut-{number}", archive, set(sums)):
+            bad.append(f"{cut.how} at {cut.when}: {fault}")
         shutil.rmtree(tmp_path / f"cut-{number}")
     assert not bad, "\n".join(bad)
     last = [cut for cut in cuts if cut.when == "the word"]

@@ -86,8 +86,8 @@ def test_what_is_worth_telling_is_told_in_words(
 ) -> None:
     facts = {"disk": "sed", "sha256": 64 * "0"} if state.startswith("precondition") else {}
     entry = replace(journal([(0, state, run_id)])[0], cause=cause, detail=detail, facts=facts)
-    said = progress_text.event(PLAN, entry) or ""
-    assert said.startswith(told) and "sha256" not in said
+    sentence = progress_text.event(PLAN, entry) or ""
+    assert sentence.startswith(told) and "sha256" not in sentence
     assert progress_text.event(PLAN, replace(entry, state="running")) is None
 
 
@@ -214,5 +214,5 @@ def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
     assert progress_text.counted(counts) == "0 voided, 0 repeated, 1 skipped"
     assert PLAN.runs[1] not in progress.unfinished(PLAN, History(entries))
     assert "1 skipped" in progress_text.compact(status(entries))
-    told = progress_text.event(PLAN, entries[-1])
-    assert told is not None and told.endswith("is skipped: install it.")
+    sentence = progress_text.event(PLAN, entries[-1])
+    assert sentence is not None and sentence.endswith("is skipped: install it.")

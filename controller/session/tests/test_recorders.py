@@ -73,22 +73,22 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_killed_recorder_is_started_again_in_its_stream(tmp_path: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     folder = tmp_path / "meters" / "meter0"
     with (
         speaking(tmp_path / "m"),
-        Recorders([meter(tmp_path / "m")], tmp_path, told.append) as all_,
+        Recorders([meter(tmp_path / "m")], tmp_path, messages.append) as all_,
     ):
         wait_until(lambda: all_.watts() == {"system": pytest.approx(20.0)})
         pid = lock.holder(folder)
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: "not at work" in all_.silence())
-        wait_until(lambda: all_.tend() or told)  # type: ignore[func-returns-value]
+        wait_until(lambda: all_.tend() or messages)  # type: ignore[func-returns-value]
         wait_until(lambda: not all_.silence())
         assert lock.holder(folder) not in (pid, None)
-    assert len(told) == 1
-    assert told[0].startswith("the recorder of meter meter0 ended")
+    assert len(messages) == 1
+    assert messages[0].startswith("the recorder of meter meter0 ended")
     assert decode(folder).samples["epoch"].unique().sort().to_list() == [1, 2]
     assert lock.holder(folder) is None
 
@@ -97,29 +97,29 @@ def test_a_recorder_that_hangs_is_ended_and_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorders, "HUNG_NS", 3 * 10**9)
-    told: list[str] = []
+    messages: list[str] = []
     folder = tmp_path / "meters" / "meter0"
     with (
         speaking(tmp_path / "m"),
-        Recorders([meter(tmp_path / "m")], tmp_path, told.append) as all_,
+        Recorders([meter(tmp_path / "m")], tmp_path, messages.append) as all_,
     ):
         pid = lock.holder(folder)
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: all_.tend() or len(told) > 1)  # type: ignore[func-returns-value]
+        wait_until(lambda: all_.tend() or len(messages) > 1)  # type: ignore[func-returns-value]
         wait_until(lambda: not all_.silence())
         assert lock.holder(folder) not in (pid, None)
-    assert ["hung" in told[0], "started again" in told[1]] == [True, True]
+    assert ["hung" in messages[0], "started again" in messages[1]] == [True, True]
 
 
 def test_it_is_started_again_so_often_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorders, "MOST_STARTS_AN_HOUR", 2)
-    told: list[str] = []
+    messages: list[str] = []
     with (
         speaking(tmp_path / "m"),
-        Recorders([meter(tmp_path / "m")], tmp_path, told.append) as all_,
+        Recorders([meter(tmp_path / "m")], tmp_path, messages.append) as all_,
     ):
         for _ in range(3):
             wait_until(lambda: not all_.silence())
@@ -129,7 +129,7 @@ def test_it_is_started_again_so_often_and_no_more(
             wait_until(lambda: "not at work" in all_.silence())
             all_.tend()
         assert "not at work" in all_.silence()
-    assert len(told) == 2
+    assert len(messages) == 2
 
 
 def test_an_unplugged_meter_is_silent_until_it_is_back(tmp_path: Path) -> None:
@@ -165,14 +165,14 @@ def _left_behind(tmp_path: Path) -> int:
 
 def test_what_a_killed_session_left_behind_records_on_and_is_taken_over(tmp_path: Path) -> None:
     folder = tmp_path / "meters" / "meter0"
-    told: list[str] = []
+    messages: list[str] = []
     with speaking(tmp_path / "m"):
         pid = _left_behind(tmp_path)
         size = (folder / "stream.raw").stat().st_size
         wait_until(lambda: (folder / "stream.raw").stat().st_size > size)
-        with Recorders([meter(tmp_path / "m")], tmp_path, told.append):
+        with Recorders([meter(tmp_path / "m")], tmp_path, messages.append):
             assert lock.holder(folder) not in (pid, None)
-    assert told == ["ended what still recorded for an earlier session: meter0"]
+    assert messages == ["ended what still recorded for an earlier session: meter0"]
     samples = decode(folder).samples
     assert samples["epoch"].unique().sort().to_list() == [1, 2]
 

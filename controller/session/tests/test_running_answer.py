@@ -33,8 +33,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def answers(folder: Path) -> Iterator[RunningAnswers]:
-    with RunningAnswers(PLAN, folder) as found:
-        yield found
+    with RunningAnswers(PLAN, folder) as answers:
+        yield answers
     assert not (folder / "status" / "results").exists()
 
 
@@ -69,12 +69,12 @@ def test_it_is_computed_once_a_block_is_complete(answers: RunningAnswers) -> Non
     assert answers.last() is None
     answers.entry(journal([*DONE, (9.0, "switching", SECOND[0])]))
     assert answers.poll() is None, "it has only begun"
-    found = answers.poll()
-    while found is None:
+    answer = answers.poll()
+    while answer is None:
         time.sleep(0.05)
-        found = answers.poll()
-    assert found.blocks == 1 and found.contrasts == ()
-    assert {one.cause for one in found.left_out} == {"no-meter"}
+        answer = answers.poll()
+    assert answer.blocks == 1 and answer.contrasts == ()
+    assert {one.cause for one in answer.left_out} == {"no-meter"}
     answers.entry(journal([*DONE, (9.0, "switching", SECOND[3])]))
     assert answers.poll() is answers.last() is None, "the block was answered"
     everything = [*DONE, *((9.0, "finished", run_id) for run_id in SECOND)]

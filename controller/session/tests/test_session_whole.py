@@ -113,7 +113,7 @@ class Scene:
         states = journal.last_states(self.entries)
         assert [states.get(run.run_id) for run in self.plan.runs] == ["finished"] * 6
         sums = json.loads((self.here / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
-        assert all(sha256_of(self.here / name) == found for name, found in sums.items())
+        assert all(sha256_of(self.here / name) == digest for name, digest in sums.items())
         assert {"identity.json", "clock.jsonl", "journal.jsonl"} <= set(sums)
         left = [path.name for path in self.here.iterdir() if path.name.startswith(".")]
         assert set(left) <= {".lock", derived.MARKS}
@@ -127,11 +127,11 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr(journal_link, "RETRY_S", 0.1)
-    found = Scene(tmp_path, Standin(tmp_path / "there", monkeypatch), tmp_path / "m")
-    monkeypatch.setattr(playbook, "suite", found.play)
+    scene = Scene(tmp_path, Standin(tmp_path / "there", monkeypatch), tmp_path / "m")
+    monkeypatch.setattr(playbook, "suite", scene.play)
     with speaking(tmp_path / "m"):
-        yield found
-        found.close()
+        yield scene
+        scene.close()
 
 
 @contextlib.contextmanager
@@ -168,8 +168,8 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     with refuses("other-machine"):
         scene.run()
     after = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
-    own = {scene.here / ".lock", scene.here / "controller.log"}
-    assert {path for path in after if after[path] != before.get(path)} <= own
+    unsealed = {scene.here / ".lock", scene.here / "controller.log"}
+    assert {path for path in after if after[path] != before.get(path)} <= unsealed
     assert scene.starts == 1
 
 
@@ -182,15 +182,15 @@ def test_after_each_block_the_answer_so_far_is_there_and_costs_the_target_no_com
     answer = json.loads((scene.here / "status" / "status.json").read_text("utf-8"))["answer"]
     assert (answer["blocks"], answer["component"], answer["origin"]) == (2, "system", "modelled")
     assert [c["configuration"] for c in answer["contrasts"]] == ["opal", "dmcrypt-aes128"]
-    whole = results(scene.here)
-    reported = {c.other: c.comparison for c in whole.contrasts if c.base == "plain"}
+    results_before = results(scene.here)
+    reported = {c.other: c.comparison for c in results_before.contrasts if c.base == "plain"}
     for contrast in answer["contrasts"]:
         comparison = reported[contrast["configuration"]]
         assert comparison and contrast["blocks"] == comparison.n == 2
         assert contrast["ratio"] == pytest.approx(comparison.ratio, rel=1e-3)
         assert contrast["low"] < contrast["ratio"] < contrast["high"]
-    said = [line for line in scene.said if line.startswith("after block 2 of 2: Opal")]
-    assert len(said) == 1 and len(re.findall(r"±|\[[+-]", said[0])) == 2
+    lines = [line for line in scene.said if line.startswith("after block 2 of 2: Opal")]
+    assert len(lines) == 1 and len(re.findall(r"±|\[[+-]", lines[0])) == 2
     assert "run.json" not in scene.standin.asked, "no command asks for it"
     assert sum("agent follow" in line for line in scene.standin.asked.splitlines()) == 1
     assert not (scene.here / "status" / "results").exists()

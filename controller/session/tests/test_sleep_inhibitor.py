@@ -35,10 +35,10 @@ def inhibit(folder: Path, refuse: str = "") -> str:
 
 
 def test_sleep_is_held_off_while_within(tmp_path: Path) -> None:
-    said: list[str] = []
-    with awake(said.append, inhibit(tmp_path)):
+    messages: list[str] = []
+    with awake(messages.append, inhibit(tmp_path)):
         assert (tmp_path / "held").exists()
-    assert not (tmp_path / "held").exists() and not said
+    assert not (tmp_path / "held").exists() and not messages
 
 
 def test_where_the_lid_is_not_allowed_sleep_alone_is_held_off(tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_where_the_lid_is_not_allowed_sleep_alone_is_held_off(tmp_path: Path) ->
 
 
 def test_a_refusal_is_told_and_nothing_is_stopped_by_it(tmp_path: Path) -> None:
-    said: list[str] = []
-    with awake(said.append, inhibit(tmp_path, 'echo "Access denied" >&2; exit 1')):
+    messages: list[str] = []
+    with awake(messages.append, inhibit(tmp_path, 'echo "Access denied" >&2; exit 1')):
         pass
-    (sentence,) = said
+    (sentence,) = messages
     assert "(Access denied)" in sentence and "systemctl mask sleep.target" in sentence
 
 

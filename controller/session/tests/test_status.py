@@ -43,10 +43,10 @@ EVIL = 'secrets: <script>alert("x")</script> & \x1b[2J more'
 
 
 def document(entries: list[Entry] = ENTRIES, since_s: float = 2.0, **changes: Any) -> SuiteStatus:
-    found = progress.suite_status(
+    current = progress.suite_status(
         PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=since_s, now=NOW
     )
-    return replace(found, **changes)
+    return replace(current, **changes)
 
 
 def read(folder: Path) -> SuiteStatus:
@@ -55,17 +55,17 @@ def read(folder: Path) -> SuiteStatus:
 
 
 def test_the_document_says_where_the_suite_is() -> None:
-    found = document()
-    assert found.format == "fde-status/1" and found.state == "running"
+    current = document()
+    assert current.format == "fde-status/1" and current.state == "running"
     run = PLAN.runs[1]
-    assert (found.block, found.blocks) == (1, 3)
-    assert (found.run_index, found.runs, found.run_id) == (2, 18, IDS[1])
-    assert (found.configuration, found.workload) == (run.configuration, run.workload)
-    assert (found.finished, found.void, found.repeated) == (1, 0, 1)
+    assert (current.block, current.blocks) == (1, 3)
+    assert (current.run_index, current.runs, current.run_id) == (2, 18, IDS[1])
+    assert (current.configuration, current.workload) == (run.configuration, run.workload)
+    assert (current.finished, current.void, current.repeated) == (1, 0, 1)
     # 17 runs at 30 s, 2 s on average before each, 6 s for void tries; 2 s of this are over.
-    left_s = found.left_s
+    left_s = current.left_s
     assert left_s is not None
-    assert found.ends_wall == (NOW + timedelta(seconds=left_s)).isoformat(timespec="seconds")
+    assert current.ends_wall == (NOW + timedelta(seconds=left_s)).isoformat(timespec="seconds")
     assert document().left_s == left_s
     assert document(since_s=12.0).left_s == left_s - 10
 
@@ -89,21 +89,21 @@ def test_waiting_is_no_progress() -> None:
 def test_the_board_writes_status_and_page_and_says_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-    board = status.Board(PLAN, tmp_path, said.append)
+    messages: list[str] = []
+    board = status.Board(PLAN, tmp_path, messages.append)
     board.note("recorders are on")
     assert read(tmp_path).state == "starting"
     for count in range(1, len(ENTRIES) + 1):
         board.entry(ENTRIES[:count], WATTS, GAPS)
-    found = read(tmp_path)
-    assert f"process {os.getpid()}, since " in str(found.holder)
-    assert found.watts == WATTS and found.gaps == GAPS
-    assert [event.text for event in found.events] == [
+    current = read(tmp_path)
+    assert f"process {os.getpid()}, since " in str(current.holder)
+    assert current.watts == WATTS and current.gaps == GAPS
+    assert [event.text for event in current.events] == [
         "recorders are on",
         "the agent starts",
         "run 2 (dmcrypt-aes128 file_io) is void",
     ]
-    assert [line.split(":")[0] for line in said] == [
+    assert [line.split(":")[0] for line in messages] == [
         "recorders are on",
         "the agent starts",
         "block 1 of 3, run 1 of 18",
@@ -116,14 +116,14 @@ def test_the_board_writes_status_and_page_and_says_lines(
 
 
 def test_of_lines_from_before_the_session_only_the_last_is_told(tmp_path: Path) -> None:
-    said: list[str] = []
-    status.Board(PLAN, tmp_path, said.append).entry(ENTRIES, WATTS, GAPS)
-    assert len(said) == 1 and "measuring" in said[0]
+    messages: list[str] = []
+    status.Board(PLAN, tmp_path, messages.append).entry(ENTRIES, WATTS, GAPS)
+    assert len(messages) == 1 and "measuring" in messages[0]
 
 
 def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: Path) -> None:
-    said: list[str] = []
-    board = status.Board(PLAN, tmp_path, said.append)
+    messages: list[str] = []
+    board = status.Board(PLAN, tmp_path, messages.append)
     lines = [(0.0, "suite-started", "")]
     for run in PLAN.runs:
         waits = [(0.0, "running", run.run_id), (0.0, "waiting", run.run_id)]
@@ -135,7 +135,7 @@ def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: P
         board.tick(WATTS, GAPS)
         if count in (33, 63):  # the second block has begun, the third
             board.answer(replace(ANSWER, blocks=count // 30))
-    assert [line.split(",")[0].split(":")[0] for line in said] == [
+    assert [line.split(",")[0].split(":")[0] for line in messages] == [
         "the agent starts",
         "block 1 of 3",
         "block 2 of 3",
@@ -165,11 +165,11 @@ def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
 
 def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "status").write_text("in the way", encoding="utf-8")
-    said: list[str] = []
-    board = status.Board(PLAN, tmp_path, said.append)
+    messages: list[str] = []
+    board = status.Board(PLAN, tmp_path, messages.append)
     board.note("begun")
     board.entry(ENTRIES, WATTS, GAPS)
-    assert [line for line in said if "cannot be written" in line] == [
+    assert [line for line in messages if "cannot be written" in line] == [
         "the status cannot be written (File exists); the suite continues"
     ]
     (tmp_path / "status").unlink()
@@ -222,8 +222,8 @@ def test_the_page_turns_stale_when_the_session_is_gone(
     tmp_path: Path, age_s: int, hidden: bool
 ) -> None:
     updated = datetime.now(UTC) - timedelta(seconds=age_s)
-    found = document(updated_wall=updated.isoformat(timespec="seconds"))
-    status_page.write(tmp_path / "index.html", found)
+    current = document(updated_wall=updated.isoformat(timespec="seconds"))
+    status_page.write(tmp_path / "index.html", current)
     browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     done = subprocess.run(
         [*browser, f"--user-data-dir={tmp_path / 'browser'}", f"file://{tmp_path}/index.html"],
@@ -274,7 +274,7 @@ print("which nobody reads", flush=True)
 
 def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(plan(blocks=3)), encoding="utf-8")
-    there, here = pty.openpty()
+    leader, here = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", CLOSED, tmp_path],
         stdin=subprocess.PIPE,
@@ -284,8 +284,8 @@ def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path
         os.close(here)
         out = b""
         while b"begun" not in out:
-            out += os.read(there, 65536)
-        os.close(there)
+            out += os.read(leader, 65536)
+        os.close(leader)
         process.communicate(b"\n")
     assert process.returncode == 0
     assert read(tmp_path).events[-1].text == "to its end"
@@ -303,8 +303,10 @@ def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
     ]
     texts = [json.dumps(asdict(each)) for each in documents]
     (tmp_path / "documents").write_text("\n".join(texts), encoding="utf-8")
-    said, *shown, after, end = terminal.run(DRAW, tmp_path / "documents", columns, columns=columns)
-    assert (said, after, end) == ("said meanwhile", "said after", "")
+    heading, *shown, after, end = terminal.run(
+        DRAW, tmp_path / "documents", columns, columns=columns
+    )
+    assert (heading, after, end) == ("said meanwhile", "said after", "")
     assert shown[0].startswith("suite     smoke-target")
     assert sum(line.startswith("suite ") for line in shown) == 1, "drawn over, not below"
     while not shown[-1]:

@@ -101,10 +101,10 @@ def test_what_a_session_meets_is_logged_with_its_end_each_on_one_line(tmp_path: 
             raise error
     logging.getLogger("controller").error("after it")
     lines = (tmp_path / suite_folder.LOG).read_text(encoding="utf-8").splitlines()
-    times, said = zip(*(line.split(" ", 1) for line in lines), strict=True)
+    times, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
     now = datetime.now(UTC)
     assert all(now - datetime.fromisoformat(time) < timedelta(hours=1) for time in times)
-    assert [" ".join(words.split()) for words in said] == [
+    assert [" ".join(words.split()) for words in texts] == [
         "DEBUG controller.session.follow_loop: a \\x1b[2J try",
         "ERROR controller: ended: no room",
         "DEBUG controller.session.follow_loop: a \\x1b[2J try",

@@ -36,8 +36,8 @@ def journal(lines: Iterable[tuple[float, str, str, str]], boot_id: str = "a") ->
     ]
 
 
-def total(found: timing.Timing) -> float:
-    return sum(float(getattr(found, key)) for key in timing.PARTS)
+def total(result: timing.Timing) -> float:
+    return sum(float(getattr(result, key)) for key in timing.PARTS)
 
 
 WHOLE = [
@@ -52,16 +52,16 @@ WHOLE = [
 def test_measuring_is_the_phases_of_finished_runs_and_all_parts_add_up() -> None:
     entries = journal([*WHOLE, (20.2, "running", IDS[1], ""), (29.2, "void", IDS[1], "proof")])
     runs = [FINISHED, replace(FINISHED, status="void", t_start_ns=None, t_end_ns=None)]
-    found = timing.suite_timing(entries, runs, 1.0, timing.Controller(40.0, 3.0, 2.0))
-    assert found.measuring_s == pytest.approx(9)
-    assert found.switching_s == pytest.approx(5)
-    assert found.proving_s == pytest.approx(3)
-    assert found.preparing_s == pytest.approx(12 - 9.5)
-    assert found.between_phases_s == pytest.approx(0.5)
-    assert found.between_runs_s == pytest.approx(0.2)
-    assert found.repeated_s == pytest.approx(9)
-    assert total(found) == pytest.approx(found.wall_s) == pytest.approx(40)
-    assert found.measuring_share == pytest.approx(9 / 40)
+    result = timing.suite_timing(entries, runs, 1.0, timing.Controller(40.0, 3.0, 2.0))
+    assert result.measuring_s == pytest.approx(9)
+    assert result.switching_s == pytest.approx(5)
+    assert result.proving_s == pytest.approx(3)
+    assert result.preparing_s == pytest.approx(12 - 9.5)
+    assert result.between_phases_s == pytest.approx(0.5)
+    assert result.between_runs_s == pytest.approx(0.2)
+    assert result.repeated_s == pytest.approx(9)
+    assert total(result) == pytest.approx(result.wall_s) == pytest.approx(40)
+    assert result.measuring_share == pytest.approx(9 / 40)
 
 
 def test_a_try_whose_repetition_was_asked_for_later_counts_as_void() -> None:
@@ -101,10 +101,10 @@ def test_preconditioning_has_a_place_of_its_own() -> None:
         (91, "preconditioned", "", ""),
         *((100 + at, state, run_id, cause) for at, state, run_id, cause in WHOLE[1:]),
     ]
-    found = timing.suite_timing(journal(lines), [FINISHED], 1.0, timing.Controller(200.0))
-    assert found.preconditioning_s == pytest.approx(90)
-    assert total(found) == pytest.approx(200)
-    assert any("preconditioning disks" in line for line in found.table())
+    result = timing.suite_timing(journal(lines), [FINISHED], 1.0, timing.Controller(200.0))
+    assert result.preconditioning_s == pytest.approx(90)
+    assert total(result) == pytest.approx(200)
+    assert any("preconditioning disks" in line for line in result.table())
 
 
 def cut_power() -> list[Entry]:
@@ -158,9 +158,9 @@ def test_a_try_that_was_stopped_in_order_is_a_void_one() -> None:
 
 def test_no_more_is_lost_than_the_sessions_lasted() -> None:
     killed = journal([*WHOLE, (900, "suite-started", "", "")])
-    found = timing.suite_timing(killed, [FINISHED], 1.0, timing.Controller(100.0))
-    assert found.down_s == pytest.approx(80)
-    assert total(found) == pytest.approx(100)
+    result = timing.suite_timing(killed, [FINISHED], 1.0, timing.Controller(100.0))
+    assert result.down_s == pytest.approx(80)
+    assert total(result) == pytest.approx(100)
 
 
 def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
@@ -175,23 +175,23 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     begun = '{"begun_ns": %d, "controller_boot_id": "a", "wall_s": %d, "start_s": %d}\n'
     session = begun % (1, 20, 2) + begun % (2, 10, 0) + '{"begun_ns": 3, "wall'
     (tmp_path / "sessions.jsonl").write_text(session, encoding="utf-8")
-    found = timing.read_suite(tmp_path)
-    assert found.wall_s == 30 and found.start_s == 2
-    assert found.measuring_s == pytest.approx(9), "what was set aside does not count"
-    shown = found.table()
+    result = timing.read_suite(tmp_path)
+    assert result.wall_s == 30 and result.start_s == 2
+    assert result.measuring_s == pytest.approx(9), "what was set aside does not count"
+    shown = result.table()
     assert shown[0] == "where the suite's 30 s went"
     assert "  measuring                    9.0 s  30.0%" in shown
     assert not any("waiting" in line for line in shown), "nothing is left out but nothing"
-    assert replace(found, wall_s=0.0).table() == []
+    assert replace(result, wall_s=0.0).table() == []
 
 
 def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None:
     seconds = {"start_s": 1.0}
     with session_times.recorded(tmp_path, seconds):
         assert session_times.read_sessions(tmp_path)[0].killed
-    (found,) = session_times.read_sessions(tmp_path)
-    assert not found.killed
-    assert {"start_s": found.line.start_s, "wall_s": found.wall_s} == seconds
+    (session,) = session_times.read_sessions(tmp_path)
+    assert not session.killed
+    assert {"start_s": session.line.start_s, "wall_s": session.wall_s} == seconds
 
 
 def test_a_killed_one_lived_to_its_last_clock_reading() -> None:
@@ -203,11 +203,11 @@ def test_a_killed_one_lived_to_its_last_clock_reading() -> None:
     ]
     times = [*((second, "a") for second in (12, 40, 105, 130)), (9000, "b")]
     clock = [ClockReading(0, 0, second * NS, "t", boot) for second, boot in times]
-    found = session_times.sessions_of(lines, clock)
-    assert [s.killed for s in found] == [True, True, False]
-    assert [s.wall_s for s in found] == [30.0, 30.0, 7.0]
+    sessions = session_times.sessions_of(lines, clock)
+    assert [s.killed for s in sessions] == [True, True, False]
+    assert [s.wall_s for s in sessions] == [30.0, 30.0, 7.0]
 
 
 def test_one_that_was_killed_at_once_took_nothing() -> None:
-    (found,) = session_times.sessions_of([SessionLine(1, "a")], [])
-    assert found.killed and found.wall_s == 0.0
+    (session,) = session_times.sessions_of([SessionLine(1, "a")], [])
+    assert session.killed and session.wall_s == 0.0

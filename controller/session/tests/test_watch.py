@@ -93,32 +93,32 @@ def finish(process: subprocess.Popen[str]) -> None:
 def test_a_session_here_is_shown_until_it_has_sealed(
     folder: Path, capsys: pytest.CaptureFixture[str], named: bool
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     with session(folder, "seals") as process:
         timer = threading.Timer(1.5, finish, [process])
         timer.start()
-        well = watch.run(folder if named else None, folder.parent, None, None, said.append)
+        well = watch.run(folder if named else None, folder.parent, None, None, messages.append)
         timer.join()
     assert well
     out = capsys.readouterr().out
     assert "block 1 of 1, run 1 of 6: measuring idle on dmcrypt-aes128, system 12.0 W" in out
     assert "suite finished" in out
-    assert len(said) == 1 and f"fde summary {folder} lists what ran" in said[0]
+    assert len(messages) == 1 and f"fde summary {folder} lists what ran" in messages[0]
 
 
 def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     with session(folder, "is killed") as process:
         threading.Timer(0.5, process.kill).start()
-        assert not watch.run(folder, folder.parent, None, None, said.append)
-    assert "fde resume " in said[-1] and "not sealed" in said[-1]
+        assert not watch.run(folder, folder.parent, None, None, messages.append)
+    assert "fde resume " in messages[-1] and "not sealed" in messages[-1]
 
 
 def test_a_sealed_suite_points_to_what_shows_it(folder: Path) -> None:
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
-    said: list[str] = []
-    assert watch.run(folder, folder.parent, None, None, said.append)
-    assert "has ended: fde summary" in said[-1]
+    messages: list[str] = []
+    assert watch.run(folder, folder.parent, None, None, messages.append)
+    assert "has ended: fde summary" in messages[-1]
 
 
 def test_a_group_is_told_host_by_host(folder: Path) -> None:
@@ -129,9 +129,9 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     (folder.parent / "group").mkdir()
     twin = replace(PLAN, suite_id=other["suite_id"], host="other")
     group.write(folder.parent / "group", [PLAN, twin])
-    said: list[str] = []
-    assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)
-    assert "has ended" in said[0] and "fde resume" in said[1]
+    messages: list[str] = []
+    assert not watch.run(folder.parent / "group", folder.parent, None, None, messages.append)
+    assert "has ended" in messages[0] and "fde resume" in messages[1]
 
 
 def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
@@ -276,9 +276,9 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
         timer.join()
     well, sentence = source.outcome()
     assert well and "has ended on target" in sentence
-    found = source.read()
-    assert found and found.state == "suite-finished" and found.watts == {}
-    assert "power and gaps are known" in found.events[0].text
+    current = source.read()
+    assert current and current.state == "suite-finished" and current.watts == {}
+    assert "power and gaps are known" in current.events[0].text
 
 
 def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:

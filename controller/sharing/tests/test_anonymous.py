@@ -181,9 +181,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for name, (kind, settings, frames) in stream().items():
         place = folder / "meters" / name
         place.mkdir()
-        own = {"name": name, "kind": kind, "channels": {"0": f"ch_{kind}"}, "settings": settings}
+        entry = {"name": name, "kind": kind, "channels": {"0": f"ch_{kind}"}, "settings": settings}
         (place / "meter.json").write_text(
-            json.dumps({**described, **own, "timing": "poll"}), encoding="utf-8"
+            json.dumps({**described, **entry, "timing": "poll"}), encoding="utf-8"
         )
         writer = StreamWriter(place / "stream.raw")
         for t_ns, data, sent in frames:
@@ -225,9 +225,9 @@ def _looked_into(bundle: Path) -> Iterator[tuple[str, bytes]]:
 def test_no_mark_is_found_in_an_anonymous_bundle(planted: tuple[Path, Path]) -> None:
     folder, bundle = planted
     assert len(MARKS) >= 60 and len({mark.needle for mark in MARKS}) == len(MARKS)
-    whole = b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+    contents = b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
     names = " ".join(str(path) for path in folder.rglob("*")).encode()
-    lost = [m.needle for m in MARKS if m.needle.encode() not in whole + names]
+    lost = [m.needle for m in MARKS if m.needle.encode() not in contents + names]
     assert not lost, "these were not planted"
     outcome = {
         (mark.needle, name)

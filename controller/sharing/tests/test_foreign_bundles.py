@@ -56,9 +56,9 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
     assert main(["publish", str(folder), "--out", str(bundle)]) == 0
     with tarfile.open(bundle) as tar:
         files = {member.name: tar.extractfile(member) for member in tar}
-        found = {name: file.read() for name, file in files.items() if file is not None}
-    del found[next(iter(found))]  # the sums
-    return found
+        contents = {name: file.read() for name, file in files.items() if file is not None}
+    del contents[next(iter(contents))]  # the sums
+    return contents
 
 
 def packed(path: Path, members: Mapping[str, bytes]) -> Path:
@@ -93,7 +93,7 @@ def sealed_again(members: Mapping[str, bytes]) -> dict[str, bytes]:
     path = f"{top(members)}/manifest.json"
     document = json.loads(members[path])
     sums = {name: hashlib.sha256(members[f"{top(members)}/{name}"]) for name in document["files"]}
-    document["files"] = {name: found.hexdigest() for name, found in sums.items()}
+    document["files"] = {name: digest.hexdigest() for name, digest in sums.items()}
     return {**members, path: json.dumps(document).encode()}
 
 
@@ -118,11 +118,11 @@ def test_what_the_contract_does_not_name_is_neither_unpacked_nor_passed_over(
     assert all(PAGE not in path.read_bytes() for path in files)
     assert not list(build.rglob("*.html")) and not list(build.rglob("*.py"))
     assert main(["verify", str(bundle)]) == 1
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     assert all(
-        f"{name} is no file of a suite" in told.err for name in FOREIGN if "status" not in name
+        f"{name} is no file of a suite" in captured.err for name in FOREIGN if "status" not in name
     )
-    assert "report.html" in told.out and "status/" in told.out
+    assert "report.html" in captured.out and "status/" in captured.out
 
 
 def test_a_genuine_bundle_is_verified_and_its_page_is_named_as_not_proven(

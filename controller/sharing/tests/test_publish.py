@@ -27,9 +27,9 @@ from analysis.suite.bundle import about, opened
 from contract import packed
 from contract.places import ROOT
 from contract.plan import digest
-from controller.cli import reference
 from controller.cli.app import main
 from controller.sharing import publish, sandbox
+from validation import commands_page
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
@@ -190,7 +190,7 @@ def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> N
     used = re.findall(r"^fde (\w+)(.*)$", scripts, re.MULTILINE)
     assert [name for name, _ in used] == ["provision", "run", "compare"]
     for name, rest in used:
-        known = {option for p in reference.commands()[name].params for option in p.opts}
+        known = {option for p in commands_page.commands()[name].params for option in p.opts}
         assert set(re.findall(r"--[\w-]+", rest)) <= known
 
 
@@ -208,8 +208,8 @@ def test_a_bundle_describes_itself(bundles: tuple[Path, Path]) -> None:
         assert all(part["@id"] in graph for part in (*root["hasPart"], *root["author"]))
         for name in ("LICENSE", "CITATION.cff", "schema/plan.json", "energy.parquet"):
             assert (folder / name).is_file()
-        found = about(folder)
-        assert found.suite_id == folder.name and not found.anonymous
+        description = about(folder)
+        assert description.suite_id == folder.name and not description.anonymous
 
 
 def _tar(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
@@ -261,14 +261,14 @@ def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused
     bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "b.tar.gz"
-    whole = bundles[0].read_bytes()
+    original = bundles[0].read_bytes()
     members = _contents(bundles[0])
     folder = next(name for name in members if "/" in name).split("/")[0]
     changed = {**members, f"{folder}/clock.jsonl": members[f"{folder}/clock.jsonl"] + b"\n"}
     del members[next(iter(members))]  # the sums
     newer = members | {f"{folder}/bundle.json": b'{"format": "fde-bundle/9", "testbed": "7.0"}'}
     for content, words in (
-        (whole[: len(whole) // 2], "cut short"),
+        (original[: len(original) // 2], "cut short"),
         (_tar(changed), "clock.jsonl differs"),
         (_tar(_with_sums(newer)), "'fde-bundle/9', this version reads 'fde-bundle/1'"),
     ):

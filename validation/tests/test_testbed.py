@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from controller import host_load, testbed, testbed_figures
+from validation import host_load, testbed, testbed_figures
 
 pytestmark = pytest.mark.usefixtures("interruptible")
 ROOT = Path(testbed.__file__).parents[1]
-COMMAND = ("python3", "-S", "-m", "controller.testbed")
+COMMAND = ("python3", "-S", "-m", "validation.testbed")
 MAKEFILE = """
 packages venv image:
 \t@echo did $@ >> done

@@ -22,9 +22,9 @@ from contract import schema
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
 from contract.names import unknown
 from contract.strict_json import read_object
-from controller.host_load import Host
 from controller.planning.known_names import suite_names
-from controller.testbed_figures import GB, Build, LabMemory, LabState, figures, machine, write
+from validation.host_load import Host
+from validation.testbed_figures import GB, Build, LabMemory, LabState, figures, machine, write
 
 # Every step in order, and what it does; those of the lab fall away without one.
 STEPS = {

@@ -1,4 +1,4 @@
-"""`python3 -m agent.checks`: print docs/checks.md, made from the tables themselves."""
+"""`python3 -m validation.checks_page`: print docs/checks.md, made from the tables themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent.system import quiet
 HEAD = """\
 # What is checked around every run
 
-Made from the tables in `agent/checks` by `python3 -m agent.checks >docs/checks.md`.
+Made from the tables in `agent/checks` by `python3 -m validation.checks_page >docs/checks.md`.
 
 Checks *before* are made once the workload is prepared and its data is on the disk, those *after*
 when its last phase has ended; *during* compares the two moments. None runs within a phase. SMART

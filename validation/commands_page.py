@@ -1,6 +1,6 @@
 """The reference of the commands, from the commands themselves.
 
-`python -m controller.cli.reference --markdown` prints docs/commands.md, `--picture`
+`python -m validation.commands_page --markdown` prints docs/commands.md, `--picture`
 docs/fde-help.svg.
 """
 
@@ -27,7 +27,7 @@ PICTURE_COLUMNS = 110
 FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 HEAD = """# Commands
 
-Made from the commands by `python -m controller.cli.reference --markdown`: change these, not this
+Made from the commands by `python -m validation.commands_page --markdown`: change these, not this
 page. `fde COMMAND --help` prints the same; `fde --install-completion` completes names in a shell.
 In a checkout the command is `./fde`; it makes the environment first, and takes the virtual lab's
 inventory where the lab is up and none is named.
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
     """Print what is asked for; 0 printed, 2 wrong usage."""
     printed = {"--markdown": markdown, "--picture": picture}.get(" ".join(arguments))
     if printed is None:
-        print("usage: python -m controller.cli.reference --markdown|--picture", file=sys.stderr)
+        print("usage: python -m validation.commands_page --markdown|--picture", file=sys.stderr)
         return 2
     print(printed(), end="")
     return 0
