@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.documents import Gap
+from contract.counts import Gap
 from instrumentation.sources import registry
 from instrumentation.sources.battery import BatteryError, BatterySource
 from instrumentation.sources.counter import (
