@@ -34,6 +34,7 @@ from controller.measured_command.sources import (
     main_component,
     nothing_found,
     sensor_objection,
+    too_little,
     too_short,
 )
 from controller.measured_command.trials import Trials
@@ -88,7 +89,7 @@ class _Measurement:
         self._sources = sources
         self._meters = meters
         self._components = {**meters.components, **sources.components}
-        self._component = main_component(self._components, options.component)
+        self._component = main_component(self._components, options.component, why=sources.omitted)
         self._objections: Mapping[str, Objection] = {}
         self._seed = secrets.randbits(32) if options.seed is None else options.seed
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
@@ -201,6 +202,7 @@ class _Measurement:
             )
             if objection is not None:
                 objections[name] = objection
+        objections |= too_little(self._components, stretches, objections)
         return objections | below_parts(self._components, stretches, objections)
 
     def _results(self) -> list[CommandResult]:
@@ -230,7 +232,11 @@ class _Measurement:
             self._components,
             self._options.component,
             {*silent, *self._objections},
-            [*dict.fromkeys(silent.values()), *_word_objections(self._objections)],
+            [
+                *dict.fromkeys(silent.values()),
+                *_word_objections(self._objections),
+                *self._sources.omitted,
+            ],
             [n for n, objection in self._objections.items() if objection.code == DID_NOT_MOVE],
         )
         return results

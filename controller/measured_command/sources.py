@@ -103,11 +103,16 @@ class LocalSources:
         sources = cls(opened, refused)
         for source in opened.values():
             sources._zones |= {zone.name: zone for zone in getattr(source, "zones", ())}
-        parts = summands(n for n, zone in sources._zones.items() if zone.mirror_of is None)
-        if parts["package"] and parts["dram"]:
-            sources._sums[CPU_AND_MEMORY] = [*parts["package"], *parts["dram"]]
-        if parts["package"]:
-            sources._sums[CPU] = parts["package"]
+        zones = sources._zones
+        parts = summands(n for n, zone in zones.items() if zone.mirror_of is None)
+        # A sum without one of its sockets is not the processor's, or not all memory's.
+        for name in (n for s in opened.values() for n in getattr(s, "uncounted", ())):
+            parts[kind_of(name)] = []
+        packages, memory = parts["package"], parts["dram"]
+        if packages and {zones[n].package for n in packages} == {zones[n].package for n in memory}:
+            sources._sums[CPU_AND_MEMORY] = [*packages, *memory]
+        if packages:
+            sources._sums[CPU] = packages
         names = [name for source in opened.values() for name in source.names]
         sources._sums |= coverage.table().sums(names)
         return sources
@@ -351,6 +356,21 @@ def below_parts(
     return below
 
 
+def too_little(
+    components: Mapping[str, Component],
+    stretches: Mapping[str, Sequence[standing.Stretch]],
+    objections: Mapping[str, standing.Objection],
+) -> dict[str, standing.Objection]:
+    """Return objections to machines and processors that took next to nothing, or gave power."""
+    little: dict[str, standing.Objection] = {}
+    for name in stretches.keys() - objections.keys():
+        covers, component = category(name, components), components[name]
+        if covers and covers.never_zero:
+            objection = standing.of_little(component.label, component.source, stretches[name])
+            little |= {name: objection} if objection else {}
+    return little
+
+
 def main_component(
     components: Mapping[str, Component],
     wanted: str | None,
@@ -398,7 +418,7 @@ def too_short(source: str, seconds: float) -> str:
     poll_s = {"hwmon": hwmon.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
     if poll_s and seconds < FEW_POLLS * poll_s:
         return (
-            f"A run of {seconds * 1e3:.3g} ms is short for {source}: power is polled every "
+            f"A run of {seconds:.3g} s is short for {source}: power is polled every "
             f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor is renewed. "
             "Let the command repeat its work."
         )
