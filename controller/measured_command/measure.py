@@ -34,7 +34,6 @@ from controller.measured_command.sources import (
     main_component,
     nothing_found,
     sensor_objection,
-    too_little,
     too_short,
 )
 from controller.measured_command.trials import Trials
@@ -202,7 +201,6 @@ class _Measurement:
             )
             if objection is not None:
                 objections[name] = objection
-        objections |= too_little(self._components, stretches, objections)
         return objections | below_parts(self._components, stretches, objections)
 
     def _results(self) -> list[CommandResult]:
@@ -232,11 +230,7 @@ class _Measurement:
             self._components,
             self._options.component,
             {*silent, *self._objections},
-            [
-                *dict.fromkeys(silent.values()),
-                *_word_objections(self._objections),
-                *self._sources.omitted,
-            ],
+            [*dict.fromkeys(silent.values()), *_word_objections(self._objections)],
             [n for n, objection in self._objections.items() if objection.code == DID_NOT_MOVE],
         )
         return results

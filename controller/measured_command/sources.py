@@ -337,38 +337,24 @@ def below_parts(
     stretches: Mapping[str, Sequence[standing.Stretch]],
     objections: Mapping[str, standing.Objection],
 ) -> dict[str, standing.Objection]:
-    """Return objections to components that are less than their parts."""
+    """Return objections to components that are less than their parts, or than any machine."""
     known = {n: c for n in stretches if n not in objections and (c := category(n, components))}
     below: dict[str, standing.Objection] = {}
     for name, covers in known.items():
-        source = components[name].source
+        label, source = components[name].label, components[name].source
+        little = standing.of_little(label, source, stretches[name]) if covers.never_zero else None
+        if little is not None:
+            below[name] = little
         update_s = standing.patience_s(source)
         if source in ("RAPL", "nvml"):
             update_s = standing.update_of(stretches[name])
         for part, within in known.items():
             if name not in below and within.name in covers.holds:
-                labels = components[name].label, components[part].label
-                objection = standing.of_total(
-                    labels[0], stretches[name], labels[1], stretches[part], update_s
-                )
+                parts = components[part].label, stretches[part]
+                objection = standing.of_total(label, stretches[name], *parts, update_s)
                 if objection is not None:
                     below[name] = objection
     return below
-
-
-def too_little(
-    components: Mapping[str, Component],
-    stretches: Mapping[str, Sequence[standing.Stretch]],
-    objections: Mapping[str, standing.Objection],
-) -> dict[str, standing.Objection]:
-    """Return objections to machines and processors that took next to nothing, or gave power."""
-    little: dict[str, standing.Objection] = {}
-    for name in stretches.keys() - objections.keys():
-        covers, component = category(name, components), components[name]
-        if covers and covers.never_zero:
-            objection = standing.of_little(component.label, component.source, stretches[name])
-            little |= {name: objection} if objection else {}
-    return little
 
 
 def main_component(

@@ -244,12 +244,12 @@ def of_total(
 
 def of_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objection | None:
     """Object to a machine or processor that took less than one can while it runs, or gave power."""
-    known = [stretch for stretch in stretches if stretch.energy_j is not None and stretch.seconds]
     least_w = LEAST_W.get(source, OTHERS_LEAST_W)
+    known = [stretch for stretch in stretches if stretch.energy_j is not None]
     seconds = math.fsum(stretch.seconds for stretch in known)
     if seconds < SOME_S:
         return None
-    power_w = math.fsum(stretch.energy_j or 0.0 for stretch in known) / seconds
+    power_w = math.fsum(stretch.energy_j or 0 for stretch in known) / seconds
     if power_w >= least_w:
         return None
     return Objection(
@@ -257,7 +257,6 @@ def of_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objectio
         label,
         f"{power_w:.3g} W over {seconds:.3g} s is less than the {least_w:g} W that it takes to run",
         "Check its unit and the direction of its clamp, or take another component.",
-        {"power_w": power_w, "seconds": seconds},
     )
 
 
