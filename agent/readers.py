@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from contract.documents import Gap, OtherSource, OtherZone
+from contract.counts import Gap
+from contract.documents import OtherSource, OtherZone
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import registry
 from instrumentation.sources.counter import (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from contract.counts import Edge, Gap
 from contract.disks import Lifetime
 from contract.journal import Entry
 from contract.names import Name
@@ -14,15 +15,6 @@ from contract.plan import Plan, TargetDocument
 from contract.schema import COUNT, SECONDS, SHA256, Range
 
 TAIL = "tail"  # the phase after the last one, in which delayed writes reach the disk
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A counter at an edge: when it was read, between two stamps of the target, and its µJ."""
-
-    t_before_ns: int
-    t_after_ns: int
-    energy_uj: COUNT
 
 
 @dataclass(frozen=True)
@@ -96,15 +88,6 @@ class Check:
     name: str = ""
     ok: bool = True
     message: str | None = None
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Time without power readings, with the system's reason."""
-
-    from_ns: int
-    until_ns: int
-    error: str
 
 
 @dataclass(frozen=True)

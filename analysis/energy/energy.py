@@ -21,7 +21,7 @@ from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_samples, rapl_tables
-from contract.documents import Edge
+from contract.counts import Edge
 from contract.plan import SuitePlan
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources import counter as rapl

@@ -88,7 +88,7 @@ class _Measurement:
         self._sources = sources
         self._meters = meters
         self._components = {**meters.components, **sources.components}
-        self._component = main_component(self._components, options.component)
+        self._component = main_component(self._components, options.component, why=sources.omitted)
         self._objections: Mapping[str, Objection] = {}
         self._seed = secrets.randbits(32) if options.seed is None else options.seed
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")

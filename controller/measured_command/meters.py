@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from contract import schema
 from contract.errors import ControllerError
 from contract.measured_command import Component
-from contract.plan import MeterEntry
 from controller.measured_command.sources import Used
 from instrumentation.clock import monotonic_ns
 
 if TYPE_CHECKING:
     from analysis.suite.records import Meter as Records
+    from contract.plan import MeterEntry
     from controller.session.recorders import Recorders
     from instrumentation.accuracy import ErrorTerm
     from instrumentation.meters.base import Meter
@@ -41,7 +41,11 @@ class Meters:
     def __init__(
         self, entries: Sequence[MeterEntry | Mapping[str, object]], keep: Path | None
     ) -> None:
-        self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
+        self._entries: list[MeterEntry] = []
+        if entries:
+            from contract.plan import MeterEntry
+
+            self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
         self._keep = keep
         self._stack = ExitStack()
         self._folder = Path()

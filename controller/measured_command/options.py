@@ -7,9 +7,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from contract.errors import ControllerError
-from contract.plan import MeterEntry
+
+if TYPE_CHECKING:
+    from contract.plan import MeterEntry
 
 SHELL = "/bin/sh"
 MOST_REST_S = 86_400

@@ -103,11 +103,16 @@ class LocalSources:
         sources = cls(opened, refused)
         for source in opened.values():
             sources._zones |= {zone.name: zone for zone in getattr(source, "zones", ())}
-        parts = summands(n for n, zone in sources._zones.items() if zone.mirror_of is None)
-        if parts["package"] and parts["dram"]:
-            sources._sums[CPU_AND_MEMORY] = [*parts["package"], *parts["dram"]]
-        if parts["package"]:
-            sources._sums[CPU] = parts["package"]
+        zones = sources._zones
+        parts = summands(n for n, zone in zones.items() if zone.mirror_of is None)
+        # A sum without one of its sockets is not the processor's, or not all memory's.
+        for name in (n for s in opened.values() for n in getattr(s, "uncounted", ())):
+            parts[kind_of(name)] = []
+        packages, memory = parts["package"], parts["dram"]
+        if packages and {zones[n].package for n in packages} == {zones[n].package for n in memory}:
+            sources._sums[CPU_AND_MEMORY] = [*packages, *memory]
+        if packages:
+            sources._sums[CPU] = packages
         names = [name for source in opened.values() for name in source.names]
         sources._sums |= coverage.table().sums(names)
         return sources
@@ -332,20 +337,21 @@ def below_parts(
     stretches: Mapping[str, Sequence[standing.Stretch]],
     objections: Mapping[str, standing.Objection],
 ) -> dict[str, standing.Objection]:
-    """Return objections to components that are less than their parts."""
+    """Return objections to components that are less than their parts, or than any machine."""
     known = {n: c for n in stretches if n not in objections and (c := category(n, components))}
     below: dict[str, standing.Objection] = {}
     for name, covers in known.items():
-        source = components[name].source
+        label, source = components[name].label, components[name].source
+        little = standing.of_little(label, source, stretches[name]) if covers.never_zero else None
+        if little is not None:
+            below[name] = little
         update_s = standing.patience_s(source)
         if source in ("RAPL", "nvml"):
             update_s = standing.update_of(stretches[name])
         for part, within in known.items():
             if name not in below and within.name in covers.holds:
-                labels = components[name].label, components[part].label
-                objection = standing.of_total(
-                    labels[0], stretches[name], labels[1], stretches[part], update_s
-                )
+                parts = components[part].label, stretches[part]
+                objection = standing.of_total(label, stretches[name], *parts, update_s)
                 if objection is not None:
                     below[name] = objection
     return below
@@ -397,7 +403,7 @@ def too_short(source: str, seconds: float) -> str:
     poll_s = {"hwmon": hwmon.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
     if poll_s and seconds < FEW_POLLS * poll_s:
         return (
-            f"A run of {seconds * 1e3:.3g} ms is short for {source}: power is polled every "
+            f"A run of {seconds:.3g} s is short for {source}: power is polled every "
             f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor is renewed. "
             "Let the command repeat its work."
         )

@@ -35,7 +35,7 @@ USUAL_LIMIT_S = 2.0  # for an answer at first, then twice as long as the last on
 ONLY_CHANNEL = "0"
 WH_J = 3600.0
 _GAP_PERIODS = 1.5
-_MOST_W = 1e7
+_MOST_W = 5e4  # a rack takes less; 65535 is no number of watts
 Period = Annotated[float, Range(least=1e-3, most=86_400)]
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
 

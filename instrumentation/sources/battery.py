@@ -19,7 +19,6 @@ from typing import ClassVar
 
 from contract import system_text
 from instrumentation.sources.counter import (
-    PLATFORM_MAX_POWER_W,
     ReadFailure,
     Reading,
     reason,
@@ -34,6 +33,8 @@ POWER, GAUGE = "battery", "battery/gauge"
 NJ_PER_UWH = 3_600_000
 # A gauge's difference of fewer steps shows where the steps fell, not what was used.
 FEW_STEPS = 10
+# What a machine takes from its batteries, at the least and at the most; other units are beyond.
+LEAST_W, MOST_W = 0.5, 500
 _IDLE = {"Not charging", "Unknown", "Full"}  # of one battery while another is discharged
 
 
@@ -182,8 +183,8 @@ class BatterySource(PolledSource):
         power_uw = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
         if not power_uw:
             raise OSError("it is being discharged and shows 0 W: its firmware has no rate")
-        if power_uw > PLATFORM_MAX_POWER_W * 1e6:  # all bits set: the rate is unknown (ACPI, _BST)
-            raise OSError(f"it shows more than {PLATFORM_MAX_POWER_W / 1e3:g} kW")
+        if not LEAST_W * 1e6 <= power_uw <= MOST_W * 1e6:  # or all bits set, an unknown rate
+            raise OSError(f"it shows {power_uw / 1e6:.3g} W, not {LEAST_W:g} to {MOST_W} W")
         return power_uw
 
     def _gauge(self) -> Reading | ReadFailure:

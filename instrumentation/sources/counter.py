@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 
-from contract.documents import Edge
+from contract.counts import Edge
 from instrumentation.clock import monotonic_ns
 
 # The most that one package, die or memory zone can draw for as long as a wrap takes (a minute at

@@ -29,6 +29,7 @@ from instrumentation.sources.registry import SourceError
 ROOT = Path("/sys/class/hwmon")
 PERIOD_S = 0.2  # a chip on a bus converts for 1 to 100 ms, and a read of it takes up to 1 ms
 LEAST_MACHINE_W = 0.5  # no machine with such a sensor takes less while it reads it
+_SATURATED_UW = (2**31 - 1, 2**32 - 1)  # what is no number, as some drivers show it
 # Chips whose current and voltage of one number are those of one rail: in the INA3221 from number 4
 # on, `in` is a shunt and `curr` a sum of rails.
 _INA, _INA_RAILS = re.compile(r"ina\d.*"), (1, 2, 3)
@@ -80,8 +81,9 @@ class HwmonSource(PolledSource):
         if not sensors:
             raise HwmonError("no-sensor", root=root)
         readable: list[Sensor] = []
+        silent: list[Sensor] = []
         refused: list[Path] = []
-        for ways in sensors.values():
+        for name, ways in sensors.items():
             denied: list[Path] = []
             for sensor in ways:
                 try:
@@ -95,13 +97,16 @@ class HwmonSource(PolledSource):
                     break
             else:
                 refused += denied
+                covers = coverage.table().category(name)
+                if covers and covers.never_zero:  # the others are then not the whole
+                    silent.append(ways[0])
         if not readable and refused:
             raise HwmonError(
                 "sensors-root-only", first=refused[0], paths=shlex.join(map(str, refused))
             )
         if not readable:
             raise HwmonError("no-sensor-readable", root=root)
-        return cls(readable, period_s)
+        return cls([*readable, *silent], period_s)
 
     @classmethod
     def is_present(cls, root: Path = ROOT) -> bool:
@@ -139,6 +144,8 @@ def _files(chip: Path) -> Iterator[Sensor]:
     for path in sorted(chip.glob("energy*_input"), key=_number_of):
         yield Sensor(_label(path, "_input"), path, True)
     for number in sorted({p.name.split("_")[0] for p in chip.glob("power[0-9]*_*")}):
+        if _text(chip / f"{number}_is_battery") == "1":
+            continue  # what charges it is no use of the machine
         for suffix in ("_average", "_input"):  # the mean of an interval loses nothing
             path = chip / f"{number}{suffix}"
             if path.exists():
@@ -163,7 +170,9 @@ def _power_uw(sensor: Sensor, never_zero: bool) -> int:
     all bits set or, of a machine that runs, with 0 or in another unit.
     """
     power_uw = sensor.read()
-    if never_zero and 0 <= power_uw < LEAST_MACHINE_W * 1e6:
+    if power_uw in _SATURATED_UW:
+        raise OSError(f"it shows {power_uw} µW, the largest number of its kind")
+    if never_zero and power_uw < LEAST_MACHINE_W * 1e6:
         raise OSError(f"it shows less than {LEAST_MACHINE_W:g} W, and the machine runs")
     if abs(power_uw) > PLATFORM_MAX_POWER_W * 1e6:
         raise OSError(f"it shows more than {PLATFORM_MAX_POWER_W / 1e3:g} kW")

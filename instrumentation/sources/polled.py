@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from contract.documents import Gap
+from contract.counts import Gap
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import LONE, LONE_FLOOR_W, ReadFailure, Reading, reason
 from instrumentation.sources.updates import Watched, longest_intervals_ns

@@ -18,7 +18,7 @@ from contract.system_text import not_a_number
 from instrumentation.sources.counter import ReadFailure, Reading, reason
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
-from instrumentation.sources.zones import HeldZones, Zone, discover, mirrors
+from instrumentation.sources.zones import HeldZones, Zone, discover, mirrors, named_zones
 
 ROOT = Path("/sys/class/powercap")
 COUNTER_BYTES = 32
@@ -45,6 +45,7 @@ class PowercapSource(HeldZones):
         self.reopened_ns: list[list[int]] = [[] for _ in zones]
         self.away: dict[int, str] = {}
         self.omitted = ""  # a sentence where some zones are for root only
+        self.uncounted: frozenset[str] = frozenset()  # zones of the tree that are not read
 
     @classmethod
     def open(
@@ -65,6 +66,7 @@ class PowercapSource(HeldZones):
         """
         try:
             zones = discover(root, max_power_w)
+            names = frozenset(name for name, *_ in named_zones(root))
         except OSError as error:
             where = error.filename or f"A zone's name under {root}"
             raise PowercapError("zones-unreadable", where=where, error=reason(error)) from None
@@ -86,9 +88,10 @@ class PowercapSource(HeldZones):
             raise _cannot_open(zones, error) from None
         zones = tuple(descriptors)
         source = cls(zones, tuple(descriptors.values()))
+        source.uncounted = names - set(source.names)
         if denied:
-            names = ", ".join(zone.name for zone in denied)
-            source.omitted = f"{names}: {_cannot_open(denied, next(iter(denied.values())))}"
+            unread = ", ".join(zone.name for zone in denied)
+            source.omitted = f"{unread}: {_cannot_open(denied, next(iter(denied.values())))}"
         mirrored = mirrors(zones, source.value_uj, monotonic() + mirror_wait_s)
         reads = [partial(source.value_uj, index) for index in range(len(zones))]
         intervals = longest_intervals_ns(reads, watch_s, enough)

@@ -20,7 +20,8 @@ DID_NOT_MOVE = "did-not-move"
 ONE_VALUE = "one-value"
 BELOW_PART = "below-its-part"
 CONTRADICTED = "contradicts-its-gauge"
-STANDING = frozenset({STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, BELOW_PART, CONTRADICTED})
+TOO_LITTLE = "too-little"
+STANDING = frozenset({STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, BELOW_PART, CONTRADICTED, TOO_LITTLE})
 
 # A source that stood still in more of the stretches than this is no figure in the others either:
 # when it died in them is not known.
@@ -39,6 +40,10 @@ SOME, SOME_S = 4, 2.0
 ALIKE = 0.002  # of a mean power: a poll is some hundred µs late
 # A gauge follows late and in steps; a figure in another unit is off by ten or a thousand.
 MOST_APART = 3.0
+# No machine, and no processor with such a counter, takes less while it runs, in W: a smaller mean
+# is in another unit. RAPL's packages sleep deeply, boards at an external meter are small.
+LEAST_W: Mapping[str, float] = {"RAPL": 0.03, "hwmon": 0.5, "battery": 0.5}
+OTHERS_LEAST_W = 0.3
 ROUNDING = 0.05  # of a part, by which a total may seem less than it
 
 
@@ -234,6 +239,24 @@ def of_total(
         label,
         f"{total_j:.3g} J were counted, and {part_j:.3g} J by {part_label}, which is a part of it",
         facts={"energy_j": total_j, "part": part_label, "part_j": part_j},
+    )
+
+
+def of_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objection | None:
+    """Object to a machine or processor that took less than one can while it runs, or gave power."""
+    least_w = LEAST_W.get(source, OTHERS_LEAST_W)
+    known = [stretch for stretch in stretches if stretch.energy_j is not None]
+    seconds = math.fsum(stretch.seconds for stretch in known)
+    if seconds < SOME_S:
+        return None
+    power_w = math.fsum(stretch.energy_j or 0 for stretch in known) / seconds
+    if power_w >= least_w:
+        return None
+    return Objection(
+        TOO_LITTLE,
+        label,
+        f"{power_w:.3g} W over {seconds:.3g} s is less than the {least_w:g} W that it takes to run",
+        "Check its unit and the direction of its clamp, or take another component.",
     )
 
 

@@ -23,6 +23,7 @@ from instrumentation.sources.counter import MAX_POWER_W, PLATFORM_MAX_POWER_W
 _CONTROL_TYPES = ("intel-rapl", "intel-rapl-mmio")
 _TOP_ZONE = re.compile(r"intel-rapl(?:-mmio)?:\d+")
 _PACKAGE = re.compile(r"(package-\d+)(-die-\d+)?")
+_DIE = re.compile(r"-die-\d+")
 _LIMITS = "constraint_*_max_power_uw", "constraint_*_power_limit_uw"
 
 
@@ -106,7 +107,13 @@ def summands(names: Iterable[str]) -> dict[str, list[str]]:
     for name in names:
         if (kind := kind_of(name)) in groups:
             groups[kind].append(name)
-    return groups
+    return {kind: [n for n in names if _is_summand(n, names)] for kind, names in groups.items()}
+
+
+def _is_summand(name: str, names: Sequence[str]) -> bool:
+    """Whether a zone of a die has no zone of its whole package beside it, as others have."""
+    whole = _DIE.sub("", name)
+    return whole == name or whole not in names
 
 
 def not_counted(names: Iterable[str]) -> str:
@@ -128,20 +135,25 @@ def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tupl
     never lowers it: limits can be switched off, and hold only on the average. A zone without
     `energy_uj` has power limits alone: it is no counter.
     """
+    limits = max_power_w or {}
+    zones: dict[str, Zone] = {}
+    for name, path, parent in named_zones(root):
+        if name not in zones and (path / "energy_uj").exists():
+            files = [file for pattern in _LIMITS for file in path.glob(pattern)]
+            highest_w = max((_number(file) or 0 for file in files), default=0) / 1e6
+            bound_w = limits.get(name) or max(default_max_power_w(name), highest_w)
+            range_uj = _number(path / "max_energy_range_uj") or None
+            zones[name] = Zone(name, path, range_uj, parent, None, bound_w)
+    return tuple(zones.values())
+
+
+def named_zones(root: Path) -> Iterator[tuple[str, Path, str | None]]:
+    """Yield name, folder and parent of every zone of a tree, also of those without a counter."""
     tops = {t: {top: _name(top) for top in _top_zones(root, t)} for t in _CONTROL_TYPES}
     packages = {name for names in tops.values() for name in names.values()}
     several = sum(name.startswith("package") for name in packages) > 1
-    limits = max_power_w or {}
-    zones: dict[str, Zone] = {}
     for control_type in _CONTROL_TYPES:
-        for name, path, parent in _named_zones(tops[control_type], control_type, several):
-            if name not in zones and (path / "energy_uj").exists():
-                zone = Zone(name, path, _number(path / "max_energy_range_uj") or None, parent)
-                files = [file for pattern in _LIMITS for file in path.glob(pattern)]
-                highest_w = max((_number(file) or 0 for file in files), default=0) / 1e6
-                bound_w = limits.get(name) or max(default_max_power_w(name), highest_w)
-                zones[name] = Zone(name, path, zone.max_range_uj, parent, None, bound_w)
-    return tuple(zones.values())
+        yield from _zones_below(tops[control_type], control_type, several)
 
 
 def _name(zone: Path) -> str:
@@ -171,7 +183,7 @@ def _top_zones(root: Path, control_type: str) -> list[Path]:
     return []
 
 
-def _named_zones(
+def _zones_below(
     tops: Mapping[Path, str], control_type: str, several: bool
 ) -> Iterator[tuple[str, Path, str | None]]:
     for top, top_name in tops.items():

@@ -18,9 +18,12 @@ CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
         ("psys", ["psys", "psys-1"], None),
         ("package-1", ["package-0", "package-1"], "part"),
         ("package-0-die-1/dram", [], "memory"),
-        ("amd_energy/Ecore000", CORES, "part"),
+        ("amd_energy/Ecore000", CORES, "core"),
         ("amd_energy/Esocket0", CORES, "processor"),
         ("hwmon3-zenergy/Esocket1", [], "processor"),
+        ("amd_energy/Esocket0", ["amd_energy/Esocket1"], None),
+        ("fam15h_power/power1", ["hwmon2-fam15h_power/power1"], None),
+        ("package-1/core", [], "core"),
         ("power_meter/power1", ["power_meter/power1"], "machine"),
         ("power_meter/power1", ["power_meter/power1", "hwmon2-power_meter/power1"], None),
         (GRACE[0], GRACE, "module"),
@@ -46,6 +49,8 @@ def test_what_may_be_added_up() -> None:
     two = ["amd_energy/Esocket0", "hwmon3-amd_energy/Esocket0"]
     assert TABLE.sums([*CORES, *two]) == {"amd_energy/sockets": two}
     assert TABLE.sums([*CORES, two[0]]) == {}
+    nodes = ["fam15h_power/power1", "hwmon2-fam15h_power/power1"]
+    assert TABLE.sums(nodes) == {"fam15h_power/nodes": nodes}
     modules = [GRACE[0], GRACE[0].replace("0", "1")]
     assert TABLE.sums([*GRACE, modules[1]]) == {"power_meter/modules": modules}
     assert TABLE.category("power_meter/modules", modules) is TABLE.categories["module"]

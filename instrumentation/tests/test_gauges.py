@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.documents import Gap
+from contract.counts import Gap
 from contract.tests.refusal import refuses
 from instrumentation.sources import registry
 from instrumentation.sources.battery import BatterySource
@@ -185,8 +185,10 @@ def test_an_empty_bay_is_no_battery(tmp_path: Path) -> None:
     source.close()
 
 
-def test_a_rate_of_all_bits_set_is_a_failed_read(tmp_path: Path) -> None:
-    lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": "4294967295000"})
+@pytest.mark.parametrize("shown_uw", [4_294_967_295_000, 65_535 * 12_000, 12_000])
+def test_a_rate_that_cannot_be_is_a_failed_read(shown_uw: int, tmp_path: Path) -> None:
+    """All bits set of mW, of mA at 12 V, and a rate in mW."""
+    lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": str(shown_uw)})
     source = BatterySource.open(tmp_path, NEVER_S)
     shown = source.read()
     source.close()
@@ -231,6 +233,8 @@ def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None
         ("power_meter", "0", True),  # a machine that runs
         ("power_meter", "60000", True),  # in mW
         ("power_meter", "4294967295000", True),  # all bits set
+        ("power_meter", "-12000000", True),
+        ("ina226", "2147483647", True),  # no number
         ("ina226", "0", False),  # a rail may be off
         ("power_meter", "120000000", False),
     ],
@@ -250,6 +254,7 @@ def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon1", AMD)
     lay_out(tmp_path / "hwmon2", AMD)
     lay_out(tmp_path / "hwmon3", {"name": "BAT0", "power1_input": "1", "device/type": "Battery"})
+    lay_out(tmp_path / "hwmon5", {**SUPPLY, "power1_is_battery": "1"})
     lay_out(tmp_path / "hwmon4", {**AMD, "power1_input": "5", "power1_label": "Esocket0"})
     files = {sensor.name: sensor.path.name for sensor in discover(tmp_path)}
     assert files == {

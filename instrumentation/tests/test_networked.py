@@ -329,7 +329,7 @@ def test_home_assistant_says_its_unit(unit: str, expected_w: float) -> None:
         ({"state": "unknown"}, "no-data"),
         ({"state": True}, "no-data"),
         ({"state": "1e999"}, "no-data"),
-        ({"state": 1e9}, "no-data"),
+        ({"state": 65535}, "no-data"),
         ({"last_updated": None}, "no-data"),
         ({"attributes": {"unit_of_measurement": "kWh"}}, "configuration"),
     ],

@@ -10,9 +10,11 @@ from instrumentation.sources.standing import (
     DID_NOT_MOVE,
     ONE_VALUE,
     STANDS_STILL,
+    TOO_LITTLE,
     Stretch,
     frozen,
     of_counter,
+    of_little,
     of_sensor,
     of_total,
     sentences,
@@ -78,6 +80,25 @@ def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) ->
     total, part = ([Stretch(1.0, j)] * 10 for j in (total_j, part_j))
     objection = of_total("psys", total, "package-0", part, 0.2)
     assert (objection.code if objection else None) == (BELOW_PART if refused else None)
+
+
+@pytest.mark.parametrize(
+    ("source", "energy_j", "refused"),
+    [
+        ("RAPL", 0.05, True),
+        ("RAPL", 0.4, False),
+        ("hwmon", 0.8, True),
+        ("battery", 24.0, False),
+        ("meter plug", 0.12, True),  # in kW
+        ("meter plug", -120.0, True),
+        ("meter plug", None, False),
+    ],
+)
+def test_a_machine_that_takes_too_little(
+    source: str, energy_j: float | None, refused: bool
+) -> None:
+    objection = of_little("it", source, [Stretch(1.0, energy_j and energy_j / 2)] * 2)
+    assert (objection.code if objection else None) == (TOO_LITTLE if refused else None)
 
 
 def test_a_late_total_is_not_below_its_part() -> None:

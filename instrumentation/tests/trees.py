@@ -161,6 +161,11 @@ TREES: dict[str, Tree] = {
         ("package-0", "package-1"),
     ),
     "multi-die": Tree(_DIES, _DIE_NAMES, _DIE_NAMES),
+    "a package beside its dies": Tree(
+        {**_DIES, f"{M}:0": "package-0"},
+        (*_DIE_NAMES, "package-0"),
+        ("package-0", "package-0-die-0/dram", "package-0-die-1/dram"),
+    ),
     "mirrored die": Tree(
         _DIES, _DIE_NAMES, _DIE_NAMES[:2], same={f"{P}:1": f"{P}:0", child(P, 1, 0): child(P, 0, 0)}
     ),

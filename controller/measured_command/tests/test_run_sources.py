@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from controller.measured_command import MeasureOptions, of_strings, of_words
 from controller.measured_command.sources import (
     LocalSources,
     Source,
+    category,
     main_component,
     nothing_found,
     registered,
@@ -123,6 +125,41 @@ def test_a_psys_below_its_package_is_none(platform_tree: Path, tmp_path: Path) -
     assert codes(outcome, "psys") == {BELOW_PART}
 
 
+def test_a_package_below_its_core_is_none(tmp_path: Path) -> None:
+    tree = TREES["no dram"].lay_out(tmp_path / "powercap")
+    opener = opener_of(powercap=lambda: PowercapSource.open(tree))
+    top = "intel-rapl/intel-rapl:0"
+    with (
+        counting_w(tree, {f"{top}/energy_uj": 20, f"{top}/intel-rapl:0:0/energy_uj": 80}),
+        pytest.raises(ControllerError, match="which is a part of it"),
+    ):
+        measured(SLEEP, OPTIONS, opener, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("no_counter", "no_zone", "sums"),
+    [("1", "1:1", set()), ("1:2", "1:1", {"cpu"}), ("1:1", "1:2", {"cpu"})],
+)
+def test_without_a_socket_there_is_no_sum(
+    no_counter: str, no_zone: str, sums: set[str], tmp_path: Path
+) -> None:
+    tree = TREES["two sockets, each with all its parts"].lay_out(tmp_path / "powercap")
+    (next(tree.rglob(f"intel-rapl:{no_counter}")) / "energy_uj").unlink()
+    shutil.rmtree(next(tree.rglob(f"intel-rapl:{no_zone}")))
+    sources = LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
+    assert {"cpu", "cpu+memory"} & set(sources.components) == sums
+    sources.close()
+
+
+def test_a_socket_that_cannot_be_read_leaves_the_other_a_part(tmp_path: Path) -> None:
+    two = {"energy1_label": "Esocket0", "energy1_input": "1", "energy2_label": "Esocket1"}
+    lay_out(tmp_path / "hwmon0", {"name": "amd_energy", **two})
+    (tmp_path / "hwmon0/energy2_input").mkdir()
+    sources = LocalSources.open({"hwmon": lambda: HwmonSource.open(tmp_path, 3600)})
+    assert category("amd_energy/Esocket0", sources.components) is None
+    sources.close()
+
+
 def test_a_living_psys_is_the_figure_and_says_what_it_is(
     platform_tree: Path, tmp_path: Path
 ) -> None:
@@ -210,12 +247,12 @@ def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("power_uw", "contradicted"), [(12_000, True), (12_000_000, False), (1_200_000_000, True)]
+    ("power_uw", "contradicted"), [(1_200_000, True), (12_000_000, False), (120_000_000, True)]
 )
 def test_a_power_in_another_unit_than_its_gauge_is_none(
     power_uw: int, contradicted: bool, tmp_path: Path
 ) -> None:
-    """Firmware that gives mW where µW are asked for: the gauge falls by 12 W."""
+    """Firmware that gives a tenth, or ten times, of what is true: the gauge falls by 12 W."""
     folder = lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": str(power_uw)})
     sources = LocalSources.open({"battery": lambda: BatterySource.open(tmp_path, 3600)})
     start_s = time.monotonic()
