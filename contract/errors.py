@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class AgentError(Exception):
-    """What failed, why, and the remedy; the CLI prints it and exits with 1."""
+    """What failed, why, and the remedy; the CLI prints it and exits with `exit_status`."""
+
+    exit_status = 1
 
 
 class ControllerError(AgentError):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from contract import exports, strict_json
@@ -99,6 +100,7 @@ class _Measurement:
     def run(self) -> int:
         """Measure, clean up, and print what was measured, whatever ended it; the exit code."""
         self._require_exports()
+        self._require_statistics()
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
         signals = heard(*ENDING, *OF_BATCHES)
@@ -118,7 +120,7 @@ class _Measurement:
                 message = "interrupted" if interrupted else str(error or "")
                 problems = self._tell(self._document(message))
         if isinstance(error, ControllerError):
-            raise ControllerError(" ".join([str(error), *problems]))
+            error.args = (" ".join([str(error), *problems]),)
         if isinstance(error, Exception):
             raise error
         if problems and error is None:
@@ -147,6 +149,21 @@ class _Measurement:
                     f"{path} cannot be written: {error.strerror}. Nothing was measured: name "
                     "another file, or make room."
                 ) from None
+
+    def _require_statistics(self) -> None:
+        """Load what evaluates the runs; raise ControllerError where that fails."""
+        options = self._options
+        if options.runs == 1 and options.precision is None and not options.meters:
+            return
+        modules = evaluate.STATISTICS + evaluate.OF_SEVERAL * (len(self._commands) > 1)
+        try:
+            for name in modules + evaluate.OF_METERS * bool(options.meters):
+                import_module(name)
+        except (ImportError, MemoryError, OSError) as error:
+            raise ControllerError(
+                f"The statistics cannot be loaded: {error}. Nothing was measured: raise the limits "
+                "(`ulimit -a`), or install the package again."
+            ) from None
 
     def _measure(self) -> None:
         options = self._options

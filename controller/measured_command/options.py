@@ -15,6 +15,15 @@ SHELL = "/bin/sh"
 MOST_REST_S = 86_400
 # Where the commands' output goes; anything else is the path of a file.
 PIPE, NULL, INHERIT = "pipe", "null", "inherit"
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit status of a shell (POSIX.1-2024, XCU 2.8.2)
+
+
+class NotRunError(ControllerError):
+    """A command did not run at all; the exit status is a shell's."""
+
+    def __init__(self, message: str, exit_status: int) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,8 @@ class MeasureOptions:
 
     def check(self, commands: Sequence[Command]) -> None:
         """Raise ControllerError where an option is invalid."""
+        if any(c.argv and not (c.argv[0] and c.name.strip()) for c in commands):
+            raise NotRunError("A command is empty. Name a program or a command line.", NOT_FOUND)
         if fault := next(self._faults(commands), None):
             raise ControllerError(fault)
 

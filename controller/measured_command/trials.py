@@ -18,7 +18,7 @@ from controller.measured_command.execute import (
     execute,
     opened,
 )
-from controller.measured_command.options import Command, MeasureOptions
+from controller.measured_command.options import Command, MeasureOptions, NotRunError
 from controller.measured_command.sources import Guard, LocalSources, Used
 from instrumentation.clock import monotonic_ns
 
@@ -120,10 +120,11 @@ class Trials:
         command = self._commands[index]
         execution = execute(command, output, self._options.input)
         if why := NOT_RUN.get(execution.exit_code):
-            raise ControllerError(
+            raise NotRunError(
                 f"The command {printable(command.name)} did not run: {why} (exit code "
                 f"{execution.exit_code}). Check its name and path; --output inherit shows what it "
-                "writes."
+                "writes.",
+                execution.exit_code,
             )
         if execution.exit_code and not self._options.ignore_failure:
             raise ControllerError(

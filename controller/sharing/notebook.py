@@ -30,7 +30,7 @@ class Copy:
 
 
 def example() -> Path:
-    """Unpack a suite that comes with the testbed below the build folder.
+    """Return the bundle of a suite that comes with the testbed.
 
     Raises ControllerError where none does.
     """
@@ -40,17 +40,19 @@ def example() -> Path:
             "There is no suite here and no example: `make synthetic` in a checkout draws one from "
             "a paper's figures, `fde run` measures one; or name the folder of a suite."
         )
-    return publish.kept(bundles[0], build_folder() / "bundles")
+    return bundles[0]
 
 
 def copy(suite: Path) -> Copy:
     """Copy the notebook to a folder of our own; a copy that is there keeps all its changes.
 
-    Raises SuiteError where the folder is no suite, ControllerError where it is one of a group.
+    A bundle is unpacked first. Raises SuiteError where the folder is no suite, ControllerError
+    where it is one of a group.
     """
     import analysis
     from analysis.suite import group, suite_folder
 
+    suite = publish.kept(suite, build_folder() / "bundles")
     if group.is_group(suite):
         inside = ", ".join(str(member) for member in group.members(suite))
         raise ControllerError(f"{suite} is a group of hosts: name one of its suites: {inside}.")
