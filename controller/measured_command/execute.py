@@ -136,19 +136,15 @@ def execute(command: Command, output: Output, input_file: Path | None = None) ->
 
 
 def _not_started(command: Command, error: OSError) -> NotRunError:
-    program, status = command.argv[0], NOT_EXECUTABLE
-    reason = error.strerror
-    if error.errno == errno.ENOENT and "/" in program and os.path.lexists(program):
+    program, reason = command.argv[0], error.strerror
+    is_missing = error.errno == errno.ENOENT and not ("/" in program and os.path.lexists(program))
+    if error.errno == errno.ENOENT and not is_missing:
         reason = "what its first line or its link names was not found"
-    elif error.errno == errno.ENOENT:
-        status = NOT_FOUND
-    elif error.errno == errno.ENOEXEC:
-        reason = "no program for this machine, and no script with #! in its first line"
     elif error.errno == errno.EACCES and Path(program).is_dir():
         reason = os.strerror(errno.EISDIR)
     return NotRunError(
         f"The command {printable(command.name)} cannot be started: {printable(program)}: {reason}.",
-        status,
+        NOT_FOUND if is_missing else NOT_EXECUTABLE,
     )
 
 

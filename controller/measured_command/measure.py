@@ -100,7 +100,7 @@ class _Measurement:
     def run(self) -> int:
         """Measure, clean up, and print what was measured, whatever ended it; the exit code."""
         self._require_exports()
-        self._require_statistics()
+        self._load_statistics()
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
         signals = heard(*ENDING, *OF_BATCHES)
@@ -150,20 +150,13 @@ class _Measurement:
                     "another file, or make room."
                 ) from None
 
-    def _require_statistics(self) -> None:
-        """Load what evaluates the runs; raise ControllerError where that fails."""
+    def _load_statistics(self) -> None:
+        """Load what evaluates the runs: where that fails, nothing was measured yet."""
         options = self._options
-        if options.runs == 1 and options.precision is None and not options.meters:
-            return
-        modules = evaluate.STATISTICS + evaluate.OF_SEVERAL * (len(self._commands) > 1)
-        try:
-            for name in modules + evaluate.OF_METERS * bool(options.meters):
-                import_module(name)
-        except (ImportError, MemoryError, OSError) as error:
-            raise ControllerError(
-                f"The statistics cannot be loaded: {error}. Nothing was measured: raise the limits "
-                "(`ulimit -a`), or install the package again."
-            ) from None
+        modules = evaluate.OF_SEVERAL * (len(self._commands) > 1)
+        modules += evaluate.STATISTICS * (options.runs > 1 or options.precision is not None)
+        for name in modules + evaluate.OF_METERS * bool(options.meters):
+            import_module(name)
 
     def _measure(self) -> None:
         options = self._options
