@@ -6,7 +6,9 @@ from contract.problem import ProblemError
 
 
 class AgentError(ProblemError):
-    """What failed, why, and the remedy; the CLI prints it and exits with 1."""
+    """What failed, why, and the remedy; the CLI prints it and exits with `exit_status`."""
+
+    exit_status = 1
 
     ROOM = "agent"
 

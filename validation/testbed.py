@@ -22,7 +22,7 @@ from contract import schema
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
 from contract.names import unknown
 from contract.strict_json import read_object
-from controller.planning.known_names import suite_names
+from controller.planning.known_names import inventories_beside, suite_names
 from validation.host_load import Host
 from validation.testbed_figures import GB, Build, LabMemory, LabState, figures, machine, write
 
@@ -128,8 +128,7 @@ def _wrong_name(suite: str, inventory: str) -> str:
     if suite not in suite_names():
         return unknown("suite", suite, suite_names())
     if inventory and not Path(inventory).exists():
-        known = [str(path) for path in sorted(Path(inventory).parent.glob("*/"))]
-        return unknown("inventory", inventory, known)
+        return unknown("inventory", inventory, inventories_beside(Path(inventory)))
     return ""
 
 

@@ -43,12 +43,16 @@ EXIT_STATUS = {
     "1": "refused or failed, with one sentence on standard error",
     "2": "wrong usage",
     "3": "`compare --fail-on` had nothing to test",
+    "126": "`run -- COMMAND`: it cannot be executed",
+    "127": "`run -- COMMAND`: it was not found",
     "130": "interrupted; what was measured is kept",
 }
 ENVIRONMENT = {
     "FDE_INVENTORY": "stands in for --inventory",
     "FDE_BUILD": "where checks, proofs, unpacked bundles and figures of compare and trace go",
 }
+LIMITS_REMEDY = "Raise the limits (`ulimit -a`), or install the package again."
+NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
 TABLES = {"Examples": EXAMPLES, "Exit status": EXIT_STATUS, "Environment": ENVIRONMENT}
 EPILOG = "\n\n".join(
     f"[bold]{title}[/]\n\n" + "\n".join(f"{key}: {text}" for key, text in entries.items())
@@ -101,6 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        Path.cwd()
+    except OSError as error:
+        return _report(f"The current folder is gone ({error.strerror}). Change to another.", 1)
     unwritten.clear()
     if bundles := sandbox.bundles(argv):
         return guarded(lambda: _bounded(argv, bundles))
@@ -154,18 +162,27 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         return _report(message, getattr(error, "exit_code", 1))
     except AgentError as error:
-        return _report(str(error), 1)
+        return _report(str(error), error.exit_status)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
         return _report(f"Cannot write or read{where}: {error.strerror}.", 1)
-    except Exception as error:
-        if os.environ.get(sandbox.IS_BOUNDED) != "1":
-            raise
-        reason = f"{type(error).__name__}: {str(error)[:200]}"
-        return _report(f"What the bundle holds cannot be read ({reason}): get it again.", 1)
+    except Exception as error:  # noqa: BLE001 (raised again)
+        return _report(_unexpected(error), 1)
     except KeyboardInterrupt as interrupt:
         hint = f"; continue with {interrupt}" if str(interrupt) else ""
         return _report(f"interrupted, what was measured is kept{hint}.", 130)
+
+
+def _unexpected(error: Exception) -> str:
+    """Return a sentence on an error of libraries, limits or a foreign bundle; raise any other."""
+    reason = f"{type(error).__name__}: {str(error)[:200]}"
+    if isinstance(error, ImportError):
+        return f"A library cannot be loaded ({reason}). {LIMITS_REMEDY}"
+    if os.environ.get(sandbox.IS_BOUNDED) == "1":
+        return f"What the bundle holds cannot be read ({reason}): get it again."
+    if isinstance(error, MemoryError) or str(error) == NO_THREAD:
+        return f"Memory or a thread was refused ({reason}). {LIMITS_REMEDY}"
+    raise error
 
 
 def _report(message: str, status: int) -> int:

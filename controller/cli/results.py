@@ -26,7 +26,7 @@ from contract.command_results import (
 from contract.exports import is_stdout
 from contract.files import sha256_of
 from contract.places import SHARE, build_folder
-from controller.cli.options import Json, SuiteDir, SuiteDirs, list_suites, newest
+from controller.cli.options import Json, SuiteDirs, list_suites, newest
 from controller.cli.output import complain, finished, say, with_json
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 RESULTS = "Results"
 
+AnySuite = Annotated[
+    Path | None,
+    typer.Argument(metavar="SUITE", help="Folder or bundle of a suite. Default: the newest."),
+]
 OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page or figures go.")]
 
 
@@ -105,7 +109,7 @@ def verify(suites: SuiteDirs = None) -> VerifyResult:
 @commands.command(rich_help_panel=RESULTS)
 @with_json
 def publish(
-    suite: SuiteDir = None,
+    suite: AnySuite = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -224,21 +228,22 @@ def compare(
 @commands.command(rich_help_panel=RESULTS)
 @with_json
 def trace(
-    suite: SuiteDir = None,
+    suite: AnySuite = None,
     run: Annotated[str, typer.Argument(metavar="RUN_ID", help="Without it: names them.")] = "",
     out: OutDir = None,
 ) -> TraceResult:
     """Draw the power over the time of one run."""
     from analysis.report import trace as tracing
 
-    traced = tracing.trace(suite or newest(), run, out or build_folder() / "traces")
+    (folder,) = _kept([suite or newest()])
+    traced = tracing.trace(folder, run, out or build_folder() / "traces")
     say(f"{traced.svg}\n{traced.png}")
     return TraceResult(True, str(traced.svg), str(traced.png))
 
 
 @commands.command(rich_help_panel=RESULTS)
 def notebook(
-    suite: SuiteDir = None,
+    suite: AnySuite = None,
     only_copy: Annotated[
         bool, typer.Option("--copy", help="Only make the copy; open nothing.")
     ] = False,

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from analysis.stats.comparison import Comparison
     from instrumentation.accuracy import ErrorTerm
 
+# What evaluates two runs, several commands, and meters.
+STATISTICS = ("analysis.stats.planning", "analysis.stats.comparison", "analysis.stats.repetition")
+OF_SEVERAL = ("analysis.stats.budget",)
+OF_METERS = ("analysis.energy.metered", "analysis.suite.recordings")
 Spans = Mapping[tuple[int, int], Mapping[str, Used]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -18,7 +19,15 @@ from pathlib import Path
 from contract.errors import ControllerError
 from contract.interrupts import ENDING, noted_signals
 from contract.names import printable
-from controller.measured_command.options import INHERIT, NULL, PIPE, Command
+from controller.measured_command.options import (
+    INHERIT,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    NULL,
+    PIPE,
+    Command,
+    NotRunError,
+)
 from instrumentation.clock import monotonic_ns
 
 SHOWN_BYTES = 400
@@ -29,7 +38,7 @@ DRAINED_BYTES = 1 << 16  # what a pipe holds
 DRAIN_LIMIT_S = 0.2  # where something that the command left running keeps the pipe open
 # By a shell and by programs that start others (env, timeout, nice): found but not executable, and
 # not found (POSIX.1-2024, XCU 2.8.2).
-NOT_RUN = {126: "it cannot be executed", 127: "it was not found"}
+NOT_RUN = {NOT_EXECUTABLE: "it cannot be executed", NOT_FOUND: "it was not found"}
 
 
 @dataclass(frozen=True)
@@ -117,18 +126,29 @@ def execute(command: Command, output: Output, input_file: Path | None = None) ->
             )
             _, status, usage = os.wait4(process.pid, 0)
         except OSError as error:
-            raise ControllerError(
-                "command-not-started",
-                command=printable(command.name),
-                program=printable(command.argv[0]),
-                reason=error.strerror,
-            ) from None
+            raise _not_started(command, error) from None
         except BaseException:
             _end_all()
             raise
         t_end_ns = monotonic_ns()
     process.returncode = os.waitstatus_to_exitcode(status)
     return Execution(t_start_ns, t_end_ns, usage.ru_utime, usage.ru_stime, process.returncode)
+
+
+def _not_started(command: Command, error: OSError) -> NotRunError:
+    program, reason = command.argv[0], error.strerror
+    is_missing = error.errno == errno.ENOENT and not ("/" in program and os.path.lexists(program))
+    if error.errno == errno.ENOENT and not is_missing:
+        reason = "what its first line or its link names was not found"
+    elif error.errno == errno.EACCES and Path(program).is_dir():
+        reason = os.strerror(errno.EISDIR)
+    return NotRunError(
+        NOT_FOUND if is_missing else NOT_EXECUTABLE,
+        "command-not-started",
+        command=printable(command.name),
+        program=printable(program),
+        reason=reason,
+    )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from contract import exports, strict_json
@@ -99,6 +100,7 @@ class _Measurement:
     def run(self) -> int:
         """Measure, clean up, and print what was measured, whatever ended it; the exit code."""
         self._require_exports()
+        self._load_statistics()
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
         signals = heard(*ENDING, *OF_BATCHES)
@@ -118,7 +120,9 @@ class _Measurement:
                 message = "interrupted" if interrupted else str(error or "")
                 problems = self._tell(self._document(message))
         if isinstance(error, ControllerError):
-            raise ControllerError(error, *problems)
+            failure = ControllerError(error, *problems)
+            failure.exit_status = error.exit_status
+            raise failure
         if isinstance(error, Exception):
             raise error
         if problems and error is None:
@@ -146,6 +150,14 @@ class _Measurement:
                 raise ControllerError(
                     "results-unwritable", path=path, reason=error.strerror
                 ) from None
+
+    def _load_statistics(self) -> None:
+        """Load what evaluates the runs: where that fails, nothing was measured yet."""
+        options = self._options
+        modules = evaluate.OF_SEVERAL * (len(self._commands) > 1)
+        modules += evaluate.STATISTICS * (options.runs > 1 or options.precision is not None)
+        for name in modules + evaluate.OF_METERS * bool(options.meters):
+            import_module(name)
 
     def _measure(self) -> None:
         options = self._options

@@ -18,6 +18,15 @@ SHELL = "/bin/sh"
 MOST_REST_S = 86_400
 # Where the commands' output goes; anything else is the path of a file.
 PIPE, NULL, INHERIT = "pipe", "null", "inherit"
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit status of a shell (POSIX.1-2024, XCU 2.8.2)
+
+
+class NotRunError(ControllerError):
+    """A command did not run at all; the exit status is a shell's."""
+
+    def __init__(self, exit_status: int, code: str, **facts: object) -> None:
+        super().__init__(code, **facts)
+        self.exit_status = exit_status
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ class MeasureOptions:
 
     def check(self, commands: Sequence[Command]) -> None:
         """Raise ControllerError where an option is invalid."""
+        if any(c.argv and not (c.argv[0] and c.name.strip()) for c in commands):
+            raise NotRunError(NOT_FOUND, "command-empty")
         if fault := next(self._faults(commands), None):
             raise fault
 

@@ -18,7 +18,7 @@ from controller.measured_command.execute import (
     execute,
     opened,
 )
-from controller.measured_command.options import Command, MeasureOptions
+from controller.measured_command.options import Command, MeasureOptions, NotRunError
 from controller.measured_command.sources import Guard, LocalSources, Used
 from instrumentation.clock import monotonic_ns
 
@@ -120,7 +120,8 @@ class Trials:
         command = self._commands[index]
         execution = execute(command, output, self._options.input)
         if why := NOT_RUN.get(execution.exit_code):
-            raise ControllerError(
+            raise NotRunError(
+                execution.exit_code,
                 "command-did-not-run",
                 command=printable(command.name),
                 reason=why,

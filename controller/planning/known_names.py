@@ -24,3 +24,9 @@ def require_known(what: str, names: Iterable[str], known: Collection[str]) -> No
             raise ControllerError(
                 "unknown-name", what=what, name=name, nearest=nearest(name, known)
             )
+
+
+def inventories_beside(path: Path) -> list[str]:
+    """List the inventories in the folder of a path: folders with a file of hosts."""
+    files = path.parent.glob("*/hosts*")
+    return sorted({str(file.parent) for file in files})

@@ -30,24 +30,26 @@ class Copy:
 
 
 def example() -> Path:
-    """Unpack a suite that comes with the testbed below the build folder.
+    """Return the bundle of a suite that comes with the testbed.
 
     Raises ControllerError where none does.
     """
     bundles = sorted((SHARE / "data" / "examples").glob("*.tar.gz"))
     if not bundles:
         raise ControllerError("no-example")
-    return publish.kept(bundles[0], build_folder() / "bundles")
+    return bundles[0]
 
 
 def copy(suite: Path) -> Copy:
     """Copy the notebook to a folder of our own; a copy that is there keeps all its changes.
 
-    Raises SuiteError where the folder is no suite, ControllerError where it is one of a group.
+    A bundle is unpacked first. Raises SuiteError where the folder is no suite, ControllerError
+    where it is one of a group.
     """
     import analysis
     from analysis.suite import group, suite_folder
 
+    suite = publish.kept(suite, build_folder() / "bundles")
     if group.is_group(suite):
         inside = ", ".join(str(member) for member in group.members(suite))
         raise ControllerError("suite-is-group", suite=suite, inside=inside)

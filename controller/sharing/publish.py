@@ -39,6 +39,7 @@ from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
 from contract.files import sha256_of, write, write_json
+from contract.packed import SUMS
 from contract.places import SHARE, version
 from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
 from controller.session import seal, suite_folder
@@ -252,7 +253,8 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     files = [path for path in folder.rglob("*") if path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in files]
     passed_over = [name.partition("/")[2] or name for name in left]
-    strange = [name for name in names if not is_known(name)]
+    sums = {SUMS} if is_bundle else set()  # where tar unpacked it
+    strange = [name for name in names if not is_known(name) and name not in sums]
     strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
     problems += [f"{name} is no file of a suite: its contents are unknown." for name in strange]
     names += passed_over

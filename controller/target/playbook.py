@@ -22,6 +22,7 @@ from contract.names import unknown
 from contract.places import ANSIBLE, build_folder, python_path
 from contract.plan import TargetDocument
 from contract.problem import Problem
+from controller.planning.known_names import inventories_beside
 from controller.target import connection
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Inventory:
 def resolve(path: Path) -> Inventory:
     """Play resolve.yml; raises ControllerError where there is no such inventory, or none at all."""
     if not path.exists():
-        known = [str(entry) for entry in sorted(path.parent.glob("*/"))]
+        known = inventories_beside(path)
         raise ControllerError(
             unknown("inventory", str(path), known)
             if known

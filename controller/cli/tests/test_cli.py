@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 import subprocess
@@ -305,3 +306,40 @@ def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
     (pair,) = json.loads(capsys.readouterr().out)["pairs"]
     assert evil in [one["b"] for one in pair["differences"]]  # for a program, the text as it is
     assert warnings.formatwarning(evil, UserWarning, "f", 1) == "fde: x\\x1b[2J\\x9b\\u202e\n"
+
+
+def test_a_folder_that_was_removed_is_the_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with contextlib.chdir(gone):
+        gone.rmdir()
+        assert main(["report"]) == 1
+    captured = capsys.readouterr().err
+    assert "folder is gone" in captured and captured.count("\n") == 1
+
+
+def test_only_inventories_are_offered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("bench", "suites"):
+        (tmp_path / name).mkdir()
+    assert main(["check", "-i", str(tmp_path / "mine")]) == 1
+    assert "hardware.example" in capsys.readouterr().err
+    (tmp_path / "bench" / "hosts.yml").write_text("targets:\n")
+    assert main(["check", "-i", str(tmp_path / "mine")]) == 1
+    captured = capsys.readouterr().err
+    assert "bench" in captured and "suites" not in captured
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ImportError("a.so: failed to map"), MemoryError(), RuntimeError("can't start new thread")],
+)
+def test_what_limits_refuse_is_a_sentence(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    assert guarded(fail) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -296,6 +296,51 @@ def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None
         of_strings(["true"], 'bash -e "')
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ([""], 127),
+        ([" "], 127),
+        (["no-such-program"], 127),
+        (["no-such-program a"], 127),
+        (["./folder"], 126),
+        (["./plain"], 126),
+        (["./plain a"], 126),
+        (["./no-first-line"], 126),
+        (["./no-interpreter"], 126),
+    ],
+)
+def test_what_cannot_run_ends_as_in_a_shell(
+    words: list[str],
+    status: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    opener: Callable[[], LocalSources],
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, text, mode in (
+        ("plain", "", 0o644),
+        ("no-first-line", "true\n", 0o755),
+        ("no-interpreter", f"#!{NOWHERE}/sh\n", 0o755),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+    commands = _commands(words, each=False, shell=None, no_shell=False)
+    with contextlib.chdir(tmp_path):
+        assert app.guarded(lambda: run(commands, OPTIONS, opener)) == status
+    assert capsys.readouterr().err.count("fde: ") == 1
+
+
+def test_nothing_is_measured_where_the_statistics_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: Callable[[], LocalSources]
+) -> None:
+    monkeypatch.setitem(sys.modules, "analysis.stats.repetition", None)
+    ran = tmp_path / "ran"
+    with pytest.raises(ImportError):
+        run([of_words(["touch", str(ran)])], OPTIONS, opener)
+    assert not ran.exists()
+
+
 def test_a_file_that_is_named_twice_is_not_overwritten(
     opener: Callable[[], LocalSources], tmp_path: Path
 ) -> None:

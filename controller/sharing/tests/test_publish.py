@@ -142,6 +142,15 @@ def test_the_same_suite_gives_the_same_bytes(
         assert again.read_bytes() == bundle.read_bytes()
 
 
+def test_a_bundle_that_tar_unpacked_verifies(bundles: tuple[Path, Path], tmp_path: Path) -> None:
+    with tarfile.open(bundles[0]) as tar:
+        tar.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    assert main(["verify", str(folder)]) == 0
+    (folder / "runs" / "sums.json").write_text("{}")
+    assert main(["verify", str(folder)]) == 1
+
+
 def test_a_bundle_can_be_made_again_and_stays_anonymous(
     bundles: tuple[Path, Path], tmp_path: Path
 ) -> None:
