@@ -131,7 +131,7 @@ def test_a_package_below_its_core_is_none(tmp_path: Path) -> None:
     top = "intel-rapl/intel-rapl:0"
     with (
         counting_w(tree, {f"{top}/energy_uj": 20, f"{top}/intel-rapl:0:0/energy_uj": 80}),
-        pytest.raises(ControllerError, match="which is a part of it"),
+        refuses("components-unknown", others="package-0, core"),
     ):
         measured(SLEEP, OPTIONS, opener, tmp_path)
 
