@@ -139,13 +139,6 @@ def test_what_cannot_be_compared_is_none_and_not_a_guess() -> None:
     assert by_configuration["sed"].comparison is not None
 
 
-def test_one_block_has_a_ratio_and_nothing_else() -> None:
-    pairs = contrasts_of(rows(blocks=1))
-    for contrast in pairs:
-        assert known(contrast.comparison).p_adjusted is None
-        assert known(contrast.comparison).verdict == "inconclusive"
-
-
 def test_no_baseline_leaves_the_declared_ones() -> None:
     kinds = {"sed": "opal", "soft": "dmcrypt"}
     suite = suite_of(kinds, WORK, [("sed", "soft")])

@@ -13,12 +13,6 @@ def compared(*ratios: float, margin: float = 0.02) -> Comparison:
     return known(compare([1.0] * len(ratios), ratios, margin))
 
 
-def test_holm_by_hand() -> None:
-    # Sorted 0.01, 0.02, 0.03, 0.04 by 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.04, and never falling.
-    adjusted = holm(np.array([0.04, 0.01, 0.03, 0.02]))
-    assert adjusted == pytest.approx([0.06, 0.04, 0.06, 0.06])
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_holm_is_that_of_statsmodels(seed: int) -> None:
     generator = np.random.default_rng(seed)

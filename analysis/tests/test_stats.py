@@ -24,13 +24,6 @@ def test_interval_is_students_t_by_hand() -> None:
     assert (mean.low, mean.high) == pytest.approx((low, high), rel=1e-12)
 
 
-def test_one_block_has_no_interval_and_no_verdict() -> None:
-    assert estimate([5.0]).low is None
-    comparison = known(compare([100.0], [150.0], 0.02))
-    assert comparison.ratio == pytest.approx(1.5)
-    assert (comparison.low, comparison.verdict) == (None, "inconclusive")
-
-
 def test_ratio_is_that_of_paired_logarithms() -> None:
     base, other = [100.0, 140.0, 90.0], [104.0, 147.0, 93.0]
     comparison = compare(base, other, 0.02)
