@@ -18,7 +18,7 @@ from contract.system_text import not_a_number
 from instrumentation.sources.counter import ReadFailure, Reading, reason
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
-from instrumentation.sources.zones import HeldZones, Zone, discover, mirrors, named_zones
+from instrumentation.sources.zones import HeldZones, Zone, discover, kind_of, mirrors, named_zones
 
 ROOT = Path("/sys/class/powercap")
 COUNTER_BYTES = 32
@@ -89,6 +89,8 @@ class PowercapSource(HeldZones):
         zones = tuple(descriptors)
         source = cls(zones, tuple(descriptors.values()))
         source.uncounted = names - set(source.names)
+        if lacking := [n for n in source.uncounted if kind_of(n) == "package"]:
+            source.omitted = f"{', '.join(sorted(lacking))} shows no counter (energy_uj)."
         if denied:
             unread = ", ".join(zone.name for zone in denied)
             source.omitted = f"{unread}: {_cannot_open(denied, next(iter(denied.values())))}"

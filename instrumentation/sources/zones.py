@@ -107,13 +107,11 @@ def summands(names: Iterable[str]) -> dict[str, list[str]]:
     for name in names:
         if (kind := kind_of(name)) in groups:
             groups[kind].append(name)
-    return {kind: [n for n in names if _is_summand(n, names)] for kind, names in groups.items()}
-
-
-def _is_summand(name: str, names: Sequence[str]) -> bool:
-    """Whether a zone of a die has no zone of its whole package beside it, as others have."""
-    whole = _DIE.sub("", name)
-    return whole == name or whole not in names
+    # A die counts within its whole package, where that is shown beside it.
+    return {
+        kind: [n for n in zones if (package := _DIE.sub("", n)) == n or package not in zones]
+        for kind, zones in groups.items()
+    }
 
 
 def not_counted(names: Iterable[str]) -> str:

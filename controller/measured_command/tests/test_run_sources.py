@@ -148,6 +148,7 @@ def test_without_a_socket_there_is_no_sum(
     shutil.rmtree(next(tree.rglob(f"intel-rapl:{no_zone}")))
     sources = LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
     assert {"cpu", "cpu+memory"} & set(sources.components) == sums
+    assert bool(sources.omitted) == ("cpu" not in sums)
     sources.close()
 
 
