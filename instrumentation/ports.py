@@ -23,6 +23,7 @@ from pathlib import Path
 from serial.tools import list_ports
 
 from contract import names, system_text
+from contract.problem import ProblemError
 from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 
@@ -43,8 +44,12 @@ _LEAST_SERIAL = 5  # characters besides leading zeros
 _PTY_MAJORS = range(136, 144)  # kernel, Documentation/admin-guide/devices.txt
 
 
-class PortError(OSError):
+class PortError(ProblemError, OSError):
     """No port, or more than one, is meant by a name; `strerror` is a sentence for people."""
+
+    def __init__(self, number: int, cause: str, **facts: object) -> None:
+        super().__init__(cause, **facts)
+        self.errno, self.strerror = number, str(self.problems[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +253,13 @@ class Lookup:
         """Return what the name means before anything was opened."""
         if self._match is None:
             if not Path(self._wanted).exists():
-                raise PortError(errno.ENOENT, "it is not there")
+                raise PortError(errno.ENOENT, "path-absent")
             return self._at_path(ports) or Port(self._wanted)
         fitting = self._fitting(ports, self._match)
         if not fitting:
-            raise PortError(errno.ENOENT, self._missing(ports, self._match))
+            raise self._missing(ports, self._match)
         if len(fitting) > 1:
-            raise PortError(errno.ENOTUNIQ, _ambiguous(fitting))
+            raise _ambiguous(fitting)
         return fitting[0]
 
     def _again(self, ports: Sequence[Port], known: Port) -> Port:
@@ -262,7 +267,7 @@ class Lookup:
         match, at_path = self._match, self._at_path(ports)
         if not known.usb_id and at_path in (None, known):
             if not Path(self._wanted).exists():
-                raise PortError(errno.ENOENT, "it is not there")
+                raise PortError(errno.ENOENT, "path-absent")
             return known
         fitting = ports if match is None else self._fitting(ports, match)
         same = [port for port in fitting if port.is_same_device(known)]
@@ -272,11 +277,11 @@ class Lookup:
             return same[0]
         alike = [port for port in fitting if port.usb_id and port.is_same_kind(known)]
         if alike:
-            raise PortError(errno.ENOTUNIQ, _moved(known, alike[0]))
+            raise _moved(known, alike[0])
         if match is not None:
-            raise PortError(errno.ENOENT, self._missing(ports, match))
+            raise self._missing(ports, match)
         other = f"; {self._wanted} is {at_path.label} now" if at_path is not None else ""
-        raise PortError(errno.ENOENT, f"{known.name} is not plugged in{other}")
+        raise PortError(errno.ENOENT, "device-gone", device=known.name, other=other)
 
     def _at_path(self, ports: Sequence[Port]) -> Port | None:
         real = os.path.realpath(self._wanted)
@@ -285,14 +290,14 @@ class Lookup:
     def _fitting(self, ports: Sequence[Port], match: re.Match[str]) -> list[Port]:
         return [port for port in ports if _matches(port, match, self._usb_ids)]
 
-    def _missing(self, ports: Sequence[Port], match: re.Match[str]) -> str:
+    def _missing(self, ports: Sequence[Port], match: re.Match[str]) -> PortError:
         ids = [match[1].lower()] if match[1] else list(self._usb_ids)
         alike = [port.label for port in ports if port.usb_id in ids]
         if alike:
-            return f"it is not plugged in; of its kind there is {', '.join(alike)}"
+            return PortError(errno.ENOENT, "device-absent", alike=", ".join(alike))
         if not ids:
-            return "this kind of meter has no known USB id: name its port"
-        return f"no USB device {' or '.join(ids)} is plugged in"
+            return PortError(errno.ENOENT, "no-usb-id")
+        return PortError(errno.ENOENT, "no-usb-device", ids=" or ".join(ids))
 
 
 def _matches(port: Port, match: re.Match[str], usb_ids: Sequence[str]) -> bool:
@@ -305,7 +310,7 @@ def _matches(port: Port, match: re.Match[str], usb_ids: Sequence[str]) -> bool:
     return True
 
 
-def _ambiguous(ports: Sequence[Port]) -> str:
+def _ambiguous(ports: Sequence[Port]) -> PortError:
     choices = "; ".join(
         f"{port.device}: serial number {port.serial_number or 'none'}, location {port.location}"
         for port in ports
@@ -313,17 +318,16 @@ def _ambiguous(ports: Sequence[Port]) -> str:
     serials = {port.serial_number for port in ports}
     alike = len(serials) < len(ports) or not all(map(is_identifying, serials))
     way = f"usb:{ports[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
-    return f"{len(ports)} devices fit ({choices}): name one, as {way} or by its path"
+    facts = {"count": len(ports), "choices": choices, "form": way}
+    return PortError(errno.ENOTUNIQ, "several-devices", **facts)
 
 
-def _moved(known: Port, alike: Port) -> str:
+def _moved(known: Port, alike: Port) -> PortError:
     serial = known.serial_number
     reason = f"others have the serial number {serial}, too" if serial else "it has no serial number"
-    return (
-        f"{alike.device} in socket {alike.location} may be another meter than the one of before "
-        f"({reason}): plug the meter into socket {known.location} again, or start a new recording "
-        f"with {alike.name_of_socket} as its port"
-    )
+    facts = {"device": alike.device, "socket": alike.location, "reason": reason}
+    facts |= {"before": known.location, "port": alike.name_of_socket}
+    return PortError(errno.ENOTUNIQ, "device-moved", **facts)
 
 
 def looks_like(data: bytes, besides: str) -> str:

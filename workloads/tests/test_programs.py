@@ -110,10 +110,13 @@ def test_a_held_program_reads_nothing_and_says_why_it_failed(tmp_path: Path) -> 
     with programs.held(["cat"]) as go:
         assert go() == ""
     fails = "echo why >&2; exit 3"
-    why = refuses("program-failed", program="sh", status="(status 3)", reason="why")
-    with programs.held(["sh", "-c", fails]) as go, why:
+    why = {"program": "sh", "status": "(status 3)", "reason": "why"}
+    with programs.held(["sh", "-c", fails]) as go, refuses("program-failed", **why):
         go()
-    with programs.held(["printf", "x"], ["sh", "-c", fails]) as go, why:
+    with (
+        programs.held(["printf", "x"], ["sh", "-c", fails]) as go,
+        refuses("program-failed", **why),
+    ):
         go()
     absent = refuses("program-failed", program="reader", status="(status 1)")
     with programs.held(["cat", tmp_path / "absent"], name="reader") as go, absent:
