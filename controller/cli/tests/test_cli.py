@@ -331,6 +331,14 @@ def test_only_inventories_are_offered(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "bench" in captured and "suites" not in captured
 
 
+def test_a_host_that_is_named_twice_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hosts.yml").write_text("targets:\n  hosts:\n    alder: {}\n    alder: {}\n")
+    assert main(["check", "-i", str(tmp_path)]) == 1
+    assert "key 'alder'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "error",
     [ImportError("a.so: failed to map"), MemoryError(), RuntimeError("can't start new thread")],

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 import analysis
-from contract.places import module_command
+from contract.places import SHARE, module_command
 from contract.tests.refusal import refuses
 from controller.cli.app import main
 from controller.sharing import notebook
@@ -101,7 +101,7 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
 
 
 def test_notebook_and_trace_take_a_bundle(tmp_path: Path, build: Path) -> None:
-    bundle = str(notebook.example())
+    bundle = str(next((SHARE / "data" / "examples").glob("*.tar.gz")))
     assert main(["notebook", "--copy", bundle]) == 0
     assert [*build.glob("notebooks/*/notebook.ipynb")]
     assert main(["trace", bundle, "1", "--out", str(tmp_path / "traces")]) == 0
