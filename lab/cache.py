@@ -61,13 +61,13 @@ def ensure(
     """
     siblings = directory.parent
     if directory.exists():
-        _require_sums(directory, what, say)
+        _require_sums(directory, what)
         return
     require_room(siblings, room_bytes, f"the guest's {what}")
     siblings.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _lock(siblings / "lock", what, say):
         if directory.exists():
-            _require_sums(directory, what, say)
+            _require_sums(directory, what)
             return
         started = time.monotonic()
         _sweep(siblings)
@@ -89,11 +89,10 @@ def ensure(
         say(f"{what}: {allocated / 1e9:.2f} GB made in {seconds:.0f} s: {directory}")
 
 
-def _require_sums(directory: Path, what: str, say: Say) -> None:
+def _require_sums(directory: Path, what: str) -> None:
     """Raise LabError where a cached file is not what was built, or anybody may have changed it.
 
-    A file is read again where its inode shows a change since. What an older version built
-    has no sums yet: they are taken now.
+    A file is read again where its inode shows a change since.
     """
     for place in (directory.parent, directory):
         status = place.stat()
@@ -105,10 +104,7 @@ def _require_sums(directory: Path, what: str, say: Say) -> None:
                 place=place,
                 parent=directory.parent,
             )
-    noted = read_json(directory / SUMS)
-    if noted is None:
-        say(f"{what}: taking the sums of its files, once")
-        noted = _note_sums(directory)
+    noted = read_json(directory / SUMS) or {}  # without sums, no file is what was built
     files = {path.relative_to(directory).as_posix(): path for path in _files(directory)}
     touched = {n: p for n, p in files.items() if n in noted and noted[n]["inode"] != _inode(p)}
     changed = files.keys() ^ noted.keys()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 
 from contract.errors import LabError
 from contract.files import write_json
+from contract.places import module_command
 from drive import behaviour, control
 from drive.behaviour import Behaviour, BehaviourError
 from lab.launcher import Launcher
@@ -143,7 +143,7 @@ def start_drive(launcher: Launcher, kind: DriveKind, psid: Path, network: Networ
         "stats": files["stats"],
         "control": launcher.sockets / kind.role,
     }
-    command = ["env", f"VIRTUAL_DRIVE_CACHE={cache_dir()}", sys.executable, "-m", "drive"]
+    command = ["env", f"VIRTUAL_DRIVE_CACHE={cache_dir()}", *module_command("drive")]
     command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if kind.opal:
         command += ["--opal", "--state", str(files["opal"]), "--psid-file", str(psid)]
@@ -185,7 +185,7 @@ def start_meter(launcher: Launcher, *, truth: bool = False) -> MeterState:
     layout = launcher.layout
     link = layout.directory / "meter"
     link.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "lab.meter", "--state", str(layout.state), "--link", str(link)]
+    command = module_command("lab.meter", "--state", str(layout.state), "--link", str(link))
     command += ["--truth", str(layout.truth), "--truth-period", "0"] if truth else []
     ready = launcher.start_ready("meter", command)
     return {"pid": ready["pid"], "port": str(link)}

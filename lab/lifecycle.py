@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
+from contract.places import module_command
 from lab import devices, image, machines, network, processors, ssh
 from lab.cache import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
@@ -167,7 +167,7 @@ def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:
         say(f"lab: the drives listen on this machine's loopback: {reason}")
         return Network()
     wires = ["--wires"] if machine.needs_wires else []
-    command = [*network.NAMESPACE, sys.executable, "-m", "lab.network", *wires]
+    command = [*network.NAMESPACE, *module_command("lab.network", *wires)]
     return Network(launcher.start_ready("network", command)["pid"])
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from contract import schema
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
 from contract.names import unknown
+from contract.places import module_command
 from contract.strict_json import read_object
 from controller.planning.known_names import inventories_beside, suite_names
 from validation.host_load import Host
@@ -233,7 +234,7 @@ def _suites() -> list[Path]:
 def _read_builds(began_wall: float) -> dict[str, Build]:
     """Return the builds of image and kernel, by name."""
     asked = subprocess.run(
-        [".venv/bin/python", "-m", "lab", "cached"], capture_output=True, text=True, check=False
+        module_command("lab", "cached"), capture_output=True, text=True, check=False
     )
     builds = {}
     for line in asked.stdout.splitlines():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,9 @@ import pytest
 
 from contract.places import ROOT, module_command, python_path
 
+PACKAGES = "agent analysis contract controller drive instrumentation lab validation workloads"
+ROOTS = ("ROOT", "REPOSITORY")
+PYTHON = "sys.executable"
 # What any of our programs imports first, and our own packages.
 NAMES = ("runpy", "json", "argparse", "contract", "instrumentation", "sitecustomize")
 
@@ -57,3 +62,48 @@ def test_without_that_the_folder_would_be_searched_first(
 def test_an_empty_entry_of_the_path_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", ":/a::/b:")
     assert python_path().split(":") == [str(ROOT), "/a", "/b"]
+
+
+def starts_anywhere(function: ast.AST) -> bool:
+    """Whether a function starts this Python, or a module, where a stranger's modules may lie.
+
+    It does not with `-P` or `-I`, nor where it names our own root as the current directory.
+    """
+    rooted = any(
+        isinstance(node, ast.keyword) and node.arg == "cwd" and ast.unparse(node.value) in ROOTS
+        for node in ast.walk(function)
+    )
+    for node in ast.walk(function):
+        if isinstance(node, ast.List | ast.Tuple):
+            words = [ast.unparse(word) for word in node.elts]
+            for at, word in enumerate(words[:-1]):
+                safe = re.fullmatch(r"'-[A-Za-z]*[IP][A-Za-z]*'", words[at + 1])
+                if word == PYTHON and words[at + 1].startswith("'-") and not safe:
+                    return not rooted
+    return False
+
+
+def test_every_start_of_python_is_safe_or_in_our_own_root() -> None:
+    unsafe = []
+    for path in (file for name in PACKAGES.split() for file in (ROOT / name).rglob("*.py")):
+        if "tests" in path.parts:
+            continue
+        tree = ast.parse(path.read_bytes())
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+        unsafe += [f"{path.relative_to(ROOT)}: {f.name}" for f in functions if starts_anywhere(f)]
+    assert not unsafe
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ('run([sys.executable, "-m", "lab"])', True),
+        ('run((sys.executable, "-m", "lab"), cwd=folder)', True),
+        ('run(["env", sys.executable, "-B", "-m", module])', True),
+        ('run([sys.executable, "-m", "lab"], cwd=ROOT)', False),
+        ('run([sys.executable, "-P", "-m", "lab"])', False),
+        ('run([sys.executable, "-IS", "-c", text])', False),
+    ],
+)
+def test_a_start_in_any_folder_is_recognised(call: str, expected: bool) -> None:
+    assert starts_anywhere(ast.parse(call)) is expected

@@ -48,6 +48,6 @@ class KnownLoad(Plain):
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         attached = super().attach(place, configuration, secrets)
         share = 1 - 1 / (1 + float(configuration.settings["slowdown"]))
-        unit = ["systemd-run", "--quiet", "--collect", sys.executable, "-S", "-c", LOAD]
+        unit = ["systemd-run", "--quiet", "--collect", sys.executable, "-IS", "-c", LOAD]
         run([*unit, f"/dev/mapper/{MAPPING}", f"{share}"])
         return attached

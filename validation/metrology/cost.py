@@ -91,7 +91,8 @@ def _busy() -> Iterator[None]:
     A processor that sleeps costs more to wake, and that is counted as the sampler's.
     """
     spin = "import os\nos.nice(19)\nwhile True: pass"
-    spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
+    command = [sys.executable, "-I", "-c", spin]
+    spinning = [subprocess.Popen(command) for _ in os.sched_getaffinity(0)]
     try:
         yield
     finally:

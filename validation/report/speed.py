@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from contract.places import module_command
+from contract.places import module_command, python_path
 from contract.suite_files import DERIVED
 from validation.bench import Figure, at_most
 from validation.inference.scale import PAGES, Took, run
@@ -38,8 +38,9 @@ def report(folder: Path) -> Took:
     """Return what the report of a suite takes, with nothing there from an earlier one."""
     with tempfile.TemporaryDirectory() as kept:
         cached = ["env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPYCACHEPREFIX={kept}"]
+        python = [f"PYTHONPATH={python_path()}", sys.executable, "-P"]
         modules = "analysis.report.build, controller.cli.results, scipy.stats"
-        run([*cached, sys.executable, "-c", f"import {modules}"])
+        run([*cached, *python, "-c", f"import {modules}"])
         for name in (*DERIVED, *PAGES):
             (folder / name).unlink(missing_ok=True)
         return run([*cached, *module_command("controller", "report", str(folder))])
