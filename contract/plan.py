@@ -33,6 +33,7 @@ RaplSource = Literal["powercap", "pyrapl"]
 EncryptedBy = Literal["none", "drive", "processor"]
 Lasting = Annotated[float, Range(above=0)]
 Rest = Annotated[float, Range(least=0, most=1e9)]
+Hertz = Annotated[float, Range(least=0, most=1000)]  # RAPL counts once in a millisecond
 
 
 class PlanError(AgentError):
@@ -305,9 +306,9 @@ class SuitePlan:
     may_skip: tuple[str, ...] | None = None
     runs: tuple[Run, ...] = ()
     extra_blocks: ExtraBlocks | None = field(default=None, metadata=OMITTED)
-    rapl_hz: float = 0.0
+    rapl_hz: Hertz = 0.0
     settle_s: Rest = 0.0
-    tail_s: float = 0.0
+    tail_s: Rest = 0.0
     attempts: COUNT = 1
     run_limit_s: Lasting | None = None
     assets: Mapping[str, Any] = field(default_factory=dict)
@@ -339,9 +340,9 @@ class Plan(SuitePlan):
     configurations: tuple[Configuration, ...] = field()
     workloads: tuple[WorkloadEntry, ...] = field()
     runs: tuple[Run, ...] = field()
-    rapl_hz: float = field()
+    rapl_hz: Hertz = field()
     settle_s: Rest = field()
-    tail_s: float = field()
+    tail_s: Rest = field()
     assets: Mapping[str, Asset] = field()
     quiet: Quiet = Quiet()
     sha256: SHA256 = field()

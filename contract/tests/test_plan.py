@@ -111,6 +111,14 @@ def test_a_watermark_that_lasts_no_time_is_refused(entry: object) -> None:
         plan.freeze({**DOCUMENT, "watermark": entry})
 
 
+@pytest.mark.parametrize(
+    "figure", [{"rapl_hz": 1e12}, {"rapl_hz": -1}, {"tail_s": 1e10}, {"settle_s": -1}]
+)
+def test_a_figure_beyond_its_range_is_refused(figure: dict[str, float]) -> None:
+    with refuses("plan-incomplete"):
+        plan.freeze({**DOCUMENT, **figure})
+
+
 def test_freezing_does_not_touch_its_argument() -> None:
     before = copy.deepcopy(DOCUMENT)
     plan.freeze(DOCUMENT)

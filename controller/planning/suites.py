@@ -20,7 +20,7 @@ MOST_BLOCKS = 10_000  # more than a year has time for
 
 # Figures keep the type that the file gives them: the bytes of plan.json show it.
 Seconds = Annotated[int | float, Range(least=0, most=1e9)]
-Hertz = Annotated[int | float, Range(above=0, most=1e9)]
+Hertz = Annotated[int | float, Range(above=0, most=1000)]
 Lasting = Annotated[int | float, Range(above=0, most=1e9)]
 Share = Annotated[float, Range(above=0, below=1)]
 Repeat = Annotated[int, Range(least=1, most=1000)]

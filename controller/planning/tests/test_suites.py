@@ -52,17 +52,18 @@ def of_block(made: Plan, block: int) -> list[Run]:
     return [run for run in made.runs if run.block == block]
 
 
-# What a suite cannot be: the place of the fault, and what must be there. How a type, a range or an
-# unknown key is refused at any place: contract/tests/test_schema.py.
 def unknown(nearest: str) -> Refusal:
     """Expect an unknown name, and this one named instead."""
     return refuses("unknown-name", nearest=f"did you mean {nearest}?")
 
 
+# What a suite cannot be: the place of the fault, and what must be there. How a type, a range or an
+# unknown key is refused at any place: contract/tests/test_schema.py.
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"blokcs": 3}, "'blokcs'", "did you mean blocks"),
     ({"blocks": 0}, "blocks is 0", "at least 1"),
     ({"blocks": 10**4 + 1}, "blocks is 10001", "at most 10000"),
+    ({"rapl_hz": 1e12}, "rapl_hz is 1000000000000.0", "at most 1000"),
     ({"tail_s": float("nan")}, "tail_s is nan", "at least 0"),
     ({"run_limit_s": float("inf")}, "run_limit_s is inf", "at most"),
     ({"one_disk": {5: "sed-unlocked"}}, "a key of one_disk is 5", "text"),
