@@ -476,7 +476,7 @@ def parse(document: Mapping[str, Any]) -> Plan:
     Raises PlanError if changed after freezing, or not a plan.
     """
     if document.get("format") != FORMAT:
-        raise PlanError("plan-format", known=FORMAT)
+        raise PlanError("plan-format", format=document.get("format"), known=FORMAT)
     try:
         own_digest = digest(document)
     except (ValueError, RecursionError):

@@ -5,7 +5,7 @@ Every CPU is kept busy in high chips and left alone in low ones, following a max
 readings at one offset only. Times are integer nanoseconds of CLOCK_MONOTONIC.
 
 One child process a CPU follows the same absolute deadlines and reports when it really changed its
-load. Run as a file, this module is that child; it imports nothing but the standard library.
+load (`watermark_load.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from contract.problem import ProblemError
+from instrumentation import watermark_load
 
 # A chip is no shorter than this, so that a slow machine's scheduler can follow, and that enough
 # readings fall into it: ten make up for half its length.
@@ -32,8 +33,6 @@ PAD_PERIODS = 3.0
 SHORTEST_PAD_S = 0.5
 # Children agree on a start so far ahead that all know of it by then.
 LEAD_NS = 200_000_000
-# Readings of the clock between two looks whether the parent still lives.
-SPINS_PER_LOOK = 64
 
 
 class WatermarkError(ProblemError):
@@ -120,7 +119,7 @@ def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = Non
                 if pipe is not None:
                     with suppress(BrokenPipeError):  # what a dead child did not take is lost
                         pipe.close()
-    _sleep_until(ends[-1])
+    watermark_load.sleep_until(ends[-1])
     return _together(busy)
 
 
@@ -146,8 +145,8 @@ def _together(busy: Sequence[Sequence[tuple[int, int]]]) -> Played:
 
 
 def _child(cpu: int) -> subprocess.Popen[str]:
-    # Isolated and without site: a child is ready sooner, and nothing but this file is loaded.
-    argv = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(cpu)]
+    # Isolated and without site: a child is ready sooner, and nothing but its file is loaded.
+    argv = [sys.executable, "-I", "-S", watermark_load.__file__, str(os.getpid()), str(cpu)]
     try:
         return subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
@@ -171,43 +170,3 @@ def _send(child: subprocess.Popen[str], line: str) -> None:
         child.stdin.flush()
     except BrokenPipeError:
         _answer(child)
-
-
-def _sleep_until(t_ns: int) -> None:
-    while (left_ns := t_ns - time.monotonic_ns()) > 0:
-        time.sleep(left_ns / 1e9)
-
-
-def _spin_until(t_ns: int, parent: int) -> int:
-    """Keep the CPU busy; returns the time at which that ended. Ends the process with its parent."""
-    clock = time.monotonic_ns
-    while (end_ns := clock()) < t_ns:
-        if os.getppid() != parent:
-            sys.exit(1)
-        for _ in range(SPINS_PER_LOOK):
-            if clock() >= t_ns:
-                break
-    return end_ns
-
-
-def _be_child(parent: int, cpu: int) -> None:
-    os.sched_setaffinity(0, {cpu})
-    print("ready", flush=True)
-    line = sys.stdin.readline()
-    edges: list[tuple[int, int]] = []
-    for begin_ns, end_ns in json.loads(line) if line else []:
-        _sleep_until(begin_ns)
-        if os.getppid() != parent:
-            sys.exit(1)
-        edges.append((time.monotonic_ns(), 1))
-        edges.append((_spin_until(end_ns, parent), 0))
-    print(json.dumps(edges), flush=True)
-
-
-if __name__ == "__main__":
-    try:
-        _be_child(int(sys.argv[1]), int(sys.argv[2]))
-    except KeyboardInterrupt:
-        sys.exit(1)
-    except OSError as problem:
-        sys.exit(f"load pattern on CPU {sys.argv[2]}: {problem}")

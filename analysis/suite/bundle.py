@@ -67,7 +67,10 @@ def about(folder: Path) -> BundleDocument:
         document = strict_json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         if isinstance(document, Mapping) and document.get("format") != FORMAT:
             raise SuiteError(
-                "bundle-format", known=FORMAT, testbed=document.get("testbed", "not named")
+                "bundle-format",
+                format=document.get("format"),
+                known=FORMAT,
+                testbed=document.get("testbed", "not named"),
             )
         return schema.read(BundleDocument, document)
     except (OSError, ValueError) as error:

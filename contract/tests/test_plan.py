@@ -159,5 +159,5 @@ def test_dangling_references_are_refused() -> None:
 
 
 def test_another_version_is_refused() -> None:
-    with refuses("plan-format"):
+    with refuses("plan-format", format="fde-plan/9"):
         plan.freeze({**DOCUMENT, "format": "fde-plan/9"})

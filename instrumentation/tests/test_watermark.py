@@ -236,8 +236,8 @@ def test_a_killed_child_is_an_error_and_takes_the_others_with_it() -> None:
 
 
 def test_the_child_needs_nothing_but_this_file(tmp_path: Path) -> None:
-    copy = tmp_path / "watermark.py"
-    copy.write_text((ROOT / "instrumentation" / "watermark.py").read_text())
+    copy = tmp_path / "load.py"
+    copy.write_text((ROOT / "instrumentation" / "watermark_load.py").read_text())
     done = subprocess.run(
         [sys.executable, "-I", "-S", copy, str(os.getpid()), str(min(os.sched_getaffinity(0)))],
         input="[]\n",

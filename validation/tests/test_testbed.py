@@ -92,7 +92,9 @@ def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
 def test_a_misspelt_name_is_told_before_the_first_step(
     tmp_path: Path, options: list[str], printed: str
 ) -> None:
-    (tmp_path / "ansible" / "inventory" / "lab").mkdir(parents=True)
+    inventory = tmp_path / "ansible" / "inventory" / "lab"
+    inventory.mkdir(parents=True)
+    (inventory / "hosts.yml").touch()
     done = subprocess.run(
         [sys.executable, *COMMAND[1:], *options],
         cwd=tmp_path,
