@@ -44,9 +44,11 @@ class Standin:
         self.unit("inactive")
         programs = folder / "bin"
         programs.mkdir()
+        root = folder / "root"  # as on a target, no blank in it
+        root.symlink_to(ROOT)
         for name, text in (("ssh", SSH), ("systemctl", SYSTEMCTL), ("journalctl", "#!/bin/sh\n")):
             program = programs / name
-            program.write_text(text.format(folder=folder, root=ROOT), encoding="utf-8")
+            program.write_text(text.format(folder=folder, root=root), encoding="utf-8")
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
         (programs / "python3").symlink_to(sys.executable)
         venv = Path(sys.executable).parent

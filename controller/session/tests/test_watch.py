@@ -254,7 +254,9 @@ def there(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     (tmp_path / "bin" / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("THERE", str(folder.parent))
-    monkeypatch.setenv("CODE", str(ROOT))
+    code = tmp_path / "code"  # as on a target, no blank in it
+    code.symlink_to(ROOT)
+    monkeypatch.setenv("CODE", str(code))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     return scratch
