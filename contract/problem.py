@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 Fact = str | int | float | bool | None
 
@@ -45,7 +45,10 @@ class Problem:
     ) -> Self:
         """Fill the wording of `code`; raises KeyError for a code or fact that it lacks."""
         sentence, remedy = (text.format(**facts) for text in wordings[code])
-        plain = {key: f if isinstance(f, Fact) else str(f) for key, f in facts.items()}
+        plain: dict[str, Any] = {  # tuples are of plain values, as a proof's segments
+            key: fact if isinstance(fact, Fact | tuple) else str(fact)
+            for key, fact in facts.items()
+        }
         return cls(code, plain, sentence, remedy)
 
     def __str__(self) -> str:

@@ -103,10 +103,11 @@ def test_sentences_and_remedies_are_whole_sentences() -> None:
 
 def test_a_problem_is_its_code_and_facts_for_programs() -> None:
     wordings = {"full": Wording("Disk {role} is full.", "Free {bytes} bytes.")}
-    problem = Problem.from_wording(wordings, "full", {"role": "sed", "bytes": 3})
+    facts = {"role": "sed", "bytes": 3, "sizes": (1, 2)}
+    problem = Problem.from_wording(wordings, "full", {**facts, "path": Path("/x")})
     assert problem.document() == {
         "code": "full",
-        "facts": {"role": "sed", "bytes": 3},
+        "facts": {**facts, "path": "/x"},
         "sentence": "Disk sed is full.",
         "remedy": "Free 3 bytes.",
     }
