@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -183,7 +184,7 @@ def test_a_full_disk_can_still_be_told_of(tmp_path: Path) -> None:
         or subprocess.run([*spaces, "sh", "-c", mount], capture_output=True, check=False).returncode
     ):
         pytest.skip("this machine does not let anyone mount in a namespace of his own")
-    program = f"{mount} && exec {sys.executable} -c '{FULL}' {tmp_path}"
+    program = f"{mount} && exec {shlex.quote(sys.executable)} -c '{FULL}' {tmp_path}"
     done = subprocess.run(
         [*spaces, "sh", "-c", program.replace("'''", "")],
         cwd=ROOT,

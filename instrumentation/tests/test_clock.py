@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import subprocess
 import sys
 import threading
@@ -188,7 +189,7 @@ def test_measuring_goes_on_after_a_failure(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def heal() -> None:
-        program.write_text(f"#!/bin/sh\nexec {' '.join(RESPONDER)}\n")
+        program.write_text(f"#!/bin/sh\nexec {shlex.join(RESPONDER)}\n")
         program.chmod(0o755)
 
     with ClockLink([str(program)], tmp_path / "clock.jsonl") as link:
