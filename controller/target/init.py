@@ -73,8 +73,16 @@ def parse_link(
     if match is None or text.startswith("-"):
         raise ControllerError("invalid-host", text=text)
     at, known = (None if path is None else str(path.absolute()) for path in (key, known_hosts))
-    host, user = match[2].strip("[]"), match[1] or getuser()
+    host, user = match[2].strip("[]"), match[1] or _this_user()
     return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
+
+
+def _this_user() -> str:
+    """Return this user's name; root's for a user without a name."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return "root"
 
 
 def at_terminal(question: str, hidden: bool) -> str:

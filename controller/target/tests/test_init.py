@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,23 @@ def test_who_is_asked_chooses_and_gives_the_psid_unseen(
     secrets = json.loads((build / "secrets.json").read_text())
     assert secrets["sed_psid"] == "ABCDEFGH" * 4
     assert not any(value in line for value in secrets.values() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("uid", "logname", "link"),
+    [
+        (0, "alice", SshLink("bench", "alice", become=True)),
+        (0, "", SshLink("bench", "root")),
+        (4_000_000, "", SshLink("bench", "root")),  # a user without a name
+    ],
+)
+def test_without_a_name_it_is_this_user(
+    uid: int, logname: str, link: SshLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, logname)
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    assert parse_link("bench", None, None) == link
 
 
 @pytest.mark.parametrize("text", ["", "a b", "-oProxyCommand=x", "root@", "h:port", "@h"])
