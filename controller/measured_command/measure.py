@@ -289,7 +289,8 @@ class _Measurement:
         yield from self._unused(results)
         yield from self._steady()
         shortest = min(result.seconds.mean for result in results)
-        if sentence := too_short(source, shortest):
+        polled = self._sources.polls(self._component)
+        if sentence := too_short(source, shortest, polled=polled):
             yield Note("short-runs", {"source": source, "seconds": shortest}, sentence)
         if source == "battery":
             for sentence in self._sources.limits():

@@ -30,6 +30,7 @@ from instrumentation.sources.counter import (
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.powercap import on_x86
 from instrumentation.sources.registry import SourceError
+from instrumentation.sources.updates import Line, lines_of_slow
 from instrumentation.sources.zones import Zone, kind_of, summands
 
 # Two ways to the same counters, by what they cost: the first that opens is taken. pyRAPL, a third,
@@ -138,6 +139,19 @@ class LocalSources:
         """Every counter now."""
         return {n: r for source in self.opened.values() for n, r in source.read().items()}
 
+    def lines(self) -> Mapping[str, Line]:
+        """Return the lines through two updates of each counter that is seldom brought up to date.
+
+        Waits for them.
+        """
+        lines: dict[str, Line] = {}
+        for source in self.opened.values():
+            if isinstance(source, PolledSource):
+                lines |= lines_of_slow(source.read, source.polls)
+            else:
+                lines |= lines_of_slow(source.read)
+        return lines
+
     def between(self, series: Sequence[Readings]) -> dict[str, Used]:
         """By component, the joules from the first to the last of some readings."""
         used = {name: self._used(name, series) for name in series[-1]}
@@ -221,6 +235,11 @@ class LocalSources:
         step_j = (unit_nj(zone.max_range_uj or 0) or 0) * 1e-9 if zone else 0.0
         # At 1 W a step takes as many seconds as it has joules.
         return standing.of_counter(component.label, stretches, patience + step_j)
+
+    def polls(self, name: str) -> bool:
+        """Whether a component is a power that is polled, or a sum of such."""
+        sources = [s for s in self.opened.values() if isinstance(s, PolledSource)]
+        return any(source.polls(part) for source in sources for part in self.parts(name))
 
     def parts(self, name: str) -> Sequence[str]:
         """Return the parts of a component that is a sum; itself where it is none."""
@@ -392,8 +411,11 @@ FEW_UPDATES = 100
 FEW_POLLS = 10
 
 
-def too_short(source: str, seconds: float) -> str:
-    """Return a sentence where a run is short for its source, else nothing."""
+def too_short(source: str, seconds: float, *, polled: bool) -> str:
+    """Return a sentence where a run is short for its source, else nothing.
+
+    `polled`: its figure is the sum of powers, not of a counter.
+    """
     if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
         return (
             f"A run of {seconds * 1e3:.3g} ms is short for RAPL, whose counters change about every "
@@ -401,7 +423,7 @@ def too_short(source: str, seconds: float) -> str:
             "Let the command repeat its work."
         )
     poll_s = {"hwmon": hwmon.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
-    if poll_s and seconds < FEW_POLLS * poll_s:
+    if polled and poll_s and seconds < FEW_POLLS * poll_s:
         return (
             f"A run of {seconds:.3g} s is short for {source}: power is polled every "
             f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor is renewed. "

@@ -21,6 +21,7 @@ from controller.measured_command.execute import (
 from controller.measured_command.options import Command, MeasureOptions, NotRunError
 from controller.measured_command.sources import Guard, LocalSources, Used
 from instrumentation.clock import monotonic_ns
+from instrumentation.sources.updates import carried
 
 
 @dataclass(frozen=True)
@@ -92,21 +93,25 @@ class Trials:
 
     def _trial(self, index: int, place: int, output: Output) -> RawTrial:
         self._prepare(index)
-        before = self._sources.read()
+        lines = self._sources.lines()
+        start = carried(self._sources.read(), lines)
         rest = None
         rest_used: Mapping[str, Used] = {}
         if self._options.rest_s:
-            rest_ns = monotonic_ns()
+            before, rest_ns = start, monotonic_ns()
             with Guard(self._sources) as guard:
                 time.sleep(self._options.rest_s)
-            start = self._sources.read()
+            start = dict(self._sources.read())
             rest = (rest_ns, monotonic_ns())
-            rest_used = self._sources.between([before, *guard.readings, start])
-        else:
-            start = before
+            if lines := self._sources.lines():  # to wait for updates is no rest
+                rest_used = self._sources.between([before, *guard.readings, carried(start, lines)])
+                start = carried(self._sources.read(), lines)
+            else:
+                rest_used = self._sources.between([before, *guard.readings, start])
         with Guard(self._sources) as guard:
             execution = self._execute(index, output)
         end = self._sources.read()
+        end = carried(end, self._sources.lines())
         used = self._sources.between([start, *guard.readings, end])
         if rest:  # one edge: nothing but our own reads lies between
             rest = (rest[0], execution.t_start_ns)

@@ -1,16 +1,29 @@
-"""How often a counter is brought up to date, seen by reading it again and again for a moment."""
+"""How often a counter is brought up to date, seen by reading it again and again for a moment.
+
+What a counter that moves every tenth of a second shows is up to so much older than the read. Where
+its power is level, as in the rest beside a command, two updates in a row give the line on which
+the energy at the read lies (`lines_of_slow`).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import monotonic_ns
+
+from instrumentation.sources.counter import ReadFailure, Reading
 
 WATCH_S = 0.1
 ENOUGH = 16  # updates of every counter that end a watch early
 FEW, SLOW = 2, 5  # a counter with fewer updates is watched this many times as long
 PAUSE_S = 0.0005
+# Counters that are updated less often than the one and more often than the other are carried on to
+# the moment of a read. What a line leaves open is an update's own jitter, seen up to a tenth.
+SLOW_NS, ENDLESS_NS, JITTER = 20_000_000, 1_000_000_000, 10
+# Not shorter: read 500 times a second beside another monitor, a graphics driver delayed the next
+# command by half a second.
+LINE_PAUSE_S = 0.01
 
 
 @dataclass
@@ -71,3 +84,70 @@ def longest_intervals_ns(
         if pause():
             break
     return [each.interval_ns for each in watched]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The energy of a counter around two of its updates, in µJ, its power taken as level."""
+
+    first: Reading
+    second: Reading
+
+    def at(self, reading: Reading) -> Reading:
+        """Return the reading with the energy at its time, never less than what was shown."""
+        lasted_ns = _middle_ns(self.second) - _middle_ns(self.first)
+        power_mw = (self.second.energy_uj - self.first.energy_uj) / lasted_ns * 1e6
+        since_ns = _middle_ns(reading) - _middle_ns(self.first)
+        energy_uj = self.first.energy_uj + round(power_mw * since_ns * 1e-6)
+        most_uj = max(energy_uj, reading.energy_uj)
+        return replace(reading, energy_uj=most_uj, window_ns=reading.window_ns // JITTER)
+
+
+def _middle_ns(reading: Reading) -> float:
+    return (reading.t_before_ns + reading.t_after_ns) / 2
+
+
+def lines_of_slow(
+    read: Callable[[], Mapping[str, Reading | ReadFailure]],
+    polls: Callable[[str], bool] = lambda _: False,
+    pause: Callable[[], object] = lambda: time.sleep(LINE_PAUSE_S),
+) -> dict[str, Line]:
+    """Wait for two updates of each counter that is seldom updated; return the lines through them.
+
+    `polls` is true for names that are sums of polled powers: they have no line, nor has a counter
+    whose updates were not observed, that fails, falls, or stands still meanwhile. Returns at once
+    where no counter is slow.
+    """
+    shown = read()
+    begin = {
+        name: reading
+        for name, reading in shown.items()
+        if isinstance(reading, Reading)
+        and not polls(name)
+        and SLOW_NS <= reading.window_ns <= ENDLESS_NS
+    }
+    changes: dict[str, list[Reading]] = {name: [reading] for name, reading in begin.items()}
+    waiting = set(changes)
+    while waiting:
+        pause()
+        shown = read()
+        for name in sorted(waiting):
+            reading, before = shown[name], changes[name][-1]
+            if not isinstance(reading, Reading) or reading.energy_uj < before.energy_uj:
+                waiting.remove(name)
+            elif reading.energy_uj > before.energy_uj:
+                changes[name].append(reading)
+            waited_ns = reading.t_before_ns - changes[name][0].t_after_ns
+            if len(changes[name]) > 2 or waited_ns > 3 * begin[name].window_ns:
+                waiting.discard(name)
+    return {name: Line(*row[1:]) for name, row in changes.items() if len(row) > 2}
+
+
+def carried(
+    readings: Mapping[str, Reading | ReadFailure], lines: Mapping[str, Line]
+) -> dict[str, Reading | ReadFailure]:
+    """Return readings, those of counters with a line carried on to the moment of the read."""
+    return {
+        name: lines[name].at(reading) if name in lines and isinstance(reading, Reading) else reading
+        for name, reading in readings.items()
+    }

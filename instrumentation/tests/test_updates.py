@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from time import sleep
@@ -12,7 +13,7 @@ from instrumentation.sources.counter import COARSE, SHORTER, ReadFailure, Readin
 from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.polled import PolledSource, PowerSum
 from instrumentation.sources.powercap import PowercapSource
-from instrumentation.sources.updates import longest_intervals_ns
+from instrumentation.sources.updates import carried, lines_of_slow, longest_intervals_ns
 from instrumentation.tests.gauges import lay_out
 from instrumentation.tests.trees import TREES, counting
 
@@ -172,3 +173,63 @@ def test_a_slow_counter_is_known_by_its_first_update_while_it_is_still_watched()
         sleep(0.001)
     assert reading_of(source.read()["Esocket0"]).window_ns >= 20 * MS
     source.close()
+
+
+class SlowCounter:
+    """A counter that is brought up to date each 100 ms, of a power that steps at some moment.
+
+    A read takes no time; a pause moves the clock on.
+    """
+
+    def __init__(self, step_ms: float, window_ms: int = 100) -> None:
+        self.now_ms, self.step_ms, self.window_ms = 0.0, step_ms, window_ms
+
+    def energy_uj(self, at_ms: float) -> float:
+        """Return the energy by then: at 400 W, and at 120 W from the step on."""
+        return 1e3 * (400 * min(at_ms, self.step_ms) + 120 * max(0.0, at_ms - self.step_ms))
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        at_ns = round(self.now_ms * MS)
+        count_uj = round(self.energy_uj(self.now_ms // 100 * 100))
+        return {"gpu": Reading(at_ns, at_ns, count_uj, window_ns=self.window_ms * MS)}
+
+    def pause(self) -> None:
+        self.now_ms += 10
+
+
+@pytest.mark.parametrize("phase_ms", range(0, 100, 13))
+def test_a_slow_counter_is_carried_on_to_the_moment_of_the_read(phase_ms: int) -> None:
+    counter = SlowCounter(step_ms=1000 + phase_ms)
+    counter.now_ms = 1000 + phase_ms  # the command has just ended
+    shown = counter.read()
+    lines = lines_of_slow(counter.read, pause=counter.pause)
+    (reading,) = carried(shown, lines).values()
+    truth_uj = counter.energy_uj(1000 + phase_ms)
+    assert isinstance(reading, Reading)
+    assert abs(reading.energy_uj - truth_uj) <= 120 * 10_000  # the pause of 10 ms at 120 W
+    assert reading.window_ns < 100 * MS
+
+
+@pytest.mark.parametrize("fault", ["fast", "endless", "polled", "still", "fails", "falls"])
+def test_only_a_slow_counter_that_rises_is_carried_on(fault: str) -> None:
+    windows_ms = {"fast": 1, "endless": 30_000}
+    counter = SlowCounter(step_ms=0, window_ms=windows_ms.get(fault, 100))
+    counter.now_ms = 1050
+    reads = 0
+
+    def read() -> dict[str, Reading | ReadFailure]:
+        nonlocal reads
+        reads += 1
+        (reading,) = counter.read().values()
+        assert isinstance(reading, Reading)
+        if fault == "still":
+            return {"gpu": replace(reading, energy_uj=5)}
+        if fault == "falls" and reads > 8:
+            return {"gpu": replace(reading, energy_uj=5)}
+        if fault == "fails" and reads > 8:
+            return {"gpu": ReadFailure(reading.t_before_ns, "gone")}
+        return {"gpu": reading}
+
+    assert lines_of_slow(read, lambda _: fault == "polled", counter.pause) == {}
+    shown = counter.read()
+    assert carried(shown, {}) == shown
