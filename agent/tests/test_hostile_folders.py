@@ -36,7 +36,7 @@ def test_the_watch_hears_what_must_not_happen(tmp_path: Path) -> None:
     (inside / "link").write_text("x", encoding="utf-8")
     (inside / "file").rename(outside / "moved")
     subprocess.run(["true"], check=True)
-    with pytest.raises(OSError, match="Errno"):
+    with pytest.raises(OSError):
         os.open(outside / "new", os.O_CREAT | os.O_DIRECTORY | os.O_RDWR)
     watch.on = False
     kinds = [event.partition(":")[0] for event in watch.seen]

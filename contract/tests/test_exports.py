@@ -43,9 +43,9 @@ def test_a_device_stays_one(tmp_path: Path) -> None:
         exports.require_writable(path, 1)
         exports.export(path, [b"x"])
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode) and null.is_symlink()
-    with pytest.raises(OSError, match="/dev/full") as full:
+    with pytest.raises(OSError) as full:
         exports.export(FULL, [b"x"])
-    assert full.value.errno == errno.ENOSPC
+    assert (full.value.errno, full.value.filename) == (errno.ENOSPC, "/dev/full")
 
 
 def test_a_named_pipe_is_written_to_once_it_is_read(
@@ -61,8 +61,9 @@ def test_a_named_pipe_is_written_to_once_it_is_read(
     reader.join()
     assert bytes(came) == data and stat.S_ISFIFO(pipe.stat().st_mode)
     monkeypatch.setattr(exports, "READER_LIMIT_S", 0.0)
-    with pytest.raises(OSError, match="no program reads it"):
+    with pytest.raises(OSError) as unread:
         exports.export(pipe, [b"x"])
+    assert unread.value.errno == errno.ENXIO
 
 
 OWN = """
@@ -120,9 +121,9 @@ def test_room_is_tried_without_a_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [".", "none/x"])
 def test_what_cannot_be_written_is_known_before(name: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"Is a directory|No such file"):
+    with pytest.raises((IsADirectoryError, FileNotFoundError)):
         exports.require_writable(tmp_path / name, 1)
-    with pytest.raises(OSError, match=r"Is a directory|No such file"):
+    with pytest.raises((IsADirectoryError, FileNotFoundError)):
         exports.export(tmp_path / name, [b"x"])
 
 

@@ -46,7 +46,7 @@ def test_where_it_fails_the_old_file_stands_alone(tmp_path: Path) -> None:
         raise ValueError("no more")
 
     files.write(tmp_path / "x", [b"old"])
-    with pytest.raises(ValueError, match="no more"):
+    with pytest.raises(ValueError):
         files.write(tmp_path / "x", pieces())
     assert (tmp_path / "x").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]

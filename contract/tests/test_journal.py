@@ -53,7 +53,7 @@ def test_damage_in_the_middle_is_told(tmp_path: Path) -> None:
 
 def test_an_unknown_state_is_refused(tmp_path: Path) -> None:
     writer = journal.Journal(tmp_path / "journal.jsonl")
-    with pytest.raises(ValueError, match="not a state"):
+    with pytest.raises(ValueError):
         writer.append("done")
 
 

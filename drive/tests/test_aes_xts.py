@@ -34,11 +34,11 @@ def test_nothing_beyond_the_sectors_is_touched() -> None:
 
 def test_part_of_a_sector_and_a_weak_key_are_refused() -> None:
     cipher, data = AesXts(os.urandom(64), 512), bytearray(700)
-    with pytest.raises(ValueError, match="whole sectors"):
+    with pytest.raises(ValueError):
         cipher.encrypt(0, memoryview(data))
     assert data == bytes(700)
     for key in (bytes(64), b"too short"):  # equal halves; no such length
-        with pytest.raises(CryptoError, match="refused"):
+        with pytest.raises(CryptoError):
             AesXts(key, 512)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -52,6 +54,13 @@ def test_no_input_of_a_million_breaks_the_drive(in_memory: Path) -> None:
     assert fuzz(seeded(2, 10**6), in_memory, in_memory / "kept")["inputs"] >= 10**6
 
 
+@contextmanager
+def finds(kind: str) -> Iterator[None]:
+    with pytest.raises(FindingError) as caught:
+        yield
+    assert caught.value.kind == kind
+
+
 def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
     """The oracles themselves: each is shown what it looks for."""
     target = Target(in_memory / "drive")
@@ -64,7 +73,7 @@ def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
             target.check()
         target.drive.ask("clear-faults")
         log.write_text("Traceback (most recent call last)")
-        with pytest.raises(FindingError, match="traceback"):
+        with finds(CRASH):
             target.check()
         log.write_text("")
         with target.drive.path("disk.img").open("r+b") as medium:
@@ -74,7 +83,7 @@ def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
                 medium.seek(-1, 1)
                 medium.write(bytes([old[0] ^ 1]))
                 medium.flush()
-                with pytest.raises(FindingError, match="without authority"):
+                with finds(CHANGE):
                     target.check()
                 medium.seek(-1, 1)
                 medium.write(old)
@@ -82,11 +91,11 @@ def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
                 target.check()
         kept = state.read_bytes()
         target.reset()  # by its label, which inputs do not know: new keys, new salts
-        with pytest.raises(FindingError, match="without authority"):
+        with finds(CHANGE):
             target.check()
         assert state.read_bytes() != kept
         target.drive.kill()
-        with pytest.raises(FindingError, match="has ended"):
+        with finds(CRASH):
             target.check()
     finally:
         target.close()
@@ -104,24 +113,20 @@ def test_what_a_kill_must_not_leave_is_noticed(in_memory: Path) -> None:
         with owned.drive.path("disk.img").open("r+b") as medium:
             medium.seek(lba * BLOCK)
             medium.write(xts(owned._marks[1][1], lba, MARK))
-        with pytest.raises(FindingError, match="outlives its erasure") as caught:
+        with finds(KEY):
             owned._check_erased()
-        assert caught.value.kind == KEY
         owned.drive.fault("media-error", lba=0, blocks=1 << 17)  # refuses, but not as locked
-        with pytest.raises(FindingError, match="is open after a kill") as caught:
+        with finds(CHANGE):
             owned._check_alive()
-        assert caught.value.kind == CHANGE
         (owned.drive.directory / ".state.json.01234567").touch()
-        with pytest.raises(FindingError, match="left what a killed write had left"):
+        with finds(KEY):
             owned._check_alive()
         owned.drive.kill()
-        with pytest.raises(FindingError, match="ended of itself") as caught:
+        with finds(CRASH):
             owned._check_dead()
-        assert caught.value.kind == CRASH
         owned.drive.record.write_text('{"at": "write", "data": "00"}')
         owned._before = b"another"
-        with pytest.raises(FindingError, match="neither the old nor the new") as caught:
+        with finds(CHANGE):
             owned._check_dead()
-        assert caught.value.kind == CHANGE
     finally:
         owned.close()

@@ -165,7 +165,7 @@ def test_usbtmc_belongs_to_one(instrument: tuple[UsbtmcTransport, int]) -> None:
 
 
 def test_usbtmc_is_chosen_by_its_path(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="usbtmc99"):
+    with pytest.raises(FileNotFoundError):
         open_transport("/dev/usbtmc99", 9600, 1.0)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
@@ -189,8 +189,9 @@ def test_a_port_that_does_not_open_is_given_up(tmp_path: Path) -> None:
     os.close(os.open(fifo, os.O_WRONLY))  # the driver comes to its senses
     while str(fifo) in transports._opening:
         time.sleep(0.01)
-    with pytest.raises(OSError, match="after all"):
+    with pytest.raises(OSError) as raised:
         in_time(str(fifo), lambda: _raising(OSError(errno.ENODEV, "after all")), limit_s=5)
+    assert raised.value.errno == errno.ENODEV
 
 
 def _raising(error: OSError) -> Transport:
