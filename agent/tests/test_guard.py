@@ -78,139 +78,64 @@ def test_a_blank_disk_and_our_own_may_be_written(facts: DiskFacts) -> None:
     assert guard.refusals(DISK, facts) == []
 
 
+def _used(how: str, device: str = "nvme0n1p1", among: DiskFacts = READY) -> DiskFacts:
+    return replace(among, uses=(Use(device, how),))
+
+
+def _signed(*signatures: Signature) -> DiskFacts:
+    return _inside(replace(OURS, signatures=signatures))
+
+
+_ROOT = "carries the root file system"
+_MBR = replace(READY, table="dos", partitions=(replace(OURS, name="", signatures=(EXT4,)),))
+_SHADOW = replace(OWNED, mbr_enabled=True)
+_STALE = replace(READY, table="gpt", table_uuid="x", stale=True, partitions=())
+# By case: what is there, the code, and what the refusal or its remedy must name besides the disk.
 REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
-    "absent": (replace(BLANK, path=None), "absent", "no block device"),
-    "given away": (
-        DiskFacts(given_away=("0000:01:00.0 (vfio-pci)",)),
-        "given-away",
-        r"0000:01:00\.0 \(vfio-pci\)",
-    ),
-    "partition": (replace(BLANK, whole_disk=False), "not-whole", "not a whole disk"),
-    "other serial": (replace(BLANK, serial="S2"), "other-serial", "'S2'.*'S1'"),
+    "absent": (replace(BLANK, path=None), "absent", ""),
+    "given away": (DiskFacts(given_away=("0000:01:00.0 (vfio)",)), "given-away", "00:01:00.0 (vf"),
+    "partition": (replace(BLANK, whole_disk=False), "not-whole", ""),
+    "other serial": (replace(BLANK, serial="S2"), "other-serial", "'S2'"),
     "no serial": (replace(BLANK, serial=""), "other-serial", "'unknown'"),
-    "other size": (replace(BLANK, size_bytes=2**31 - 512), "other-size", "2147483136 bytes"),
-    "two paths": (
-        replace(BLANK, same_identity=("sdb",)),
-        "same-identity",
-        "same serial and size as /dev/sdb",
-    ),
-    "write-protected": (replace(BLANK, read_only=True), "write-protected", "is write-protected"),
-    "mounted": (
-        replace(READY, uses=(Use("nvme0n1p1", "mounted on /mnt"),)),
-        "in-use",
-        "mounted on /mnt",
-    ),
-    "root": (
-        replace(BLANK, uses=(Use("nvme0n1p2", "carries the root file system"),)),
-        "in-use",
-        "carries the root file system",
-    ),
-    "swap": (replace(READY, uses=(Use("nvme0n1p1", "used as swap"),)), "in-use", "used as swap"),
-    "LVM": (
-        replace(READY, uses=(Use("nvme0n1p1", "held by vg-home"),)),
-        "in-use",
-        "held by vg-home",
-    ),
-    "MD": (replace(BLANK, uses=(Use("nvme0n1", "held by md0"),)), "in-use", "held by md0"),
-    "nearly our name": (
-        replace(READY, uses=(Use("nvme0n1p1", "held by fde-database"),)),
-        "in-use",
-        "held by fde-database",
-    ),
-    "our names without our mark": (
-        replace(BLANK, uses=(Use("nvme0n1", "held by fde-data"),)),
-        "in-use",
-        "held by fde-data",
-    ),
+    "other size": (replace(BLANK, size_bytes=2**31 - 512), "other-size", "2147483136"),
+    "two paths": (replace(BLANK, same_identity=("sdb",)), "same-identity", "/dev/sdb"),
+    "write-protected": (replace(BLANK, read_only=True), "write-protected", ""),
+    "mounted": (_used("mounted on /mnt"), "in-use", "mounted on /mnt"),
+    "root": (_used(_ROOT, "nvme0n1p2", BLANK), "in-use", _ROOT),
+    "swap": (_used("used as swap"), "in-use", "used as swap"),
+    "LVM": (_used("held by vg-home"), "in-use", "held by vg-home"),
+    "MD": (_used("held by md0", "nvme0n1", BLANK), "in-use", "held by md0"),
+    "nearly our name": (_used("held by fde-database"), "in-use", "held by fde-database"),
+    "our names without our mark": (_used("held by fde-data", "nvme0n1", BLANK), "in-use", ""),
     "unreadable": (replace(BLANK, read_error="EIO"), "unreadable", "EIO"),
-    "locked": (
-        replace(BLANK, read_error="ENODATA", opal=OWNED),
-        "locked",
-        "ENODATA.*--psid-revert S1",
-    ),
-    "owned by someone": (
-        replace(BLANK, opal=OWNED),
-        "owned",
-        "Opal locking is enabled.*--psid-revert S1",
-    ),
-    "shadowed": (
-        replace(BLANK, opal=replace(OWNED, mbr_enabled=True)),
-        "shadowed",
-        "MBR shadow.*--psid-revert S1",
-    ),
-    "shadowed, though ours": (
-        replace(READY, opal=replace(OWNED, mbr_enabled=True)),
-        "shadowed",
-        "MBR shadow.*--psid-revert S1",
-    ),
-    "unknown data": (
-        replace(BLANK, unknown="unrecognised data (here)"),
-        "unknown-data",
-        'unrecognised data.*erase: "S1 [0-9a-f]{12}"',
-    ),
-    "whole-disk file system": (
-        replace(BLANK, signatures=(EXT4,)),
-        "foreign-signature",
-        r"not ours \(ext4\)",
-    ),
+    "locked": (replace(BLANK, read_error="ENODATA", opal=OWNED), "locked", "--psid-revert S1"),
+    "owned by someone": (replace(BLANK, opal=OWNED), "owned", "--psid-revert S1"),
+    "shadowed": (replace(BLANK, opal=_SHADOW), "shadowed", "--psid-revert S1"),
+    "shadowed, though ours": (replace(READY, opal=_SHADOW), "shadowed", "--psid-revert S1"),
+    "unknown data": (replace(BLANK, unknown="unrecognised"), "unknown-data", 'erase: "S1 '),
+    "whole-disk file system": (replace(BLANK, signatures=(EXT4,)), "foreign-signature", "ext4"),
     "whole-disk LUKS": (replace(BLANK, signatures=(HEADER,)), "foreign-signature", "crypto_LUKS"),
     "two at once": (
         replace(BLANK, signatures=(EXT4, Signature("gfs2", 65536))),
         "foreign-signature",
-        r"not ours \(ext4, gfs2\)",
+        "(ext4, gfs2)",
     ),
-    "foreign MBR": (
-        replace(READY, table="dos", partitions=(replace(OURS, name="", signatures=(EXT4,)),)),
-        "foreign-table",
-        "table that is not ours.*ext4",
-    ),
-    "empty foreign GPT": (replace(BLANK, table="gpt"), "foreign-table", "table that is not ours"),
-    "our name, other type": (
-        _inside(replace(OURS, type_guid="0" * 36)),
-        "foreign-table",
-        "table that is not ours",
-    ),
-    "our type, other name": (
-        _inside(replace(OURS, name="data")),
-        "foreign-table",
-        "table that is not ours",
-    ),
-    "a copied table": (
-        replace(READY, table_uuid=disk_uuid("S2")),
-        "other-mark",
-        "not the mark of this very disk",
-    ),
-    "a copied partition": (
-        _inside(replace(OURS, uuid=partition_uuid("S2"))),
-        "other-mark",
-        "not the mark of this very disk",
-    ),
-    "a second partition": (replace(READY, partitions=(OURS, OURS)), "other-mark", "not the mark"),
-    "partitions without a table": (replace(READY, table=None), "other-mark", "not the mark"),
-    "a table unknown to the kernel": (
-        replace(READY, table="gpt", table_uuid="x", stale=True, partitions=()),
-        "stale",
-        "than the kernel shows.*rereadpt",
-    ),
-    "foreign file system inside": (
-        _inside(replace(OURS, signatures=(Signature("xfs", 0),))),
-        "foreign-inside",
-        r"partition \(xfs\)",
-    ),
-    "foreign LUKS inside": (
-        _inside(replace(OURS, signatures=(replace(HEADER, label="home"),))),
-        "foreign-inside",
-        "crypto_LUKS",
-    ),
-    "LUKS without label": (
-        _inside(replace(OURS, signatures=(replace(HEADER, label=None),))),
-        "foreign-inside",
-        "crypto_LUKS",
-    ),
+    "foreign MBR": (_MBR, "foreign-table", "ext4"),
+    "empty foreign GPT": (replace(BLANK, table="gpt"), "foreign-table", ""),
+    "our name, other type": (_inside(replace(OURS, type_guid="0" * 36)), "foreign-table", ""),
+    "our type, other name": (_inside(replace(OURS, name="data")), "foreign-table", ""),
+    "a copied table": (replace(READY, table_uuid=disk_uuid("S2")), "other-mark", ""),
+    "a copied partition": (_inside(replace(OURS, uuid=partition_uuid("S2"))), "other-mark", ""),
+    "a second partition": (replace(READY, partitions=(OURS, OURS)), "other-mark", ""),
+    "partitions without a table": (replace(READY, table=None), "other-mark", ""),
+    "a table unknown to the kernel": (_STALE, "stale", "rereadpt"),
+    "foreign file system inside": (_signed(Signature("xfs", 0)), "foreign-inside", "(xfs)"),
+    "foreign LUKS inside": (_signed(replace(HEADER, label="home")), "foreign-inside", "LUKS"),
+    "LUKS without label": (_signed(replace(HEADER, label=None)), "foreign-inside", "LUKS"),
     "our label among the data": (
-        _inside(replace(OURS, signatures=(replace(HEADER, offset_bytes=2**24),))),
+        _signed(replace(HEADER, offset_bytes=2**24)),
         "foreign-inside",
-        "crypto_LUKS",
+        "LUKS",
     ),
 }
 
@@ -221,7 +146,7 @@ def test_refusals_name_disk_reason_and_way_out(name: str) -> None:
     (refusal,) = guard.refusals(DISK, disk_facts)
     assert refusal.code == code and refusal.remedy
     assert DISK.by_id in refusal.sentence
-    assert re.search(reason, str(refusal))
+    assert reason in str(refusal)
     assert guard.reason(refusal) in refusal.sentence
 
 

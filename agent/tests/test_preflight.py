@@ -79,89 +79,45 @@ def test_a_target_that_can_do_it_is_not_refused(changes: dict[str, Any], target:
     assert preflight.refusals(target, replace(TRIXIE, **changes)) == []
 
 
+NO_CRYPTSETUP = {"cryptsetup": "", "missing": ["cryptsetup-bin"]}
+NO_MYSQL = {"missing": ["mysql-server"], "candidates": {}}
+MYSQL = replace(NO_OPAL, database="mysql")
+NOBLE_CRYPTSETUP = {
+    **NOBLE,
+    **NO_CRYPTSETUP,
+    "candidates": {"cryptsetup-bin": "2:2.7.0-1ubuntu4.2"},
+}
+MARIADB = {"servers": ["mariadb-server"], "candidates": {"mysql-server": "8"}}
+
+
 @pytest.mark.parametrize(
     ("changes", "target", "code", "facts"),
     [
         ({"uid": 1000}, TARGET, "not-root", {}),
-        (
-            {"version": "11", "name": "Debian GNU/Linux 11"},
-            TARGET,
-            "distribution",
-            {"name": "Debian GNU/Linux 11"},
-        ),
-        (
-            {"version": "", "name": "Debian GNU/Linux sid"},
-            TARGET,
-            "distribution",
-            {"name": "Debian GNU/Linux sid"},
-        ),
-        ({**NOBLE, "version": "22.04"}, TARGET, "distribution", {"name": NOBLE["name"]}),
-        (
-            {"distribution": "fedora", "name": "Fedora 41"},
-            TARGET,
-            "distribution",
-            {"name": "Fedora 41"},
-        ),
-        (
-            {"distribution": "", "version": "", "name": ""},
-            TARGET,
-            "distribution",
-            {"name": "Its distribution"},
+        *(
+            ({**NOBLE, **changes}, TARGET, "distribution", {"name": name})
+            for changes, name in (
+                ({"version": "22.04"}, NOBLE["name"]),
+                ({"distribution": "debian", "version": "11", "name": "Debian 11"}, "Debian 11"),
+                ({"distribution": "debian", "version": "", "name": "Debian sid"}, "Debian sid"),
+                ({"distribution": "fedora", "version": "13", "name": "Fedora 41"}, "Fedora 41"),
+                ({"distribution": "", "version": "", "name": ""}, "Its distribution"),
+            )
         ),
         ({"machine": "aarch64"}, TARGET, "machine", {"machine": "aarch64"}),
         ({"systemd": False}, TARGET, "no-systemd", {}),
-        (
-            BOOKWORM,
-            TARGET,
-            "cryptsetup",
-            {"version": "2.6", "asked": "opal"},
-        ),
-        (
-            {**BOOKWORM, "cryptsetup": "", "missing": ["cryptsetup-bin"]},
-            TARGET,
-            "cryptsetup-offered",
-            {"name": BOOKWORM["name"], "version": "2.6.1"},
-        ),
+        (BOOKWORM, TARGET, "cryptsetup", {"version": "2.6", "asked": "opal"}),
+        ({**BOOKWORM, **NO_CRYPTSETUP}, TARGET, "cryptsetup-offered", {"version": "2.6.1"}),
         ({"hw_opal": False}, TARGET, "cryptsetup", {"version": "2.7.5"}),
         ({"cryptsetup": "2.7.0"}, TARGET, "cryptsetup-blocks", {"block_bytes": "4096"}),
         ({"cryptsetup": "2.7.1"}, TARGET, "cryptsetup-blocks", {"version": "2.7.1"}),
         ({"cryptsetup": "2.7.2"}, HCTR2, "cryptsetup-cipher", {"asked": "hctr2"}),
-        (
-            {
-                **NOBLE,
-                "cryptsetup": "",
-                "missing": ["cryptsetup-bin"],
-                "candidates": {"cryptsetup-bin": "2:2.7.0-1ubuntu4.2"},
-            },
-            TARGET,
-            "cryptsetup-blocks",
-            {"version": "2.7.0"},
-        ),
+        (NOBLE_CRYPTSETUP, TARGET, "cryptsetup-blocks", {"version": "2.7.0"}),
         ({"sed_transport": "ata"}, TARGET, "allow-tpm", {}),
-        (
-            {"missing": ["mysql-server"], "candidates": {}},
-            replace(NO_OPAL, database="mysql"),
-            "no-mysql",
-            {"name": TRIXIE.name},
-        ),
-        (
-            {"missing": ["mysql-server"], "candidates": {}, "lists": False},
-            replace(NO_OPAL, database="mysql"),
-            "no-mysql",
-            {},
-        ),
-        (
-            {"servers": ["mariadb-server"], "candidates": {"mysql-server": "8"}},
-            replace(NO_OPAL, database="mysql"),
-            "other-database",
-            {"other": "mariadb-server", "choice": "mariadb"},
-        ),
-        (
-            {**NOBLE, "missing": ["tcplay"], "candidates": {}},
-            NO_OPAL,
-            "no-package",
-            {"package": "tcplay"},
-        ),
+        (NO_MYSQL, MYSQL, "no-mysql", {"name": TRIXIE.name}),
+        ({**NO_MYSQL, "lists": False}, MYSQL, "no-mysql", {}),
+        (MARIADB, MYSQL, "other-database", {"other": "mariadb-server", "choice": "mariadb"}),
+        ({"missing": ["tcplay"], "candidates": {}}, NO_OPAL, "no-package", {"package": "tcplay"}),
     ],
 )
 def test_a_target_that_cannot_is_refused_with_the_way_out(

@@ -25,7 +25,9 @@ TREE = {
     "plain": "off",
     "tcrypt": "off",
 }
-AES = {"cipher": "aes-xts-plain64", "key_bits": 256}
+AES: dict[str, Any] = {"cipher": "aes-xts-plain64", "key_bits": 256}
+AES_4096 = {**AES, "sector_size": 4096}
+HMAC, ADIANTUM = {"integrity": "hmac-sha256"}, "xchacha12,aes-adiantum-plain64"
 EXTERNAL: dict[str, Any] = {
     "product": "BestCrypt 4",
     **{name: [f"/opt/product/{name}", "{device}"] for name in ("open", "close", "prove")},
@@ -34,11 +36,11 @@ EXTERNAL: dict[str, Any] = {
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "plain": [{}, {"disk": "sed"}],
     "dmcrypt": [
-        {**AES, "sector_size": 4096},
+        AES_4096,
         {**AES, "cipher": "twofish-xts-plain64", "sector_size": 512, "header": "none"},
-        {**AES, "sector_size": 4096, "integrity": "hmac-sha256", "integrity_no_journal": True},
+        {**AES_4096, **HMAC, "integrity_no_journal": True},
         {"cipher": "aegis128-random", "key_bits": 128, "sector_size": 4096, "integrity": "aead"},
-        {"cipher": "xchacha12,aes-adiantum-plain64", "key_bits": 256, "sector_size": 4096},
+        {"cipher": ADIANTUM, "key_bits": 256, "sector_size": 4096},
     ],
     "external": [EXTERNAL],
     "tcrypt": [
@@ -169,41 +171,22 @@ def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
         ("dmcrypt", {}, "needs cipher, key_bits, sector_size"),
         ("dmcrypt", AES, "needs sector_size"),
         ("dmcrypt", {**AES, "sector_size": 520}, "one of 512, 1024"),
-        ("dmcrypt", {**AES, "sector_size": 512, "header": "luks1"}, "one of luks2, none"),
-        ("dmcrypt", {**AES, "sector_size": 512, "discard": "yes"}, "of type bool, not 'yes'"),
         ("tcrypt", {"cipher": "aes-serpent-twofish", "key_bits": 256}, "aes-twofish-serpent"),
         ("tcrypt", {"cipher": "aes", "key_bits": 128}, "one of 256, not 128"),
         ("tcrypt", {"cipher": "aes", "key_bits": 256, "sector_size": 4096}, "sector_size means n"),
         ("opal", {"disk": "plain"}, "disk must be sed"),
-        (
-            "dmcrypt",
-            {**AES, "sector_size": 4096, "integrity": "aead"},
-            "aead goes with aes-gcm-random, aegis128-random",
-        ),
-        (
-            "dmcrypt",
-            {"cipher": "aegis128-random", "key_bits": 128, "sector_size": 4096},
-            "aead goes with",
-        ),
-        (
-            "dmcrypt",
-            {"cipher": "xchacha12,aes-adiantum-plain64", "key_bits": 128, "sector_size": 4096},
-            "has keys of 256 bits",
-        ),
-        (
-            "dmcrypt",
-            {**AES, "sector_size": 4096, "integrity": "hmac-sha256", "header": "none"},
-            "header must be luks2",
-        ),
-        (
-            "dmcrypt",
-            {**AES, "sector_size": 4096, "integrity": "hmac-sha256", "discard": True},
-            "take discard out",
-        ),
-        (
-            "dmcrypt",
-            {**AES, "sector_size": 4096, "integrity_no_journal": True},
-            "or name integrity",
+        *(
+            ("dmcrypt", {**AES_4096, **changes}, reason)
+            for changes, reason in (
+                ({"header": "luks1"}, "one of luks2, none"),
+                ({"discard": "yes"}, "of type bool, not 'yes'"),
+                ({"integrity": "aead"}, "aead goes with aes-gcm-random, aegis128-random"),
+                ({"cipher": "aegis128-random", "key_bits": 128}, "aead goes with"),
+                ({"cipher": ADIANTUM, "key_bits": 128}, "has keys of 256 bits"),
+                ({**HMAC, "header": "none"}, "header must be luks2"),
+                ({**HMAC, "discard": True}, "take discard out"),
+                ({"integrity_no_journal": True}, "or name integrity"),
+            )
         ),
         ("external", {**EXTERNAL, "open": "/usr/bin/open x"}, "must be a list of arguments"),
         ("external", {**EXTERNAL, "close": ["close"]}, "give the program's absolute path"),
@@ -227,53 +210,43 @@ def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
 @pytest.mark.parametrize(
     ("entry", "label"),
     [
-        ({"kind": "plain", "disk": "plain"}, "plain"),
+        ({"kind": "plain"}, "plain"),
         ({"kind": "plain", "disk": "sed"}, "SED, locking off"),
-        ({"kind": "opal", "disk": "sed"}, "Opal drive"),
-        ({**AES, "sector_size": 4096}, "dm-crypt AES-256"),
-        ({**AES, "sector_size": 512}, "dm-crypt AES-256, 512 B sectors"),
-        ({**AES, "sector_size": 4096, "header": "none"}, "dm-crypt AES-256, no header"),
-        ({**AES, "sector_size": 4096, "no_write_workqueue": True}, "dm-crypt AES-256, no queues"),
-        (
-            {**AES, "sector_size": 4096, "submit_from_crypt_cpus": True, "same_cpu_crypt": True},
-            "dm-crypt AES-256, submit from crypt CPUs, same CPU",
-        ),
-        ({**AES, "sector_size": 4096, "disk": "sed"}, "dm-crypt AES-256, on the SED"),
-        ({**AES, "sector_size": 4096, "disk": "hdd"}, "dm-crypt AES-256, on hdd"),
-        ({"kind": "plain", "disk": "sata-ssd"}, "plain, on sata-ssd"),
-        ({"kind": "opal", "disk": "ssd"}, "Opal drive, on ssd"),
-        (
-            {**AES, "cipher": "serpent-xts-plain64", "key_bits": 128, "sector_size": 4096},
-            "dm-crypt Serpent-128",
-        ),
-        (
-            {"kind": "tcrypt", "disk": "plain", "cipher": "aes-twofish-serpent", "key_bits": 256},
-            "TrueCrypt AES–Twofish–Serpent-256",
-        ),
-        (
-            {"kind": "tcrypt", "cipher": "aes", "key_bits": 256, "volume": "veracrypt"},
-            "VeraCrypt AES-256",
-        ),
-        (
-            {**AES, "sector_size": 4096, "integrity": "hmac-sha256", "integrity_no_journal": True},
-            "dm-crypt AES-256, HMAC-SHA-256, no journal",
-        ),
-        (
-            {"cipher": "aegis128-random", "key_bits": 128, "sector_size": 4096}
-            | {"integrity": "aead"},
-            "dm-crypt AEGIS-128",
-        ),
-        ({"kind": "external", **EXTERNAL}, "BestCrypt 4"),
         ({"kind": "plain", "disk": "sed", "discard": True}, "SED, locking off, TRIM"),
+        ({"kind": "plain", "disk": "sata-ssd"}, "plain, on sata-ssd"),
+        ({"kind": "opal", "disk": "sed"}, "Opal drive"),
+        ({"kind": "opal", "disk": "ssd"}, "Opal drive, on ssd"),
+        ({"kind": "external", **EXTERNAL}, "BestCrypt 4"),
+        *(
+            ({"kind": "tcrypt", "key_bits": 256, **entry}, label)
+            for entry, label in (
+                ({"cipher": "aes-twofish-serpent"}, "TrueCrypt AES–Twofish–Serpent-256"),
+                ({"cipher": "aes", "volume": "veracrypt"}, "VeraCrypt AES-256"),
+            )
+        ),
+        *(
+            ({**AES_4096, **entry}, f"dm-crypt {label}")
+            for entry, label in (
+                ({}, "AES-256"),
+                ({"sector_size": 512}, "AES-256, 512 B sectors"),
+                ({"header": "none"}, "AES-256, no header"),
+                ({"no_write_workqueue": True}, "AES-256, no queues"),
+                (
+                    {"submit_from_crypt_cpus": True, "same_cpu_crypt": True},
+                    "AES-256, submit from crypt CPUs, same CPU",
+                ),
+                ({"disk": "sed"}, "AES-256, on the SED"),
+                ({"disk": "hdd"}, "AES-256, on hdd"),
+                ({"cipher": "serpent-xts-plain64", "key_bits": 128}, "Serpent-128"),
+                ({**HMAC, "integrity_no_journal": True}, "AES-256, HMAC-SHA-256, no journal"),
+                ({"cipher": "aegis128-random", "key_bits": 128, "integrity": "aead"}, "AEGIS-128"),
+            )
+        ),
     ],
 )
 def test_a_configuration_is_called_by_what_it_is(entry: dict[str, Any], label: str) -> None:
-    assert (
-        registry.label(
-            registry.complete({"name": "c1", "disk": "plain", "kind": "dmcrypt", **entry})
-        )
-        == label
-    )
+    complete = registry.complete({"name": "c1", "disk": "plain", "kind": "dmcrypt", **entry})
+    assert registry.label(complete) == label
 
 
 def test_a_missing_tcplay_is_told_with_the_way_out() -> None:

@@ -85,73 +85,45 @@ def counting(root: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-ONE_SOCKET = {
-    f"{P}:0": "package-0",
-    child(P, 0, 0): "core",
-    child(P, 0, 1): "uncore",
-    child(P, 0, 2): "dram",
-}
+def zones(top: str, *parts: str, at: int = 0, control: str = P) -> dict[str, str]:
+    """Return a top zone and those below it, by their paths."""
+    below = {child(control, at, number): part for number, part in enumerate(parts)}
+    return {f"{control}:{at}": top, **below}
+
+
+ONE_SOCKET = zones("package-0", "core", "uncore", "dram")
 _ONE_SOCKET_NAMES = ("package-0", "core", "uncore", "dram")
-_DIES = {
-    f"{P}:0": "package-0-die-0",
-    child(P, 0, 0): "dram",
-    f"{P}:1": "package-0-die-1",
-    child(P, 1, 0): "dram",
-}
-_DIE_NAMES = (
-    "package-0-die-0",
-    "package-0-die-0/dram",
-    "package-0-die-1",
-    "package-0-die-1/dram",
-)
+_DIES = zones("package-0-die-0", "dram") | zones("package-0-die-1", "dram", at=1)
+_DIE_NAMES = tuple(f"package-0-die-{n}{part}" for n in (0, 1) for part in ("", "/dram"))
 _TWO_SOCKETS = ("package-0", "package-0/dram", "package-1", "package-1/dram")
+_FOUR_SOCKETS = tuple(f"package-{n}{part}" for n in range(4) for part in ("", "/dram"))
+_TWELVE = tuple(f"package-{n}" for n in range(12))
 _RANGE = f"{P}:0/max_energy_range_uj"
 
 TREES: dict[str, Tree] = {
     "one socket": Tree(ONE_SOCKET, _ONE_SOCKET_NAMES, ("package-0", "dram")),
     "two sockets, each with all its parts": Tree(
-        {
-            **ONE_SOCKET,
-            f"{P}:1": "package-1",
-            child(P, 1, 0): "core",
-            child(P, 1, 1): "uncore",
-            child(P, 1, 2): "dram",
-        },
+        ONE_SOCKET | zones("package-1", "core", "uncore", "dram", at=1),
         tuple(f"package-{n}{part}" for n in (0, 1) for part in ("", "/core", "/uncore", "/dram")),
         _TWO_SOCKETS,
     ),
     "four sockets": Tree(
-        {
-            path: name
-            for n in range(4)
-            for path, name in ((f"{P}:{n}", f"package-{n}"), (child(P, n, 0), "dram"))
-        },
-        tuple(f"package-{n}{part}" for n in range(4) for part in ("", "/dram")),
-        tuple(f"package-{n}{part}" for n in range(4) for part in ("", "/dram")),
+        {k: v for n in range(4) for k, v in zones(f"package-{n}", "dram", at=n).items()},
+        _FOUR_SOCKETS,
+        _FOUR_SOCKETS,
     ),
     "AMD, two sockets": Tree(
-        {
-            f"{P}:0": "package-0",
-            child(P, 0, 0): "core",
-            f"{P}:1": "package-1",
-            child(P, 1, 0): "core",
-        },
+        zones("package-0", "core") | zones("package-1", "core", at=1),
         ("package-0", "package-0/core", "package-1", "package-1/core"),
         ("package-0", "package-1"),
     ),
     "psys first": Tree(
-        {f"{P}:0": "psys", f"{P}:1": "package-0", child(P, 1, 0): "dram"},
+        zones("psys") | zones("package-0", "dram", at=1),
         ("psys", "package-0", "dram"),
         ("package-0", "dram"),
     ),
     "psys between packages": Tree(
-        {
-            f"{P}:0": "package-0",
-            child(P, 0, 0): "dram",
-            f"{P}:1": "psys",
-            f"{P}:2": "package-1",
-            child(P, 2, 0): "dram",
-        },
+        zones("package-0", "dram") | zones("psys", at=1) | zones("package-1", "dram", at=2),
         ("package-0", "package-0/dram", "psys", "package-1", "package-1/dram"),
         _TWO_SOCKETS,
     ),
@@ -173,36 +145,21 @@ TREES: dict[str, Tree] = {
         _DIES, _DIE_NAMES, (*_DIE_NAMES[:2], _DIE_NAMES[3]), same={f"{P}:1": f"{P}:0"}
     ),
     "mmio twin": Tree(
-        {**ONE_SOCKET, f"{M}:0": "package-0", child(M, 0, 0): "dram"},
-        _ONE_SOCKET_NAMES,
-        ("package-0", "dram"),
+        ONE_SOCKET | zones("package-0", "dram", control=M), _ONE_SOCKET_NAMES, ("package-0", "dram")
     ),
     "mmio twin of one of two packages": Tree(
-        {
-            f"{P}:0": "package-0",
-            child(P, 0, 0): "dram",
-            f"{P}:1": "package-1",
-            child(P, 1, 0): "dram",
-            f"{M}:0": "package-0",
-            child(M, 0, 0): "dram",
-        },
+        zones("package-0", "dram")
+        | zones("package-1", "dram", at=1)
+        | zones("package-0", "dram", control=M),
         _TWO_SOCKETS,
         _TWO_SOCKETS,
     ),
-    "mmio alone": Tree({f"{M}:0": "package-0"}, ("package-0",), ("package-0",)),
-    "no dram": Tree(
-        {f"{P}:0": "package-0", child(P, 0, 0): "core"}, ("package-0", "core"), ("package-0",)
-    ),
+    "mmio alone": Tree(zones("package-0", control=M), ("package-0",), ("package-0",)),
+    "no dram": Tree(zones("package-0", "core"), ("package-0", "core"), ("package-0",)),
     "maximum unreadable": Tree(
-        {f"{P}:0": "package-0"}, ("package-0",), ("package-0",), files={_RANGE: None}
+        zones("package-0"), ("package-0",), ("package-0",), files={_RANGE: None}
     ),
-    "maximum 0": Tree(
-        {f"{P}:0": "package-0"}, ("package-0",), ("package-0",), files={_RANGE: "0\n"}
-    ),
+    "maximum 0": Tree(zones("package-0"), ("package-0",), ("package-0",), files={_RANGE: "0\n"}),
     "flat links alone": Tree(ONE_SOCKET, _ONE_SOCKET_NAMES, ("package-0", "dram"), flat=True),
-    "twelve packages": Tree(
-        {f"{P}:{n}": f"package-{n}" for n in range(12)},
-        tuple(f"package-{n}" for n in range(12)),
-        tuple(f"package-{n}" for n in range(12)),
-    ),
+    "twelve packages": Tree({f"{P}:{n}": name for n, name in enumerate(_TWELVE)}, _TWELVE, _TWELVE),
 }
