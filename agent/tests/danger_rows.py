@@ -185,22 +185,12 @@ def store(device: str) -> str:
     return f"mount {device} /mnt; echo thesis >/mnt/thesis; umount /mnt; "
 
 
+_TEXTS = (agent, elsewhere, hold, laid_out, our_header, shifted, store)
 NAMES = {
-    "agent": agent,
-    "elsewhere": elsewhere,
-    "hold": hold,
-    "laid_out": laid_out,
-    "our_header": our_header,
-    "shifted": shifted,
-    "store": store,
-    "gone": GONE,
-    "gpt": GPT,
-    "luks": LUKS,
-    "mkfs": MKFS,
-    "ours": OURS,
-    "passphrase": f"{SECRET} luks_passphrase",
+    **{text.__name__: text for text in _TEXTS},
+    **{"gone": GONE, "gpt": GPT, "luks": LUKS, "mkfs": MKFS, "ours": OURS, "two": TWO},
     "settle": SETTLE,
-    "two": TWO,
+    "passphrase": f"{SECRET} luks_passphrase",
     "open": "echo -n x | cryptsetup open --key-file - $Q danger; ",
     "close": "cryptsetup close danger; ",
     "taken": opal(*TAKEN),

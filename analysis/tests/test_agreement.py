@@ -33,8 +33,11 @@ from validation.synthetic.papers import COST, SPEED
 MB = 2**20
 
 
+Rows = dict[str, list[ComparedFigure]]
+
+
 @pytest.fixture(scope="module")
-def rows(papers: Results) -> dict[str, list[ComparedFigure]]:
+def rows(papers: Results) -> Rows:
     return {
         c.paper: compare_figures(papers.suite, papers.energy, published(c.paper))
         for c in citations()
@@ -43,9 +46,12 @@ def rows(papers: Results) -> dict[str, list[ComparedFigure]]:
 
 def find_row(rows: Sequence[ComparedFigure], **wanted: Any) -> ComparedFigure:
     """Return the only row whose published figure has these."""
-    same = [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
-    assert len(same) == 1, [(r.published.key, r.counterpart.note) for r in same]
-    return same[0]
+    (same,) = find_rows(rows, **wanted)
+    return same
+
+
+def find_rows(rows: Sequence[ComparedFigure], **wanted: Any) -> list[ComparedFigure]:
+    return [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
 
 
 def mean(row: ComparedFigure) -> float:
@@ -92,16 +98,14 @@ VERMA_BYTES = sum({p.size_bytes for p in TABLE_III if p.size_bytes}) / 10
     ],
 )
 def test_a_figure_stands_beside_what_its_rule_makes_of_ours(
-    rows: dict[str, list[ComparedFigure]], paper: str, wanted: str, expected: float
+    rows: Rows, paper: str, wanted: str, expected: float
 ) -> None:
     entry, *conditions = wanted.split()
     row = find_row(rows[paper], entry=entry, **dict(c.split("=") for c in conditions))
     assert mean(row) == pytest.approx(expected, rel=0.05)
 
 
-def test_what_stands_in_and_what_joules_are_per_is_kept(
-    rows: dict[str, list[ComparedFigure]],
-) -> None:
+def test_what_stands_in_and_what_joules_are_per_is_kept(rows: Rows) -> None:
     exact, longer = (
         find_row(rows["analiza"], entry=f"figure-{n}", subject="HMAC-SHA-256") for n in (3, 4)
     )
@@ -116,9 +120,7 @@ def test_what_stands_in_and_what_joules_are_per_is_kept(
     assert (points.measured_ratio, points.published_ratio, verdict_on(points)) == (None, None, None)
 
 
-def test_a_file_of_twenty_is_a_twentieth_of_the_phase(
-    papers: Results, rows: dict[str, list[ComparedFigure]]
-) -> None:
+def test_a_file_of_twenty_is_a_twentieth_of_the_phase(papers: Results, rows: Rows) -> None:
     read = find_row(rows["fujimoto"], configuration="plain", quantity="time", phase="read-small")
     phase = papers.energy.filter(
         workload="file_io", configuration="plain", phase="read-small", component="system"
@@ -132,9 +134,7 @@ def test_a_file_of_twenty_is_a_twentieth_of_the_phase(
     assert mean(grep) == pytest.approx(0.2, rel=0.05)  # one search, of two
 
 
-def test_speeds_are_bytes_over_time_in_the_papers_unit(
-    rows: dict[str, list[ComparedFigure]],
-) -> None:
+def test_speeds_are_bytes_over_time_in_the_papers_unit(rows: Rows) -> None:
     aes = find_row(rows["analiza"], entry="figure-1", subject="AES", operation="encrypt")
     assert aes.published.unit == "GB/s"
     assert mean(aes) == pytest.approx(SPEED["aes"] / 1024, rel=0.05)
@@ -146,15 +146,9 @@ def test_speeds_are_bytes_over_time_in_the_papers_unit(
     assert plain_unit("KB/ms") == (1024_000, "B/s")
 
 
-def test_steps_stand_against_plain_on_the_same_drive(rows: dict[str, list[ComparedFigure]]) -> None:
-    step = find_row(
-        rows["analiza"],
-        entry="figure-6",
-        subject="AES",
-        operation="write",
-        quantity="io_rate",
-        block_bytes=4096,
-    )
+def test_steps_stand_against_plain_on_the_same_drive(rows: Rows) -> None:
+    write = {"operation": "write", "quantity": "io_rate", "block_bytes": 4096}
+    step = find_row(rows["analiza"], entry="figure-6", subject="AES", **write)
     assert step.configuration == "tcrypt-aes256"
     assert step.against == "none"
     assert known(step.measured_ratio).ratio == pytest.approx(1 / COST["tcrypt-aes256"], rel=0.05)
@@ -162,9 +156,7 @@ def test_steps_stand_against_plain_on_the_same_drive(rows: dict[str, list[Compar
     assert mean(step) * factor == pytest.approx(40 / 0.2 / COST["tcrypt-aes256"], rel=0.05)
 
 
-def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(
-    rows: dict[str, list[ComparedFigure]],
-) -> None:
+def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(rows: Rows) -> None:
     figure = [r for r in rows["sassani"] if r.published.entry == "figure-1"]
     assert {r.published.software for r in figure} == {"TrueCrypt"}
     stacks = {(r.counterpart.note, r.configuration) for r in figure}
@@ -186,13 +178,12 @@ def test_a_cascade_is_not_taken_for_its_first_cipher(papers: Results) -> None:
     assert find_configuration(suite, "truecrypt-aes256") == "tcrypt-aes256"
 
 
-def test_rsa_decrypts_one_block_whatever_the_size(rows: dict[str, list[ComparedFigure]]) -> None:
+def test_rsa_decrypts_one_block_whatever_the_size(rows: Rows) -> None:
     """What Panda's times of some 4 ms fit; all of the data takes in proportion to the size."""
     mine = [
         r
-        for r in rows["panda"]
-        if (r.published.entry, r.published.subject) == ("table-ii", "RSA")
-        and r.published.size_bytes in (MB, 2 * MB)
+        for size_bytes in (MB, 2 * MB)
+        for r in find_rows(rows["panda"], entry="table-ii", subject="RSA", size_bytes=size_bytes)
     ]
     block = [mean(r) for r in mine if r.counterpart.member == "RSA (OAEP of one block)"]
     single_block = [mean(r) for r in mine if r.counterpart.member == "RSA (OAEP of all data)"]
@@ -200,16 +191,14 @@ def test_rsa_decrypts_one_block_whatever_the_size(rows: dict[str, list[ComparedF
     assert single_block[0] == pytest.approx(block[0] * MB / 190, rel=0.05)
 
 
-def test_ranks_are_held_against_each_other_by_order_alone(
-    rows: dict[str, list[ComparedFigure]],
-) -> None:
+def test_ranks_are_held_against_each_other_by_order_alone(rows: Rows) -> None:
     ranks = [r for r in rows["verma"] if r.published.quantity == "rank"]
     assert len(ranks) > 1
     assert all(verdict_on(r) is None for r in ranks)
     assert count_agreement(ranks).pairs > 0
 
 
-def test_throughputs_of_different_sizes_are_compared(rows: dict[str, list[ComparedFigure]]) -> None:
+def test_throughputs_of_different_sizes_are_compared(rows: Rows) -> None:
     """Table II of Verma et al. has 256, 128 and 64 MB."""
     des = find_row(rows["verma"], entry="table-ii", subject="DES", quantity="throughput")
     assert des.published.size_bytes == 128 * MB
@@ -220,37 +209,22 @@ def test_throughputs_of_different_sizes_are_compared(rows: dict[str, list[Compar
     assert known(time.measured_ratio).ratio == pytest.approx(110 / 60 / 2, rel=0.05)
 
 
-def test_aes_without_its_instructions_stands_against_the_same_ciphers(
-    rows: dict[str, list[ComparedFigure]],
-) -> None:
-    aes = [
-        r
-        for r in rows["verma"]
-        if (r.published.place, r.published.subject) == ("Table III", "AES")
-        and r.published.size_bytes == 20_527
-    ]
+def test_aes_without_its_instructions_stands_against_the_same_ciphers(rows: Rows) -> None:
+    aes = find_rows(rows["verma"], place="Table III", subject="AES", size_bytes=20_527)
     assert [r.entry for r in aes] == ["cipher_modes", "cipher_modes-no-aes"]  # none of the large
     assert [r.against for r in aes] == ["DES, ECB"] * 2
     ratios = [r.measured_ratio.ratio for r in aes if r.measured_ratio is not None]
     assert ratios == pytest.approx([60 / 2000, 60 / 90], rel=0.05)
-    large = [r for r in rows["verma"] if r.published.place == "Table II"]
-    assert {r.entry for r in large if r.published.subject == "AES-128"} == {
-        "cipher_modes-large",
-        "cipher_modes-no-aes",
-    }
+    large = find_rows(rows["verma"], place="Table II", subject="AES-128")
+    assert {r.entry for r in large} == {"cipher_modes-large", "cipher_modes-no-aes"}
     pair = [r for r in rows["verma"] if r.group == aes[0].group]
     # Four ciphers are six pairs, but DES and Blowfish take the same 2 s; without its instructions
     # AES stands beside three of the others.
     assert count_agreement(pair).pairs == 5 + 3
 
 
-def test_rsa_stands_there_twice(rows: dict[str, list[ComparedFigure]]) -> None:
-    first = [
-        r
-        for r in rows["panda"]
-        if (r.published.entry, r.published.subject, r.published.size_bytes)
-        == ("table-i", "RSA", MB)
-    ]
+def test_rsa_stands_there_twice(rows: Rows) -> None:
+    first = find_rows(rows["panda"], entry="table-i", subject="RSA", size_bytes=MB)
     assert [r.counterpart.member for r in first] == ["RSA (wraps a key)", "RSA (OAEP of all data)"]
     assert mean(first[1]) > 1000 * mean(first[0])
 
@@ -308,7 +282,7 @@ def test_what_agrees_by_chance_is_counted() -> None:
     assert chance_of_agreement(1.12, drawn[0]) == pytest.approx(share, abs=0.03)
 
 
-def test_rates_are_turned_into_costs(rows: dict[str, list[ComparedFigure]]) -> None:
+def test_rates_are_turned_into_costs(rows: Rows) -> None:
     serpent = find_row(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
     both = known(serpent.cost_ratios)
     assert both[0] > 1
@@ -317,9 +291,7 @@ def test_rates_are_turned_into_costs(rows: dict[str, list[ComparedFigure]]) -> N
     assert verdict_on(serpent) == "agrees"  # 5.8 and 6.7
 
 
-def test_a_spoilt_figure_counts_for_nothing_and_spoils_what_is_against_it(
-    rows: dict[str, list[ComparedFigure]],
-) -> None:
+def test_a_spoilt_figure_counts_for_nothing_and_spoils_what_is_against_it(rows: Rows) -> None:
     assert not any(is_spoilt(p) for p in published("sassani") if p.quantity == "speed")  # the unit
     step = next(r for r in rows["analiza"] if is_spoilt(r.published) and r.cost_ratios)
     assert verdict_on(step) is None
@@ -329,13 +301,9 @@ def test_a_spoilt_figure_counts_for_nothing_and_spoils_what_is_against_it(
     assert verdict_on(base) is None
 
 
-def test_pairs_are_counted_within_their_group(rows: dict[str, list[ComparedFigure]]) -> None:
-    table = [
-        r
-        for r in rows["verma"]
-        if (r.published.entry, r.published.size_bytes, r.entry)
-        == ("table-iii", 36_002, "cipher_modes")
-    ]
+def test_pairs_are_counted_within_their_group(rows: Rows) -> None:
+    every = find_rows(rows["verma"], entry="table-iii", size_bytes=36_002)
+    table = [r for r in every if r.entry == "cipher_modes"]
     assert [r.published.value for r in table] == [4, 13, 6, 3]  # DES, 3DES, AES, Blowfish
     counts = count_agreement(table)
     # Here AES is the fastest, then Blowfish, DES, 3DES: two pairs with AES stand otherwise.
@@ -359,9 +327,7 @@ def test_what_is_unsafe_is_marked_by_its_word(text: str, names: set[str]) -> Non
     assert reference.marked(text) == (f"{text}{reference.MARK}" if names else text)
 
 
-def test_unsafe_ciphers_are_marked_in_every_table(
-    papers: Results, rows: dict[str, list[ComparedFigure]]
-) -> None:
+def test_unsafe_ciphers_are_marked_in_every_table(papers: Results, rows: Rows) -> None:
     shown = cells(published_section.tables(papers, rows["verma"]))
     unsafe = [cell for cell in shown if cell.startswith(("DES", "3DES", "Blowfish"))]
     assert unsafe
@@ -372,13 +338,9 @@ def test_unsafe_ciphers_are_marked_in_every_table(
     assert all(unsafe.why and unsafe.source for unsafe in reference.known())
 
 
-def test_a_loss_is_of_the_sizes_that_the_text_means(rows: dict[str, list[ComparedFigure]]) -> None:
-    lost = find_row(
-        rows["analiza"],
-        entry="loss-results",
-        pattern="small blocks",
-        device="flash Patriot Rage Elite",
-    )
+def test_a_loss_is_of_the_sizes_that_the_text_means(rows: Rows) -> None:
+    flash = {"pattern": "small blocks", "device": "flash Patriot Rage Elite"}
+    lost = find_row(rows["analiza"], entry="loss-results", **flash)
     cost = COST["tcrypt-aes256"]
     assert (lost.configuration, lost.against) == ("tcrypt-aes256", "plain")
     assert mean(lost) == pytest.approx((1 - 1 / cost) * 100, abs=3)

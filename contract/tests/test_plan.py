@@ -14,42 +14,20 @@ from hypothesis import strategies as st
 from contract import plan
 from contract.tests.refusal import refuses
 
+RUN = {"run_id": "0000-b00-plain-idle", "index": 0, "block": 0}
 DOCUMENT: dict[str, Any] = {
-    "format": "fde-plan/3",
-    "suite_id": "micro-target-20250101T000000Z",
-    "suite": "micro",
-    "scale": "",
-    "host": "target",
-    "seed": 7,
-    "blocks": 1,
-    "created_wall": "2025-01-01T00:00:00Z",
-    "origin": "modelled",
+    **{"format": "fde-plan/3", "suite_id": "micro-target-20250101T000000Z", "suite": "micro"},
+    **{"scale": "", "host": "target", "seed": 7, "blocks": 1, "origin": "modelled"},
+    **{"created_wall": "2025-01-01T00:00:00Z", "rapl_hz": 10, "settle_s": 1, "tail_s": 1},
     "disks": {"plain": {"by_id": "/dev/disk/by-id/x", "serial": "S1", "size_bytes": 2**31}},
     "extent": {"offset_bytes": 2**24, "size_bytes": 2**30},
     "filesystem": {"type": "ext4", "options": ["-m", "0"], "mount_options": "noatime"},
     "configurations": [
-        {
-            "name": "plain",
-            "kind": "plain",
-            "disk": "plain",
-            "cipher": None,
-            "key_bits": None,
-            "sector_size": None,
-        }
+        {"name": "plain", "kind": "plain", "disk": "plain"}
+        | dict.fromkeys(("cipher", "key_bits", "sector_size"))
     ],
     "workloads": [{"name": "idle", "parameters": {"duration_s": 1}}],
-    "runs": [
-        {
-            "run_id": "0000-b00-plain-idle",
-            "index": 0,
-            "block": 0,
-            "configuration": "plain",
-            "workload": "idle",
-        }
-    ],
-    "rapl_hz": 10,
-    "settle_s": 1,
-    "tail_s": 1,
+    "runs": [{**RUN, "configuration": "plain", "workload": "idle"}],
     "assets": {"clip": {"path": "/srv/clip.mp4"}},
     "analysis": {"contrasts": [], "margin": 0.02},
     "assumptions": {},

@@ -46,14 +46,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "run": {
         **{"format": "fde-run/1", "run_id": "r", "plan_sha256": SUM, "boot_id": "b", "block": 0},
-        **{
-            "configuration": "plain",
-            "workload": "idle",
-            "status": "finished",
-            "origin": "modelled",
-        },
+        **{"configuration": "plain", "workload": "idle", "status": "finished"},
         **{"t_start_ns": 1, "t_end_ns": 2, "phases": [PHASE], "proof": {"ok": True}, "cpus": 4},
-        "left_out": [{"what": "a", "reason": "b"}],
+        **{"origin": "modelled", "left_out": [{"what": "a", "reason": "b"}]},
     },
     "meter": {
         **{"format": "fde-meter/2", "name": "m", "kind": "k", "port": "p", "baud": 9600},
@@ -69,12 +64,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "manifest": {"format": "fde-manifest/1", "files": {"plan.json": SUM}},
     "identity": {"format": "fde-identity/1", "machine_id": SUM, "boot_id": None},
     "bundle": {
-        "format": "fde-bundle/1",
-        "suite_id": "smoke-alder-20260101T000000Z",
-        "anonymous": True,
-        "replaced": {"serial number": 2},
-        "testbed": "0.1.0",
-        "code": SUM,
+        **{"format": "fde-bundle/1", "suite_id": "smoke-alder-20260101T000000Z"},
+        **{"anonymous": True, "replaced": {"serial number": 2}, "testbed": "0.1.0", "code": SUM},
     },
 }
 

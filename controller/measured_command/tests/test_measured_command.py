@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,26 +52,82 @@ from instrumentation.tests.gauges import SUPPLY, lay_out
 from instrumentation.tests.trees import MAX_UJ, TREES, P, child
 
 NOWHERE = Path("/dev/null/none")  # which no machine can have
-PACKAGE, DRAM = f"{P}:0/energy_uj", f"{child(P, 0, 2)}/energy_uj"
 OPTIONS = MeasureOptions(runs=3, rest_s=0.0, seed=1)
 # 2^32 units of this range's size: what a wrap takes away.
 MODULUS_UJ = 262_144_000_000
 
 
+Opener = Callable[[], LocalSources]
+Captured = pytest.CaptureFixture[str]
+# A program of its own that measures by the counters of the tree that is its argument.
+PROGRAM = """
+import sys
+from pathlib import Path
+from controller.measured_command import MeasureOptions, of_strings, of_words, run
+from controller.measured_command.sources import LocalSources
+from instrumentation.sources.powercap import PowercapSource
+sources = {"powercap": lambda: PowercapSource.open(Path(sys.argv[1]))}
+opener = lambda: LocalSources.open(sources)
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A machine of one socket whose counter files commands move; documents go to `folder`."""
+
+    folder: Path
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "powercap"
+
+    @property
+    def package(self) -> Path:
+        return self.tree / f"{P}:0/energy_uj"
+
+    @property
+    def dram(self) -> Path:
+        return self.tree / child(P, 0, 2) / "energy_uj"
+
+    def opener(self) -> LocalSources:
+        return LocalSources.open({"powercap": lambda: PowercapSource.open(self.tree)})
+
+    def run(
+        self, commands: Sequence[Command], options: MeasureOptions = OPTIONS, **changes: Any
+    ) -> int:
+        return run(commands, replace(options, **changes), self.opener)
+
+    def measure(
+        self,
+        commands: Sequence[Command],
+        options: MeasureOptions = OPTIONS,
+        using: Opener | None = None,
+        **changes: Any,
+    ) -> CommandDocument:
+        """Return the document, read back through its schema and its shape."""
+        return measured(commands, replace(options, **changes), using or self.opener, self.folder)
+
+
+def measured(
+    commands: Sequence[Command], options: MeasureOptions, opener: Opener, folder: Path
+) -> CommandDocument:
+    path = folder / "result.json"
+    assert run(commands, replace(options, export_json=path), opener) == 0
+    document = json.loads(path.read_text())
+    jsonschema.validate(document, json.loads((ROOT / "data/schema/fde-measure.json").read_text()))
+    return schema.read(CommandDocument, document)
+
+
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return TREES["one socket"].lay_out(tmp_path / "powercap")
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give counters all the time they need: they move by commands alone here."""
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Counters have all the time they need: they move by commands alone here."""
     monkeypatch.setattr(standing, "PATIENCE_S", {"RAPL": 3600.0})
+    TREES["one socket"].lay_out(tmp_path / "powercap")
+    return Bench(tmp_path)
 
 
-@pytest.fixture
-def opener(tree: Path) -> Callable[[], LocalSources]:
-    return lambda: LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
+def without_counters() -> LocalSources:
+    return LocalSources.open({})
 
 
 def adding(file: Path, uj: int | str, name: str = "") -> Command:
@@ -80,29 +136,10 @@ def adding(file: Path, uj: int | str, name: str = "") -> Command:
     return replace(of_strings([line])[0], name=name or f"add {uj}")
 
 
-def measured(
-    commands: list[Command],
-    options: MeasureOptions,
-    opener: Callable[[], LocalSources],
-    folder: Path,
-) -> tuple[CommandDocument, dict[str, Any]]:
-    """Return the document, read back through its shape, and as it stands in the file."""
-    path = folder / "result.json"
-    assert run(commands, replace(options, export_json=path), opener) == 0
-    document = json.loads(path.read_text())
-    jsonschema.validate(document, json.loads((ROOT / "data/schema/fde-measure.json").read_text()))
-    return schema.read(CommandDocument, document), document
-
-
-def test_joules_of_two_commands_and_their_verdict(
-    tree: Path,
-    opener: Callable[[], LocalSources],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    two = adding(tree / PACKAGE, 2_000_000, "two")
-    three = adding(tree / DRAM, 3_000_000, "three")
-    outcome, _ = measured([two, three], OPTIONS, opener, tmp_path)
+def test_joules_of_two_commands_and_their_verdict(bench: Bench, capsys: Captured) -> None:
+    two = adding(bench.package, 2_000_000, "two")
+    three = adding(bench.dram, 3_000_000, "three")
+    outcome = bench.measure([two, three])
     assert outcome.component == "cpu+memory"
     energies = {one.command: one.components["cpu+memory"].energy_j for one in outcome.commands}
     assert {name: (e.n, e.mean) for name, e in energies.items() if e} == {
@@ -125,14 +162,12 @@ def test_joules_of_two_commands_and_their_verdict(
     assert "none of its joules holds disks" in shown
 
 
-def test_blocks_hold_every_command_once_in_an_order_of_the_seed(
-    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    commands = [adding(tree / PACKAGE, n, str(n)) for n in (1, 2, 3)]
+def test_blocks_hold_every_command_once_in_an_order_of_the_seed(bench: Bench) -> None:
+    commands = [adding(bench.package, n, str(n)) for n in (1, 2, 3)]
 
     def order(seed: int) -> list[list[str]]:
         options = replace(OPTIONS, runs=2, seed=seed)
-        outcome, _ = measured(commands, options, opener, tmp_path)
+        outcome = bench.measure(commands, options)
         trials = sorted((t.block, t.place, c.command) for c in outcome.commands for t in c.trials)
         return [[name for block, _, name in trials if block == n] for n in range(2)]
 
@@ -142,20 +177,17 @@ def test_blocks_hold_every_command_once_in_an_order_of_the_seed(
     assert order(8) != first
 
 
-def test_rest_is_the_baseline(
-    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    # The prepare command goes before the rest: what it takes is in neither figure.
-    options = replace(OPTIONS, rest_s=0.02, prepare=[adding(tree / PACKAGE, 50_000_000)])
-    outcome, _ = measured([adding(tree / PACKAGE, 2_000_000)], options, opener, tmp_path)
+def test_rest_is_the_baseline(bench: Bench) -> None:
+    options = replace(OPTIONS, rest_s=0.02, prepare=[adding(bench.package, 50_000_000)])
+    outcome = bench.measure([adding(bench.package, 2_000_000)], options)
     main = outcome.commands[0].components["cpu+memory"]
     assert main.energy_j and main.above_rest_j and main.rest_power_w
     assert (main.energy_j.mean, main.above_rest_j.mean, main.rest_power_w.mean) == (2.0, 2.0, 0.0)
 
     # A load of a known rate that also runs in the rest is taken off.
     options = replace(OPTIONS, rest_s=0.2)
-    with _ticking(tree / PACKAGE):
-        outcome, _ = measured([of_words(["sleep", "0.2"])], options, opener, tmp_path)
+    with _ticking(bench.package):
+        outcome = bench.measure([of_words(["sleep", "0.2"])], options)
     for trial in outcome.commands[0].trials:
         assert (trial.rest_power_w["package-0"] or 0) > 0
     main = outcome.commands[0].components["package-0"]
@@ -184,36 +216,27 @@ def _ticking(file: Path) -> Iterator[None]:
         process.wait()
 
 
-def test_a_wrap_within_a_run_is_corrected(
-    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    (tree / PACKAGE).write_text(f"{MAX_UJ - 500_000}\n")
-    file = tree / PACKAGE
+def test_a_wrap_within_a_run_is_corrected(bench: Bench) -> None:
+    (bench.package).write_text(f"{MAX_UJ - 500_000}\n")
+    file = bench.package
     wrapping = Command("wrap", ("sh", "-c", f"echo 500000 > {file}; sleep 0.1"))
-    outcome, _ = measured([wrapping], replace(OPTIONS, runs=1), opener, tmp_path)
+    outcome = bench.measure([wrapping], runs=1)
     energy_j = outcome.commands[0].trials[0].energy_j["package-0"]
     assert energy_j == pytest.approx(1.0, abs=1e-3)
     interval = outcome.commands[0].seconds
     assert (interval.n, interval.low, interval.high) == (1, None, None)
 
 
-def test_a_read_that_fails_leaves_its_run_without_joules(
-    tree: Path,
-    opener: Callable[[], LocalSources],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    file = tree / PACKAGE
+def test_a_read_that_fails_leaves_its_run_without_joules(bench: Bench, capsys: Captured) -> None:
+    file = bench.package
     # The second run finds its counter broken, the third sound again.
-    log = tmp_path / "log"
+    log = bench.folder / "log"
     line = (
         f"echo x >> {log}; if [ $(wc -l < {log}) = 2 ]; then cp {file} {file}.old; : > {file}; "
         f"else [ -s {file} ] || cp {file}.old {file}; n=$(cat {file}); "
         f"echo $((n + 1000000)) > {file}; fi"
     )
-    outcome, _ = measured(
-        [Command("flaky", ("sh", "-c", line))], replace(OPTIONS, runs=4), opener, tmp_path
-    )
+    outcome = bench.measure([Command("flaky", ("sh", "-c", line))], runs=4)
     (one,) = outcome.commands
     assert [t.energy_j["package-0"] for t in one.trials] == [1.0, None, None, 1.0]
     flags, errors = one.trials[1].flags["cpu+memory"], one.trials[1].errors["cpu+memory"]
@@ -234,24 +257,22 @@ def test_a_read_that_fails_leaves_its_run_without_joules(
 
 
 def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
-    opener: Callable[[], LocalSources],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    bench: Bench, capsys: Captured
 ) -> None:
-    log, cleaned, path = tmp_path / "log", tmp_path / "cleaned", tmp_path / "out.json"
+    log, cleaned, path = bench.folder / "log", bench.folder / "cleaned", bench.folder / "out.json"
     failing = Command("third time", ("sh", "-c", f"echo x >> {log}; [ $(wc -l < {log}) -lt 3 ]"))
     options = replace(
         OPTIONS, export_json=path, runs=5, cleanup=of_strings([f"echo x >> {cleaned}"])
     )
     with refuses("command-failed", command="third time", ended="failed with exit code 1"):
-        run([failing], options, opener)
+        bench.run([failing], options)
     outcome = schema.read(CommandDocument, json.loads(path.read_text()))
     assert (outcome.ok, outcome.blocks) == (False, 2)
     assert cleaned.read_text() == "x\n"
     assert "Not complete: The command third time failed" in capsys.readouterr().out
 
     log.unlink()
-    assert run([failing], replace(options, ignore_failure=True), opener) == 0
+    assert bench.run([failing], options, ignore_failure=True) == 0
     outcome = schema.read(CommandDocument, json.loads(path.read_text()))
     assert [t.exit_code for t in outcome.commands[0].trials] == [0, 0, 1, 1, 1]
     (failed,) = [note for note in outcome.notes if note.code == "failed-runs"]
@@ -280,18 +301,18 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
-    opener: Callable[[], LocalSources], options: dict[str, Any], sentence: Refusal
+    bench: Bench, options: dict[str, Any], sentence: Refusal
 ) -> None:
     with sentence as refused:
-        run([of_words(["true"])], replace(OPTIONS, **options), opener)
+        bench.run([of_words(["true"])], **options)
     assert "\n" not in str(refused.value)
 
 
-def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None:
+def test_a_command_that_is_not_there(bench: Bench) -> None:
     with refuses("command-not-started", program="no-such-program"):
-        run([of_words(["no-such-program"])], OPTIONS, opener)
+        bench.run([of_words(["no-such-program"])])
     with refuses("command-twice", command="true"):
-        run(of_strings(["true", "true"]), OPTIONS, opener)
+        bench.run(of_strings(["true", "true"]))
     with refuses("not-words"):
         of_strings(["true"], 'bash -e "')
 
@@ -311,48 +332,42 @@ def test_a_command_that_is_not_there(opener: Callable[[], LocalSources]) -> None
     ],
 )
 def test_what_cannot_run_ends_as_in_a_shell(
-    words: list[str],
-    status: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    opener: Callable[[], LocalSources],
+    bench: Bench, words: list[str], status: int, capsys: Captured
 ) -> None:
-    (tmp_path / "folder").mkdir()
+    (bench.folder / "folder").mkdir()
     for name, text, mode in (
         ("plain", "", 0o644),
         ("no-first-line", "true\n", 0o755),
         ("no-interpreter", f"#!{NOWHERE}/sh\n", 0o755),
     ):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(mode)
+        (bench.folder / name).write_text(text)
+        (bench.folder / name).chmod(mode)
     commands = _commands(words, each=False, shell=None, no_shell=False)
-    with contextlib.chdir(tmp_path):
-        assert app.guarded(lambda: run(commands, OPTIONS, opener)) == status
+    with contextlib.chdir(bench.folder):
+        assert app.guarded(lambda: bench.run(commands)) == status
     assert capsys.readouterr().err.count("fde: ") == 1
 
 
 def test_nothing_is_measured_where_the_statistics_cannot_be_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: Callable[[], LocalSources]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "analysis.stats.repetition", None)
-    ran = tmp_path / "ran"
+    ran = bench.folder / "ran"
     with pytest.raises(ImportError):
-        run([of_words(["touch", str(ran)])], OPTIONS, opener)
+        bench.run([of_words(["touch", str(ran)])])
     assert not ran.exists()
 
 
-def test_a_file_that_is_named_twice_is_not_overwritten(
-    opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    file = tmp_path / "data"
-    (tmp_path / "link").symlink_to(file)
+def test_a_file_that_is_named_twice_is_not_overwritten(bench: Bench) -> None:
+    file = bench.folder / "data"
+    (bench.folder / "link").symlink_to(file)
     file.write_text("data")
     for options in (
         {"input": file, "output": str(file)},
-        {"export_json": file, "export_markdown": tmp_path / "link"},
+        {"export_json": file, "export_markdown": bench.folder / "link"},
     ):
         with refuses("file-twice", path=str(file)):
-            run([of_words(["cat"])], replace(OPTIONS, **options), opener)
+            bench.run([of_words(["cat"])], **options)
     assert file.read_text() == "data"
     null = Path(os.devnull)
     replace(OPTIONS, input=null, output=str(null), export_json=null).check([of_words(["cat"])])
@@ -368,23 +383,17 @@ def test_a_signal_without_a_name_is_a_sentence() -> None:
     [("./fde-none/program", 127), ("env ./fde-none", 127), (". / ; /", 126)],
 )
 def test_what_did_not_run_is_compared_with_nothing(
-    line: str,
-    code: int,
-    opener: Callable[[], LocalSources],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    bench: Bench, line: str, code: int, capsys: Captured
 ) -> None:
-    options = replace(OPTIONS, ignore_failure=True, export_json=tmp_path / "result.json")
+    options = replace(OPTIONS, ignore_failure=True, export_json=bench.folder / "result.json")
     with refuses("command-did-not-run", command=line, exit_code=code):
-        run(of_strings(["false", line]), options, opener)
-    assert not (tmp_path / "result.json").exists()
+        bench.run(of_strings(["false", line]), options)
+    assert not (bench.folder / "result.json").exists()
     assert "against" not in capsys.readouterr().out
 
 
-def test_prepare_warmup_and_cleanup_in_their_order(
-    opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
+def test_prepare_warmup_and_cleanup_in_their_order(bench: Bench) -> None:
+    log = bench.folder / "log"
     options = replace(
         OPTIONS,
         runs=2,
@@ -392,19 +401,17 @@ def test_prepare_warmup_and_cleanup_in_their_order(
         prepare=of_strings([f"echo prepare >> {log}"]),
         cleanup=of_strings([f"echo cleanup >> {log}"]),
     )
-    measured(of_strings([f"echo run >> {log}"]), options, opener, tmp_path)
+    bench.measure(of_strings([f"echo run >> {log}"]), options)
     assert log.read_text().split() == ["prepare", "run"] * 3 + ["cleanup"]
 
 
-def test_precision_takes_as_many_runs_as_a_pilot_asks_for(
-    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
+def test_precision_takes_as_many_runs_as_a_pilot_asks_for(bench: Bench) -> None:
+    log = bench.folder / "log"
     log.touch()
     even = f"1000000 + 40000 * ($(wc -l < {log}) % 2)"
-    command = adding(tree / PACKAGE, even, "wavering")
+    command = adding(bench.package, even, "wavering")
     options = replace(OPTIONS, precision=0.01, prepare=of_strings([f"echo x >> {log}"]))
-    outcome, _ = measured([command], options, opener, tmp_path)
+    outcome = bench.measure([command], options)
     values = [t.energy_j["cpu+memory"] or 0.0 for t in outcome.commands[0].trials]
     pilot = values[:10]
     needed = blocks_for(float(np.std(pilot, ddof=1) / np.mean(pilot)), 10, 0.01)
@@ -416,7 +423,7 @@ def test_precision_takes_as_many_runs_as_a_pilot_asks_for(
     assert energy.low != estimate(values).low  # the plain one would be too narrow
 
     log.write_text("")
-    outcome, _ = measured([command], replace(options, most_runs=12), opener, tmp_path)
+    outcome = bench.measure([command], options, most_runs=12)
     assert outcome.blocks == 12
     (ended,) = [note for note in outcome.notes if note.code == "max-runs"]
     assert ended.facts == {"needed": needed, "most_runs": 12}
@@ -424,44 +431,39 @@ def test_precision_takes_as_many_runs_as_a_pilot_asks_for(
 
 def test_without_any_source_one_sentence_says_what_was_looked_for() -> None:
     with pytest.raises(ControllerError) as refused:
-        run([of_words(["true"])], OPTIONS, lambda: LocalSources.open({}))
+        run([of_words(["true"])], OPTIONS, without_counters)
     printed = str(refused.value)
     assert all(
         word in printed for word in ("RAPL", "battery", "hwmon", "NVML", "--meter", "make lab")
     )
 
 
-def test_a_counter_that_only_root_may_read_is_told(tree: Path) -> None:
+def test_a_counter_that_only_root_may_read_is_told(bench: Bench) -> None:
     if os.geteuid() == 0:
         way = "sudo chmod a+r"
         sources = LocalSources({}, {"powercap": f"x may be read by root only: {way} x."})
     else:
-        for file in tree.rglob("energy_uj"):
+        for file in bench.tree.rglob("energy_uj"):
             file.chmod(0)
         way = "sudo chmod a+r"
-        sources = LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
+        sources = LocalSources.open({"powercap": lambda: PowercapSource.open(bench.tree)})
     with pytest.raises(ControllerError, match=way.replace("+", r"\+")):
         run([of_words(["true"])], OPTIONS, lambda: sources)
 
 
-def test_an_interruption_ends_the_command_and_shows_what_was_measured(
-    tree: Path, tmp_path: Path
-) -> None:
-    code = f"""
-import sys
-from pathlib import Path
-from controller.measured_command import MeasureOptions, of_strings, run
-from controller.measured_command.sources import LocalSources
-from instrumentation.sources.powercap import PowercapSource
-opener = lambda: LocalSources.open({{"powercap": lambda: PowercapSource.open(Path({str(tree)!r}))}})
-line = "echo x >> {tmp_path}/log; [ $(wc -l < {tmp_path}/log) -lt 3 ] || exec sleep 600"
-options = MeasureOptions(rest_s=0, cleanup=of_strings(["echo cleaned >> {tmp_path}/log"]))
+def test_an_interruption_ends_the_command_and_shows_what_was_measured(bench: Bench) -> None:
+    code = (
+        PROGRAM
+        + f"""
+line = "echo x >> {bench.folder}/log; [ $(wc -l < {bench.folder}/log) -lt 3 ] || exec sleep 600"
+options = MeasureOptions(rest_s=0, cleanup=of_strings(["echo cleaned >> {bench.folder}/log"]))
 sys.exit(run(of_strings([line]), options, opener))
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    log = tmp_path / "log"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, bench.tree], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    log = bench.folder / "log"
     while not log.exists() or len(log.read_text().split()) < 3:
         time.sleep(0.02)
     time.sleep(0.1)
@@ -472,25 +474,23 @@ sys.exit(run(of_strings([line]), options, opener))
     assert log.read_text().split() == ["x", "x", "x", "cleaned"]
 
 
-def test_a_meter_of_an_inventory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = meter(tmp_path / "port")
-    with speaking(tmp_path / "port"):
-        options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], keep=tmp_path / "kept")
-        outcome, _ = measured(
-            [of_words(["sleep", "0.5"])], options, lambda: LocalSources.open({}), tmp_path
-        )
+def test_a_meter_of_an_inventory(bench: Bench, capsys: Captured) -> None:
+    entry = meter(bench.folder / "port")
+    with speaking(bench.folder / "port"):
+        options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], keep=bench.folder / "kept")
+        outcome = bench.measure([of_words(["sleep", "0.5"])], options, without_counters)
     assert (outcome.component, outcome.origin) == ("system", "modelled")
     for trial in outcome.commands[0].trials:  # the simulator gives 20 W
         assert trial.energy_j["system"] == pytest.approx(20 * trial.seconds, rel=0.05)
         assert trial.rest_power_w["system"] == pytest.approx(20, rel=0.05)
-    assert (tmp_path / "kept/meters/meter0/stream.raw").stat().st_size > 0
+    assert (bench.folder / "kept/meters/meter0/stream.raw").stat().st_size > 0
     assert MODELLED_WORDS in capsys.readouterr().out
     with refuses("folder-recorded"):
-        run([of_words(["true"])], options, lambda: LocalSources.open({}))
+        run([of_words(["true"])], options, without_counters)
 
 
-def test_a_recorder_that_ends_is_started_again_and_noted(tmp_path: Path) -> None:
-    kept, ended = tmp_path / "kept", tmp_path / "ended"
+def test_a_recorder_that_ends_is_started_again_and_noted(bench: Bench) -> None:
+    kept, ended = bench.folder / "kept", bench.folder / "ended"
     code = f"""
 import os, pathlib, time
 from agent.system import lock
@@ -500,9 +500,11 @@ if not os.path.exists({str(ended)!r}):
 time.sleep(0.5)
 """
     commands = [of_words(["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", code])]
-    with speaking(tmp_path / "port"):
-        options = replace(OPTIONS, runs=4, rest_s=2, meters=[meter(tmp_path / "port")], keep=kept)
-        outcome, _ = measured(commands, options, lambda: LocalSources.open({}), tmp_path)
+    with speaking(bench.folder / "port"):
+        options = replace(
+            OPTIONS, runs=4, rest_s=2, meters=[meter(bench.folder / "port")], keep=kept
+        )
+        outcome = bench.measure(commands, options, without_counters)
     assert "recorder-ended" in {note.code for note in outcome.notes}
     assert outcome.commands[0].trials[-1].energy_j["system"] is not None
 
@@ -522,15 +524,13 @@ class Troubled(SmartPower3Simulator):
         return encode_line(self.t_ms, power_mw, on=(False, True)) if line else line
 
 
-def test_flags_of_a_meter_reach_text_document_and_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    silent, table = tmp_path / "silent", tmp_path / "table.md"
+def test_flags_of_a_meter_reach_text_document_and_table(bench: Bench, capsys: Captured) -> None:
+    silent, table = bench.folder / "silent", bench.folder / "table.md"
     halves = Command("halves", ("sh", "-c", f"sleep 0.5; : > {silent}; sleep 0.5; rm {silent}"))
-    entry = meter(tmp_path / "port")
-    with speaking(tmp_path / "port", Troubled(silent)):
+    entry = meter(bench.folder / "port")
+    with speaking(bench.folder / "port", Troubled(silent)):
         options = replace(OPTIONS, runs=2, rest_s=0.3, meters=[entry], export_markdown=table)
-        outcome, _ = measured([halves], options, lambda: LocalSources.open({}), tmp_path)
+        outcome = bench.measure([halves], options, without_counters)
     for trial in outcome.commands[0].trials:
         assert set(trial.flags["system"]) >= {"off", "gap-filled"}
         assert trial.rest_flags["system"] == ("off",)
@@ -549,17 +549,11 @@ NOTICING = "[ /proc/$$/fd/1 -ef /dev/null ] || {{ n=$(cat {0}); echo $((n + 2000
 
 
 @pytest.mark.parametrize("output", ["pipe", "null", "/dev/null", "file", "inherit"])
-def test_where_the_output_goes(
-    output: str,
-    tree: Path,
-    opener: Callable[[], LocalSources],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    file = tmp_path / "output"
-    line = f"{NOTICING.format(tree / PACKAGE)}; echo said; echo wrong >&2"
+def test_where_the_output_goes(bench: Bench, output: str, capfd: Captured) -> None:
+    file = bench.folder / "output"
+    line = f"{NOTICING.format(bench.package)}; echo said; echo wrong >&2"
     where = str(file) if output == "file" else output
-    outcome, _ = measured(of_strings([line]), replace(OPTIONS, output=where), opener, tmp_path)
+    outcome = bench.measure(of_strings([line]), output=where)
     energy = outcome.commands[0].components["package-0"].energy_j
     to_null = output in ("null", "/dev/null")
     # A counter that did not move has no joules.
@@ -574,73 +568,66 @@ def test_where_the_output_goes(
     assert shown.err.count("said\nwrong\n") == 3 * (output == "inherit")
 
 
-def test_a_pipe_that_costs_is_noted(opener: Callable[[], LocalSources], tmp_path: Path) -> None:
+def test_a_pipe_that_costs_is_noted(bench: Bench) -> None:
     much = of_words(["head", "-c", "100000000", "/dev/zero"])
-    outcome, _ = measured([much], replace(OPTIONS, runs=1), opener, tmp_path)
+    outcome = bench.measure([much], runs=1)
     (note,) = [note for note in outcome.notes if note.code == "output-piped"]
     assert note.facts["bytes"] == outcome.commands[0].trials[0].output_bytes == 100_000_000
-    outcome, _ = measured([of_words(["echo", "x"])], replace(OPTIONS, runs=1), opener, tmp_path)
+    outcome = bench.measure([of_words(["echo", "x"])], runs=1)
     assert not [note for note in outcome.notes if note.code == "output-piped"]
 
 
-def test_what_a_command_leaves_running_may_go_on_writing(
-    opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    log, captured = tmp_path / "log", tmp_path / "told"
+def test_what_a_command_leaves_running_may_go_on_writing(bench: Bench) -> None:
+    log, captured = bench.folder / "log", bench.folder / "told"
     line = f"{{ until [ -e {captured} ]; do sleep 0.02; done; echo late && echo lived > {log}; }} &"
-    measured(of_strings([line]), replace(OPTIONS, runs=1), opener, tmp_path)
+    bench.measure(of_strings([line]), runs=1)
     captured.touch()  # what goes on was not waited for
     while not log.exists():
         time.sleep(0.02)
 
 
-def test_a_slow_first_run_is_noted(
-    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
+def test_a_slow_first_run_is_noted(bench: Bench) -> None:
+    log = bench.folder / "log"
     log.touch()
     # The first run takes 9 J, the others 1 J and what tells them apart.
     number = f"$(wc -l < {log})"
     joules = f"1000000 + {number} * 7919 % 10 * 1000 + ({number} == 1) * 8000000"
-    command = adding(tree / PACKAGE, joules, "cold")
+    command = adding(bench.package, joules, "cold")
     options = replace(OPTIONS, runs=10, prepare=of_strings([f"echo x >> {log}"]))
-    outcome, _ = measured([command], options, opener, tmp_path)
+    outcome = bench.measure([command], options)
     (note,) = [note for note in outcome.notes if note.code == "first-run"]
     assert note.facts["share"] == pytest.approx(8, abs=0.1)
     assert (note.facts["command"], note.facts["runs"]) == ("cold", [1])
     options = replace(options, warmup=1)
     log.write_text("")
-    outcome, _ = measured([command], options, opener, tmp_path)
+    outcome = bench.measure([command], options)
     assert not {"first-run", "outliers"} & {note.code for note in outcome.notes}
 
 
-def test_one_run_needs_no_statistics(tree: Path) -> None:
-    code = f"""
-import sys
-from pathlib import Path
-from controller.measured_command import MeasureOptions, of_words, run
-from controller.measured_command.sources import LocalSources
-from instrumentation.sources.powercap import PowercapSource
-opener = lambda: LocalSources.open({{"powercap": lambda: PowercapSource.open(Path({str(tree)!r}))}})
+def test_one_run_needs_no_statistics(bench: Bench) -> None:
+    code = (
+        PROGRAM
+        + """
 assert run([of_words(["true"])], MeasureOptions(runs=1, rest_s=0), opener) == 0
-assert not {{"numpy", "scipy", "polars"}} & sys.modules.keys(), "imported without need"
+assert not {"numpy", "scipy", "polars"} & sys.modules.keys(), "imported without need"
 """
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    )
+    subprocess.run([sys.executable, "-c", code, bench.tree], cwd=ROOT, check=True)
 
 
-def test_sources_side_by_side(tree: Path, tmp_path: Path) -> None:
-    lay_out(tmp_path / "hwmon/hwmon0", SUPPLY)
+def test_sources_side_by_side(bench: Bench) -> None:
+    lay_out(bench.folder / "hwmon/hwmon0", SUPPLY)
 
     def opener() -> LocalSources:
         return LocalSources.open(
             {
-                "powercap": lambda: PowercapSource.open(tree),
+                "powercap": lambda: PowercapSource.open(bench.tree),
                 "perf": lambda: pytest.fail("RAPL was read by powercap already"),
-                "hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 0.01),
+                "hwmon": lambda: HwmonSource.open(bench.folder / "hwmon", 0.01),
             }
         )
 
-    outcome, _ = measured([of_words(["sleep", "0.1"])], OPTIONS, opener, tmp_path)
+    outcome = bench.measure([of_words(["sleep", "0.1"])], using=opener)
     assert outcome.component == "power_meter/power1"
     power = outcome.commands[0].components["power_meter/power1"].power_w
     assert power is not None and power.mean == pytest.approx(120, rel=0.1)
@@ -676,7 +663,7 @@ def test_words_after_the_dashes() -> None:
     assert names() == []
 
 
-def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_the_command_line(capsys: Captured, monkeypatch: Any) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert app.main(["run", "--", "--help"]) == 0
     assert "run [OPTIONS] -- COMMAND" in capsys.readouterr().out
@@ -699,12 +686,10 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) 
     assert "--inventory" in capsys.readouterr().err
 
 
-def test_a_table_in_markdown(
-    tree: Path, opener: Callable[[], LocalSources], tmp_path: Path
-) -> None:
-    commands = [adding(tree / PACKAGE, 2_000_000, "a | b"), adding(tree / DRAM, 2_000_000, "c")]
-    path = tmp_path / "table.md"
-    measured(commands, replace(OPTIONS, export_markdown=path), opener, tmp_path)
+def test_a_table_in_markdown(bench: Bench) -> None:
+    commands = [adding(bench.package, 2_000_000, "a | b"), adding(bench.dram, 2_000_000, "c")]
+    path = bench.folder / "table.md"
+    bench.measure(commands, export_markdown=path)
     lines = path.read_text().splitlines()
     assert lines[0].startswith("| Command | Energy |")
     assert lines[2].startswith("| `a \\| b` | 2.00")

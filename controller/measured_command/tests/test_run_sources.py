@@ -96,7 +96,7 @@ def test_a_psys_that_stands_still_gives_way_to_the_package(
 ) -> None:
     opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
     with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
         assert outcome.component == "cpu+memory"
         assert codes(outcome, "psys") == {STANDS_STILL}
         (note,) = [note for note in outcome.notes if note.sentence.startswith("psys")]
@@ -111,7 +111,7 @@ def test_a_memory_that_stands_still_leaves_the_package_alone(
 ) -> None:
     opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
     with counting_w(platform_tree, {PACKAGE: 20}):
-        outcome, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
     assert outcome.component == "cpu"
     assert codes(outcome, "dram") == codes(outcome, "cpu+memory") == {STANDS_STILL}
     assert any("holds memory" in note.sentence for note in outcome.notes)
@@ -120,7 +120,7 @@ def test_a_memory_that_stands_still_leaves_the_package_alone(
 def test_a_psys_below_its_package_is_none(platform_tree: Path, tmp_path: Path) -> None:
     opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
     with counting_w(platform_tree, {PSYS: 4, PACKAGE: 20, DRAM: 2}):
-        outcome, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
     assert outcome.component == "cpu+memory"
     assert codes(outcome, "psys") == {BELOW_PART}
 
@@ -166,7 +166,7 @@ def test_a_living_psys_is_the_figure_and_says_what_it_is(
 ) -> None:
     opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
     with counting_w(platform_tree, {PSYS: 40, PACKAGE: 20, DRAM: 2}):
-        outcome, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
     assert outcome.component == "psys"
     assert any(note.sentence.startswith("psys counts what") for note in outcome.notes)
     assert not any("holds disks" in note.sentence for note in outcome.notes)
@@ -180,7 +180,7 @@ def test_where_all_stands_still_nothing_is_measured(platform_tree: Path, tmp_pat
         measured(command, OPTIONS, opener, tmp_path)
     assert log.read_text() == "x\n"  # it was ended after one block
     short = replace(OPTIONS, runs=1, rest_s=0.0)
-    outcome, _ = measured([of_words(["true"])], short, opener, tmp_path)
+    outcome = measured([of_words(["true"])], short, opener, tmp_path)
     assert codes(outcome, outcome.component) == {DID_NOT_MOVE}
 
 
@@ -195,11 +195,11 @@ def test_a_sensor_that_ignores_work_is_none(
         hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
     )
     with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome, _ = measured(WORK, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
+        outcome = measured(WORK, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
         assert outcome.component == "cpu+memory"
         assert codes(outcome, "power_meter/power1") == {ONE_VALUE}
         # At rest it may well be true, and it is said that nothing tells.
-        outcome, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
     assert outcome.component == "power_meter/power1"
     assert any("120 W in every reading" in note.sentence for note in outcome.notes)
 
@@ -211,7 +211,7 @@ def test_a_machine_that_shows_0_w_leaves_its_processor(platform_tree: Path, tmp_
         hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
     )
     with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
     assert outcome.component == "cpu+memory"
     silent = [note for note in outcome.notes if note.code == "no-joules"]
     assert [note.facts["component"] for note in silent] == ["power_meter/power1"]
@@ -225,7 +225,7 @@ def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) ->
     opener = opener_of(hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1))
     files = {f"hwmon/hwmon{n}/energy{k}_input": 30.0 * k for n in (0, 1) for k in (1, 2)}
     with counting_w(tmp_path, files):
-        outcome, _ = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
     assert outcome.component == "amd_energy/sockets"
     trial = outcome.commands[0].trials[0]
     parts = [trial.energy_j[f"amd_energy/Esocket{n}"] for n in (0, 1)]
@@ -241,7 +241,7 @@ def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
         measured(step, OPTIONS, opener, tmp_path)
     line = f"for k in 1 2 3 4 5 6 7 8 9 10 11 12; do n=$(cat {now}); echo $((n - 1000)) > {now}; "
     many = of_strings([f"{line} sleep 0.1; done"])
-    outcome, _ = measured(many, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
+    outcome = measured(many, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
     assert outcome.component == "battery/gauge"
     energy = outcome.commands[0].components["battery/gauge"].energy_j
     assert energy is not None and energy.mean == pytest.approx(43.2)
@@ -353,7 +353,7 @@ def test_a_meter_of_one_of_two_supplies_is_not_the_machine(
         hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
     )
     with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome, _ = measured(
+        outcome = measured(
             [of_words(["sleep", "0.5"])], replace(OPTIONS, rest_s=0.3), opener, tmp_path
         )
     assert outcome.component == "cpu+memory"
