@@ -19,6 +19,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from analysis import rounding  # noqa: F401 - before any test imports numpy
+from controller.tests.command import Fde
 from lab import lifecycle, ssh
 from lab.power import machine_of
 from lab.state import LabState, Layout, SshState
@@ -51,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _all(config: pytest.Config) -> bool:
     return (config.getoption("tier") or "").startswith("all")
+
+
+@pytest.fixture
+def fde(capfd: pytest.CaptureFixture[str]) -> Fde:
+    return Fde(capfd)
 
 
 @pytest.fixture(scope="session")

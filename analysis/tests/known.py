@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
 
 from analysis.stats.family import as_table, judge, summary_rows
+from analysis.stats.results import Results, results
 from analysis.suite.records import Run, Suite
 from contract.documents import Proof
 from contract.plan import FORMAT, SuitePlan
+from validation.synthetic.suite import Options, write_suite
 
 Value = TypeVar("Value")
 
@@ -19,6 +22,12 @@ def known(value: Value | None) -> Value:
     """Return the value; a test whose figure, picture or interval is missing fails here."""
     assert value is not None
     return value
+
+
+def analysed(folder: Path, options: Options | None = None, **changes: Any) -> Results:
+    """Return the results of a synthetic suite that is written there."""
+    write_suite(folder, replace(options or Options(), **changes))
+    return results(folder)
 
 
 def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,6 @@ import random
 import re
 import resource
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +25,7 @@ from analysis.suite.records import Suite, SuiteError
 from analysis.suite.suite_folder import read
 from analysis.tests.pages import UNWANTED, Parsed, Shared, text_of
 from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
@@ -44,22 +44,6 @@ def sound_suite(shared: Shared) -> Path:
 @pytest.fixture
 def suite(sound_suite: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound_suite, tmp_path / "suite"))
-
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def command(capfd: pytest.CaptureFixture[str]) -> Command:
-    """`python -m analysis …` in this process, and all that it writes."""
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        words = [str(argument) for argument in arguments]
-        status = main(words)
-        return subprocess.CompletedProcess(words, status, *capfd.readouterr())
-
-    return run
 
 
 @contextmanager
@@ -212,7 +196,7 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
 @pytest.mark.usefixtures("no_svg")
 @pytest.mark.parametrize("case", USABLE)
 def test_what_can_be_said_is_reported(
-    suite: Path, case: str, command: Command, monkeypatch: pytest.MonkeyPatch
+    suite: Path, case: str, fde: Fde, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     derivations: list[Results] = []
 
@@ -223,17 +207,16 @@ def test_what_can_be_said_is_reported(
     monkeypatch.setattr(build, "results", kept)
     breakage, *problems = USABLE[case]
     breakage(suite)
-    done = command("report", suite)
-    assert done.returncode == 0, done.stderr
+    done = fde("report", suite)
     page = Parsed((suite / "report.html").read_text(encoding="utf-8"))
     assert page.open == []
     assert all(sentence in page.text for sentence in problems)
-    for text in (done.stdout, page.text, (suite / "summary.csv").read_text(encoding="utf-8")):
+    for text in (done.out, page.text, (suite / "summary.csv").read_text(encoding="utf-8")):
         assert not UNWANTED.search(text)
     asked = [line.question for line in first_page.lines(derivations[0], suite)]
     assert list(dict.fromkeys(asked)) == ["cost", "most", "payback", "trust", "next"]
     assert derivations[0].energy["energy_j"].is_nan().sum() == 0
-    assert "panicked" not in done.stderr or breakage is damaged_unsealed
+    assert "panicked" not in done.err or breakage is damaged_unsealed
     assert not list(suite.glob(".*.new"))
 
 
@@ -277,15 +260,14 @@ def test_what_is_no_suite_is_refused(
     ("most_kib", "name"), [(1, "energy.parquet"), (64, "report.html")], ids=["tables", "page"]
 )
 def test_a_full_disk_leaves_the_report_from_before(
-    suite: Path, most_kib: int, name: str, command: Command
+    suite: Path, most_kib: int, name: str, fde: Fde
 ) -> None:
     for kept in ("energy.parquet", "report.html"):
         (suite / kept).write_text("from before", encoding="utf-8")
     with limited(most_kib):
-        done = command("report", suite)
-    assert done.returncode == 1
+        done = fde("report", suite, status=1)
     # Where standard output is a file, it is limited as well.
-    assert done.stderr.splitlines()[0] == (
+    assert done.err.splitlines()[0] == (
         f"fde: Cannot write {name}: File too large. What stood there before is as it was."
     )
     for kept in ("report.html", *(["energy.parquet"] if most_kib == 1 else [])):

@@ -26,9 +26,9 @@ from analysis.stats.budget import (
     scatter,
 )
 from analysis.stats.comparison import compare
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results
 from analysis.stats.stats import Span
-from analysis.tests.known import known
+from analysis.tests.known import analysed, known
 from analysis.tests.pages import text_of
 from contract.assumptions import Assumptions
 from contract.strict_json import Document
@@ -231,8 +231,7 @@ def test_years_change_with_the_saving_as_the_closed_form_says(rate: float) -> No
 def metered(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Return a suite read by a WT310E whose every term is known."""
     folder = tmp_path_factory.mktemp("metered") / "s"
-    write_suite(folder, Options(interval_ms=100, accuracy=WT310E))
-    return results(folder)
+    return analysed(folder, interval_ms=100, accuracy=WT310E)
 
 
 def test_time_that_is_saved_has_the_meters_error_of_the_declared_rule(metered: Results) -> None:

@@ -20,15 +20,18 @@ from analysis.stats.results import load
 from analysis.suite.records import Suite
 from analysis.tests.known import known
 from analysis.tests.pages import Shared, change_plan, without_own
-from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.suite import IDLE_W, SLOWER, Options, write_suite
 from validation.synthetic.tables import energy_of, suite_of
 
 SMALL = Options(blocks=4, interval_ms=100, workloads=("kernel_grep", "sql"))
 
 
+Pair = tuple[Path, Path]
+
+
 @pytest.fixture(scope="module")
-def two(shared: Shared) -> tuple[Path, Path]:
+def two(shared: Shared) -> Pair:
     def make(root: Path) -> None:
         write_suite(root / "a", SMALL)
         kernel = {"kernel": "6.13.0-test"}
@@ -39,7 +42,7 @@ def two(shared: Shared) -> tuple[Path, Path]:
     return root / "a", root / "b"
 
 
-def test_what_differs_is_told_and_nothing_else(two: tuple[Path, Path]) -> None:
+def test_what_differs_is_told_and_nothing_else(two: Pair) -> None:
     differences = {
         difference.what: (difference.a, difference.b) for difference in compare(*two).differences
     }
@@ -50,7 +53,7 @@ def test_what_differs_is_told_and_nothing_else(two: tuple[Path, Path]) -> None:
     }
 
 
-def test_ratios_are_of_nights_that_differ_and_of_block_values(two: tuple[Path, Path]) -> None:
+def test_ratios_are_of_nights_that_differ_and_of_block_values(two: Pair) -> None:
     comparison = compare(*two)
     assert [(r.workload, r.configuration) for r in comparison.joules][:2] == [
         ("kernel_grep", "plain"),
@@ -81,7 +84,7 @@ def test_ratios_are_of_nights_that_differ_and_of_block_values(two: tuple[Path, P
         assert night < half < night + error
 
 
-def test_the_cost_of_encryption_is_compared_within_each_suite(two: tuple[Path, Path]) -> None:
+def test_the_cost_of_encryption_is_compared_within_each_suite(two: Pair) -> None:
     comparison = compare(*two)
     assert {r.configuration for r in comparison.costs} == {
         "opal",
@@ -107,11 +110,8 @@ def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
     assert all(abs(r.ratio - 1) < 0.01 for r in comparison.costs)
 
 
-def test_the_command_tells_and_writes(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", str(two[0]), str(two[1]), "--out", str(tmp_path)]) == 0
-    stdout = capsys.readouterr().out
+def test_the_command_tells_and_writes(two: Pair, tmp_path: Path, fde: Fde) -> None:
+    stdout = fde("compare", two[0], two[1], "--out", tmp_path).out
     assert (
         "3 things differ" in stdout and "MODELLED" in stdout and "The night is the unit" in stdout
     )
@@ -122,9 +122,7 @@ def test_the_command_tells_and_writes(
     assert "modelled" in page and "<script" not in without_own(page)
 
 
-def test_other_parameters_are_said_to_be_other_work(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_parameters_are_said_to_be_other_work(two: Pair, tmp_path: Path, fde: Fde) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third"))
     change_plan(
         tmp_path / "c",
@@ -135,24 +133,19 @@ def test_other_parameters_are_said_to_be_other_work(
     )
     comparison = compare(two[0], tmp_path / "c")
     assert comparison.other_work == ["kernel_grep"]
-    assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
-    assert "other work: Kernel grep." in capsys.readouterr().out
+    assert (
+        "other work: Kernel grep." in fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
+    )
 
 
-def test_suites_that_share_nothing_are_refused(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_suites_that_share_nothing_are_refused(two: Pair, tmp_path: Path, fde: Fde) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", workloads=("video",), blocks=1))
-    assert main(["compare", str(two[0]), str(tmp_path / "c")]) == 1
-    stderr = capsys.readouterr().err
+    stderr = fde("compare", two[0], tmp_path / "c", status=1).err
     assert "share no workload on the same configuration" in stderr
     assert "A has kernel_grep, sql on plain" in stderr and "B has video on plain" in stderr
-    assert main(["compare", str(two[0])]) == 1
-    assert "Name two suites or more" in capsys.readouterr().err
-    assert main(["compare", str(two[0]), str(two[0])]) == 1
-    assert "the same suite" in capsys.readouterr().err
-    assert main(["compare", str(two[0]), str(tmp_path / "none")]) == 1
-    assert "There is no suite folder" in capsys.readouterr().err
+    assert "Name two suites or more" in fde("compare", two[0], status=1).err
+    assert "the same suite" in fde("compare", two[0], two[0], status=1).err
+    assert "There is no suite folder" in fde("compare", two[0], tmp_path / "none", status=1).err
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +163,7 @@ def months(shared: Shared) -> list[Path]:
 
 
 def test_a_history_is_in_order_of_time_and_names_what_rose(
-    months: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    months: list[Path], tmp_path: Path, fde: Fde
 ) -> None:
     history = compare_all(months)
     assert [pair.b.host for pair in history] == ["02", "03"]
@@ -181,8 +174,7 @@ def test_a_history_is_in_order_of_time_and_names_what_rose(
         ratios = [r.ratio for r in history[1].joules if r.configuration == ratio.configuration]
         assert ratio.ratio == pytest.approx(math.prod(ratios) ** (1 / len(ratios)))
     options = ["--out", str(tmp_path), "--json"]
-    assert main(["compare", *map(str, months), "--fail-on", "5", *options]) == 1
-    stdout, stderr = capsys.readouterr()
+    stdout, stderr = fde("compare", *months, "--fail-on", "5", *options, status=1)
     document = json.loads(stdout)
     assert not document["ok"] and document["fail_on_percent"] == 5
     assert [pair["b"][-17:] for pair in document["pairs"]] == ["-20260101T000000Z"] * 2
@@ -191,11 +183,11 @@ def test_a_history_is_in_order_of_time_and_names_what_rose(
     assert "opal" not in sentence
     page = Path(document["page"]).read_text(encoding="utf-8")
     assert "Over time" in page and "2026-03-01" in page
-    assert main(["compare", *map(str, months), "--fail-on", "20", *options]) == 0
-    assert main(["compare", *map(str, months), *options]) == 0
+    fde("compare", *months, "--fail-on", "20", *options)
+    fde("compare", *months, *options)
 
 
-def test_other_work_is_no_increase(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_other_work_is_no_increase(two: Pair, tmp_path: Path) -> None:
     slower = {name: 2 * factor for name, factor in SLOWER.items()}
     write_suite(tmp_path / "c", replace(SMALL, host="third", slower=slower))
     assert {ratio.workload for ratio in compare(two[0], tmp_path / "c").increases} >= {"sql"}
@@ -206,38 +198,28 @@ def test_other_work_is_no_increase(two: tuple[Path, Path], tmp_path: Path) -> No
     assert compare_page.failures([comparison], 0) == ""
 
 
-def test_one_block_has_a_ratio_without_interval(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_block_has_a_ratio_without_interval(two: Pair, tmp_path: Path, fde: Fde) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
-    assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
-    stdout = capsys.readouterr().out
+    stdout = fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
     assert "no interval: too few blocks" in stdout and "nan" not in stdout
 
 
-def test_a_run_is_drawn_as_svg_and_png(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_drawn_as_svg_and_png(two: Pair, tmp_path: Path, fde: Fde) -> None:
     run_id = compare(*two).a.runs[3].run_id
-    assert main(["trace", str(two[0]), run_id, "--out", str(tmp_path)]) == 0
-    svg, png = (Path(line) for line in capsys.readouterr().out.split())
+    svg, png = (Path(line) for line in fde("trace", two[0], run_id, "--out", tmp_path).out.split())
     assert "Power (W)" in svg.read_text(encoding="utf-8")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert run_id in svg.name and run_id in png.name
 
 
-def test_a_wrong_run_is_answered_with_the_nearest(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_run_is_answered_with_the_nearest(two: Pair, tmp_path: Path, fde: Fde) -> None:
     suite = compare(*two).a
     wanted = suite.runs[5].run_id
     assert find(suite, wanted[:4]).run_id == wanted  # its number alone will do
     assert find(suite, str(int(wanted[:4]))).run_id == wanted
-    assert main(["trace", str(two[0]), f"{wanted}x", "--out", str(tmp_path)]) == 1
-    stderr = capsys.readouterr().err
+    stderr = fde("trace", two[0], f"{wanted}x", "--out", tmp_path, status=1).err
     assert stderr.startswith("fde: There is no finished run") and wanted in stderr
-    assert main(["trace", str(two[0]), "--out", str(tmp_path)]) == 1
-    assert "Name one of" in capsys.readouterr().err
+    assert "Name one of" in fde("trace", two[0], "--out", tmp_path, status=1).err
     assert not list(tmp_path.iterdir())
 
 
@@ -281,11 +263,12 @@ def test_a_second_meter_of_a_channel_moves_no_ratio() -> None:
 
 
 def test_where_nothing_can_be_tested_a_job_fails_with_a_status_of_its_own(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two: Pair, tmp_path: Path, fde: Fde
 ) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
     words = ["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]
-    assert main([*words, "--fail-on", "5"]) == 3
-    assert "tested: 0 ratios" in capsys.readouterr().out
-    assert main(["compare", *map(str, two), "--out", str(tmp_path), "--fail-on", "50"]) == 0
-    assert "tested: 8 ratios of joules in 1 pairs" in capsys.readouterr().out
+    assert "tested: 0 ratios" in fde(*words, "--fail-on", "5", status=3).out
+    assert (
+        "tested: 8 ratios of joules in 1 pairs"
+        in fde("compare", *two, "--out", tmp_path, "--fail-on", "50").out
+    )

@@ -12,12 +12,12 @@ import pytest
 from analysis.report.disks_section import SILENT, disk_table
 from analysis.report.view import Table
 from analysis.stats.disks import conditions, findings, limit_k, too_warm
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results
 from analysis.suite.records import Run, Suite
-from analysis.tests.known import replanned
+from analysis.tests.known import analysed, replanned
 from analysis.tests.pages import pieces, text_of
 from contract.documents import RunDisks
-from validation.synthetic.suite import Options, write_suite
+from validation.synthetic.suite import Options
 
 PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"
 State = dict[str, Any]
@@ -151,8 +151,7 @@ def test_the_disk_is_found_by_its_serial_number_or_as_the_only_one(suite: Suite)
 
 def test_the_page_shows_the_table_and_flags_heat_beside_the_answer(tmp_path: Path) -> None:
     options = Options(blocks=2, workloads=("idle",), disks_c={"plain": 36.0, "sed": 45.0})
-    write_suite(tmp_path / "s", options)
-    derived = results(tmp_path / "s")
+    derived = analysed(tmp_path / "s", options)
     page = text_of(disk_table(derived))
     assert "flagged: +9.0; +9.0" in page
     assert any("9.0 K warmer before its runs" in doubt for doubt in derived.reservations)

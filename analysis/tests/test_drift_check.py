@@ -15,13 +15,13 @@ from statsmodels.regression.linear_model import OLS
 
 from analysis.report.sections import Report
 from analysis.stats.drift_check import CANNOT_TELL, HELD, MOVED, drift_check
-from analysis.stats.results import results, write
+from analysis.stats.results import write
 from analysis.stats.steadiness import places_of
 from analysis.suite.records import Suite
-from analysis.tests.known import known
+from analysis.tests.known import analysed, known
 from analysis.tests.pages import text_of
 from analysis.tests.test_steadiness import KINDS, NO_CLOCK, run
-from validation.synthetic.suite import DRIFT_CHECKS, Options, write_suite
+from validation.synthetic.suite import DRIFT_CHECKS, Options
 from validation.synthetic.tables import energy_of, suite_of
 
 SCATTER = (0.3, -0.5, 0.4, 0.1, -0.6, 0.2, 0.5, -0.4)
@@ -134,8 +134,7 @@ SMALL = Options(blocks=2, interval_ms=10, workloads=("kernel_tree", "sql"))
 
 def made(folder: Path, last: float | None, **changes: Any) -> Report:
     options = Options(**{**vars(SMALL), "drift_check": last, **changes})
-    write_suite(folder, options)
-    return Report(results(folder))
+    return Report(analysed(folder, options))
 
 
 @pytest.mark.parametrize(("last", "verdict"), [(1.0, HELD), (1.03, MOVED), (0.97, MOVED)])

@@ -25,11 +25,11 @@ from analysis.stats.stats import half_width as half_width_of
 from analysis.suite.incidents import IncidentLog
 from analysis.suite.records import VoidRun
 from analysis.tests.faulty_suite import FaultySuite
-from analysis.tests.known import known
+from analysis.tests.known import analysed, known
 from analysis.tests.pages import Shared, change_plan, pieces, text_of
 from contract.command_results import AnswerLine
 from contract.tests.refusal import refuses
-from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
 
 ASKED = ("cost", "most", "payback", "trust", "next")
@@ -175,12 +175,10 @@ def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -
     assert places == sorted(places)
 
 
-def test_programs_have_the_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_have_the_codes(tmp_path: Path, fde: Fde) -> None:
     made(ALONE)(tmp_path / "s")
-    assert main(["report", "--json", str(tmp_path / "s")]) == 0
-    reported = json.loads(capsys.readouterr().out)["answer"]
-    assert main(["summary", "--json", str(tmp_path / "s")]) == 0
-    (summed,) = json.loads(capsys.readouterr().out)["suites"]
+    reported = json.loads(fde("report", "--json", tmp_path / "s").out)["answer"]
+    (summed,) = json.loads(fde("summary", "--json", tmp_path / "s").out)["suites"]
     assert summed["answer"] == reported
     assert tuple(dict.fromkeys(line["question"] for line in reported)) == ASKED
 
@@ -210,8 +208,7 @@ def test_of_many_that_are_not_settled_none_is_named(tmp_path: Path) -> None:
     names = ("plain", *disks)
     alike = dict.fromkeys(names, 1.0)
     options = replace(ALONE, configurations=names, noise=0.3, slower=alike)
-    write_suite(tmp_path / "s", options)
-    lines = answered(results(tmp_path / "s"))
+    lines = answered(analysed(tmp_path / "s", options))
     assert [line.code for line in lines][:2] == ["unsettled", "unsettled"]
     assert lines[0].facts["configurations"] == disks
     assert longest(lines) <= MOST_WORDS

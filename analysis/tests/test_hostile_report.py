@@ -13,7 +13,7 @@ import pytest
 
 from analysis.tests.pages import live_markup
 from contract.plan import digest
-from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
@@ -81,17 +81,13 @@ def poisoned(tmp_path: Path) -> Path:
 
 
 def test_a_hostile_suite_makes_a_report_that_does_nothing(
-    poisoned: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    poisoned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     """From a folder of its own, in which what it starts would leave its mark."""
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
-    assert main(["report", str(poisoned)]) == 0
-    output = "".join(capsys.readouterr())
+    output = "".join(fde("report", poisoned))
     assert "\x1b" not in output and "\x07" not in output
     page = (poisoned / "report.html").read_text(encoding="utf-8")
     assert "alert(1)" in page  # it is there to be read
@@ -102,21 +98,18 @@ def test_a_hostile_suite_makes_a_report_that_does_nothing(
 
 
 @pytest.mark.parametrize("key", ["suite", "host"])
-def test_a_name_that_none_has_is_refused(
-    key: str, poisoned: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_none_has_is_refused(key: str, poisoned: Path, fde: Fde) -> None:
     path = poisoned / "plan.json"
     plan = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**plan, key: TEXT}), encoding="utf-8")
-    assert main(["report", str(poisoned)]) == 1
-    refusal = capsys.readouterr().err
+    refusal = fde("report", poisoned, status=1).err
     assert "is no valid plan" in refusal and "\x1b" not in refusal
     assert len(refusal.splitlines()) == 1
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
 def test_a_folder_that_leads_elsewhere_is_refused(
-    kind: str, small_suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, small_suite: Path, tmp_path: Path, fde: Fde
 ) -> None:
     folder, outside = shutil.copytree(small_suite, tmp_path / "suite"), tmp_path / "outside"
     outside.mkdir()
@@ -127,7 +120,6 @@ def test_a_folder_that_leads_elsewhere_is_refused(
     }
     make[kind]()
     for what in ("report", "verify", "summary", "trace"):
-        assert main([what, str(folder)]) == 1
-        stderr = capsys.readouterr().err
+        stderr = fde(what, folder, status=1).err
         assert stderr.startswith(f"fde: In {folder}, ") and len(stderr.splitlines()) == 1
     assert not list(outside.iterdir())

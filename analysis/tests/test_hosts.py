@@ -28,7 +28,7 @@ from analysis.suite.records import SuiteError
 from analysis.tests.known import known
 from analysis.tests.pages import Shared, change_plan, text_of, without_own
 from contract.tests.refusal import Refusal, refuses
-from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_group, write_suite
 
@@ -229,14 +229,13 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     other: Hosts,
     other_folder: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    fde: Fde,
 ) -> None:
     shutil.copytree(other_folder.parent, tmp_path / "hosts")
     group = tmp_path / "hosts" / other_folder.name
     monkeypatch.setattr(build, "build", stub)
-    assert main(["report", str(group)]) == 0
-    stdout = capsys.readouterr().out
+    stdout = fde("report", group).out
     assert "MODELLED" in stdout and "these hosts" in stdout
     page = without_own((group / "report.html").read_text(encoding="utf-8"))
     for word in ("NaN", "None", ">nan", "<script", "http://", "https://"):
@@ -250,15 +249,13 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     assert rows.equals(table(other))
     assert pl.read_csv(group / "hosts.csv").height == rows.height
     before = {path: (path / "report.html").stat().st_mtime_ns for path in members(group)}
-    assert main(["report", str(group)]) == 0  # the hosts' own are up to date
+    fde("report", group)
     assert before == {path: (path / "report.html").stat().st_mtime_ns for path in members(group)}
     foreign = members(group)[0] / "report.html"
     foreign.write_text("<script>of a stranger</script>", encoding="utf-8")
-    assert main(["report", str(group)]) == 0
+    fde("report", group)
     assert foreign.read_text(encoding="utf-8") == "its own"
-    capsys.readouterr()
-    assert main(["verify", str(group)]) == 0
-    stdout = capsys.readouterr().out
+    stdout = fde("verify", group).out
     assert all(f"{path.name}:\n" in stdout for path in members(group))
 
 

@@ -11,9 +11,8 @@ import pytest
 from analysis.stats.comparison import LogRatio, compare
 from analysis.stats.results import results
 from analysis.stats.stats import Floats, critical
-from analysis.tests.known import known
+from analysis.tests.known import analysed, known
 from analysis.tests.pages import change_plan, whole_page
-from validation.synthetic.suite import Options, write_suite
 
 SEQUENCES, BLOCKS = 600, 60
 
@@ -79,8 +78,7 @@ def test_certainty_without_scatter_stays() -> None:
 @pytest.mark.parametrize("blocks", [2, 4])
 def test_the_report_says_which_intervals_it_shows(tmp_path: Path, blocks: int) -> None:
     folder = tmp_path / "s"
-    write_suite(folder, Options(blocks=blocks, interval_ms=100, workloads=("sql", "video")))
-    derived = results(folder)
+    derived = analysed(folder, blocks=blocks, interval_ms=100, workloads=("sql", "video"))
     assert "looks: any" not in whole_page(derived)
     plain = derived.contrasts[0].comparison
     change_plan(folder, analysis={"looks": "any"})

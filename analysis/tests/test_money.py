@@ -17,7 +17,7 @@ from analysis.report.view import Folded, Table
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Span, estimate
 from analysis.suite.clocks import TargetClock
-from analysis.tests.known import known, replanned
+from analysis.tests.known import analysed, known, replanned
 from analysis.tests.pages import pieces, text_of
 from contract.assumptions import Assumptions, parse_assumptions
 from instrumentation.accuracy import read_terms
@@ -33,8 +33,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Three blocks of two workloads that count their bytes, and of idling."""
     folder = tmp_path_factory.mktemp("money") / "suite"
     loads = ("file_io", "kernel_tree", "idle")
-    write_suite(folder, Options(blocks=3, interval_ms=100, workloads=loads))
-    return results(folder)
+    return analysed(folder, blocks=3, interval_ms=100, workloads=loads)
 
 
 def assuming(derived: Results, **changes: Any) -> Results:
@@ -146,8 +145,7 @@ def test_a_profile_of_what_was_not_run_is_told(derived: Results) -> None:
 
 
 def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
-    write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("file_io",)))
-    derived = results(tmp_path / "s")
+    derived = analysed(tmp_path / "s", blocks=2, interval_ms=100, workloads=("file_io",))
     assert costs.profiles(derived.suite, derived.energy) == []
     assert payback_text.profile_lacking(derived) == ""
     text = text_of(money_section(derived))
@@ -193,8 +191,9 @@ def test_more_work_than_a_day_holds_is_told(derived: Results) -> None:
 
 
 def test_one_block_says_of_every_figure_that_it_has_no_interval(tmp_path: Path) -> None:
-    write_suite(tmp_path / "s", Options(blocks=1, interval_ms=100, workloads=("kernel_tree",)))
-    section = money_section(results(tmp_path / "s"))
+    section = money_section(
+        analysed(tmp_path / "s", blocks=1, interval_ms=100, workloads=("kernel_tree",))
+    )
     cells = [cell for t in pieces(Table, section) for row in t.rows for cell in row[t.words :]]
     shown = [cell for cell in cells if cell not in ("–", "no saving is shown")]
     bare = [cell for cell in shown if "no interval: too few blocks" not in cell]
@@ -232,11 +231,9 @@ def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
     for missing, words in (("opal", "no self-encrypting drive"), ("dmcrypt", "no encryption in")):
         folder = tmp_path / missing
         kept = [c for c in ("plain", "opal", AES128) if not c.startswith(missing)]
-        write_suite(
-            folder,
-            Options(blocks=2, interval_ms=100, workloads=("kernel_tree",), configurations=kept),
+        derived = analysed(
+            folder, blocks=2, interval_ms=100, workloads=("kernel_tree",), configurations=kept
         )
-        derived = results(folder)
         assert costs.paybacks(derived.suite, derived.energy) == []
         line = payback_text.money_line(derived)
         assert line.code == "unknown"

@@ -22,7 +22,7 @@ from analysis.report.view import Matrix, Page, Picture, Section
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
-from analysis.tests.known import known, replanned
+from analysis.tests.known import analysed, known, replanned
 from analysis.tests.pages import UNWANTED, Parsed, pieces, text_of, whole_page
 from contract.plan import DeclaredAnalysis, WorkloadEntry
 from contract.tests.refusal import refuses
@@ -182,8 +182,7 @@ def test_changes_have_the_digits_of_their_interval() -> None:
 
 def test_a_synthetic_suite_says_so_at_the_top(tmp_path: Path) -> None:
     options = Options(blocks=2, interval_ms=100, workloads=("idle",), origin="synthetic")
-    write_suite(tmp_path / "s", options)
-    derived = results(tmp_path / "s")
+    derived = analysed(tmp_path / "s", options)
     page = Report(derived).page()
     head = text_of(page.head)
     assert "no machine was measured" in head

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import polars as pl
-import pytest
 
 from analysis.report import first_page
 from analysis.report.figures import forest
@@ -18,9 +17,10 @@ from analysis.stats import results
 from analysis.stats.results import Results
 from analysis.stats.summary import SUMMARY_SCHEMA
 from analysis.suite import suite_folder
+from analysis.tests.known import analysed
 from analysis.tests.pages import UNWANTED, Parsed, live_markup, text_of
 from contract.command_results import AnswerLine
-from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.folder import write_manifest as seal
 from validation.synthetic.suite import CONFIGURATIONS, PHASES, Options, write_suite
 
@@ -67,8 +67,7 @@ def test_the_modelled_word_stands_at_the_top_and_on_every_figure(page: Parsed) -
 def test_origin_reaches_every_row_and_figure(tmp_path: Path) -> None:
     for origin in ("measured", "modelled"):
         o = Options(blocks=2, origin=origin, interval_ms=100, workloads=("file_io", "video"))
-        write_suite(tmp_path / origin, o)
-        derived = results.results(tmp_path / origin)
+        derived = analysed(tmp_path / origin, o)
         assert set(derived.energy["origin"]) == {origin}
         assert set(derived.summary["origin"]) == {origin}
         assert (say("banner.modelled") in text_of(Report(derived).head())) == (origin == "modelled")
@@ -122,8 +121,7 @@ def test_answer_tells_over_which_workloads_it_is(tmp_path: Path) -> None:
 
 
 def test_one_block_says_that_it_has_no_interval(tmp_path: Path) -> None:
-    write_suite(tmp_path / "s", Options(blocks=1, interval_ms=100, workloads=("kernel_tree",)))
-    derived = results.results(tmp_path / "s")
+    derived = analysed(tmp_path / "s", blocks=1, interval_ms=100, workloads=("kernel_tree",))
     (line,) = costs(derived)
     assert line.code == "unsettled"
     assert line.facts == {"configurations": list(CONFIGURATIONS[1:]), "blocks": 1}
@@ -132,7 +130,7 @@ def test_one_block_says_that_it_has_no_interval(tmp_path: Path) -> None:
 
 
 def test_verify_finds_changed_bytes_and_changed_figures(
-    small_suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_suite: Path, tmp_path: Path, fde: Fde
 ) -> None:
     folder = shutil.copytree(small_suite, tmp_path / "s")
     results.write(results.results(folder))
@@ -160,8 +158,7 @@ def test_verify_finds_changed_bytes_and_changed_figures(
     assert "stream.raw was changed after sealing" in problems
     assert "runs/stray.json was added after sealing" in problems
     (folder / "energy.parquet").write_bytes(b"PAR1")
-    assert main(["verify", str(folder)]) == 1
-    stderr = capsys.readouterr().err
+    stderr = fde("verify", folder, status=1).err
     assert all(line.startswith("fde: ") for line in stderr.splitlines())
     assert "energy.parquet cannot be read" in stderr
 

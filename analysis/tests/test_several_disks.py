@@ -9,8 +9,8 @@ import pytest
 from analysis.report import tables
 from analysis.report.build import build
 from analysis.report.view import Matrix
-from analysis.stats.results import Results, results
-from validation.synthetic.suite import Options, write_suite
+from analysis.stats.results import Results
+from analysis.tests.known import analysed
 
 DISKS = ("hdd", "sshd", "ssd")
 PLAIN_S = {"hdd": 1.4, "sshd": 1.2, "ssd": 1.0}
@@ -21,18 +21,15 @@ def made(folder: Path) -> Results:
     slower = {f"plain-on-{disk}": PLAIN_S[disk] for disk in DISKS}
     slower |= {f"dmcrypt-aes256-on-{disk}": PLAIN_S[disk] * COST[disk] for disk in DISKS}
     slower["opal-on-ssd"] = 1.0
-    write_suite(
+    return analysed(
         folder,
-        Options(
-            blocks=4,
-            interval_ms=100,
-            workloads=("kernel_tree",),
-            configurations=tuple(slower),
-            slower=slower,
-            disks_c=dict.fromkeys(DISKS, 35.0),
-        ),
+        blocks=4,
+        interval_ms=100,
+        workloads=("kernel_tree",),
+        configurations=tuple(slower),
+        slower=slower,
+        disks_c=dict.fromkeys(DISKS, 35.0),
     )
-    return results(folder)
 
 
 @pytest.fixture(scope="module")

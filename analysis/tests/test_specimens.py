@@ -11,10 +11,10 @@ from analysis.report import first_page
 from analysis.report.texts import say
 from analysis.stats import disks as specimens
 from analysis.stats.comparison import LEAST_EQUIVALENT
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results
 from analysis.stats.summary import block_values
+from analysis.tests.known import analysed
 from contract.command_results import AnswerLine
-from validation.synthetic.suite import Options, write_suite
 
 SOFT, ON_SED, UNLOCKED = "dmcrypt-aes256", "dmcrypt-aes256-on-sed", "sed-unlocked"
 # The self-encrypting disk is slower by a tenth, whatever is on it; Opal costs nothing.
@@ -26,18 +26,15 @@ def made(
     folder: Path, *configurations: str, sed: dict[str, Any] | None = None, blocks: int = 3
 ) -> Results:
     disks = {"plain": MODEL, "sed": {**MODEL, "serial": "S2", **(sed or {})}}
-    write_suite(
+    return analysed(
         folder,
-        Options(
-            blocks=blocks,
-            interval_ms=100,
-            workloads=("kernel_tree",),
-            configurations=configurations,
-            slower=SLOWER,
-            machine={"disks": disks},
-        ),
+        blocks=blocks,
+        interval_ms=100,
+        workloads=("kernel_tree",),
+        configurations=configurations,
+        slower=SLOWER,
+        machine={"disks": disks},
     )
-    return results(folder)
 
 
 def answered(derived: Results) -> list[AnswerLine]:

@@ -14,18 +14,18 @@ from analysis.stats.results import results, write
 from analysis.suite.incidents import incident_log
 from analysis.suite.suite_folder import read
 from analysis.tests.faulty_suite import FaultySuite
+from analysis.tests.known import analysed
 from analysis.tests.pages import Shared
-from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.folder import write_manifest
-from validation.synthetic.suite import Options, write_suite
+from validation.synthetic.suite import Options
 
 CALM = Options(blocks=2, interval_ms=100, drift_check=1.001, workloads=("kernel_tree", "sql"))
 
 
-def summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def summary(folder: Path, fde: Fde) -> list[str]:
     """As it is printed; it never fails and keeps its measure."""
-    assert main(["summary", str(folder)]) == 0
-    printed = capsys.readouterr()
+    printed = fde("summary", folder)
     assert printed.err == ""
     lines = printed.out.splitlines()
     assert all(len(line) <= 80 or line.strip().startswith("fde ") for line in lines)
@@ -35,8 +35,7 @@ def summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def calm(shared: Shared) -> Path:
     def make(folder: Path) -> None:
-        write_suite(folder, CALM)
-        write(results(folder))
+        write(analysed(folder, CALM))
 
     return shared("calm", make)[0]
 
@@ -47,8 +46,8 @@ def copy(calm: Path, tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
-def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = summary(calm, capsys)
+def test_a_calm_night(calm: Path, fde: Fde) -> None:
+    lines = summary(calm, fde)
     assert lines[0].startswith("synthetic-bench-20260101T000000Z on bench (modelled")
     assert lines[1].startswith("2026-01-01 00:00 to 00:00 UTC")
     assert lines[1].endswith("all files as sealed")
@@ -66,12 +65,10 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1].strip() == "fde run --suite synthetic --blocks 10"
 
 
-def test_a_night_of_faults(
-    night: FaultySuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_night_of_faults(night: FaultySuite, tmp_path: Path, fde: Fde) -> None:
     folder = shutil.copytree(night.folder, tmp_path / "s")
     write(results(folder))
-    text = " ".join(" ".join(summary(folder, capsys)).split())
+    text = " ".join(" ".join(summary(folder, fde)).split())
     for part in (
         "1 of 2 blocks complete; 20 of 21 runs finished, 1 void to the end",
         "2× The throttle counter rose by 12",
@@ -88,11 +85,11 @@ def without_report(folder: Path) -> None:
 
 
 def test_without_a_report_the_drift_check_is_told_all_the_same(
-    calm: Path, copy: Path, capsys: pytest.CaptureFixture[str]
+    calm: Path, copy: Path, fde: Fde
 ) -> None:
-    line = next(line for line in summary(calm, capsys) if line.startswith("The drift check"))
+    line = next(line for line in summary(calm, fde) if line.startswith("The drift check"))
     without_report(copy)
-    assert line in summary(copy, capsys)
+    assert line in summary(copy, fde)
 
 
 def older_report(folder: Path) -> None:
@@ -142,20 +139,19 @@ def test_what_it_cannot_say_it_says(
     copy: Path,
     damage: Callable[[Path], None],
     expected: list[str],
-    capsys: pytest.CaptureFixture[str],
+    fde: Fde,
 ) -> None:
     damage(copy)
-    lines = summary(copy, capsys)
+    lines = summary(copy, fde)
     for text in expected:
         assert any(text in line for line in lines), f"{text!r} is not in\n" + "\n".join(lines)
     assert any(line.startswith("Cost: ") for line in lines) == (damage is changed)
 
 
-def test_a_missing_suite_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["summary", str(tmp_path / "nowhere")]) == 1
-    assert capsys.readouterr().err.startswith("fde: There is no suite folder")
+def test_a_missing_suite_is_one_sentence(tmp_path: Path, fde: Fde) -> None:
+    assert fde("summary", tmp_path / "nowhere", status=1).err.startswith(
+        "fde: There is no suite folder"
+    )
 
 
 def test_the_command_in_the_last_line_is_never_cut(copy: Path) -> None:
@@ -165,9 +161,7 @@ def test_the_command_in_the_last_line_is_never_cut(copy: Path) -> None:
     assert summary_text.summary(deep).lines[-1].endswith(f"{deep}")
 
 
-def test_samples_damaged_in_the_middle_cost_no_summary(
-    copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_damaged_in_the_middle_cost_no_summary(copy: Path, fde: Fde) -> None:
     """Whoever sends a folder can seal what is damaged: it is decoded again from the raw bytes."""
     path = copy / "meters/meter0/samples.parquet"
     content = bytearray(path.read_bytes())
@@ -176,4 +170,4 @@ def test_samples_damaged_in_the_middle_cost_no_summary(
     path.write_bytes(content)
     write_manifest(copy)
     assert incident_log(read(copy))
-    assert summary(copy, capsys)
+    assert summary(copy, fde)

@@ -13,9 +13,10 @@ import pytest
 
 from analysis.stats.results import load, results, verify, write
 from analysis.suite.manifest import trail
+from analysis.tests.known import analysed
 from contract.files import sha256_of
 from validation.synthetic.folder import dump, write_lines, write_manifest
-from validation.synthetic.suite import Options, write_suite
+from validation.synthetic.suite import Options
 
 Lines = list[dict[str, Any]]
 SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
@@ -32,8 +33,7 @@ def journal(folder: Path) -> Lines:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_suite(tmp_path / "s", SMALL)
-    write(results(tmp_path / "s"))
+    write(analysed(tmp_path / "s", SMALL))
     return tmp_path / "s"
 
 

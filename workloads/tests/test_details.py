@@ -32,7 +32,10 @@ REPORT = """
 MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 
 
-def made(root: Path, name: str, assets: dict[str, Path], **settings: Any) -> Context:
+Assets, Spy = dict[str, Path], Callable[[str], Path]
+
+
+def made(root: Path, name: str, assets: Assets, **settings: Any) -> Context:
     phases = contract.Phases()
     return contract.context_for(root, phases, assets, registry.complete(name, settings))
 
@@ -87,7 +90,7 @@ def test_a_source_that_was_not_written_whole_is_not_shared(
 
 
 @pytest.fixture
-def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
     """Put a program first that notes its arguments, one call a line, and then is the real one."""
 
     def put(program: str) -> Path:
@@ -119,7 +122,7 @@ def test_without_reading_back_nothing_comes_behind_the_large_file(root: Path) ->
 
 @pytest.mark.parametrize(("cache", "reads"), [("cold", 1), ("warm", 3)])
 def test_a_warm_cache_has_every_file_read_before(
-    cache: str, reads: int, root: Path, spy: Callable[[str], Path]
+    cache: str, reads: int, root: Path, spy: Spy
 ) -> None:
     notes = spy("dd")
     sizes = {"small_files": 1, "small_mib": 1, "large_mib": 1}
@@ -129,9 +132,7 @@ def test_a_warm_cache_has_every_file_read_before(
     assert phases.names == ["write-small", "read-small", "write-large", "read-large"]
 
 
-def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(
-    root: Path, spy: Callable[[str], Path]
-) -> None:
+def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(root: Path, spy: Spy) -> None:
     notes = spy("dd")
     sizes = {"small_files": 2, "small_mib": 1, "large_mib": 1}
     settings = {**sizes, "cache": "warm", "warm_seconds": 0.2}
@@ -145,7 +146,7 @@ def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(
 
 @pytest.mark.parametrize(("cache", "searches"), [("cold", 2), ("warm", 4)])
 def test_a_warm_cache_has_every_copy_searched_once_before(
-    cache: str, searches: int, root: Path, assets: dict[str, Path], spy: Callable[[str], Path]
+    cache: str, searches: int, root: Path, assets: Assets, spy: Spy
 ) -> None:
     notes = spy("grep")
     _, phases = contract.performed("kernel_grep", root / "a", assets, copies=2, cache=cache)
@@ -165,7 +166,7 @@ def test_files_need_their_own_room_and_what_they_are_made_of() -> None:
     assert needs(cache="warm").memory_bytes == made_up.memory_bytes
 
 
-def test_trees_need_what_they_take_unpacked(root: Path, assets: dict[str, Path]) -> None:
+def test_trees_need_what_they_take_unpacked(root: Path, assets: Assets) -> None:
     """By tar's list of the archive: as much as the file system gives it, or a little more."""
     for only in ("", "*/net/*"):
         sizes = registry.complete("kernel_grep", {"copies": 3, "only": only, "cache": "warm"})
@@ -183,7 +184,7 @@ def test_trees_need_what_they_take_unpacked(root: Path, assets: dict[str, Path])
     assert needs.disk_bytes > archive_bytes + trees.room_bytes(assets["kernel_tree"], "")
 
 
-def test_a_pattern_of_members_is_no_option_of_tar(root: Path, assets: dict[str, Path]) -> None:
+def test_a_pattern_of_members_is_no_option_of_tar(root: Path, assets: Assets) -> None:
     mark, archive = root / "ran", assets["kernel_grep"]
     command = f"--to-command=touch {mark}"
     for run in (
@@ -206,7 +207,7 @@ def test_an_archive_that_is_none_is_told(root: Path) -> None:
 
 @pytest.mark.parametrize("fsync", [True, False])
 def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
-    fsync: bool, root: Path, spy: Callable[[str], Path]
+    fsync: bool, root: Path, spy: Spy
 ) -> None:
     notes = spy("dd")
     settings = {"small_files": 2, "small_mib": 1, "large_mib": 1, "fsync": fsync}
@@ -222,7 +223,7 @@ def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_every_phase_of_the_tree_waits_for_the_drive_if_asked_to(
-    wait: bool, root: Path, assets: dict[str, Path], spy: Callable[[str], Path]
+    wait: bool, root: Path, assets: Assets, spy: Spy
 ) -> None:
     notes = spy("sync")
     context, _ = contract.performed("kernel_tree", root / "a", assets, sync=wait)
@@ -234,7 +235,7 @@ def test_every_phase_of_the_tree_waits_for_the_drive_if_asked_to(
     ("recompress", "program"), [("as-archive", "gzip"), ("xz", "xz"), ("bz2", "bzip2")]
 )
 def test_the_tree_is_packed_again_whole(
-    recompress: str, program: str, root: Path, assets: dict[str, Path]
+    recompress: str, program: str, root: Path, assets: Assets
 ) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed here: install it to test this")
@@ -254,7 +255,7 @@ def test_the_tree_is_packed_again_whole(
     assert len(digests(again)) == 40
 
 
-def test_the_kernel_tree_is_deleted_and_counted(root: Path, assets: dict[str, Path]) -> None:
+def test_the_kernel_tree_is_deleted_and_counted(root: Path, assets: Assets) -> None:
     context, phases = contract.performed("kernel_tree", root / "a", assets, only="*/net/*")
     assert list(context.disk.iterdir()) == []
     copied, *on_tree = (work.amounts for work in phases.works)
@@ -262,19 +263,19 @@ def test_the_kernel_tree_is_deleted_and_counted(root: Path, assets: dict[str, Pa
     assert [amounts["files"] for amounts in on_tree] == [20, 20, 20]
 
 
-def test_grep_counts_every_matching_line(root: Path, assets: dict[str, Path]) -> None:
+def test_grep_counts_every_matching_line(root: Path, assets: Assets) -> None:
     _, phases = contract.performed("kernel_grep", root / "a", assets)
     # 30 files with two lines each; grep -r does not follow the symbolic link.
     assert phases.works[0].amounts["matches"] == 60
     assert phases.works[0].amounts["files"] == 40
 
 
-def test_grep_without_a_match_is_a_failure(root: Path, assets: dict[str, Path]) -> None:
+def test_grep_without_a_match_is_a_failure(root: Path, assets: Assets) -> None:
     with refuses("word-absent", word="absent"):
         contract.performed("kernel_grep", root / "a", assets, word="absent")
 
 
-def test_copies_that_differ_are_a_failure(root: Path, assets: dict[str, Path]) -> None:
+def test_copies_that_differ_are_a_failure(root: Path, assets: Assets) -> None:
     context = made(root / "a", "kernel_grep", assets, copies=2)
     workload = registry.load("kernel_grep")
     workload.prepare(context)
@@ -354,86 +355,58 @@ def test_a_place_the_server_cannot_enter_is_named(root: Path, binaries: database
         database.initialise(binaries, root / "data", root / "tmp")
 
 
-@pytest.fixture
-def hasty_player(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Put a player first that says something and ends at once, with status 0 as mplayer does."""
-
-    def put(says: str) -> None:
-        player = root / "shadow" / "mplayer"
-        player.parent.mkdir()
-        player.write_text(f"#!/bin/sh\necho {says}\n")
-        player.chmod(0o755)
-        monkeypatch.setenv("PATH", str(player.parent), prepend=":")
-
-    return put
+def _playing(status: str) -> str:
+    line = status.replace("%", "%%")
+    return f"ID_LENGTH=3.00; echo ID_VIDEO_FPS=25.000; printf '{line}      \\r\\n'"
 
 
-KNOWN = "ID_LENGTH=3.00; echo ID_VIDEO_FPS=25.000"
+SECONDS: dict[str, Any] = {"seconds": 2}
+CODEC = {**SECONDS, "decoder": "ffh264vdpau,"}
 
 
 @pytest.mark.parametrize(
-    ("status", "failure"),
+    ("says", "settings", "failure"),
     [
-        ("V:   2.0  50/ 50  0%  0%  0.6% 0 0", refuses("played-too-fast")),
+        (_playing("V:   2.0  50/ 50  0%  0%  0.6% 0 0"), SECONDS, refuses("played-too-fast")),
         (
-            "A:   0.8 V:   0.8 A-V:  0.0 ct:  0.0  20/ 20  0%  0%  0.6% 0 0",
+            _playing("A:   0.8 V:   0.8 A-V:  0.0 ct:  0.0  20/ 20  0%  0%  0.6% 0 0"),
+            SECONDS,
             refuses("frames-missing", played=20, frames=50),
         ),
         (
-            "A:   2.0 V:   2.0 A-V:  0.0 ct:  0.0  44/ 44  0%  0%  0.6% 6 0",
+            _playing("A:   2.0 V:   2.0 A-V:  0.0 ct:  0.0  44/ 44  0%  0%  0.6% 6 0"),
+            SECONDS,
             refuses("frames-dropped", dropped=6, frames=50),
         ),
-        ("something else", refuses("played-nothing", output="something else")),
+        (_playing("something"), SECONDS, refuses("played-nothing", output="something")),
+        ("ID_LENGTH=3.00; echo ID_VIDEO_FPS=0.000", SECONDS, refuses("no-frame-rate")),
+        (
+            "ID_LENGTH=3.00; echo ID_VIDEO_CODEC=ffh264",
+            CODEC,
+            refuses("wrong-decoder", decoder="ffh264", wanted="ffh264vdpau"),
+        ),
+        ("Failed to recognize file format.", {}, refuses("not-played", clip="clip.y4m")),
+        ("ID_LENGTH=3.00", {"seconds": 5}, refuses("clip-too-short", lasts_s="3.00")),
     ],
 )
-def test_a_player_that_does_not_play_all_of_it_in_time_is_a_failure(
-    root: Path,
-    assets: dict[str, Path],
-    hasty_player: Callable[[str], None],
-    status: str,
-    failure: Refusal,
+def test_a_clip_that_is_not_played_as_asked_is_a_failure(
+    root: Path, assets: Assets, says: str, settings: dict[str, Any], failure: Refusal
 ) -> None:
-    hasty_player(f"{KNOWN}; printf '{status.replace('%', '%%')}      \\r\\n'")
-    with failure:
-        contract.performed("video", root / "a", assets, seconds=2)
-
-
-def test_a_clip_without_a_frame_rate_is_a_failure(
-    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
-) -> None:
-    hasty_player("ID_LENGTH=3.00; echo ID_VIDEO_FPS=0.000")
-    with refuses("no-frame-rate"):
-        contract.performed("video", root / "a", assets, seconds=2)
-
-
-def test_another_decoder_than_the_one_asked_for_is_a_failure(
-    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
-) -> None:
-    hasty_player("ID_LENGTH=3.00; echo ID_VIDEO_CODEC=ffh264")
-    with refuses("wrong-decoder", decoder="ffh264", wanted="ffh264vdpau"):
-        contract.performed("video", root / "a", assets, seconds=2, decoder="ffh264vdpau,")
+    """The player says something and ends at once, with status 0 as mplayer does."""
+    player = root / "shadow" / "mplayer"
+    player.parent.mkdir()
+    player.write_text(f"#!/bin/sh\necho {says}\n")
+    player.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(player.parent), prepend=":")
+        with failure:
+            contract.performed("video", root / "a", assets, **settings)
 
 
 def test_what_is_no_name_of_an_output_is_refused() -> None:
     for names in ({"picture": ""}, {"sound": "-x"}, {"decoder": "a b"}):
         with refuses("invalid-name"):
             registry.complete("video", names)
-
-
-def test_a_clip_that_cannot_be_played_is_a_failure(
-    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
-) -> None:
-    hasty_player("Failed to recognize file format.")
-    with refuses("not-played", clip="clip.y4m"):
-        contract.performed("video", root / "a", assets)
-
-
-def test_a_clip_that_is_too_short_is_a_failure(
-    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
-) -> None:
-    hasty_player("ID_LENGTH=3.00")
-    with refuses("clip-too-short", lasts_s="3.00"):
-        contract.performed("video", root / "a", assets, seconds=5)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from contract.places import ROOT
 from contract.plan import digest
 from controller.cli.app import main
 from controller.sharing.anonymous_rules import fields
+from controller.tests.command import Fde
 from instrumentation import decode
 from instrumentation.meters.answers import envelope
 from instrumentation.trace import StreamWriter
@@ -240,21 +241,15 @@ def test_no_mark_is_found_in_an_anonymous_bundle(planted: tuple[Path, Path]) -> 
 
 
 def test_it_is_verified_reported_and_compared(
-    planted: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    planted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     folder, bundle = planted
     monkeypatch.setenv("FDE_BUILD", str(tmp_path))
-    assert main(["verify", str(bundle)]) == 0
-    verified = capsys.readouterr().out
+    verified = fde("verify", bundle).out
     assert "bit for bit" in verified and "Not made again: the records of meter-" in verified
-    assert main(["report", str(bundle)]) == 0
-    capsys.readouterr()
+    fde("report", bundle)
     words = ["compare", str(bundle), str(folder), "--fail-on", "0", "--out", str(tmp_path)]
-    assert main([*words, "--json"]) == 0
-    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    (pair,) = json.loads(fde(*words, "--json").out)["pairs"]
     assert {one["ratio"] for one in pair["joules"]} == {1.0} and not pair["increases"]
     before = results.results(folder, raw=True).all_energy
     with opened([bundle]) as (suite,):

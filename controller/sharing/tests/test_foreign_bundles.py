@@ -18,6 +18,7 @@ from analysis.suite import manifest
 from analysis.suite.bundle import opened
 from contract.suite_files import is_packed
 from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
@@ -97,28 +98,28 @@ def sealed_again(members: Mapping[str, bytes]) -> dict[str, bytes]:
     return {**members, path: json.dumps(document).encode()}
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    capsys.readouterr()
-    assert main([*words, "--json"]) == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+def said(fde: Fde, *words: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(fde(*words, "--json").out)
     return document
 
 
 def test_what_the_contract_does_not_name_is_neither_unpacked_nor_passed_over(
-    members: Mapping[str, bytes], tmp_path: Path, build: Path, capsys: pytest.CaptureFixture[str]
+    members: Mapping[str, bytes],
+    tmp_path: Path,
+    build: Path,
+    fde: Fde,
 ) -> None:
     suite = top(members)
     more = {f"{suite}/{name}": PAGE for name in (*FOREIGN, "report.html", "report.pdf")}
     bundle = packed(tmp_path / "evil.tar.gz", {**members, **more})
-    said(capsys, "summary", str(bundle))
+    said(fde, "summary", bundle)
     files = [path for path in build.rglob("*") if path.is_file()]
     folder = next(build.glob("bundles/*/*"))
     names = {path.relative_to(folder).as_posix() for path in files}
     assert "plan.json" in names and all(map(is_packed, names))
     assert all(PAGE not in path.read_bytes() for path in files)
     assert not list(build.rglob("*.html")) and not list(build.rglob("*.py"))
-    assert main(["verify", str(bundle)]) == 1
-    captured = capsys.readouterr()
+    captured = fde("verify", bundle, status=1)
     assert all(
         f"{name} is no file of a suite" in captured.err for name in FOREIGN if "status" not in name
     )
@@ -126,10 +127,10 @@ def test_what_the_contract_does_not_name_is_neither_unpacked_nor_passed_over(
 
 
 def test_a_genuine_bundle_is_verified_and_its_page_is_named_as_not_proven(
-    members: Mapping[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    members: Mapping[str, bytes], tmp_path: Path, fde: Fde
 ) -> None:
-    assert main(["verify", str(packed(tmp_path / "b.tar.gz", members))]) == 0
-    assert "Not proven, and no figure rests on it: " in (out := capsys.readouterr().out)
+    out = fde("verify", packed(tmp_path / "b.tar.gz", members)).out
+    assert "Not proven, and no figure rests on it: " in out
     assert all(name in out.splitlines()[-2] for name in ("report.html", "LICENSE", "schema/"))
 
 
@@ -138,21 +139,20 @@ def test_derived_tables_of_a_stranger_are_not_believed(
     name: str,
     members: Mapping[str, bytes],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    fde: Fde,
 ) -> None:
     columns = ("energy_j", "power_w") if name == "energy.parquet" else ("power_w_system",)
     false = sealed_again(forged(members, name, *columns))
     bundles = [packed(tmp_path / "a.tar.gz", members), packed(tmp_path / "b.tar.gz", false)]
     with opened(bundles) as folders:
         assert load(folders[0]).equals(load(folders[1]))
-    answers = [said(capsys, "summary", str(path))["suites"][0]["answer"] for path in bundles]
+    answers = [said(fde, "summary", path)["suites"][0]["answer"] for path in bundles]
     assert answers[0] == answers[1] and len(answers[0]) > 1
-    assert main(["verify", str(bundles[1])]) == 1
-    assert f"{name} does not follow from the raw bytes" in capsys.readouterr().err
+    assert f"{name} does not follow from the raw bytes" in fde("verify", bundles[1], status=1).err
 
 
 def test_an_evil_twin_leaves_nothing_to_the_genuine_bundle(
-    members: Mapping[str, bytes], tmp_path: Path, build: Path, capsys: pytest.CaptureFixture[str]
+    members: Mapping[str, bytes], tmp_path: Path, build: Path, fde: Fde
 ) -> None:
     """The same suite by name and manifest, with another table and another recording."""
     raw = f"{top(members)}/meters/meter0/stream.raw"
@@ -160,23 +160,21 @@ def test_an_evil_twin_leaves_nothing_to_the_genuine_bundle(
     false[raw] = false[raw][: len(false[raw]) // 2]
     evil = packed(tmp_path / "evil.tar.gz", false)
     genuine = packed(tmp_path / "genuine.tar.gz", members)
-    before = said(capsys, "report", str(genuine))
+    before = said(fde, "report", genuine)
     page = Path(before["page"]).read_bytes()
     for path in build.rglob("*"):
         if path.is_file():
             path.unlink()
     for path in sorted(build.rglob("*"), reverse=True):
         path.rmdir()
-    said(capsys, "report", str(evil))
-    after = said(capsys, "report", str(genuine))
+    said(fde, "report", evil)
+    after = said(fde, "report", genuine)
     assert (after, Path(after["page"]).read_bytes()) == (before, page)
     folders = {path.parent.parent.name for path in build.glob("bundles/*/*/plan.json")}
     assert folders == {hashlib.sha256(path.read_bytes()).hexdigest() for path in (evil, genuine)}
 
 
-def test_a_suite_is_published_only_with_what_a_bundle_may_have(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_suite_is_published_only_with_what_a_bundle_may_have(tmp_path: Path, fde: Fde) -> None:
     folder = tmp_path / "suite"
     options = Options(blocks=1, workloads=("idle",), configurations=("plain",))
     write_suite(folder, options, seal=False)
@@ -185,5 +183,6 @@ def test_a_suite_is_published_only_with_what_a_bundle_may_have(
     (kept / "page.html").write_bytes(PAGE)
     write_manifest(folder)
     out = tmp_path / "b.tar.gz"
-    assert main(["publish", str(folder), "--out", str(out)]) == 1
-    assert "kept/page.html" in capsys.readouterr().err and not out.exists()
+    assert (
+        "kept/page.html" in fde("publish", folder, "--out", out, status=1).err and not out.exists()
+    )

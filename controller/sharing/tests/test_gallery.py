@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from contract.places import ROOT
-from controller.cli.app import main
+from controller.tests.command import Fde
 from validation.synthetic.suite import Options, write_suite
 
 EXAMPLES = ROOT / "data" / "examples"
@@ -45,9 +45,7 @@ class _Site(HTMLParser):
         self.words.append(data)
 
 
-def test_a_site_shows_every_bundle_and_says_what_it_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_site_shows_every_bundle_and_says_what_it_left_out(tmp_path: Path, fde: Fde) -> None:
     folder, site = tmp_path / "bundles", tmp_path / "site"
     machine = {
         "cpu": {"model": "<script>alert(1)</script> CPU"},
@@ -56,13 +54,11 @@ def test_a_site_shows_every_bundle_and_says_what_it_left_out(
     options = Options(blocks=2, interval_ms=100, workloads=("sql",), machine=machine)
     write_suite(tmp_path / "suite", options)
     bundle = folder / "one.tar.gz"
-    assert main(["publish", str(tmp_path / "suite"), "--out", str(bundle)]) == 0
+    fde("publish", tmp_path / "suite", "--out", bundle)
     (folder / "broken.tar.gz").write_bytes(bundle.read_bytes()[:5000])
     shutil.copyfile(bundle, folder / "twice.tar.gz")
     shutil.copytree(EXAMPLES / "h100-trace", folder / "h100-trace")
-    capsys.readouterr()
-    assert main(["gallery", str(folder), "--out", str(site), "--json"]) == 1
-    printed, captured = capsys.readouterr()
+    printed, captured = fde("gallery", folder, "--out", site, "--json", status=1)
     document = json.loads(printed)
     assert document["entries"] == 2 and len(document["left_out"]) == 2
     assert "broken.tar.gz was left out" in captured and "has another bundle" in captured
@@ -85,20 +81,18 @@ def test_a_site_shows_every_bundle_and_says_what_it_left_out(
     assert "baseline" in words and "%" in words and "dm-crypt AES-256" in words
 
 
-def test_an_entry_of_its_own_has_the_joules_of_its_counter(tmp_path: Path) -> None:
+def test_an_entry_of_its_own_has_the_joules_of_its_counter(tmp_path: Path, fde: Fde) -> None:
     assert (EXAMPLES / "h100-trace" / "marks.csv").read_bytes() == (
         ROOT / "data" / "traces" / "h100-marks.csv"
     ).read_bytes()
     shutil.copytree(EXAMPLES / "h100-trace", tmp_path / "in" / "h100-trace")
-    assert main(["gallery", str(tmp_path / "in"), "--out", str(tmp_path / "site")]) == 0
+    fde("gallery", tmp_path / "in", "--out", tmp_path / "site")
     page = (tmp_path / "site" / "h100-trace" / "report.html").read_text(encoding="utf-8")
     # burst-1: 3580357 mJ - 3267677 mJ in 1.0663 s
     assert "312.7" in page and "1.07" in page and "293.2" in page and "measured" in page
 
 
-def test_no_entry_stops_a_gallery_or_takes_its_own_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_entry_stops_a_gallery_or_takes_its_own_page(tmp_path: Path, fde: Fde) -> None:
     for name in ("good", "a-page", "no-time", "long"):
         shutil.copytree(EXAMPLES / "h100-trace", tmp_path / "in" / name)
     entry = tmp_path / "in" / "a-page" / "entry.json"
@@ -107,8 +101,9 @@ def test_no_entry_stops_a_gallery_or_takes_its_own_page(
     head = "name,begin_ns,end_ns,begin_mj,end_mj\n"
     (tmp_path / "in" / "no-time" / "marks.csv").write_text(f"{head}x,1,1,0,9\n")
     (tmp_path / "in" / "long" / "marks.csv").write_text(head + "x" * 200_000)
-    assert main(["gallery", str(tmp_path / "in"), "--out", str(tmp_path / "site"), "--json"]) == 1
-    left_out = json.loads(capsys.readouterr().out)["left_out"]
+    left_out = json.loads(
+        fde("gallery", tmp_path / "in", "--out", tmp_path / "site", "--json", status=1).out
+    )["left_out"]
     named = sorted(sentence.partition(" ")[0] for sentence in left_out)
     assert named == ["a-page", "long", "no-time"]
     assert (tmp_path / "site" / "index.html").is_file()
@@ -117,10 +112,9 @@ def test_no_entry_stops_a_gallery_or_takes_its_own_page(
 
 
 @pytest.mark.parametrize("name", ["lab-one-disk", "paper-synthetic"])
-def test_the_examples_verify(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_verify(name: str, fde: Fde) -> None:
     """Where other code gives other tables, `make examples` makes the bundles again."""
-    assert main(["verify", str(EXAMPLES / f"{name}.tar.gz")]) == 0
-    assert "were made again, bit for bit" in capsys.readouterr().out
+    assert "were made again, bit for bit" in fde("verify", EXAMPLES / f"{name}.tar.gz").out
 
 
 def test_the_examples_are_the_same_with_and_without_avx_512() -> None:
@@ -146,14 +140,10 @@ def test_numpy_is_imported_without_avx_512_and_children_do_not_inherit_that() ->
     subprocess.run([sys.executable, "-c", captured], check=True, env=environ)
 
 
-def test_a_folder_without_bundles_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["gallery", str(tmp_path), "--out", str(tmp_path / "site")]) == 1
-    captured = capsys.readouterr().err
+def test_a_folder_without_bundles_is_refused(tmp_path: Path, fde: Fde) -> None:
+    captured = fde("gallery", tmp_path, "--out", tmp_path / "site", status=1).err
     assert "There is no bundle" in captured and captured.count("\n") == 1
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "entry.json").write_text('{"name": "../../x"}', encoding="utf-8")
-    assert main(["gallery", str(tmp_path), "--out", str(tmp_path / "site")]) == 1
-    captured = capsys.readouterr().err
+    captured = fde("gallery", tmp_path, "--out", tmp_path / "site", status=1).err
     assert "cannot be read" in captured and captured.count("\n") == 1

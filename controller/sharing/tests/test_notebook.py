@@ -16,8 +16,8 @@ import pytest
 import analysis
 from contract.places import SHARE, module_command
 from contract.tests.refusal import refuses
-from controller.cli.app import main
 from controller.sharing import notebook
+from controller.tests.command import Fde
 from validation.synthetic.suite import Options, write_group, write_suite
 
 OURS = Path(analysis.__path__[0]) / notebook.NAME
@@ -38,14 +38,14 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
-    suite: Path, build: Path, capsys: pytest.CaptureFixture[str]
+    suite: Path, build: Path, fde: Fde
 ) -> None:
     """A notebook that came with the suite is a stranger's, and is not opened."""
     (suite / notebook.NAME).write_text("{}", encoding="utf-8")
     before = sorted(suite.rglob("*"))
-    assert main(["notebook", str(suite), "--copy"]) == 0
+    printed = fde("notebook", suite, "--copy").out
     (made,) = build.glob(f"notebooks/*/{notebook.NAME}")
-    assert f"notebook: {made}\n" in capsys.readouterr().out
+    assert f"notebook: {made}\n" in printed
     assert made.read_bytes() == OURS.read_bytes() and list(made.parent.iterdir()) == [made]
     assert sorted(suite.rglob("*")) == before
     (suite / notebook.NAME).unlink()
@@ -53,8 +53,7 @@ def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
     mine = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"}
     document["cells"].append(mine)
     made.write_text(json.dumps(document), encoding="utf-8")
-    assert main(["notebook", str(suite), "--copy"]) == 0
-    assert "as it was left" in capsys.readouterr().out
+    assert "as it was left" in fde("notebook", suite, "--copy").out
     assert json.loads(made.read_text(encoding="utf-8")) == document
 
 
@@ -66,33 +65,31 @@ def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
     ],
 )
 def test_what_is_no_suite_is_refused(
-    made: tuple[str, ...], printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: tuple[str, ...], printed: str, tmp_path: Path, fde: Fde
 ) -> None:
     for name in made:
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / name).touch()
-    assert main(["notebook", str(tmp_path / "x")]) == 1
-    captured = capsys.readouterr().err
+    captured = fde("notebook", tmp_path / "x", status=1).err
     assert captured.startswith("fde: ") and captured.count("\n") == 1 and printed in captured
     assert not (tmp_path / "x" / notebook.NAME).exists()
 
 
-def test_a_group_names_its_suites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_names_its_suites(tmp_path: Path, fde: Fde) -> None:
     options = Options(blocks=2, workloads=("idle",))
     folder = write_group(tmp_path, {"alder": 1.0, "birch": 1.0}, options)
-    assert main(["notebook", str(folder)]) == 1
-    captured = capsys.readouterr().err
+    captured = fde("notebook", folder, status=1).err
     assert (
         "name one of its suites" in captured and "alder" in captured and captured.count("\n") == 1
     )
 
 
 def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
-    tmp_path: Path, build: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, build: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert main(["notebook", "--copy"]) == 0
+        fde("notebook", "--copy")
         (made,) = build.glob("notebooks/*/notebook.ipynb")
         assert made.read_bytes() == OURS.read_bytes()
     monkeypatch.setattr(notebook, "SHARE", tmp_path)
@@ -100,20 +97,19 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
         notebook.example()
 
 
-def test_notebook_and_trace_take_a_bundle(tmp_path: Path, build: Path) -> None:
+def test_notebook_and_trace_take_a_bundle(tmp_path: Path, build: Path, fde: Fde) -> None:
     bundle = str(next((SHARE / "data" / "examples").glob("*.tar.gz")))
-    assert main(["notebook", "--copy", bundle]) == 0
+    fde("notebook", "--copy", bundle)
     assert [*build.glob("notebooks/*/notebook.ipynb")]
-    assert main(["trace", bundle, "1", "--out", str(tmp_path / "traces")]) == 0
+    fde("trace", bundle, "1", "--out", tmp_path / "traces")
     assert len([*(tmp_path / "traces").iterdir()]) == 2
 
 
 def test_without_jupyterlab_one_sentence_says_how_to_get_it(
-    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    suite: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.setattr(notebook, "find_spec", lambda _name: None)
-    assert main(["notebook", str(suite)]) == 1
-    captured = capsys.readouterr().err
+    captured = fde("notebook", suite, status=1).err
     assert captured.count("\n") == 1 and "make venv-dev" in captured
     assert notebook.NAME in captured
 

@@ -29,6 +29,7 @@ from contract.places import ROOT
 from contract.plan import digest
 from controller.cli.app import main
 from controller.sharing import publish, sandbox
+from controller.tests.command import Fde
 from validation import commands_page
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
@@ -79,8 +80,11 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+Pair = tuple[Path, Path]
+
+
 @pytest.fixture(scope="module")
-def bundles(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def bundles(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """As it is, and anonymous."""
     out = tmp_path_factory.mktemp("bundles")
     for name, more in (("open", ()), ("anonymous", ("--anonymous",))):
@@ -95,23 +99,19 @@ def _contents(bundle: Path) -> dict[str, bytes]:
 
 
 def test_what_identifies_is_listed_before_anything_is_written(
-    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    suite: Path, tmp_path: Path, fde: Fde
 ) -> None:
     (tmp_path / "there.tar.gz").touch()
-    assert main(["publish", str(suite), "--out", str(tmp_path / "there.tar.gz")]) == 1
-    printed, captured = capsys.readouterr()
+    printed, captured = fde("publish", suite, "--out", tmp_path / "there.tar.gz", status=1)
     for one in PERSONAL:
         assert one in printed
     assert "1.2.3.4" not in printed and "exists already" in captured
     assert (tmp_path / "there.tar.gz").read_bytes() == b""
 
 
-def test_an_anonymous_bundle_has_the_same_figures(
-    bundles: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_anonymous_bundle_has_the_same_figures(bundles: Pair, fde: Fde) -> None:
     for bundle, printed in zip(bundles, (False, True), strict=True):
-        assert main(["verify", str(bundle)]) == 0
-        captured = capsys.readouterr().out
+        captured = fde("verify", bundle).out
         assert (
             "were made again, bit for bit" in captured and "finished runs have the sums" in captured
         )
@@ -132,38 +132,38 @@ def test_an_anonymous_bundle_has_the_same_figures(
 
 
 def test_the_same_suite_gives_the_same_bytes(
-    suite: Path, bundles: tuple[Path, Path], tmp_path: Path
+    suite: Path, bundles: Pair, tmp_path: Path, fde: Fde
 ) -> None:
     copy = tmp_path / suite.name
     shutil.copytree(suite, copy)
     for bundle, anonymous in zip(bundles, ([], ["--anonymous"]), strict=True):
         again = tmp_path / bundle.name
-        assert main(["publish", str(copy), "--out", str(again), *anonymous]) == 0
+        fde("publish", copy, "--out", again, *anonymous)
         assert again.read_bytes() == bundle.read_bytes()
 
 
-def test_a_bundle_that_tar_unpacked_verifies(bundles: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_bundle_that_tar_unpacked_verifies(bundles: Pair, tmp_path: Path, fde: Fde) -> None:
     with tarfile.open(bundles[0]) as tar:
         tar.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
-    assert main(["verify", str(folder)]) == 0
+    fde("verify", folder)
     (folder / "runs" / "sums.json").write_text("{}")
-    assert main(["verify", str(folder)]) == 1
+    fde("verify", folder, status=1)
 
 
 def test_a_bundle_can_be_made_again_and_stays_anonymous(
-    bundles: tuple[Path, Path], tmp_path: Path
+    bundles: Pair, tmp_path: Path, fde: Fde
 ) -> None:
-    assert main(["publish", str(bundles[1]), "--out", str(tmp_path / "again.tar.gz")]) == 0
+    fde("publish", bundles[1], "--out", tmp_path / "again.tar.gz")
     assert _contents(tmp_path / "again.tar.gz") == _contents(bundles[1])
 
 
 def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     suite: Path,
-    bundles: tuple[Path, Path],
+    bundles: Pair,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    fde: Fde,
 ) -> None:
     """The page of a stranger's bundle is made anew, and stays."""
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
@@ -177,8 +177,7 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     printed = {}
     for command in ("report", "summary"):
         for path in (folder, bundle):
-            assert main([command, str(path), "--json"]) == 0
-            printed[command, path] = json.loads(capsys.readouterr().out)
+            printed[command, path] = json.loads(fde(command, path, "--json").out)
     sha256 = hashlib.sha256(bundle.read_bytes()).hexdigest()
     page = tmp_path / "build" / "bundles" / sha256 / suite.name / "report.html"
     assert printed["report", bundle]["page"] == str(page)
@@ -189,8 +188,7 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
         "\n".join(printed["summary", path]["suites"][0]["lines"]) for path in (folder, bundle)
     )
     assert unpacked == lines.replace(str(folder), str(page.parent))
-    assert main(["report", str(bundle), str(folder)]) == 1
-    assert "twice" in capsys.readouterr().err
+    assert "twice" in fde("report", bundle, folder, status=1).err
 
 
 def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> None:
@@ -203,7 +201,7 @@ def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> N
         assert set(re.findall(r"--[\w-]+", rest)) <= known
 
 
-def test_a_bundle_describes_itself(bundles: tuple[Path, Path]) -> None:
+def test_a_bundle_describes_itself(bundles: Pair) -> None:
     with opened(bundles[:1]) as (folder,):
         crate = json.loads((folder / "ro-crate-metadata.json").read_text(encoding="utf-8"))
         graph = {entity["@id"]: entity for entity in crate["@graph"]}
@@ -253,21 +251,18 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_archives_are_refused_in_one_sentence(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hostile_archives_are_refused_in_one_sentence(name: str, tmp_path: Path, fde: Fde) -> None:
     path = tmp_path / "inside" / "b.tar.gz"
     path.parent.mkdir()
     path.write_bytes(HOSTILE[name])
-    assert main(["verify", str(path)]) == 1
-    captured = capsys.readouterr().err
+    captured = fde("verify", path, status=1).err
     assert (
         captured.startswith("fde: ") and captured.count("\n") == 1 and "Traceback" not in captured
     )
 
 
 def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused(
-    bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundles: Pair, tmp_path: Path, fde: Fde
 ) -> None:
     path = tmp_path / "b.tar.gz"
     original = bundles[0].read_bytes()
@@ -282,13 +277,12 @@ def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused
         (_tar(_with_sums(newer)), "'fde-bundle/9', this version reads 'fde-bundle/1'"),
     ):
         path.write_bytes(content)
-        assert main(["verify", str(path)]) == 1
-        captured = capsys.readouterr().err
+        captured = fde("verify", path, status=1).err
         assert words in captured and captured.count("\n") == 1
 
 
 def test_figures_that_do_not_follow_from_the_raw_data_are_found(
-    bundles: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundles: Pair, tmp_path: Path, fde: Fde
 ) -> None:
     def changed(figure: Callable[[float], float | None]) -> str:
         members = _contents(bundles[0])
@@ -302,19 +296,19 @@ def test_figures_that_do_not_follow_from_the_raw_data_are_found(
         return str(path)
 
     for figure in (lambda v: v * (1 + 1e-6), lambda _: math.inf, lambda _: None):
-        assert main(["verify", changed(figure)]) == 1
-        assert "budget.csv is not what the raw data give" in capsys.readouterr().err
-    assert main(["verify", changed(lambda v: v * (1 + 1e-11))]) == 0
-    assert "but for rounding in budget.csv, by 1e-11 of a figure" in capsys.readouterr().out
+        assert (
+            "budget.csv is not what the raw data give"
+            in fde("verify", changed(figure), status=1).err
+        )
+    assert (
+        "but for rounding in budget.csv, by 1e-11 of a figure"
+        in fde("verify", changed(lambda v: v * (1 + 1e-11))).out
+    )
 
 
 @pytest.mark.parametrize("key", manifest.MAKERS)
 def test_what_differs_from_where_a_bundle_was_made_is_named(
-    key: str,
-    bundles: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    key: str, bundles: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     """Next.json differs, as by another version of SciPy, as far as is allowed and farther."""
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, which is told another maker
@@ -329,14 +323,12 @@ def test_what_differs_from_where_a_bundle_was_made_is_named(
         changed = members | {name: (json.dumps(document, indent=1) + "\n").encode()}
         path.write_bytes(_tar(_with_sums(changed)))
         monkeypatch.setattr(manifest, "maker", lambda: here | {key: "another"})
-        assert main(["verify", str(path)]) == status
-        captured = capsys.readouterr()
+        captured = fde("verify", path, status=status)
         printed = captured.err if status else captured.out
         assert f"with {manifest.MAKERS[key]} ({here[key]}, here another)" in printed
         assert not any(f"{words} (" in printed for k, words in manifest.MAKERS.items() if k != key)
         monkeypatch.setattr(manifest, "maker", lambda: here)
-        assert main(["verify", str(path)]) == status
-        captured = capsys.readouterr()
+        captured = fde("verify", path, status=status)
         assert not any(words in captured.out + captured.err for words in manifest.MAKERS.values())
 
 
@@ -348,38 +340,36 @@ def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path
 
 
 def test_no_room_to_unpack_is_no_fault_of_the_bundle(
-    bundles: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bundles: Pair, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
     monkeypatch.setattr(packed, "LEAST_FREE_BYTES", 1 << 62)
-    assert main(["verify", str(bundles[0])]) == 1
-    captured = capsys.readouterr().err
+    captured = fde("verify", bundles[0], status=1).err
     assert "no room to unpack" in captured and "changed" not in captured
 
 
 def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
-    suite: Path, tmp_path: Path, bundles: tuple[Path, Path]
+    suite: Path, tmp_path: Path, bundles: Pair, fde: Fde
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     came: list[bytes] = []
     reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()))
     reader.start()
-    assert main(["publish", str(suite), "--out", str(pipe)]) == 0
+    fde("publish", suite, "--out", pipe)
     reader.join()
     assert came == [bundles[0].read_bytes()] and pipe.is_fifo()
 
 
 def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
-    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    suite: Path, tmp_path: Path, fde: Fde
 ) -> None:
     copy, out = tmp_path / suite.name, tmp_path / "b.tar.gz"
     shutil.copytree(suite, copy)
 
     def captured() -> str:
-        assert main(["publish", str(copy), "--out", str(out)]) == 1
+        printed = fde("publish", copy, "--out", out, status=1).err
         assert not out.exists()
-        printed = capsys.readouterr().err
         assert printed.count("\n") == 1
         return printed
 
@@ -395,10 +385,9 @@ def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
         _change(meter, partial(dict.update, port=address))
         write_manifest(copy)
         assert "password" in captured()
-    assert main(["publish", str(copy), "--anonymous", "--out", str(out)]) == 0
+    fde("publish", copy, "--anonymous", "--out", out)
     assert all(b"s3cret" not in content for content in _contents(out).values())
     out.unlink()
-    capsys.readouterr()
     (copy / "manifest.json").unlink()
     assert "fde seal" in captured()
 
