@@ -32,7 +32,8 @@ REPORT = """
 MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 
 
-Assets, Spy = dict[str, Path], Callable[[str], Path]
+Assets = dict[str, Path]
+Spy = Callable[[str], Path]
 
 
 def made(root: Path, name: str, assets: Assets, **settings: Any) -> Context:
