@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from analysis.report.trust_section import readers_row
 from analysis.suite import readers
 from analysis.suite.records import Counter, Phase, Suite
 from analysis.suite.suite_folder import rapl_tables
-from analysis.tests.known import plan_of, run_of
+from analysis.tests.known import run_of
 from contract import schema
+from contract.counts import Edge
 from contract.documents import OtherSource
-from instrumentation.sources.counter import Reading
+from validation.synthetic.tables import suite_of
 
 RANGE_UJ = 262_143_328_850
 RUN_S = 100
@@ -23,23 +25,12 @@ OWN_UJ = 2_000_000_000  # 20 W
 
 
 def zone(other_uj: float | None, apart_ns: int | None = 500_000, **ours: Any) -> Any:
-    end = Reading(RUN_S * 10**9, RUN_S * 10**9 + 2000, 5000 + OWN_UJ)
-    readings = {"own_start": Reading(0, 2000, 5000), "own_end": end, **ours}
-    return {
-        "zone": "package-0",
-        "energy_uj": other_uj,
-        "apart_ns": apart_ns,
-        **{
-            name: None
-            if reading is None
-            else {
-                "t_before_ns": reading.t_before_ns,
-                "t_after_ns": reading.t_after_ns,
-                "energy_uj": reading.energy_uj,
-            }
-            for name, reading in readings.items()
-        },
+    end = Edge(RUN_S * 10**9, RUN_S * 10**9 + 2000, 5000 + OWN_UJ)
+    readings = {"own_start": Edge(0, 2000, 5000), "own_end": end, **ours}
+    edges = {
+        name: None if reading is None else asdict(reading) for name, reading in readings.items()
     }
+    return {"zone": "package-0", "energy_uj": other_uj, "apart_ns": apart_ns, **edges}
 
 
 def suite(*records: Any, folder: Path = Path()) -> Suite:
@@ -59,18 +50,7 @@ def suite(*records: Any, folder: Path = Path()) -> Suite:
         )
         for n, sources in enumerate(records)
     ]
-    return Suite(
-        folder=folder,
-        plan=plan_of(),
-        runs=tuple(runs),
-        void=(),
-        meters=(),
-        clock=(),
-        before={},
-        locked_reads={},
-        timing={},
-        sealed=True,
-    )
+    return replace(suite_of({}, ()), folder=folder, runs=tuple(runs))
 
 
 def source(other_uj: float | None, **more: Any) -> Any:
@@ -148,8 +128,8 @@ def test_without_perf_there_is_no_sentence_about_it() -> None:
 
 def test_a_wrap_is_followed_for_perf_and_left_out_for_pyrapl() -> None:
     wrapped = {
-        "own_start": Reading(0, 2000, RANGE_UJ - 1000),
-        "own_end": Reading(RUN_S * 10**9, RUN_S * 10**9 + 2000, OWN_UJ - 1000),
+        "own_start": Edge(0, 2000, RANGE_UJ - 1000),
+        "own_end": Edge(RUN_S * 10**9, RUN_S * 10**9 + 2000, OWN_UJ - 1000),
     }
     of_pyrapl, of_perf = readers.agreements(
         suite((source(-RANGE_UJ, **wrapped), source(OWN_UJ, **wrapped)))
@@ -160,7 +140,7 @@ def test_a_wrap_is_followed_for_perf_and_left_out_for_pyrapl() -> None:
 
 def test_a_source_of_another_package_is_compared_under_its_own_name() -> None:
     """It may not follow a wrap: such a run is left out."""
-    wrapped = {"own_start": Reading(0, 2000, RANGE_UJ - 1000)}
+    wrapped = {"own_start": Edge(0, 2000, RANGE_UJ - 1000)}
     (_, battery) = readers.agreements(
         suite((None, None, source(OWN_UJ - 49_000)), (None, None, source(OWN_UJ, **wrapped)))
     )

@@ -35,6 +35,7 @@ from contract.plan import Watermark as Watermarks
 from contract.plan import digest
 from instrumentation.clock import ClockReading
 from instrumentation.watermark import CHIPS
+from validation.synthetic.tables import suite_of
 
 Line = dict[str, Any]
 BOOT = "boot-1"
@@ -98,17 +99,11 @@ def meter(lines: Sequence[Line], swing_w: float = 20.0, delay_s: float = 0.0) ->
 
 def suite(lines: Sequence[Line], *meters: Meter, **plan: Any) -> Suite:
     """Return a suite whose watermark.jsonl has these lines."""
-    return Suite(
+    return replace(
+        suite_of({}, ()),
         folder=Path("s"),
         plan=plan_of(**{"watermark": Watermarks(CHIP_S, PAD_S), **plan}),
-        runs=(),
-        void=(),
         meters=meters,
-        clock=(),
-        before={},
-        locked_reads={},
-        timing={},
-        sealed=True,
         watermarks=tuple(schema.read(WatermarkLine, line) for line in lines),
     )
 
