@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from analysis.suite.documents import read_document
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
+from contract.documents import IdentityDocument
 from contract.plan import Configuration, WorkloadEntry
 
 FILE, FORMAT = "group.json", "fde-group/1"
@@ -85,28 +87,24 @@ def _require_other_machine(first: Suite, other: Suite) -> None:
         raise SuiteError("named-twice", suite=first.suite_id)
     if first.host == other.host:
         raise SuiteError("same-host", suite=first.suite_id, other=other.suite_id, host=first.host)
-    boots = [_identity(suite, "boot_id") for suite in (first, other)]
-    if boots[0] is not None and boots[0] == boots[1]:
+    one, two = _identity(first), _identity(other)
+    if one and two and one.boot_id is not None and one.boot_id == two.boot_id:
         raise SuiteError("same-machine", host=first.host, other=other.host)
 
 
 def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
     """Systems made from one image have one machine-id; so has one machine at two times."""
     for first, other in combinations(suites, 2):
-        ids = [_identity(suite, "machine_id") for suite in (first, other)]
-        if ids[0] is not None and ids[0] == ids[1]:
+        one, two = _identity(first), _identity(other)
+        if one and two and one.machine_id == two.machine_id:
             yield (
                 f"{first.host} and {other.host} have the same machine-id: systems made from one "
                 "image, or one machine at two times, which would be no two hosts."
             )
 
 
-def _identity(suite: Suite, key: str) -> str | None:
-    try:
-        document = strict_json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
-        return None if document[key] is None else str(document[key])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def _identity(suite: Suite) -> IdentityDocument | None:
+    return read_document(IdentityDocument, suite.folder / "identity.json", [])
 
 
 def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) -> None:

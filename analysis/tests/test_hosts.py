@@ -347,15 +347,19 @@ def test_what_cannot_be_compared_is_refused(
         hosts(pair)
 
 
+def identify(folder: Path, machine_id: str, boot_id: str) -> None:
+    identity = {"format": "fde-identity/1", "machine_id": machine_id, "boot_id": boot_id}
+    (folder / "identity.json").write_text(json.dumps(identity), encoding="utf-8")
+
+
 def test_a_machine_under_two_names_is_refused_and_one_image_is_said(pair: list[Path]) -> None:
     for folder in pair:
-        identity = '{"machine_id": "aa", "boot_id": "x"}'
-        (folder / "identity.json").write_text(identity, encoding="utf-8")
+        identify(folder, "aa", "x")
     with refuses("same-machine", host="alder", other="birch"):
         hosts(pair)
-    (pair[0] / "identity.json").write_text('{"machine_id": "aa", "boot_id": "y"}', encoding="utf-8")
+    identify(pair[0], "aa", "y")
     assert any("have the same machine-id" in remark for remark in hosts(pair).shared.remarks)
-    (pair[0] / "identity.json").write_text('{"machine_id": "bb", "boot_id": "y"}', encoding="utf-8")
+    identify(pair[0], "bb", "y")
     assert not hosts(pair).shared.remarks
 
 
