@@ -89,23 +89,6 @@ def test_preparing_twice_changes_nothing_the_second_time(target: Target) -> None
     assert not target.reads("sed")
 
 
-def test_every_configuration_is_entered_and_proven(target: Target) -> None:
-    proofs = {line["configuration"]: line["proof"] for line in target.said("storage prove")}
-    assert set(proofs) == {c["name"] for c in CONFIGURATIONS}
-    assert all(proof["ok"] for proof in proofs.values())
-    assert {name: proof["plaintext_probe"]["on_medium"] for name, proof in proofs.items()} == {
-        "plain": True,
-        "opal": True,  # unlocked, the drive decrypts; what it stores is another matter
-        "dmcrypt-aes128": False,
-        "dmcrypt-aes256": False,
-    }
-    assert proofs["opal"]["opal"]["state_before"] == "locked"
-    assert proofs["opal"]["luks"]["segments"]["0"]["type"] == "hw-opal"
-    assert "512-bit-key" in proofs["dmcrypt-aes256"]["dmsetup_table"]
-    assert "aes" in proofs["dmcrypt-aes256"]["cipher_driver"]
-    assert not target.reads("sed")
-
-
 def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(target: Target) -> None:
     """The drives' backing files are read from outside, where no part of the guest can mislead."""
     visible = {}
@@ -147,18 +130,6 @@ def test_a_volume_left_suspended_is_taken_down(target: Target, name: str) -> Non
     assert not target.reads("sed")
 
 
-@pytest.mark.parametrize("name", ["opal", "dmcrypt-aes256"])
-def test_a_mapping_that_a_program_holds_keeps_no_key(target: Target, name: str) -> None:
-    """Desktop portals, ZFS and indexers have one open when it is to be closed."""
-    target.agent(f"storage enter {name}")
-    target.lab.ssh("setsid -f sleep 999 </dev/mapper/fde-data >/dev/null 2>&1")
-    assert "open in sleep[" in target.refusal("storage leave")
-    assert not target.reads("sed")
-    assert target.lab.ssh("dmsetup table fde-data").stdout.split()[2] == "error"
-    target.lab.ssh("pkill -x sleep")
-    assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
-
-
 def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
     target.agent("storage enter opal")
     # Taken down behind cryptsetup's back, the range stays open.
@@ -167,32 +138,6 @@ def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
     (line,) = target.said("prepare")
     assert [action.split()[0] for action in line["actions"]] == ["locked"]
     assert not target.reads("sed")
-
-
-def test_a_mapping_that_is_not_the_planned_one_is_not_proven(target: Target) -> None:
-    script = f"""
-import dataclasses, json
-from pathlib import Path
-from contract import plan
-from agent.storage import proof, secrets
-from agent.storage.stack import Stack
-spec = plan.load_target(Path("{FOLDER}/target.json"))
-stack = Stack(spec, secrets.load(Path("{FOLDER}/secrets.json")))
-entered = stack.enter("dmcrypt-aes128")
-try:
-    settings = {{**entered.configuration.settings, "key_bits": 256}}
-    wrong = dataclasses.replace(entered.configuration, settings=settings)
-    planned = dataclasses.replace(entered, configuration=wrong)
-    found = proof.prove(planned, stack.secrets, stack.mount_point, "wrong")
-finally:
-    stack.leave()
-print(json.dumps([dataclasses.asdict(each) for each in found.mismatches]))
-"""
-    mismatches = json.loads(target.python(script))
-    facts = {"field": "key_bits", "found": 256, "planned": 512}
-    assert [mismatch["code"] for mismatch in mismatches] == ["segment", "luks"]
-    assert mismatches[0]["facts"] == {**facts, "name": "fde-data"}
-    assert mismatches[1]["facts"] == {**facts, "found": [256], "planned": [512]}
 
 
 def test_a_foreign_signature_in_our_partition_is_refused(target: Target) -> None:
@@ -294,17 +239,3 @@ def test_no_secret_was_left_anywhere(target: Target) -> None:
         target.lab.ssh(f"rm {FOLDER}/needle")
         assert secret not in done.stdout
         assert not [line for line in done.stdout.splitlines() if line.startswith("/")]
-
-
-def test_teardown_gives_blank_disks_and_an_unowned_drive_back(target: Target) -> None:
-    (line,) = target.said("teardown")
-    assert line["changed"]
-    assert any("reverted by PIN" in action for action in line["actions"])
-    assert target.said("teardown") == [{"changed": False, "actions": []}]
-    for disk in target.disks.values():
-        assert target.lab.ssh(f"blkid -p {disk['by_id']}", check=False).stdout == ""
-    script = f"""
-from agent.storage import opal_ioctl
-print(opal_ioctl.status("{target.disks["sed"]["by_id"]}").locking_enabled)
-"""
-    assert target.python(script) == "False"
