@@ -115,11 +115,10 @@ def compare_figures(
 def group_of(p: Published) -> tuple[object, ...]:
     """Return what a figure shares with those that it is compared with in its paper.
 
-    A rate is one whatever amount it was taken from, and so is the time of a number of iterations.
-    Where each cipher of a table processed another amount, ours are the times of those.
+    The time of a number of iterations is one whatever that number. Where each cipher of a table
+    processed another amount, ours are the times of those.
     """
-    own_amounts = (p.paper, p.entry) == ("verma", "table-ii")
-    size = None if own_amounts or p.quantity in ("throughput", "speed") else p.size_bytes
+    size = None if (p.paper, p.entry) == ("verma", "table-ii") else p.size_bytes
     device = "" if p.configuration else p.device  # the drive that encrypts is another
     return (
         *(p.paper, p.entry, p.place, p.workload, p.phase, p.quantity, plain_unit(p.unit)[1]),
