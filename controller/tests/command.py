@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
+
+
+class Printed(NamedTuple):
+    out: str
+    err: str
 
 
 @dataclass(frozen=True)
@@ -13,9 +19,9 @@ class Fde:
 
     written: pytest.CaptureFixture[str]
 
-    def __call__(self, *words: object, status: int = 0) -> pytest.CaptureResult[str]:
+    def __call__(self, *words: object, status: int = 0) -> Printed:
         from controller.cli.app import main
 
         self.written.readouterr()
         assert main([str(word) for word in words]) == status
-        return self.written.readouterr()
+        return Printed(*self.written.readouterr())
