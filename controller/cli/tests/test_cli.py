@@ -30,6 +30,7 @@ from controller.target.answers import Survey
 from controller.target.connection import TargetError
 from controller.target.tests.test_init import surveyed
 from controller.tests import examples
+from controller.tests.command import Fde
 from validation import commands_page
 from validation.synthetic.suite import Options, write_suite
 
@@ -71,7 +72,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     suites: list[str],
     target: str,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    fde: Fde,
 ) -> None:
     (tmp_path / "hosts.yml").write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}")
     planned = tmp_path / "planned"
@@ -106,9 +107,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "meters": ([], 0),
     }
     arguments, status = words[command]
-    capfd.readouterr()
-    assert main([command, *arguments, "--json"]) == status
-    document = json.loads(capfd.readouterr().out)
+    document = json.loads(fde(command, *arguments, "--json", status=status).out)
     published = json.loads((schema.FOLDER / f"fde-{command}.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, published)
     schema.read(COMMANDS[command], document)
@@ -227,10 +226,9 @@ def test_the_reference_is_current(name: str, option: str, made: Callable[[], str
     )
 
 
-def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_project(fde: Fde) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"fde {project['version']}\n"
+    assert fde("--version").out == f"fde {project['version']}\n"
 
 
 def test_the_help_needs_none_of_the_heavy_libraries() -> None:
@@ -308,35 +306,27 @@ def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
     assert warnings.formatwarning(evil, UserWarning, "f", 1) == "fde: x\\x1b[2J\\x9b\\u202e\n"
 
 
-def test_a_folder_that_was_removed_is_the_cause(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_was_removed_is_the_cause(tmp_path: Path, fde: Fde) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     with contextlib.chdir(gone):
         gone.rmdir()
-        assert main(["report"]) == 1
-    captured = capsys.readouterr().err
+        captured = fde("report", status=1).err
     assert "folder is gone" in captured and captured.count("\n") == 1
 
 
-def test_only_inventories_are_offered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_inventories_are_offered(tmp_path: Path, fde: Fde) -> None:
     for name in ("bench", "suites"):
         (tmp_path / name).mkdir()
-    assert main(["check", "-i", str(tmp_path / "mine")]) == 1
-    assert "hardware.example" in capsys.readouterr().err
+    assert "hardware.example" in fde("check", "-i", tmp_path / "mine", status=1).err
     (tmp_path / "bench" / "hosts.yml").write_text("targets:\n")
-    assert main(["check", "-i", str(tmp_path / "mine")]) == 1
-    captured = capsys.readouterr().err
+    captured = fde("check", "-i", tmp_path / "mine", status=1).err
     assert "bench" in captured and "suites" not in captured
 
 
-def test_a_host_that_is_named_twice_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_host_that_is_named_twice_is_refused(tmp_path: Path, fde: Fde) -> None:
     (tmp_path / "hosts.yml").write_text("targets:\n  hosts:\n    alder: {}\n    alder: {}\n")
-    assert main(["check", "-i", str(tmp_path)]) == 1
-    assert "key 'alder'" in capsys.readouterr().err
+    assert "key 'alder'" in fde("check", "-i", tmp_path, status=1).err
 
 
 @pytest.mark.parametrize(
