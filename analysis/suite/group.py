@@ -87,16 +87,16 @@ def _require_other_machine(first: Suite, other: Suite) -> None:
         raise SuiteError("named-twice", suite=first.suite_id)
     if first.host == other.host:
         raise SuiteError("same-host", suite=first.suite_id, other=other.suite_id, host=first.host)
-    one, two = _identity(first), _identity(other)
-    if one and two and one.boot_id is not None and one.boot_id == two.boot_id:
+    a, b = _identity(first), _identity(other)
+    if a and b and a.boot_id is not None and a.boot_id == b.boot_id:
         raise SuiteError("same-machine", host=first.host, other=other.host)
 
 
 def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
     """Systems made from one image have one machine-id; so has one machine at two times."""
     for first, other in combinations(suites, 2):
-        one, two = _identity(first), _identity(other)
-        if one and two and one.machine_id == two.machine_id:
+        a, b = _identity(first), _identity(other)
+        if a and b and a.machine_id == b.machine_id:
             yield (
                 f"{first.host} and {other.host} have the same machine-id: systems made from one "
                 "image, or one machine at two times, which would be no two hosts."
