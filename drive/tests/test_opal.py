@@ -313,18 +313,6 @@ def test_random_and_next(owned: Initiator) -> None:
         assert session.call(table, uids.NEXT, Named(0, rows[2]), Named(1, 2)) == [rows[3:5]]
 
 
-def test_ownership_and_activation_may_share_a_session(sed: Drive, host: Initiator) -> None:
-    with OpalSession(host, uids.ADMIN_SP, uids.SID, msid(host)) as session:
-        session.set(uids.C_PIN_SID, {3: OWNER})
-        assert session.call(uids.LOCKING_SP, uids.ACTIVATE) == []
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
-    sed.io().write(256, b"data".ljust(4096))
-    sed.ask("power-cycle")
-    host = sed.connect()
-    lock(host, USER2, 1, locked=False)
-    assert sed.io().read(256, 1).data == b"data".ljust(4096)
-
-
 def test_a_user_with_a_new_pin_goes_on_in_the_same_session(owned: Initiator) -> None:
     lock(owned, USER2, 1)
     row, pin = uids.LOCKING_ROWS[1], uids.c_pin(USERS[1])
