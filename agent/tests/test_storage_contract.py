@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent import preflight
 from agent.storage import layout, mapping, registry
 from agent.storage.base import DRIVE, PROCESSOR, UNENCRYPTED, Layer, Place
 from contract.errors import AgentError
@@ -22,6 +23,7 @@ TREE = {
     "dmcrypt": "off",
     "external": "off",
     "opal": "unlocked",
+    "opal_dmcrypt": "unlocked",
     "plain": "off",
     "tcrypt": "off",
 }
@@ -33,7 +35,9 @@ EXTERNAL: dict[str, Any] = {
 }
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "plain": [{}, {"disk": "sed"}],
+    "opal_dmcrypt": [{**AES, "sector_size": 4096}],
     "dmcrypt": [
+        {"cipher": "aes-cbc-essiv:sha256", "key_bits": 128, "sector_size": 512, "header": "luks1"},
         {**AES, "sector_size": 4096},
         {**AES, "cipher": "twofish-xts-plain64", "sector_size": 512, "header": "none"},
         {**AES, "sector_size": 4096, "integrity": "hmac-sha256", "integrity_no_journal": True},
@@ -146,6 +150,7 @@ def test_what_a_kind_does_not_declare_is_refused(kind: str) -> None:
 
 def test_the_ranges_of_the_tree_s_kinds() -> None:
     assert {kind: registry.load(kind).range_state for kind in TREE} == TREE
+    assert {kind for kind, state in TREE.items() if state != "off"} == set(preflight.OPAL_KINDS)
 
 
 def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
@@ -167,9 +172,11 @@ def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
     ("kind", "entry", "reason"),
     [
         ("dmcrypt", {}, "needs cipher, key_bits, sector_size"),
+        ("dmcrypt", {**AES, "sector_size": 4096, "header": "luks1"}, "sector_size must be that"),
+        ("opal_dmcrypt", {**AES, "sector_size": 512, "disk": "plain"}, "disk must be sed"),
         ("dmcrypt", AES, "needs sector_size"),
         ("dmcrypt", {**AES, "sector_size": 520}, "one of 512, 1024"),
-        ("dmcrypt", {**AES, "sector_size": 512, "header": "luks1"}, "one of luks2, none"),
+        ("dmcrypt", {**AES, "sector_size": 512, "header": "luks3"}, "one of luks2, luks1, none"),
         ("dmcrypt", {**AES, "sector_size": 512, "discard": "yes"}, "of type bool, not 'yes'"),
         ("tcrypt", {"cipher": "aes-serpent-twofish", "key_bits": 256}, "aes-twofish-serpent"),
         ("tcrypt", {"cipher": "aes", "key_bits": 128}, "one of 256, not 128"),
