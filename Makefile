@@ -114,6 +114,19 @@ lint: venv-dev docs ## style, wording, types, layers, playbooks, shell, the link
 	@lint-imports
 	@cd ansible && ansible-lint --offline --profile production --strict
 	@git ls-files '*.sh' .ci/run fde | xargs shellcheck
+	@git ls-files -z | xargs -0 codespell
+
+# Of what the lock has with the extra `release`, without what we need ourselves.
+DIST_VENV = $(call quoted,$(FDE_BUILD)/dist-venv)
+.PHONY: dist
+dist: ## wheel and sdist, checked, with their bill of materials and sums: build/dist
+	$(NEED_PYTHON)
+	@rm -rf $(DIST_VENV) "$$FDE_BUILD"/dist && $(PYTHON) -m venv $(DIST_VENV)
+	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
+	@PATH=$(DIST_VENV)/bin:"$$PATH"; python -m build --outdir "$$FDE_BUILD"/dist . >/dev/null; cd "$$FDE_BUILD"/dist; \
+	  twine check --strict *.whl *.tar.gz; check-wheel-contents *.whl; \
+	  cyclonedx-py requirements $(call quoted,$(CURDIR)/requirements.lock) --output-reproducible --output-file sbom.cdx.json; \
+	  sha256sum * > SHA256SUMS; ls -l
 
 .PHONY: docs
 docs: venv-dev ## the documentation as a site, its links checked: build/site/index.html

@@ -42,6 +42,10 @@ ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
 CPUPOWER = {"debian": "linux-cpupower", "ubuntu": "linux-tools-generic"}
 
 
+# Storage kinds whose range of a self-encrypting disk locks.
+OPAL_KINDS = ("opal", "opal_dmcrypt")
+
+
 @dataclass(frozen=True)
 class Target:
     """What a target's description asks of the machine itself.
@@ -65,7 +69,7 @@ class Target:
         stacks = document["configurations"]
         return cls(
             tuple(document["disks"][role]["by_id"] for role in self_encrypting(document)),
-            tuple(stack["name"] for stack in stacks if stack["kind"] == "opal"),
+            tuple(stack["name"] for stack in stacks if stack["kind"] in OPAL_KINDS),
             document.get("database", "any"),
             tuple(document.get("packages", ())),
             quiet.get("governor") is not None or quiet.get("turbo") is not None,
@@ -290,7 +294,7 @@ def _candidates(packages: list[str]) -> dict[str, str]:
 def self_encrypting(target: Mapping[str, Any]) -> list[str]:
     """Return the disks that are called sed, or that a configuration of the kind `opal` lies on."""
     stacks = target.get("configurations", ())
-    opal = {entry["disk"] for entry in stacks if entry["kind"] == "opal"}
+    opal = {entry["disk"] for entry in stacks if entry["kind"] in OPAL_KINDS}
     return [role for role in target["disks"] if role == "sed" or role in opal]
 
 

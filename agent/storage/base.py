@@ -75,7 +75,8 @@ class Expectation:
 
     `layers`: every mapping, the one that carries the file system first; `luks_segment`: type of the
     LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and what makes its tags, where the
-    mapping's table calls them otherwise; `range_state`: of the locking range, where there is one;
+    mapping's table calls them otherwise; `luks_more_bits`: of keys that its keyslots hold beside
+    the mapping's; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
     TrueCrypt volume's header; `interleaved`: whether the partition holds the data in order, but
     with other things between, so that the probe is looked for in all places that it can have.
@@ -84,6 +85,7 @@ class Expectation:
     layers: tuple[Layer, ...]
     luks_segment: str | None = None
     luks_cipher: tuple[str, str] | None = None
+    luks_more_bits: int = 0
     range_state: str = "off"
     plaintext_on_medium: bool = False
     chain: str | None = None
@@ -175,9 +177,11 @@ class Kind(ABC):
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         """Return what `agent.storage.proof` compares the findings with."""
 
-    def before_attach(self, place: Place, secrets: Secrets) -> Evidence:
+    def before_attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> Evidence:
         """Make the place ready, while the mapping is closed."""
-        del place, secrets
+        del place, configuration, secrets
         return Evidence()
 
     @abstractmethod

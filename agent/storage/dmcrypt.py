@@ -20,8 +20,8 @@ from agent.storage.base import (
     cipher_label,
     partition_name,
 )
-from agent.storage.devices import opened, progress
-from agent.storage.facts import LUKS_LABEL
+from agent.storage.devices import SECTOR_BYTES, opened, progress
+from agent.storage.facts import LUKS_LABEL, partition_uuid
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.system.command import CommandError, run
@@ -31,9 +31,12 @@ from contract.plan import Configuration, EncryptedBy
 # Key derivation is not what is measured, and the passphrase is random: the fewest rounds allowed.
 CHEAP_PBKDF = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
 CIPHERS = ("aes", "serpent", "twofish")
-# Without XTS: how reports call them, and the bits of key that they take. The first three encrypt a
-# sector as one block; the last two make tags with which dm-integrity keeps a random nonce.
+# Without XTS: how reports call them, and the bits of key that they take. The first is that of 2011;
+# the next three encrypt a sector as one block; the last two make tags with which dm-integrity keeps
+# a random nonce.
+ESSIV = "aes-cbc-essiv:sha256"
 OTHERS = {
+    ESSIV: ("AES-CBC-ESSIV", (128, 256)),
     "aes-hctr2-plain64": ("AES-HCTR2", (128, 256)),
     "xchacha12,aes-adiantum-plain64": ("Adiantum, XChaCha12", (256,)),
     "xchacha20,aes-adiantum-plain64": ("Adiantum, XChaCha20", (256,)),
@@ -89,7 +92,11 @@ class DmCrypt(Kind):
             required=True,
         ),
         Parameter(
-            "header", "luks2", "", "LUKS2, or none for plain dm-crypt", choices=("luks2", "none")
+            "header",
+            "luks2",
+            "",
+            "LUKS2, LUKS1 as in 2011, or none for plain dm-crypt",
+            choices=("luks2", "luks1", "none"),
         ),
         Parameter(
             "integrity",
@@ -117,7 +124,7 @@ class DmCrypt(Kind):
         ]
         parts += ["HMAC-SHA-256"] if settings["integrity"] == HMAC else []
         parts += ["no journal"] if settings["integrity_no_journal"] else []
-        parts += ["no header"] if settings["header"] == "none" else []
+        parts += {"luks2": [], "luks1": ["LUKS1"], "none": ["no header"]}[str(settings["header"])]
         parts += [f"{settings['sector_size']} B sectors"] if settings["sector_size"] != 4096 else []
         queues = settings["no_read_workqueue"] or settings["no_write_workqueue"]
         parts += ["no queues"] if queues else []
@@ -137,7 +144,9 @@ class DmCrypt(Kind):
             yield f"{name} with integrity {integrity}: aead goes with {those}, and they with it"
         if integrity == "none" and settings["integrity_no_journal"]:
             yield "integrity_no_journal is for dm-integrity: take it out, or name integrity"
-        if integrity != "none" and settings["header"] == "none":
+        if settings["header"] == "luks1" and settings["sector_size"] != SECTOR_BYTES:
+            yield f"LUKS1 has sectors of {SECTOR_BYTES} B alone: sector_size must be that"
+        if integrity != "none" and settings["header"] != "luks2":
             yield "cryptsetup keeps tags under a LUKS2 header alone: header must be luks2"
         if integrity != "none" and settings["discard"]:
             yield "discarded sectors have no tags, and dm-crypt passes none on: take discard out"
@@ -145,7 +154,7 @@ class DmCrypt(Kind):
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         if configuration.settings["integrity"] != "none":
             return _authenticated(place, configuration)
-        luks = configuration.settings["header"] == "luks2"
+        header = str(configuration.settings["header"])
         segment = Segment(
             place.size_sectors,
             "crypt",
@@ -157,18 +166,23 @@ class DmCrypt(Kind):
             iv_offset_sectors=0,
             options=options(configuration),
         )
-        layer = Layer(MAPPING, "CRYPT-LUKS2" if luks else "CRYPT-PLAIN", (segment,))
-        return Expectation(layers=(layer,), luks_segment="crypt" if luks else None)
+        makers = {"luks2": "CRYPT-LUKS2", "luks1": "CRYPT-LUKS1", "none": "CRYPT-PLAIN"}
+        layer = Layer(MAPPING, makers[header], (segment,))
+        return Expectation(layers=(layer,), luks_segment="crypt" if header == "luks2" else None)
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
-        if configuration.settings["header"] == "luks2":
+        header = str(configuration.settings["header"])
+        if header != "none":
+            # cryptsetup wipes the whole keyslot area: a small one makes switches short.
+            ours = {
+                "luks1": ["--uuid", partition_uuid(place.disk.serial)],
+                "luks2": ["--luks2-keyslots-size", "1m", "--label", LUKS_LABEL],
+            }
             run(
                 [
-                    *("cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2"),
+                    *("cryptsetup", "luksFormat", "--batch-mode", "--type", header),
                     *_cipher_arguments(place, configuration),
-                    # cryptsetup wipes the whole keyslot area: a small one makes switches short.
-                    *("--luks2-keyslots-size", "1m"),
-                    *("--label", LUKS_LABEL),
+                    *ours[header],
                     *CHEAP_PBKDF,
                     *("--key-file", "-", place.partition),
                 ],
@@ -265,10 +279,10 @@ def open_arguments(configuration: Configuration) -> list[str]:
 
 
 def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
-    """Open a LUKS2 partition as the mapping; unlocks an Opal range on the way."""
+    """Open a LUKS partition as the mapping; unlocks an Opal range on the way."""
     run(
         [
-            *("cryptsetup", "open", "--type", "luks2", *arguments),
+            *("cryptsetup", "open", "--type", "luks", *arguments),
             *("--key-file", "-", place.partition, MAPPING),
         ],
         stdin=secrets.luks_passphrase,
@@ -277,7 +291,7 @@ def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
 
 @dataclass(frozen=True)
 class LuksVolume:
-    """The mapping of a LUKS2 configuration, which a workload may suspend (`workloads.base.Volume`).
+    """The mapping of a LUKS configuration, which a workload may suspend (`workloads.base.Volume`).
 
     Suspending wipes a volume key from the kernel, and locks an Opal range; resuming needs the
     passphrase for both.
@@ -305,9 +319,9 @@ class LuksVolume:
 
 
 def volume(secrets: Secrets) -> LuksVolume | None:
-    """Return the volume of the configuration that stands, if it is a LUKS2 one."""
-    luks2 = mapping.uuid(mapping.kernel_name()).startswith("CRYPT-LUKS2")
-    return LuksVolume(secrets) if luks2 else None
+    """Return the volume of the configuration that stands, if it is a LUKS one."""
+    is_luks = mapping.uuid(mapping.kernel_name()).startswith("CRYPT-LUKS")
+    return LuksVolume(secrets) if is_luks else None
 
 
 def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:

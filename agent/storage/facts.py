@@ -136,13 +136,19 @@ class DiskFacts:
     def strange(self) -> tuple[Signature, ...]:
         """Signatures in our partition besides our LUKS header: somebody put them there.
 
+        A LUKS1 header has no label: ours has the partition's own UUID.
+
         The data of a configuration begin behind the header area, where no magic of a file system
         is looked for, and random headers show none.
         """
+        if self.partition is None:
+            return ()
+        uuid = self.partition.uuid.lower()
         return tuple(
             s
-            for s in (self.partition.signatures if self.partition else ())
-            if (s.type, s.label) != ("crypto_LUKS", LUKS_LABEL)
+            for s in self.partition.signatures
+            if s.type != "crypto_LUKS"
+            or (s.label != LUKS_LABEL and (s.label or (s.uuid or "").lower() != uuid))
             or s.offset_bytes >= DATA_OFFSET_BYTES
         )
 

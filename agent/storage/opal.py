@@ -35,6 +35,7 @@ from contract.errors import AgentError
 from contract.plan import Configuration, EncryptedBy
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
+OPAL_KEY_BITS = 256  # of the range's key, which a keyslot holds beside a volume key
 
 
 class NotTakenError(AgentError):
@@ -52,12 +53,31 @@ class NotReady(StrEnum):
     NO_LOCKS = "the range does not lock"
 
 
+@dataclass(frozen=True)
+class Header:
+    """A LUKS2 header above a locking range: cryptsetup's arguments, and its segment's contents."""
+
+    arguments: tuple[str, ...] = ("--hw-opal-only",)
+    segment: str = "hw-opal"
+    encryption: str | None = None
+    sector_size: int | None = None
+    key_bits: int = OPAL_KEY_BITS
+
+
+DRIVE_ALONE = Header()
+
+
 class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
 
     name: ClassVar[str] = "opal"
     encrypted_by: ClassVar[EncryptedBy] = DRIVE
     range_state = "unlocked"
+
+    def header(self, configuration: Configuration) -> Header:
+        """Return what the LUKS2 header of a configuration is made with, and holds then."""
+        del configuration
+        return DRIVE_ALONE
 
     def label(self, configuration: Configuration) -> str:
         del configuration
@@ -73,14 +93,17 @@ class Opal(Kind):
             plaintext_on_medium=True,
         )
 
-    def before_attach(self, place: Place, secrets: Secrets) -> Evidence:
+    def before_attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> Evidence:
         """Make range and header again if another kind used their place.
 
         The drive is asked whether the range is locked; no read is tried, since a refused one
         disturbs the link that is about to be measured (`agent.runner.read_locked`).
         """
-        if why_not_ready(place, secrets, try_passphrase=False) is not None:
-            make_range(place, secrets)
+        header = self.header(configuration)
+        if why_not_ready(place, secrets, header, try_passphrase=False) is not None:
+            make_range(place, secrets, header)
         locking_range = range_found(place, secrets)
         return Evidence(locking_range.state if locking_range else None)
 
@@ -183,9 +206,11 @@ def luks_header(partition: str) -> LuksHeader:
 
 
 def why_not_ready(
-    place: Place, secrets: Secrets, *, try_passphrase: bool = True
+    place: Place, secrets: Secrets, header: Header | None = None, *, try_passphrase: bool = True
 ) -> NotReady | None:
     """Return what is missing from a provisioned self-encrypting disk; None if it is as it must be.
+
+    Without a `header` that of any configuration will do.
 
     Raises AgentError if the drive is ours by its header but does not take our PIN, or does not
     answer: formatting would spoil a good header before the drive refuses.
@@ -194,7 +219,8 @@ def why_not_ready(
     if not status.locking_enabled:
         return NotReady.LOCKING_OFF
     try:
-        segment = luks_header(place.partition).segments["0"]
+        luks = luks_header(place.partition)
+        segment = luks.segments["0"]
         if try_passphrase:
             run(
                 [
@@ -206,8 +232,16 @@ def why_not_ready(
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
         return NotReady.NO_HEADER
-    described = (segment.type, segment.offset, segment.size)
-    if described != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
+    made = (segment.type, segment.encryption, segment.sector_size, luks.key_bits)
+    is_made_so = header is None or made == (
+        header.segment,
+        header.encryption,
+        header.sector_size,
+        (header.key_bits,),
+    )
+    lies = (segment.offset, segment.size)
+    is_there = lies == (str(place.extent.offset_bytes), str(place.extent.size_bytes))
+    if not (segment.type.startswith("hw-opal") and is_there and is_made_so):
         return NotReady.OTHER_RANGE
     if not (state.read_lock_enabled and state.write_lock_enabled):
         return NotReady.NO_LOCKS
@@ -246,7 +280,7 @@ def has_our_pin(device: str, secrets: Secrets) -> None:
     opal_ioctl.range_status(device, 1, secrets.opal_admin_pin)
 
 
-def make_range(place: Place, secrets: Secrets) -> None:
+def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> None:
     """Take ownership (or use ours), make the locking range and its LUKS2 header; ends locked.
 
     Raises OpalError if the disk has no Opal, is owned by someone else, shadows its start, or
@@ -269,7 +303,7 @@ def make_range(place: Place, secrets: Secrets) -> None:
         run(
             [
                 *("cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2"),
-                *("--hw-opal-only", "--label", LUKS_LABEL),
+                *(*header.arguments, "--label", LUKS_LABEL),
                 *("--offset", str(place.extent.offset_bytes // SECTOR_BYTES)),
                 *CHEAP_PBKDF,
                 place.partition,

@@ -211,7 +211,8 @@ def _luks_mismatches(plan: Planned, luks: LuksHeader | None) -> list[Problem]:
         integrity = {"field": "integrity", "found": tags_found, "planned": tags}
         differing.append(_mismatch("luks", **integrity))
     if plan.top.key_bits is not None:
-        differing += _differences("luks", luks, {"key_bits": (plan.top.key_bits,)})
+        key_bits = plan.top.key_bits + plan.expectation.luks_more_bits
+        differing += _differences("luks", luks, {"key_bits": (key_bits,)})
     return differing
 
 

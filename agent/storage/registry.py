@@ -50,6 +50,6 @@ def label(configuration: Configuration) -> str:
     parts += ["TRIM"] if configuration.discard else []
     if configuration.disk not in ("plain", "sed"):
         parts.append(f"on {configuration.disk}")
-    elif configuration.disk == "sed" and kind.encrypted_by == PROCESSOR:
+    elif (configuration.disk, kind.encrypted_by, kind.range_state) == ("sed", PROCESSOR, "off"):
         parts.append("on the SED")
     return ", ".join(parts)

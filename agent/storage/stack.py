@@ -274,7 +274,7 @@ class Stack:
             ascent.place = place = layout.place(disk, self.spec.extent, self._check(disk))
             if ascent.kind.range_state == "off":
                 opal.switch_off(place, self.secrets)
-            ascent.evidence |= ascent.kind.before_attach(place, self.secrets)
+            ascent.evidence |= ascent.kind.before_attach(place, ascent.configuration, self.secrets)
             # A range that locks can be written once it is open; TrueCrypt's header is in there.
             locks = ascent.kind.range_state == "unlocked"
             if not locks:

@@ -49,6 +49,7 @@ READY = replace(
 )
 HEADER = Signature("crypto_LUKS", 0, facts.LUKS_LABEL)
 LUKS = replace(OURS, signatures=(HEADER, replace(HEADER, offset_bytes=0x4000)))
+LUKS1 = Signature("crypto_LUKS", 0, uuid=partition_uuid("S1"))  # which has no label
 EXT4 = Signature("ext4", 0x438)
 FRESH = Status(True, True, False, False, False, False)
 OWNED = replace(FRESH, locking_enabled=True)
@@ -64,6 +65,7 @@ def _inside(partition: Partition) -> DiskFacts:
         BLANK,
         READY,
         _inside(LUKS),
+        _inside(replace(OURS, signatures=(LUKS1,))),
         replace(_inside(LUKS), uses=(Use("nvme0n1p1", "held by fde-data"),)),
         replace(READY, uses=(Use("dm-0", f"mounted on {MOUNT_POINT}"),)),
         _inside(replace(OURS, type_guid=facts.MARKER_TYPE.upper())),
@@ -130,6 +132,11 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "partitions without a table": (replace(READY, table=None), "other-mark", ""),
     "a table unknown to the kernel": (_STALE, "stale", "rereadpt"),
     "foreign file system inside": (_signed(Signature("xfs", 0)), "foreign-inside", "(xfs)"),
+    "foreign LUKS1 inside": (
+        _signed(replace(LUKS1, uuid=partition_uuid("S2"))),
+        "foreign-inside",
+        "LUKS",
+    ),
     "foreign LUKS inside": (_signed(replace(HEADER, label="home")), "foreign-inside", "LUKS"),
     "LUKS without label": (_signed(replace(HEADER, label=None)), "foreign-inside", "LUKS"),
     "our label among the data": (
@@ -168,8 +175,8 @@ FOREIGN = (
     *("unknown data", "whole-disk file system", "whole-disk LUKS", "two at once", "foreign MBR"),
     *("empty foreign GPT", "our name, other type", "our type, other name", "a copied table"),
     *("a copied partition", "a second partition", "partitions without a table"),
-    *("foreign file system inside", "foreign LUKS inside", "LUKS without label"),
-    "our label among the data",
+    *("foreign file system inside", "foreign LUKS1 inside", "foreign LUKS inside"),
+    *("LUKS without label", "our label among the data"),
 )
 
 

@@ -26,6 +26,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
     {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
     for found in map(registry.complete, ENTRIES)
 ]
+OPAL = ("opal", "opal-dmcrypt-aes256")
 CASCADE = "truecrypt-aes-twofish-serpent"
 
 # Begins the scripts that run in the guest; `tell` collects the mismatches of spoilt stacks.
@@ -240,12 +241,16 @@ def test_every_configuration_is_entered_and_proven(
     on_sed = {name: proof["opal"]["state"] for name, proof in proofs.items() if proof["opal"]}
     assert on_sed == {
         "opal": "unlocked",
+        "opal-dmcrypt-aes256": "unlocked",
         "dmcrypt-aes128-on-sed": "off",
         "dmcrypt-aes256-on-sed": "off",
         "sed-unlocked": "off",
     }
-    assert proofs["opal"]["opal"]["state_before"] == "locked"
-    assert proofs["opal"]["luks"]["segments"]["0"]["type"] == "hw-opal"
+    assert {proofs[n]["opal"]["state_before"] for n in OPAL} == {"locked"}
+    assert {proofs[n]["luks"]["segments"]["0"]["type"] for n in OPAL} == {
+        "hw-opal",
+        "hw-opal-crypt",
+    }
     for configuration in CONFIGURATIONS:
         _assert_as_planned(configuration, proofs[configuration["name"]])
     assert _mapped(target) == []
@@ -262,7 +267,7 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
     ):  # named by the kernel in forms of its own
         assert len(layers) == 1
         assert layers[0]["cipher_driver"]
-    elif kind in ("dmcrypt", "tcrypt"):
+    elif kind in ("dmcrypt", "opal_dmcrypt", "tcrypt"):
         words = cipher.removesuffix("-xts-plain64").split("-")
         assert [layer["cipher"].split("-")[0] for layer in layers] == words
         for layer in layers:
@@ -273,8 +278,8 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
             assert f"<{2 * bits}-bit-key>" in table
             for option in ("no_read_workqueue", "no_write_workqueue", "submit_from_crypt_cpus"):
                 assert (option in table) == configuration.get(option, False)
-    has_header = configuration["kind"] == "opal" or (
-        configuration["kind"] == "dmcrypt" and configuration.get("header") != "none"
+    has_header = kind in ("opal", "opal_dmcrypt") or (
+        kind == "dmcrypt" and configuration.get("header", "luks2") == "luks2"
     )
     assert (proof["luks"] is not None) == has_header
     if configuration["kind"] == "tcrypt":
@@ -381,9 +386,9 @@ def test_a_drive_that_does_not_lock_as_planned_is_not_proven(target: Target) -> 
         + """
 import struct
 class Opened(type(registry.load("opal"))):
-    def before_attach(self, place, secrets):
+    def before_attach(self, place, configuration, secrets):
         opal_ioctl.unlock(place.partition, place.number, secrets.opal_admin_pin)
-        return super().before_attach(place, secrets)
+        return super().before_attach(place, configuration, secrets)
 opened = Stack(spec, keys, load_kind=lambda n: Opened() if n == "opal" else registry.load(n))
 shadow = struct.Struct("<264sB7x")
 def mbr(number, flag):

@@ -84,8 +84,10 @@ class LoopKind(Kind):
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         raise NotImplementedError
 
-    def before_attach(self, place: Place, secrets: Secrets) -> Evidence:
-        del secrets, place
+    def before_attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> Evidence:
+        del place, configuration, secrets
         assert not self.mapping.devices()
         self.calls.append("before")
         return Evidence("locked")

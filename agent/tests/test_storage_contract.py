@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent import preflight
 from agent.storage import layout, mapping, registry
 from agent.storage.base import DRIVE, PROCESSOR, UNENCRYPTED, Layer, Place
 from contract.errors import AgentError
@@ -22,6 +23,7 @@ TREE = {
     "dmcrypt": "off",
     "external": "off",
     "opal": "unlocked",
+    "opal_dmcrypt": "unlocked",
     "plain": "off",
     "tcrypt": "off",
 }
@@ -35,8 +37,10 @@ EXTERNAL: dict[str, Any] = {
 }
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "plain": [{}, {"disk": "sed"}],
+    "opal_dmcrypt": [{**AES, "sector_size": 4096}],
     "dmcrypt": [
         AES_4096,
+        {"cipher": "aes-cbc-essiv:sha256", "key_bits": 128, "sector_size": 512, "header": "luks1"},
         {**AES, "cipher": "twofish-xts-plain64", "sector_size": 512, "header": "none"},
         {**AES_4096, **HMAC, "integrity_no_journal": True},
         {"cipher": "aegis128-random", "key_bits": 128, "sector_size": 4096, "integrity": "aead"},
@@ -148,6 +152,7 @@ def test_what_a_kind_does_not_declare_is_refused(kind: str) -> None:
 
 def test_the_ranges_of_the_tree_s_kinds() -> None:
     assert {kind: registry.load(kind).range_state for kind in TREE} == TREE
+    assert {kind for kind, state in TREE.items() if state != "off"} == set(preflight.OPAL_KINDS)
 
 
 def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
@@ -169,6 +174,8 @@ def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
     ("kind", "entry", "reason"),
     [
         ("dmcrypt", {}, "needs cipher, key_bits, sector_size"),
+        ("dmcrypt", {**AES, "sector_size": 4096, "header": "luks1"}, "sector_size must be that"),
+        ("opal_dmcrypt", {**AES, "sector_size": 512, "disk": "plain"}, "disk must be sed"),
         ("dmcrypt", AES, "needs sector_size"),
         ("dmcrypt", {**AES, "sector_size": 520}, "one of 512, 1024"),
         ("tcrypt", {"cipher": "aes-serpent-twofish", "key_bits": 256}, "aes-twofish-serpent"),
@@ -178,7 +185,7 @@ def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
         *(
             ("dmcrypt", {**AES_4096, **changes}, reason)
             for changes, reason in (
-                ({"header": "luks1"}, "one of luks2, none"),
+                ({"header": "luks3"}, "one of luks2, luks1, none"),
                 ({"discard": "yes"}, "of type bool, not 'yes'"),
                 ({"integrity": "aead"}, "aead goes with aes-gcm-random, aegis128-random"),
                 ({"cipher": "aegis128-random", "key_bits": 128}, "aead goes with"),

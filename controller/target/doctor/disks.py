@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
+from agent.preflight import OPAL_KINDS
 from contract.command_results import CheckOutcome
 from contract.examination import DiskReport
 from controller.target.doctor.diagnosis import (
@@ -38,7 +39,7 @@ def disks(scene: Scene) -> Iterator[CheckOutcome]:
 def opal(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that a disk that needs Opal has it, and may be taken."""
     assert scene.answer is not None
-    needing = {entry.disk for entry in scene.target.configurations if entry.kind == "opal"}
+    needing = {entry.disk for entry in scene.target.configurations if entry.kind in OPAL_KINDS}
     for disk in scene.answer.disks:
         if disk.role not in needing or not disk.path:
             continue
