@@ -29,18 +29,26 @@ if TYPE_CHECKING:
     from instrumentation.accuracy import ErrorTerm
 
 # What evaluates two runs, several commands, and meters.
-STATISTICS = ("analysis.stats.planning", "analysis.stats.comparison", "analysis.stats.repetition")
-OF_SEVERAL = ("analysis.stats.budget",)
+STATISTICS = (
+    "analysis.stats.budget",
+    "analysis.stats.comparison",
+    "analysis.stats.planning",
+    "analysis.stats.repetition",
+)
 OF_METERS = ("analysis.energy.metered", "analysis.suite.recordings")
 Spans = Mapping[tuple[int, int], Mapping[str, Used]]
 
 
 @dataclass(frozen=True)
 class Design:
-    """How the number of blocks was decided: fixed, or by a pilot (Stein's two stages)."""
+    """How the number of blocks was decided: fixed, or by a pilot (Stein's two stages).
+
+    `rest_s` is the rest before each run.
+    """
 
     margin: float
     pilot: int | None = None
+    rest_s: float = 0.0
 
     def estimate(self, values: Sequence[tuple[int, float]]) -> Interval | None:
         """Mean of values by block, with the interval that the design allows."""
@@ -133,7 +141,31 @@ def trial(raw: RawTrial, metered: Spans, objections: Mapping[str, Objection]) ->
     )
 
 
-def result(command: Command, trials: Sequence[Trial], design: Design) -> CommandResult:
+Terms = Mapping[str, Sequence["ErrorTerm"]]
+
+
+def count_terms(done: Sequence[RawTrial]) -> dict[str, list[ErrorTerm]]:
+    """Return by component what its counter's step and updates leave open in each run's joules.
+
+    The scatter of runs does not show it where updates keep step with the command, or where a step
+    is larger than the scatter.
+    """
+    from instrumentation.accuracy import ErrorTerm
+
+    source = "observed by this program"
+    terms: dict[str, list[ErrorTerm]] = {}
+    for name in done[0].used if done else ():
+        coarse = [raw.used[name].coarse for raw in done]
+        terms[name] = [
+            ErrorTerm("count", max(each.step_j for each in coarse), source),
+            ErrorTerm("update", max(each.update_s for each in coarse), source),
+        ]
+    return terms
+
+
+def result(
+    command: Command, trials: Sequence[Trial], design: Design, terms: Terms
+) -> CommandResult:
     """All runs of one command."""
 
     def seconds(value: Callable[[Trial], float]) -> Interval:
@@ -145,28 +177,63 @@ def result(command: Command, trials: Sequence[Trial], design: Design) -> Command
         seconds=seconds(lambda t: t.seconds),
         user_s=seconds(lambda t: t.user_s),
         system_s=seconds(lambda t: t.system_s),
-        components={name: _component(name, trials, design) for name in trials[0].energy_j},
+        components={
+            name: _component(name, trials, design, terms.get(name, ()))
+            for name in trials[0].energy_j
+        },
         trials=tuple(trials),
     )
 
 
-def _component(name: str, trials: Sequence[Trial], design: Design) -> ComponentEnergy:
-    energy: list[tuple[int, float]] = []
+def _component(
+    name: str, trials: Sequence[Trial], design: Design, terms: Sequence[ErrorTerm]
+) -> ComponentEnergy:
+    joules: list[tuple[int, float]] = []
     power: list[tuple[int, float]] = []
     rest: list[tuple[int, float]] = []
     above: list[tuple[int, float]] = []
     for trial in trials:
-        energy_j, rest_w = trial.energy_j.get(name), trial.rest_power_w.get(name)
+        run_j, rest_w = trial.energy_j.get(name), trial.rest_power_w.get(name)
         if rest_w is not None:
             rest.append((trial.block, rest_w))
-        if energy_j is None:
+        if run_j is None:
             continue
-        energy.append((trial.block, energy_j))
+        joules.append((trial.block, run_j))
         window_s = trial.window_s[name]
-        power.append((trial.block, energy_j / window_s))
+        power.append((trial.block, run_j / window_s))
         if rest_w is not None:
-            above.append((trial.block, energy_j - rest_w * window_s))
-    return ComponentEnergy(*map(design.estimate, (energy, power, rest, above)))
+            above.append((trial.block, run_j - rest_w * window_s))
+    energy_j, power_w, rest_power_w, above_j = map(design.estimate, (joules, power, rest, above))
+    if energy_j is None or energy_j.low is None or not terms:
+        return ComponentEnergy(energy_j, power_w, rest_power_w, above_j)
+    seconds = sum(trial.window_s[name] for trial in trials) / len(trials)
+    open_j = _open_j(terms, energy_j.mean, seconds)
+    in_rest_w = 0.0
+    if rest_power_w is not None and design.rest_s:
+        rest_j = rest_power_w.mean * design.rest_s
+        in_rest_w = _open_j(terms, rest_j, design.rest_s) / design.rest_s
+    return ComponentEnergy(
+        _widened(energy_j, open_j),
+        _widened(power_w, open_j / seconds),
+        _widened(rest_power_w, in_rest_w),
+        _widened(above_j, math.hypot(open_j, in_rest_w * seconds)),
+    )
+
+
+def _open_j(terms: Sequence[ErrorTerm], energy_j: float, seconds: float) -> float:
+    """Return the half-width of the 95 % interval that terms leave of joules (GUM 6)."""
+    from analysis.stats.budget import NORMAL, Reading, of_terms
+
+    rows = of_terms(terms, [Reading(energy_j, seconds, 1.0)])
+    return NORMAL * math.hypot(*(row.contribution or 0.0 for row in rows))
+
+
+def _widened(interval: Interval | None, by: float) -> Interval | None:
+    """Return an interval with a half-width that is independent of its own."""
+    if interval is None or interval.half_width is None:
+        return interval
+    half_width = math.hypot(interval.half_width, by)
+    return replace(interval, low=interval.mean - half_width, high=interval.mean + half_width)
 
 
 def comparisons(

@@ -94,7 +94,7 @@ class _Measurement:
         self._seed = secrets.randbits(32) if options.seed is None else options.seed
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
         self._trials = Trials(commands, options, sources, self._seed, self._begin_run)
-        self._design = Design(options.margin)
+        self._design = Design(options.margin, rest_s=options.rest_s)
         self._notes: list[Note] = []
 
     def run(self) -> int:
@@ -154,8 +154,7 @@ class _Measurement:
     def _load_statistics(self) -> None:
         """Load what evaluates the runs: where that fails, nothing was measured yet."""
         options = self._options
-        modules = evaluate.OF_SEVERAL * (len(self._commands) > 1)
-        modules += evaluate.STATISTICS * (options.runs > 1 or options.precision is not None)
+        modules = evaluate.STATISTICS * (options.runs > 1 or options.precision is not None)
         for name in modules + evaluate.OF_METERS * bool(options.meters):
             import_module(name)
 
@@ -220,6 +219,7 @@ class _Measurement:
         rests = [raw.rest for raw in done if raw.rest]
         metered = self._meters.energies({raw.span: raw.command for raw in done}, rests)
         self._objections = self._judged(metered)
+        terms = evaluate.count_terms(done)
         results = [
             evaluate.result(
                 command,
@@ -229,6 +229,7 @@ class _Measurement:
                     if raw.command == number
                 ],
                 self._design,
+                terms,
             )
             for number, command in enumerate(self._commands)
         ]
@@ -258,7 +259,9 @@ class _Measurement:
     def _document(self, message: str) -> CommandDocument:
         modelled = any(component.origin == "modelled" for component in self._components.values())
         results = self._results()
-        terms = self._meters.terms(self._component)
+        terms = self._meters.terms(self._component) or evaluate.count_terms(self._trials.done).get(
+            self._component, ()
+        )
         compared = evaluate.comparisons(results, self._component, self._design, terms)
         return CommandDocument(
             format="fde-command/1",

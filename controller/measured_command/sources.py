@@ -178,7 +178,10 @@ class LocalSources:
         if used.energy_uj < self._least_uj.get(name, 0):
             return Used(None, 0.0, (*used.flags, COARSE))
         middles = [(r.t_before_ns + r.t_after_ns) / 2 for r in (first, last)]
-        return Used(used.energy_uj / 1e6, (middles[1] - middles[0]) * 1e-9, used.flags)
+        step_j = (unit_nj(range_uj or 0) or 0) * 1e-9
+        update_s = max(first.window_ns, last.window_ns) * 1e-9
+        seconds = (middles[1] - middles[0]) * 1e-9
+        return Used(used.energy_uj / 1e6, seconds, used.flags, coarse=Coarseness(step_j, update_s))
 
     @property
     def _least_uj(self) -> Mapping[str, int]:
@@ -271,6 +274,14 @@ class LocalSources:
 
 
 @dataclass(frozen=True)
+class Coarseness:
+    """What a counter counts in, and for how long it may show an old count."""
+
+    step_j: float = 0.0
+    update_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Used:
     """Joules over the seconds between two reads; None where they are not known, and why."""
 
@@ -279,6 +290,7 @@ class Used:
     flags: tuple[str, ...] = ()
     coverage: float = 1.0  # the share of them that was measured
     errors: tuple[str, ...] = ()  # the system's words on reads that failed
+    coarse: Coarseness = Coarseness()
 
 
 def added(parts: Sequence[Used]) -> Used:
@@ -288,7 +300,10 @@ def added(parts: Sequence[Used]) -> Used:
     known = [energy for energy in energies if energy is not None]
     energy_j = sum(known) if len(known) == len(energies) else None
     errors = tuple(dict.fromkeys(error for part in parts for error in part.errors))
-    return Used(energy_j, max(part.seconds for part in parts), flags, errors=errors)
+    step_j = sum(part.coarse.step_j for part in parts)
+    coarse = Coarseness(step_j, max(part.coarse.update_s for part in parts))
+    seconds = max(part.seconds for part in parts)
+    return Used(energy_j, seconds, flags, errors=errors, coarse=coarse)
 
 
 class Guard:
