@@ -14,7 +14,6 @@ import pytest
 from scipy import stats
 
 from analysis.report import compare_page
-from analysis.report.trace import find
 from analysis.stats.compare import NIGHT_SD, _compared, compare, compare_all, compare_read
 from analysis.stats.results import load
 from analysis.suite.records import Suite
@@ -213,32 +212,6 @@ def test_one_block_has_a_ratio_without_interval(
     assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
     stdout = capsys.readouterr().out
     assert "no interval: too few blocks" in stdout and "nan" not in stdout
-
-
-def test_a_run_is_drawn_as_svg_and_png(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_id = compare(*two).a.runs[3].run_id
-    assert main(["trace", str(two[0]), run_id, "--out", str(tmp_path)]) == 0
-    svg, png = (Path(line) for line in capsys.readouterr().out.split())
-    assert "Power (W)" in svg.read_text(encoding="utf-8")
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert run_id in svg.name and run_id in png.name
-
-
-def test_a_wrong_run_is_answered_with_the_nearest(
-    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    suite = compare(*two).a
-    wanted = suite.runs[5].run_id
-    assert find(suite, wanted[:4]).run_id == wanted  # its number alone will do
-    assert find(suite, str(int(wanted[:4]))).run_id == wanted
-    assert main(["trace", str(two[0]), f"{wanted}x", "--out", str(tmp_path)]) == 1
-    stderr = capsys.readouterr().err
-    assert stderr.startswith("fde: There is no finished run") and wanted in stderr
-    assert main(["trace", str(two[0]), "--out", str(tmp_path)]) == 1
-    assert "Name one of" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tuple[Suite, Any]]:

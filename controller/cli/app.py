@@ -49,7 +49,7 @@ EXIT_STATUS = {
 }
 ENVIRONMENT = {
     "FDE_INVENTORY": "stands in for --inventory",
-    "FDE_BUILD": "where checks, proofs, unpacked bundles and figures of compare and trace go",
+    "FDE_BUILD": "where checks, proofs, unpacked bundles and pages of compare go",
 }
 LIMITS_REMEDY = "Raise the limits (`ulimit -a`), or install the package again."
 NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError

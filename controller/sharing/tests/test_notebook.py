@@ -100,12 +100,10 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
         notebook.example()
 
 
-def test_notebook_and_trace_take_a_bundle(tmp_path: Path, build: Path) -> None:
+def test_a_notebook_takes_a_bundle(build: Path) -> None:
     bundle = str(next((SHARE / "data" / "examples").glob("*.tar.gz")))
     assert main(["notebook", "--copy", bundle]) == 0
     assert [*build.glob("notebooks/*/notebook.ipynb")]
-    assert main(["trace", bundle, "1", "--out", str(tmp_path / "traces")]) == 0
-    assert len([*(tmp_path / "traces").iterdir()]) == 2
 
 
 def test_without_jupyterlab_one_sentence_says_how_to_get_it(
