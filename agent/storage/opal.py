@@ -28,11 +28,11 @@ from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
-from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import strict_json
 from contract.errors import AgentError
 from contract.plan import Configuration, EncryptedBy
+from contract.problem import wordings_of
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
@@ -40,7 +40,7 @@ NO_PERMISSION = 2  # of cryptsetup's exit codes
 class NotTakenError(AgentError):
     """The drive did not take our PIN, and is as it was."""
 
-    WORDINGS = wordings("NotTakenError")
+    WORDINGS = wordings_of("agent/storage", "NotTakenError")
 
 
 class NotReady(StrEnum):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.storage import devices
-from agent.storage.wordings import wordings
 from agent.system.lock import RUN
 from contract import private, system_text
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.places import command_line
+from contract.problem import wordings_of
 from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
@@ -24,7 +24,7 @@ ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 class PinTriesError(AgentError):
     """The drive refused as many PINs as may be tried; this one was not tried."""
 
-    WORDINGS = wordings("PinTriesError")
+    WORDINGS = wordings_of("agent/storage", "PinTriesError")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def login(device: str, authority: str) -> Login:
 class SecretsError(AgentError):
     """The secrets cannot be used."""
 
-    WORDINGS = wordings("SecretsError")
+    WORDINGS = wordings_of("agent/storage", "SecretsError")
 
 
 @dataclass(frozen=True)

@@ -64,15 +64,13 @@ def require_apart(targets: Sequence[Target]) -> None:
 
 
 def _same_machine(one: Target, other: Target) -> Iterator[ControllerError]:
-    addresses = {_address(target) for target in (one, other)}
+    addresses = {
+        f"{connection.address(target)}{f', port {target.ssh.port}' if target.ssh else ''}"
+        for target in (one, other)
+    }
     if len(addresses) == 1:
         hosts = {"host": one.host, "other": other.host}
         yield ControllerError("same-machine", **hosts, address=addresses.pop())
-
-
-def _address(target: Target) -> str:
-    port = "" if target.ssh is None else f", port {target.ssh.port}"
-    return f"{connection.address(target)}{port}"
 
 
 def _same_meter(one: Target, other: Target) -> Iterator[ControllerError]:

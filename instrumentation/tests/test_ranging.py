@@ -109,7 +109,8 @@ def test_nothing_is_advised_from_nothing() -> None:
 def playing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Provide a meter on a pseudo-terminal, as it comes: in whatever ranges it chose."""
     link, stop = tmp_path / "port", threading.Event()
-    player = Player(request.param, link, [187.0] * len(request.param().channels))
+    meter = request.param()
+    player = Player(meter, link, [187.0] * len(meter.channels))
     thread = threading.Thread(target=player.run, args=(stop.is_set,))
     thread.start()
     yield link
