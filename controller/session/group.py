@@ -261,14 +261,14 @@ def plan(options: Options, freeze: Freeze) -> Path:
     seed = secrets.randbits(32) if options.seed is None else options.seed
 
     def frozen(**changes: Any) -> list[Plan]:
-        found = []
+        made = []
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
             try:
-                found.append(freeze(replace(options, **changed), group=name, now=now))
+                made.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
                 raise ControllerError("host-failed", host=target.host, error=error) from error
-        return found
+        return made
 
     plans = frozen()
     slowest = min(plans, key=lambda each: each.blocks)
