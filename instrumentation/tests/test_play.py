@@ -16,10 +16,10 @@ from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import conversation
-from instrumentation.simulators.faults import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults
 from instrumentation.simulators.play import Player
 from instrumentation.trace import read_frames
+from validation.metrology.conversation import conversation
+from validation.metrology.faulty_meters import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults
 
 WATTS = (12.0, 5.0, 3.0, 2.0, 7.0, 1.0, 4.0, 6.0)
 RECORDS = 3

@@ -26,16 +26,16 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import Wire, conversation, faultless
-from instrumentation.simulators.faults import (
+from instrumentation.simulators.registry import Simulator
+from instrumentation.trace import Frame
+from validation.bench import Figure, at_least, at_most
+from validation.metrology.conversation import Wire, conversation, faultless
+from validation.metrology.faulty_meters import (
     WIRE_FAULTS,
     FaultyMeter,
     FaultyWire,
     WireFaults,
 )
-from instrumentation.simulators.registry import Simulator
-from instrumentation.trace import Frame
-from validation.bench import Figure, at_least, at_most
 
 RECORDS = 60  # of a stream with one fault
 TRIALS = 200  # of each kind of fault
