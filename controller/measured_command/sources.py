@@ -66,16 +66,11 @@ def registered(on_battery: bool = False) -> dict[str, Callable[[], Source]]:
     """
     others = (n for n in registry.names() if n not in (*RAPL_READERS, _SAME_COUNTERS))
     openers: dict[str, Callable[[], Source]] = {
-        name: partial(_open, name) for name in (*RAPL_READERS, *others)
+        name: partial(registry.opened, name) for name in (*RAPL_READERS, *others)
     }
     if on_battery and "battery" in openers:
-        openers["battery"] = partial(_open, "battery", believe_online=False)
+        openers["battery"] = partial(registry.opened, "battery", believe_online=False)
     return openers
-
-
-def _open(name: str, **settings: bool) -> Source:
-    source: Source = registry.load(name).open(**settings)
-    return source
 
 
 @dataclass

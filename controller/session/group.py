@@ -22,9 +22,8 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from contract.names import Name
 from contract.places import command_line, module_command
-from contract.plan import MeterEntry, Plan, TargetDocument
+from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument
 from contract.status import SuiteStatus
-from contract.strict_json import read_object
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
@@ -371,10 +370,10 @@ def _outcome(session: Session, path: Path) -> str:
 
 
 def _planned_host(folder: Path) -> str:
-    host = read_object(folder / "plan.json").get("host")
-    if host is None:
+    head = strict_json.load(PlanHead, folder / "plan.json")
+    if head is None:
         raise ControllerError("no-planned-suite", folder=folder)
-    return str(host)
+    return head.host
 
 
 def _of_host(targets: Sequence[Target], host: str, path: Path) -> Target:

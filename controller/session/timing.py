@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, get_origin, get_type_hints
 
 from contract import strict_json
 from contract.attempts import NS, Span, spans
@@ -46,30 +46,25 @@ class Controller:
                 setattr(self, name, (getattr(self, name) or 0.0) + seconds)
 
 
-def _part(name: str) -> Any:
-    """Return a field that is one of the parts of `wall_s`, and what the table calls it."""
-    return field(metadata={"name": name})
-
-
 @dataclass(frozen=True)
 class Timing:
     """timing.json (data/README.md); the fields in `PARTS` add up to `wall_s`."""
 
     format: str
     wall_s: float
-    measuring_s: float = _part("measuring")
-    preconditioning_s: float = _part("preconditioning disks")
-    switching_s: float = _part("switching storage")
-    preparing_s: float = _part("preparing runs")
-    between_phases_s: float = _part("between phases")
-    proving_s: float = _part("proving the storage")
-    between_runs_s: float = _part("between runs")
-    repeated_s: float = _part("void attempts")
-    waiting_s: float = _part("waiting")
-    start_s: float = _part("starting")
-    fetch_s: float = _part("fetching results")
-    down_s: float = _part("target or agent away")
-    other_s: float = _part("other")
+    measuring_s: Annotated[float, "measuring"]
+    preconditioning_s: Annotated[float, "preconditioning disks"]
+    switching_s: Annotated[float, "switching storage"]
+    preparing_s: Annotated[float, "preparing runs"]
+    between_phases_s: Annotated[float, "between phases"]
+    proving_s: Annotated[float, "proving the storage"]
+    between_runs_s: Annotated[float, "between runs"]
+    repeated_s: Annotated[float, "void attempts"]
+    waiting_s: Annotated[float, "waiting"]
+    start_s: Annotated[float, "starting"]
+    fetch_s: Annotated[float, "fetching results"]
+    down_s: Annotated[float, "target or agent away"]
+    other_s: Annotated[float, "other"]
     settle_s: float
     tail_s: float
     measuring_share: float
@@ -102,7 +97,11 @@ class Timing:
         return [*shown, *filter(None, [self.on_target()])]
 
 
-PARTS = {part.name: part.metadata["name"] for part in fields(Timing) if part.metadata}
+PARTS = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Timing, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
 
 
 def read_suite(suite_dir: Path) -> Timing:

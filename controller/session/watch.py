@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from contract import names, plan, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.places import command_line
-from contract.plan import TargetDocument
+from contract.plan import PlanHead, TargetDocument
 from contract.status import SuiteStatus
 from controller.session import group, suite_folder
 from controller.session.journal_link import LinkEvents, follow, follow_command
@@ -55,14 +54,6 @@ class Source(ABC):
             return None
 
 
-@dataclass(frozen=True)
-class _PlanName:
-    """What a plan of any version has."""
-
-    suite_id: str
-    host: str
-
-
 class LocalSuite(Source):
     """A suite that a session on this machine works on."""
 
@@ -70,10 +61,10 @@ class LocalSuite(Source):
         self._folder = folder
         self.status = folder / "status"
         suite_folder.require_plain(folder)
-        plan = strict_json.load(_PlanName, folder / "plan.json")
-        if plan is None:
+        head = strict_json.load(PlanHead, folder / "plan.json")
+        if head is None:
             raise ControllerError("no-plan", folder=folder)
-        self.name, self.host = plan.suite_id, plan.host
+        self.name, self.host = head.suite_id, head.host
 
     def alive(self) -> bool:
         return lock.holder(self._folder / suite_folder.LOCK) is not None

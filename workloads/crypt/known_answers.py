@@ -20,7 +20,9 @@ from workloads.crypt.catalogue import CIPHERS, WHOLE_BLOCKS
 
 Block = Callable[[bytes], bytes]
 
-KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+KNOWN: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 
 
 @dataclass(frozen=True)
