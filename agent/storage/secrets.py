@@ -121,14 +121,13 @@ def load(path: Path) -> Secrets:
         raise SecretsError("not-object", path=str(path))
     psid = document.get("sed_psid")
     return Secrets(
-        luks_passphrase=_line(document, "luks_passphrase", path),
-        opal_admin_pin=_line(document, "opal_admin_pin", path),
-        sed_psid=_line(document, "sed_psid", path) if psid else None,
+        luks_passphrase=_line(document.get("luks_passphrase"), "luks_passphrase", path),
+        opal_admin_pin=_line(document.get("opal_admin_pin"), "opal_admin_pin", path),
+        sed_psid=_line(psid, "sed_psid", path) if psid else None,
     )
 
 
-def _line(document: dict[str, object], key: str, path: Path) -> bytes:
-    value = document.get(key)
+def _line(value: object, key: str, path: Path) -> bytes:
     if not isinstance(value, str) or not value or "\n" in value:
         raise SecretsError("not-line", path=str(path), key=key)
     return value.encode()

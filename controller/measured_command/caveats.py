@@ -38,7 +38,7 @@ def flag_notes(result: CommandResult, components: Mapping[str, Component]) -> It
                     flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
         for flag, bearing in flagged.items():
             labels = list(dict.fromkeys(components[name].label for name in bearing))
-            facts: dict[str, Any] = {"command": result.command, "rest": what != "runs of"}
+            facts: dict[str, str | float] = {"command": result.command, "rest": what != "runs of"}
             if not facts["rest"]:
                 shares = (
                     t.coverage.get(name, 1.0) for name, trials in bearing.items() for t in trials
