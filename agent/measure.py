@@ -236,7 +236,7 @@ class Bench:
             phase=marks.phase,
             drop_caches=drop_caches,
             kept=self._folder(run) / pack.KEPT,
-            leave_out=self._leave_out,
+            leave_out=lambda what, reason: self._findings.left_out.append(LeftOut(what, reason)),
             volume=dmcrypt.volume(self._stack.secrets),
         )
         try:
@@ -257,9 +257,6 @@ class Bench:
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
                 shutil.rmtree(disk, ignore_errors=True)
-
-    def _leave_out(self, what: str, reason: str) -> None:
-        self._findings.left_out.append(LeftOut(what, reason))
 
     def _measured(
         self, workload: Workload, context: Context, marks: Marks, sampler: Sampler

@@ -42,12 +42,7 @@ def registered() -> Openers:
     Those that this machine is known not to have are left out.
     """
     names = (name for name in registry.names() if name != PowercapSource.name)
-    return {name: partial(_open, name) for name in names if registry.is_present(name)}
-
-
-def _open(name: str) -> Source:
-    source: Source = registry.load(name).open()
-    return source
+    return {name: partial(registry.opened, name) for name in names if registry.is_present(name)}
 
 
 class OtherReaders:

@@ -176,7 +176,10 @@ class Suite:
             stack.leave()
             self.waits.for_room(self.folder)
             marks.play(self.plan.watermark, self.folder, "end")
-            reads = self._locked_reads(stack, bench).items()
+            # Once a suite, also where runs were repeated after its end.
+            after = strict_json.load(AfterDocument, self.folder / "provenance" / "after.json")
+            known = after and after.locked_reads
+            reads = (known or read_locked(stack, bench.context())).items()
             self._provenance("after", locked_reads={name: asdict(read) for name, read in reads})
             if not self._fold_requests():
                 break
@@ -302,11 +305,6 @@ class Suite:
         if folder.parent.exists():
             sync_folder(folder.parent)
             sync_folder(self.folder)
-
-    def _locked_reads(self, stack: Stack, bench: measure.Bench) -> Mapping[str, LockedRead]:
-        """Once a suite, also where runs were repeated after its end."""
-        after = strict_json.load(AfterDocument, self.folder / "provenance" / "after.json")
-        return (after and after.locked_reads) or read_locked(stack, bench.context())
 
     def _provenance(self, when: str, **more: object) -> None:
         """Gathered once a boot before the runs, and after them with `more`."""

@@ -29,7 +29,7 @@ from analysis.suite import bundle, records
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
 from contract.assumptions import Assumptions, parse_assumptions
-from contract.schema import nearest
+from contract.names import unknown_name
 from instrumentation.sources.counter import Reading, difference
 from instrumentation.sources.zones import default_max_power_w
 
@@ -293,9 +293,7 @@ class Suite:
         known = [field.name for field in fields(Assumptions)]
         for name in changes:
             if name not in known:
-                raise SuiteError(
-                    "unknown-name", what="assumption", name=name, nearest=nearest(name, known)
-                )
+                raise SuiteError(unknown_name("assumption", name, known))
         if not changes:
             return suite
         declared = asdict(suite.assumptions) if suite.assumptions else {}
@@ -310,9 +308,7 @@ class Suite:
     def _run(self, run_id: str) -> Run:
         finished = {run.run_id: run for run in self.results.suite.runs}
         if run_id not in finished:
-            raise SuiteError(
-                "unknown-name", what="finished run", name=run_id, nearest=nearest(run_id, finished)
-            )
+            raise SuiteError(unknown_name("finished run", run_id, finished))
         return finished[run_id]
 
     def _rapl_rows(self, run: Run) -> Iterator[tuple[object, ...]]:

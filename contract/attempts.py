@@ -198,8 +198,11 @@ class History:
         self.last = entry
         if entry.state in TERMINAL:
             self._ended = True
-        elif entry.state == "suite-started":
-            self._start()
+        elif entry.state == "suite-started" and self._ended:
+            self._ended = False
+            self._void_in_a_row.clear()
+            for account in self._accounts.values():
+                account.restart()
         attempt = self._extend(entry) if entry.run_id else None
         if entry.state in _EDGES:
             self._previous = entry
@@ -222,13 +225,6 @@ class History:
         if entry.state in CLOSED:
             self._close(account, entry, begun)
         return attempt
-
-    def _start(self) -> None:
-        if self._ended:
-            self._ended = False
-            self._void_in_a_row.clear()
-            for account in self._accounts.values():
-                account.restart()
 
     def _close(self, account: Account, entry: Entry, begun: Entry | None) -> None:
         account.finished = entry.state == "finished"

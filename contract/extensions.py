@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from contract.errors import AgentError
-from contract.schema import nearest
+from contract.names import unknown_name
 
 
 class ExtensionError(AgentError):
@@ -55,9 +55,7 @@ class Group:
         if points:
             return self._of_package(points[0])
         if of_tree is None:
-            raise ExtensionError(
-                "unknown-name", what=self.what, name=name, nearest=nearest(name, self.names())
-            )
+            raise ExtensionError(unknown_name(self.what, name, self.names()))
         return of_tree
 
     def _in_tree(self, name: str) -> type[Any] | None:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
+from contract.problem import Problem, wordings_of
 from contract.schema import Text, nearest
 
 PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
@@ -29,9 +30,10 @@ def safe(name: object) -> bool:
     return isinstance(name, str) and re.fullmatch(PATTERN, name) is not None
 
 
-def unknown(what: str, name: str, known: Collection[str]) -> str:
-    """Return a sentence on a name that is none of the known ones."""
-    return f"There is no {what} called {name!r}; {nearest(name, known)}"
+def unknown_name(what: str, name: str, known: Collection[str]) -> Problem:
+    """Return the problem of a name that is none of the known ones."""
+    facts = {"what": what, "name": name, "nearest": nearest(name, known)}
+    return Problem.from_wording(wordings_of("contract"), "unknown-name", facts)
 
 
 def printable(text: str) -> str:

@@ -276,6 +276,17 @@ class FitBasis:
     reserve: str = ""
 
 
+@dataclass(frozen=True)
+class PlanHead:
+    """What a plan of any version has of itself."""
+
+    host: str
+    suite_id: str = ""
+    origin: str = ""
+    created_wall: str = ""
+    sha256: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SuitePlan:
     """plan.json as a suite's reader takes it; that of a synthetic suite names no storage.

@@ -208,6 +208,15 @@ def decode(meter_dir: Path) -> Decoded:
         return _all(decoder, stream)
 
 
+def read_through(meter_dir: Path) -> Meter:
+    """Return the driver that has read a whole recording. Raises DecodeError."""
+    decoder, stream = open_recording(meter_dir)
+    with _as_decode_errors(meter_dir):
+        for _ in decoder.tables(stream):
+            pass
+    return decoder.meter
+
+
 def _all(decoder: Decoder, stream: Iterable[Frame | Pieces]) -> Decoded:
     tables = pl.concat([pl.DataFrame(schema=decoder.schema), *decoder.tables(stream)])
     return Decoded(tables.with_columns(pl.col("flags").cast(pl.String)), tuple(decoder.faults))

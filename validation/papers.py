@@ -22,7 +22,7 @@ from analysis.energy import own_share
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
 from contract.errors import LabError
-from contract.names import unknown
+from contract.names import unknown_name
 from controller.planning.known_names import suite_names
 from lab.state import REPOSITORY
 from validation import bench, papers_native
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for suite in options.suites:
         if suite not in suite_names():
-            parser.error(unknown("suite", suite, suite_names()))
+            parser.error(str(unknown_name("suite", suite, suite_names())))
     scene = Scene.at(options.dir.absolute())
     load_1_min = os.getloadavg()[0]
     start_s = time.monotonic()

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from contract import schema
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
-from contract.names import unknown
+from contract.names import unknown_name
 from contract.places import module_command
 from contract.strict_json import read_object
 from controller.planning.known_names import inventories_beside, suite_names
@@ -127,9 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _wrong_name(suite: str, inventory: str) -> str:
     """Return a sentence on a misspelt name, before an image is built; empty without one."""
     if suite not in suite_names():
-        return unknown("suite", suite, suite_names())
+        return str(unknown_name("suite", suite, suite_names()))
     if inventory and not Path(inventory).exists():
-        return unknown("inventory", inventory, inventories_beside(Path(inventory)))
+        return str(unknown_name("inventory", inventory, inventories_beside(Path(inventory))))
     return ""
 
 

@@ -43,16 +43,9 @@ class AccessPatterns(fio.OnOneFile):
 def job(context: Context, way: str, order: str) -> fio.Job:
     """Return what fio does in the phase `<way>-<order>`."""
     parameters = context.parameters
-    random = order == "random"
-    return fio.Job(
-        pattern=f"rand{way}" if random else way,
-        block_bytes=RANDOM_BYTES if random else SEQUENTIAL_BYTES,
-        area_bytes=fio.file_bytes(parameters),
-        passes=1 if random else int(parameters["passes"]),
-        at_most_bytes=int(parameters["random_mib"]) * MIB if random else 0,
-        seconds=float(parameters["random_seconds"]) if random else 0,
-        fsync=way == "write" and bool(parameters["fsync"]),
-        fresh=way == "write" and bool(parameters["fresh"]),
-        engine=str(parameters["engine"]),
-        depth=int(parameters["depth"]),
-    )
+    if order == "sequential":
+        passes = int(parameters["passes"])
+        return fio.planned(parameters, way, SEQUENTIAL_BYTES, passes=passes)
+    most_bytes, seconds = int(parameters["random_mib"]) * MIB, float(parameters["random_seconds"])
+    limits = {"at_most_bytes": most_bytes, "seconds": seconds}
+    return fio.planned(parameters, f"rand{way}", RANDOM_BYTES, **limits)

@@ -66,12 +66,13 @@ class BlockSizes(fio.OnOneFile):
     def run(self, context: Context) -> None:
         file = fio.test_file(context)
         unit = fio.direct_bytes(file)
+        seconds = float(context.parameters["seconds"])
         for size in steps(context.parameters):
             if _left_out(context, f"write.{size}B, read.{size}B", size, unit):
                 continue
             for way in ("write", "read"):
-                fio.measure(context, f"{way}.{size}B", file, _step(context, way, size))
-        seconds = float(context.parameters["seconds"])
+                step = fio.planned(context.parameters, way, size, seconds=seconds, repeat=True)
+                fio.measure(context, f"{way}.{size}B", file, step)
         size = int(context.parameters["access_bytes"])
         if not _left_out(context, "access.read", size, unit):
             path, area = access_area(context)
@@ -105,20 +106,6 @@ def _left_out(context: Context, what: str, size: int, unit: int) -> bool:
         f"configuration with sectors of 512 B for it.",
     )
     return True
-
-
-def _step(context: Context, way: str, size: int) -> fio.Job:
-    return fio.Job(
-        way,
-        size,
-        fio.file_bytes(context.parameters),
-        seconds=float(context.parameters["seconds"]),
-        repeat=True,
-        fsync=way == "write",
-        fresh=way == "write" and bool(context.parameters["fresh"]),
-        engine=str(context.parameters["engine"]),
-        depth=int(context.parameters["depth"]),
-    )
 
 
 def access_area(context: Context) -> tuple[Path, int]:

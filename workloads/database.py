@@ -231,16 +231,12 @@ def _make(folder: Path) -> None:
     """Make a new folder that is the server's own."""
     folder.mkdir(mode=0o700)
     if os.geteuid() == 0:
-        _check_reachable(folder)
+        uid = pwd.getpwnam(SERVER_USER).pw_uid
+        for parent in folder.parents:
+            status = parent.stat()
+            if not status.st_mode & 0o001 and status.st_uid != uid:
+                raise WorkloadError("folder-closed", server_user=SERVER_USER, folder=parent)
         shutil.chown(folder, SERVER_USER)
-
-
-def _check_reachable(folder: Path) -> None:
-    uid = pwd.getpwnam(SERVER_USER).pw_uid
-    for parent in folder.parents:
-        status = parent.stat()
-        if not status.st_mode & 0o001 and status.st_uid != uid:
-            raise WorkloadError("folder-closed", server_user=SERVER_USER, folder=parent)
 
 
 def confining(server: Path) -> str:

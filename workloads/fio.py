@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from contract import schema, system_text
 from contract.parameters import Parameter
@@ -63,13 +63,6 @@ class Job:
     threads: int = 1
 
 
-def check_engine(parameters: Parameters) -> None:
-    """WorkloadError where the parameters ask for what fio cannot do."""
-    depth = int(parameters["depth"])
-    if parameters["engine"] == "psync" and depth > 1:
-        raise WorkloadError("depth-of-psync", depth=depth)
-
-
 class OnOneFile(Workload):
     """fio on one file of `file_mib`, which is laid out before; `io_parameters` are among its own.
 
@@ -80,7 +73,9 @@ class OnOneFile(Workload):
     programs = ("fio",)
 
     def check(self, parameters: Parameters) -> None:
-        check_engine(parameters)
+        depth = int(parameters["depth"])
+        if parameters["engine"] == "psync" and depth > 1:
+            raise WorkloadError("depth-of-psync", depth=depth)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         return Needs(disk_bytes=file_bytes(parameters))
@@ -98,6 +93,21 @@ def test_file(context: Context) -> Path:
 def file_bytes(parameters: Parameters) -> int:
     """Return the size of that file."""
     return int(parameters["file_mib"]) * MIB
+
+
+def planned(parameters: Parameters, pattern: str, block_bytes: int, **limits: Any) -> Job:
+    """Return a job on that file by the workload's own parameters; `limits` are fields of it."""
+    writes = pattern.endswith("write")
+    return Job(
+        pattern,
+        block_bytes,
+        file_bytes(parameters),
+        fsync=writes and bool(parameters.get("fsync", True)),
+        fresh=writes and bool(parameters["fresh"]),
+        engine=str(parameters["engine"]),
+        depth=int(parameters["depth"]),
+        **limits,
+    )
 
 
 def lay_out(context: Context, path: Path, size_bytes: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from contract.extensions import ExtensionError, Group
+from contract.names import unknown_name
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
 from contract.schema import nearest
 from workloads import lists
@@ -40,12 +41,7 @@ def complete(name: str, settings: Mapping[str, object]) -> dict[str, ParameterVa
     declared = {parameter.name: parameter for parameter in workload.parameters}
     for key in settings:
         if key not in declared:
-            raise WorkloadError(
-                "unknown-name",
-                what=f"parameter of {name}",
-                name=key,
-                nearest=nearest(str(key), declared),
-            )
+            raise WorkloadError(unknown_name(f"parameter of {name}", str(key), declared))
     values = {
         key: _checked(name, parameter, settings.get(key, parameter.default))
         for key, parameter in declared.items()

@@ -59,15 +59,8 @@ class Scaling(fio.OnOneFile):
 def steps(parameters: Parameters) -> Iterator[tuple[str, fio.Job]]:
     """Yield the number of each step with its unit, and what fio does in it, reading."""
     block_bytes, file_bytes = _block_bytes(parameters), fio.file_bytes(parameters)
-    base = fio.Job(
-        pattern="read",
-        block_bytes=block_bytes,
-        area_bytes=file_bytes,
-        seconds=float(parameters["seconds"]),
-        repeat=True,
-        engine=str(parameters["engine"]),
-        depth=int(parameters["depth"]),
-    )
+    seconds = float(parameters["seconds"])
+    base = fio.planned(parameters, "read", block_bytes, seconds=seconds, repeat=True)
     for threads in _threads(parameters):
         part_bytes = file_bytes // threads // block_bytes * block_bytes
         yield f"{threads}t", replace(base, area_bytes=part_bytes, threads=threads)

@@ -63,62 +63,27 @@ class Check:
     wait: Wait | None = None
 
 
-Look = Callable[[CheckContext], Observation | None] | Change
-_LOOKS: dict[tuple[str, str], Look] = {
-    ("held", "before"): machine.held,
-    ("suite-room", "before"): machine.suite_room,
-    ("load", "before"): machine.load,
-    ("temperature", "before"): processor.temperature,
-    ("disk-temperature", "before"): disks.temperature,
-    ("mounted", "before"): machine.mounted,
-    ("free-room", "before"): machine.free_room,
-    ("powercap", "before"): machine.powercap,
-    ("governor", "before"): processor.governor,
-    ("turbo", "before"): processor.turbo,
-    ("memory", "before"): machine.memory,
-    ("swap", "before"): machine.swap,
-    ("timers", "before"): machine.timers,
-    ("disk-health", "before"): disks.health,
-    ("disk-errors", "before"): disks.errors_of_suite,
-    ("firmware", "before"): disks.firmware,
-    ("disk-link", "before"): disks.link,
-    ("c-states", "during"): Change(processor.idle_states, processor.idle_states_changed),
-    ("throttle-core", "during"): Change(
-        partial(processor.throttles, part="core"), processor.throttled
-    ),
-    ("throttle-package", "during"): Change(
-        partial(processor.throttles, part="package"), processor.throttled
-    ),
-    ("clock", "during"): Change(machine.wall_offset_ns, machine.stepped, lasting=True),
-    ("suspend", "during"): Change(machine.sleep_ns, machine.suspended),
-    ("stolen-time", "during"): Change(machine.stolen_s, machine.stolen),
-    ("kernel-errors", "during"): Change(machine.kernel_lines, machine.grave),
-    ("kernel-log", "during"): Change(machine.kernel_lines, machine.suspicious),
-    ("disk-errors", "during"): Change(disks.medium_errors, disks.grown),
-    ("disk-throttle", "during"): Change(disks.throttles, disks.grown),
-    ("disk-link", "during"): Change(disks.links, disks.link_changed),
-    ("disk-io-errors", "during"): Change(disks.io_errors, disks.grown),
-    ("swap", "after"): machine.swap,
-    ("disk-health", "after"): disks.health,
-}
-_WAITS = {
-    "held": Wait("held", 4 * 3600, "blocker"),
-    "suite-room": Wait("room", 3600, "blocker"),
-    "load": Wait("load", 180, "warning"),
-    "temperature": Wait(
-        "temperature", 180, "warning", processor.warm_up, "a short load was used to warm it up"
-    ),
-    "disk-temperature": Wait("disk-temperature", 120, "warning"),
-}
+_MODULES = {"disks": disks, "machine": machine, "processor": processor}
 
 
-def _read() -> tuple[Check, ...]:
-    """Return the rows of table.toml with what looks, in their order."""
-    rows = tomllib.loads(Path(__file__).with_name("table.toml").read_text(encoding="utf-8"))
-    return tuple(
-        Check(**row, look=_LOOKS[row["name"], row["when"]], wait=_WAITS.get(row["name"]))
-        for row in rows["check"]
-    )
+def _function(name: str) -> Any:
+    """Return a function of these modules by its name in table.toml."""
+    module, _, function = name.partition(".")
+    return getattr(_MODULES[module], function)
 
 
-TABLE = _read()
+def _check(row: dict[str, Any]) -> Check:
+    """Return a row of table.toml with what looks."""
+    read = _function(row.pop("read"))
+    if arguments := row.pop("with", None):
+        read = partial(read, **arguments)
+    judge, lasting = row.pop("judge", None), row.pop("lasting", False)
+    wait = row.pop("wait", None)
+    if wait and "help" in wait:
+        wait["help"] = _function(wait["help"])
+    look = Change(read, _function(judge), lasting) if judge else read
+    return Check(**row, look=look, wait=Wait(**wait) if wait else None)
+
+
+_FILE = Path(__file__).with_suffix(".toml")
+TABLE = tuple(map(_check, tomllib.loads(_FILE.read_text(encoding="utf-8"))["check"]))

@@ -105,7 +105,7 @@ def prove(options: argparse.Namespace) -> int:
     return 0
 
 
-def _summary(stack: Stack, entered: Entered) -> dict[str, object]:
+def _summary(stack: Stack, entered: Entered) -> dict[str, str | float]:
     return {
         "configuration": entered.configuration.name,
         "state": stack.state,

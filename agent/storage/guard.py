@@ -9,36 +9,23 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
-from agent.storage.wordings import texts_of
 from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.files import yaml_text
 from contract.places import MOUNT_POINT
 from contract.plan import Disk
-from contract.problem import Fact, Problem, Wording
+from contract.problem import Fact, Problem, wordings_of
 
 MAPPING = "fde-data"
 
 SerialOf = Callable[[str], str]
 
 
-class _Refusal(NamedTuple):
-    """Templates of a refusal: what prevents writing, a clause; the remedy; its subject."""
-
-    reason: str
-    remedy: str
-    subject: str = "Disk {role} ({by_id}, {path}) "
-
-
-_REFUSALS = {code: _Refusal(**texts) for code, texts in texts_of("refusal").items()}
-WORDINGS = {
-    code: Wording(f"{refusal.subject}{refusal.reason}.", refusal.remedy)
-    for code, refusal in _REFUSALS.items()
-}
+SUBJECT = "Disk {role} ({by_id}, {path}) "
+WORDINGS = wordings_of("agent/storage", "refusal")
 
 
 class GuardError(AgentError):
@@ -54,7 +41,7 @@ def refusal(code: str, disk: Disk, disk_facts: DiskFacts, /, **facts: Fact) -> P
 
 def reason(problem: Problem) -> str:
     """Return the reason of a refusal, as a clause."""
-    return _REFUSALS[problem.code].reason.format(**problem.facts)
+    return problem.sentence.removeprefix(SUBJECT.format(**problem.facts)).removesuffix(".")
 
 
 def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Problem]:

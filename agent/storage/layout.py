@@ -24,12 +24,11 @@ from agent.storage.facts import (
     with_contents,
 )
 from agent.storage.plaintext_probe import locked_read
-from agent.storage.wordings import wordings
 from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
-from contract.problem import Fact, Problem
+from contract.problem import Fact, Problem, wordings_of
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
@@ -114,7 +113,7 @@ END_BYTES = MIB
 class LayoutError(AgentError):
     """The disk cannot be laid out."""
 
-    WORDINGS = wordings("LayoutError")
+    WORDINGS = wordings_of("agent/storage", "LayoutError")
 
 
 def partition_bytes(extent: Extent) -> int:

@@ -11,10 +11,10 @@ from agent.storage.base import Layer, Segment
 from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk, uses
 from agent.storage.devices import mounts as all_mounts
 from agent.storage.guard import MAPPING
-from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
+from contract.problem import wordings_of
 
 
 class TableError(AgentError):
@@ -24,7 +24,7 @@ class TableError(AgentError):
 class HeldError(AgentError):
     """A mapping cannot be removed."""
 
-    WORDINGS = wordings("HeldError")
+    WORDINGS = wordings_of("agent/storage", "HeldError")
 
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:

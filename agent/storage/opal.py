@@ -28,11 +28,11 @@ from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
 from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
-from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import strict_json
 from contract.errors import AgentError
 from contract.plan import Configuration, EncryptedBy
+from contract.problem import wordings_of
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 OPAL_KEY_BITS = 256  # of the range's key, which a keyslot holds beside a volume key
@@ -41,7 +41,7 @@ OPAL_KEY_BITS = 256  # of the range's key, which a keyslot holds beside a volume
 class NotTakenError(AgentError):
     """The drive did not take our PIN, and is as it was."""
 
-    WORDINGS = wordings("NotTakenError")
+    WORDINGS = wordings_of("agent/storage", "NotTakenError")
 
 
 class NotReady(StrEnum):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
-from agent.storage.wordings import wordings
 from contract.errors import AgentError
+from contract.problem import wordings_of
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
@@ -70,7 +70,7 @@ _CODES = {
 class OpalError(AgentError):
     """The drive or the kernel refused an Opal call, or the drive is not as it must be."""
 
-    WORDINGS = wordings("OpalError")
+    WORDINGS = wordings_of("agent/storage", "OpalError")
 
     @property
     def status(self) -> int:

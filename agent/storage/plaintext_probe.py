@@ -15,8 +15,8 @@ from pathlib import Path
 from agent.marks import written_bytes
 from agent.storage import btrfs
 from agent.storage.devices import opened
-from agent.storage.wordings import wordings
 from contract.errors import AgentError
+from contract.problem import wordings_of
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -34,7 +34,7 @@ _FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 class ProbeError(AgentError):
     """The plaintext probe could not be placed or looked for."""
 
-    WORDINGS = wordings("ProbeError")
+    WORDINGS = wordings_of("agent/storage", "ProbeError")
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,11 @@ from agent.storage.opal import LuksHeader, OpalFindings
 from agent.storage.plaintext_probe import Probe
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
-from agent.storage.wordings import wordings
 from agent.system.command import CommandError, run
 from contract import system_text
-from contract.problem import Problem
+from contract.problem import Problem, wordings_of
 
-MISMATCHES = wordings("mismatch")
+MISMATCHES = wordings_of("agent/storage", "mismatch")
 
 
 Value = str | int | bool | tuple[int, ...] | tuple[str, ...] | None

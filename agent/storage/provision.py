@@ -287,15 +287,12 @@ def _take_drive(
     except opal_ioctl.OpalError as error:
         if before.opal is None or before.opal.locking_enabled:
             raise
-        raise _undo_taking(disk, secrets, error) from error
+        try:  # give it back, for it is of no use
+            actions = _give_back(disk, disk_facts.gather(disk), secrets, by_psid=False, dry=False)
+        except AgentError as second:
+            causes = {"first": str(error), "second": str(second)}
+            raise opal_ioctl.OpalError("not-given-back", **causes) from error
+        done = "; ".join(actions)
+        raise opal_ioctl.OpalError("given-back", first=str(error), actions=done) from error
     disk_records.forget(disk)
     return [f"made the locking range of {disk.by_id} ({missing})"]
-
-
-def _undo_taking(disk: Disk, secrets: Secrets, first: opal_ioctl.OpalError) -> opal_ioctl.OpalError:
-    """Give a drive back that was just taken and is of no use; the error to raise."""
-    try:
-        actions = _give_back(disk, disk_facts.gather(disk), secrets, by_psid=False, dry=False)
-    except AgentError as second:
-        return opal_ioctl.OpalError("not-given-back", first=str(first), second=str(second))
-    return opal_ioctl.OpalError("given-back", first=str(first), actions="; ".join(actions))

@@ -39,7 +39,7 @@ def fill_in(configuration: Configuration) -> Configuration:
     kind = load(configuration.kind)
     completed, broken = settings(kind, configuration.disk, configuration.settings)
     if broken:
-        raise AgentError("; ".join(broken))
+        raise AgentError("settings-of-kind", kind=configuration.kind, broken="; ".join(broken))
     return replace(configuration, settings=completed)
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.storage import devices
-from agent.storage.wordings import wordings
 from agent.system.lock import RUN
 from contract import private, system_text
 from contract.errors import AgentError
 from contract.files import write_json
 from contract.places import command_line
+from contract.problem import wordings_of
 from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
@@ -24,7 +24,7 @@ ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 class PinTriesError(AgentError):
     """The drive refused as many PINs as may be tried; this one was not tried."""
 
-    WORDINGS = wordings("PinTriesError")
+    WORDINGS = wordings_of("agent/storage", "PinTriesError")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def login(device: str, authority: str) -> Login:
 class SecretsError(AgentError):
     """The secrets cannot be used."""
 
-    WORDINGS = wordings("SecretsError")
+    WORDINGS = wordings_of("agent/storage", "SecretsError")
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,13 @@ def load(path: Path) -> Secrets:
         raise SecretsError("not-object", path=str(path))
     psid = document.get("sed_psid")
     return Secrets(
-        luks_passphrase=_line(document, "luks_passphrase", path),
-        opal_admin_pin=_line(document, "opal_admin_pin", path),
-        sed_psid=_line(document, "sed_psid", path) if psid else None,
+        luks_passphrase=_line(document.get("luks_passphrase"), "luks_passphrase", path),
+        opal_admin_pin=_line(document.get("opal_admin_pin"), "opal_admin_pin", path),
+        sed_psid=_line(psid, "sed_psid", path) if psid else None,
     )
 
 
-def _line(document: dict[str, object], key: str, path: Path) -> bytes:
-    value = document.get(key)
+def _line(value: object, key: str, path: Path) -> bytes:
     if not isinstance(value, str) or not value or "\n" in value:
         raise SecretsError("not-line", path=str(path), key=key)
     return value.encode()

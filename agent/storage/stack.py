@@ -34,12 +34,12 @@ from agent.storage import (
 from agent.storage.base import Evidence, Kind, Place, settings
 from agent.storage.facts import Partition
 from agent.storage.secrets import Secrets
-from agent.storage.wordings import wordings
 from agent.system.command import CommandError, Progress, program_path, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Filesystem, StorageSpec
+from contract.problem import wordings_of
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
@@ -49,7 +49,7 @@ _FSOPEN, _FSOPEN_CLOEXEC = 430, 1  # of a call that libc has no function for
 class StorageError(AgentError):
     """A configuration could not be entered or left."""
 
-    WORDINGS = wordings("StorageError")
+    WORDINGS = wordings_of("agent/storage", "StorageError")
 
 
 class Mapper(Protocol):

@@ -100,7 +100,7 @@ class _Compared:
         return "more" if c.ratio > 1 else "less"
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str | float | None]:
         c = self.comparison
         known = {"low": c.low, "high": c.high, "verdict": c.verdict, "blocks": c.n} if c else {}
         return {"configuration": self.name, **known, "ratio": c.ratio if c else None}
@@ -354,7 +354,7 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     if hopeless:
         return _quieter(results, [cost for cost, _ in unsettled if cost in hopeless])
     most = max(planning.PILOT, *(number for number, _ in needed))
-    facts: dict[str, Any] = {"blocks": most, "command": _again(results, most)}
+    facts: dict[str, int | str] = {"blocks": most, "command": _again(results, most)}
     made = min(c.n for _, c in unsettled)
     way = "pilot" if made < 2 else ""
     return line("next", "blocks", facts, way, blocks=str(most), made=str(made))

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.report import provenance, trace
+from analysis.report import provenance
+from analysis.report.figures import timeline
 from analysis.stats.results import Results, results, verify, write
 from analysis.suite.controller_boots import shifts
 from analysis.suite.recordings import read as recordings
@@ -186,16 +187,15 @@ def test_a_phase_across_the_break_is_filled_over_its_true_length(made: tuple[Pat
     assert row["energy_j"] == pytest.approx(truth.energy_j[run_id, phase, "system"], rel=0.03)
 
 
-def test_two_recordings_are_verified_and_traced(made: tuple[Path, Truth], tmp_path: Path) -> None:
+def test_two_recordings_are_verified_and_drawn(made: tuple[Path, Truth]) -> None:
     folder, truth = made
     reboot_controller(folder, between(truth, 4))
     write(results(folder))
     assert verify(folder).problems == ()
-    drawn = trace.trace(folder, "0005", tmp_path)
-    assert "drive" in drawn.svg.read_text()  # the meter's curves are there
     suite = read(folder)
     clock = results(folder).clock
     run = suite.runs[5]
+    assert "drive" in [name for name, _, _ in timeline.curves(suite, run, clock)]  # the meter's
     start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
     end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
     assert start is not None and end is not None

@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import pytest
 
 from contract.errors import LabError
-from lab import lifecycle, mysql, ssh
+from lab import lifecycle, ssh
 from lab.state import Layout
+from lab.tests import mysql
 
 ROOT = Path(__file__).resolve().parents[2]
 GUEST = Path(__file__).with_name("guest")

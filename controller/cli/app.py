@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,30 +31,10 @@ from controller.cli.options import Command, PlainHelp
 from controller.cli.output import complain, unwritten
 from controller.sharing import sandbox
 
-EXAMPLES = {
-    "fde check -i my-lab": "what would happen to each disk; touches nothing",
-    "fde run -i my-lab --suite smoke": "plan a suite and run it",
-    "fde run -- gzip -9 FILE": "the joules of a command, on this machine",
-    "fde resume -i my-lab": "continue with the newest suite after an interruption",
-    "fde report": "joules, verdicts and payback of the newest suite",
-    "fde verify --json": "check its sums and figures, for a program",
-}
-EXIT_STATUS = {
-    "0": "done",
-    "1": "refused or failed, with one sentence on standard error",
-    "2": "wrong usage",
-    "3": "`compare --fail-on` had nothing to test",
-    "126": "`run -- COMMAND`: it cannot be executed",
-    "127": "`run -- COMMAND`: it was not found",
-    "130": "interrupted; what was measured is kept",
-}
-ENVIRONMENT = {
-    "FDE_INVENTORY": "stands in for --inventory",
-    "FDE_BUILD": "where checks, proofs, unpacked bundles and figures of compare and trace go",
-}
 LIMITS_REMEDY = "Raise the limits (`ulimit -a`), or install the package again."
 NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
-TABLES = {"Examples": EXAMPLES, "Exit status": EXIT_STATUS, "Environment": ENVIRONMENT}
+HELP = Path(__file__).with_name("help.toml")
+TABLES = tomllib.loads(HELP.read_text(encoding="utf-8"))
 EPILOG = "\n\n".join(
     f"[bold]{title}[/]\n\n" + "\n".join(f"{key}: {text}" for key, text in entries.items())
     for title, entries in TABLES.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -246,13 +246,15 @@ def teardown(
     Mappings are closed, the drive is reverted; marks, secrets, the agent and its packages are
     removed.
     """
-    variables: dict[str, Any] = {"fde_psid_revert": psid_revert} if psid_revert else {}
+    variables: dict[str, str | bool] = {"fde_psid_revert": psid_revert} if psid_revert else {}
     if keep:
         variables["fde_keep"] = True
     return _play("teardown.yml", inventory, variables, as_json)
 
 
-def _play(name: str, inventory: Path, variables: Mapping[str, Any], as_json: bool) -> bool | int:
+def _play(
+    name: str, inventory: Path, variables: Mapping[str, str | bool | list[str]], as_json: bool
+) -> bool | int:
     from controller.target import playbook
 
     def work() -> PlayResult:

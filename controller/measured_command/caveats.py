@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.flags import flag_note
 from analysis.report.words import count, listed, number, percent
 from contract.measured_command import CommandResult, Component, Note, Trial
+from contract.problem import Problem, wordings_of
+from instrumentation.sources import hwmon, nvml
+from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.standing import STANDING
-
-if TYPE_CHECKING:
-    from analysis.stats.repetition import Sign
 
 # Processor time of a command and of us that a pipe takes beyond /dev/null, by the byte: measured
 # with `head` and `cat`, 0.1 to 0.2 s a GB. Above this share of a run it is worth a note.
 PIPE_S_PER_BYTE = 0.2e-9
 MUCH = 0.01
+# Shorter than so many updates of its source, a run's figure is mostly the source's step.
+FEW_UPDATES = 100
+FEW_POLLS = 10
+WORDINGS = wordings_of("controller/measured_command")
 
 
 def flag_notes(result: CommandResult, components: Mapping[str, Component]) -> Iterator[Note]:
@@ -34,7 +38,7 @@ def flag_notes(result: CommandResult, components: Mapping[str, Component]) -> It
                     flagged.setdefault(flag, {}).setdefault(name, []).append(trial)
         for flag, bearing in flagged.items():
             labels = list(dict.fromkeys(components[name].label for name in bearing))
-            facts: dict[str, Any] = {"command": result.command, "rest": what != "runs of"}
+            facts: dict[str, str | float] = {"command": result.command, "rest": what != "runs of"}
             if not facts["rest"]:
                 shares = (
                     t.coverage.get(name, 1.0) for name, trials in bearing.items() for t in trials
@@ -43,6 +47,12 @@ def flag_notes(result: CommandResult, components: Mapping[str, Component]) -> It
             number_flagged = len({trial.block for trials in bearing.values() for trial in trials})
             what_all = f"{what} {result.command}"
             yield flag_note(flag, number_flagged, len(result.trials), what_all, labels, **facts)
+
+
+def note(code: str, facts: Mapping[str, Any], wording: str = "", **words: object) -> Note:
+    """Build the note on a code, worded as `wording` (or the code) with facts and more words."""
+    worded = Problem.from_wording(WORDINGS, wording or code, {**facts, **words})
+    return Note(code, facts, str(worded))
 
 
 def lost_note(result: CommandResult, component: str) -> Iterator[Note]:
@@ -58,7 +68,7 @@ def lost_note(result: CommandResult, component: str) -> Iterator[Note]:
     facts |= {"of": len(result.trials), "flags": flags}
     why = f" ({', '.join([*flags, *errors])})" if flags else ""
     runs = f"{len(lost)} of {count(len(result.trials), 'run')}"
-    yield Note("no-joules", facts, f"{result.command}: {runs} have no joules{why}.")
+    yield note("no-joules", facts, lost=runs, why=why)
 
 
 def repetition_notes(result: CommandResult, component: str) -> Iterator[Note]:
@@ -72,44 +82,18 @@ def repetition_notes(result: CommandResult, component: str) -> Iterator[Note]:
     for sign in signs(joules):
         facts = {"command": result.command, "component": component, "share": sign.share}
         facts |= {"p_value": sign.p_value, "runs": tuple(places[at] for at in sign.runs)}
-        yield Note(sign.code, facts, f"{result.command}: {_sentence(sign, places)}")
-
-
-def _sentence(sign: Sign, places: list[int]) -> str:
-    off = percent(1 + sign.share)
-    if sign.code == "first-run":
-        return (
-            f"the first run took {off} against the mean of the others. ± is not that of a repeated "
-            "run. Add --warmup, or let --prepare bring about the same state before each run."
-        )
-    if sign.code == "trend":
-        return (
-            f"the joules changed by {off} from the first run to the last. ± is not that of a "
-            "settled machine. Warm up longer (--warmup), or rest longer (--rest)."
-        )
-    if sign.code == "serial-correlation":
-        return (
-            f"each run resembles the one before it (correlation {number(sign.share, 2)}). ± is too "
-            "small. Rest longer (--rest), or spread the runs over a longer time."
-        )
-    runs = [str(places[at]) for at in sign.runs]
-    named = f"run{'s' * (len(runs) > 1)} {listed(runs)} of {len(places)}"
-    farthest = f"{off} against the mean of the others{', at most' * (len(runs) > 1)}"
-    return (
-        f"{named} stood out ({farthest}). ± does not hold how often that happens. Look for what "
-        "else ran, or make more runs (--runs)."
-    )
+        off, runs = percent(1 + sign.share), [str(places[at]) for at in sign.runs]
+        named = f"run{'s' * (len(runs) > 1)} {listed(runs)} of {len(places)}"
+        farthest = f"{off} against the mean of the others{', at most' * (len(runs) > 1)}"
+        correlation = number(sign.share, 2)
+        words = {"off": off, "named": named, "farthest": farthest, "correlation": correlation}
+        yield note(sign.code, facts, **words)
 
 
 def output_notes(results: list[CommandResult], null: bool) -> Iterator[Note]:
     """Yield notes on what became of the commands' output, where that bears on their joules."""
     if null:
-        yield Note(
-            "output-null",
-            {},
-            "The output went to /dev/null: programs that notice that (GNU grep, tar, cmp) do less "
-            "work than they would. --output pipe has them do all of it.",
-        )
+        yield note("output-null", {})
     for result in results:
         written = [t.output_bytes for t in result.trials if t.output_bytes is not None]
         if not written:
@@ -118,10 +102,19 @@ def output_notes(results: list[CommandResult], null: bool) -> Iterator[Note]:
         share = mean * PIPE_S_PER_BYTE / max(result.seconds.mean, 1e-9)
         if share > MUCH:
             facts = {"command": result.command, "bytes": mean, "share": share}
-            yield Note(
-                "output-piped",
-                facts,
-                f"{result.command}: it wrote {number(mean / 1e6, 0)} MB a run. Reading them from a "
-                f"pipe is about {100 * share:.0f} % of its time. --output null avoids that, except "
-                "where the program notices it, as GNU grep and tar do.",
-            )
+            words = {"megabytes": number(mean / 1e6, 0), "percent": f"{100 * share:.0f}"}
+            yield note("output-piped", facts, **words)
+
+
+def short_notes(source: str, seconds: float, *, polled: bool) -> Iterator[Note]:
+    """Yield a note where a run is short for its source.
+
+    `polled`: its figure is the sum of powers, not of a counter.
+    """
+    facts = {"source": source, "seconds": seconds}
+    if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
+        off = 2 * UPDATE_S / seconds
+        yield note("short-runs", facts, milliseconds=seconds * 1e3, off=off)
+    poll_s = {"hwmon": hwmon.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
+    if polled and poll_s and seconds < FEW_POLLS * poll_s:
+        yield note("short-runs", facts, "short-polls", poll_ms=poll_s * 1e3)

@@ -35,7 +35,6 @@ from controller.measured_command.sources import (
     main_component,
     nothing_found,
     sensor_objection,
-    too_short,
 )
 from controller.measured_command.trials import Trials
 from instrumentation.sources import registry
@@ -69,7 +68,7 @@ def run(
     sources = open_sources()
     try:
         if not sources.opened and not options.meters:
-            raise ControllerError(nothing_found(sources.refused))
+            raise nothing_found(sources.refused)
         with adopting(), Meters(options.meters, options.keep) as meters:
             return _Measurement(commands, options, sources, meters).run()
     finally:
@@ -161,7 +160,10 @@ class _Measurement:
     def _measure(self) -> None:
         options = self._options
         self._trials.extend(1)
-        self._require_component()
+        # A counter that stands still shows it soon, and the other blocks may take hours.
+        objections = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
+        reasons = _word_objections(objections)
+        main_component(self._components, options.component, objections, reasons)
         if options.precision is None:
             self._trials.extend(options.runs)
             return
@@ -176,21 +178,9 @@ class _Measurement:
             raise ControllerError("runs-unknown", wanted=wanted, component=self._component)
         self._design = replace(self._design, pilot=self._trials.blocks)
         if needed > options.most_runs:
-            sentence = (
-                f"{wanted} would take {needed} runs; --max-runs ended it at {options.most_runs}."
-            )
             facts = {"needed": needed, "most_runs": options.most_runs}
-            self._notes.append(Note("max-runs", facts, sentence))
+            self._notes.append(caveats.note("max-runs", facts, wanted=wanted))
         self._trials.extend(min(needed, options.most_runs))
-
-    def _require_component(self) -> None:
-        """Raise ControllerError where one block shows that no component has joules.
-
-        A counter that stands still shows it soon, and the other blocks may take hours.
-        """
-        objections = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
-        reasons = _word_objections(objections)
-        main_component(self._components, self._options.component, objections, reasons)
 
     def _judged(self, metered: evaluate.Spans) -> Mapping[str, Objection]:
         """Objections to joules by component, by all that was measured."""
@@ -293,16 +283,14 @@ class _Measurement:
         yield from self._steady()
         shortest = min(result.seconds.mean for result in results)
         polled = self._sources.polls(self._component)
-        if sentence := too_short(source, shortest, polled=polled):
-            yield Note("short-runs", {"source": source, "seconds": shortest}, sentence)
+        yield from caveats.short_notes(source, shortest, polled=polled)
         if source == "battery":
             for sentence in self._sources.limits():
                 yield Note("source-limits", {"source": source}, sentence)
         for result in results:
             if failed := sum(bool(trial.exit_code) for trial in result.trials):
                 facts = {"command": result.command, "runs": failed, "of": len(result.trials)}
-                sentence = f"{result.command} failed in {failed} of {len(result.trials)} runs."
-                yield Note("failed-runs", facts, sentence)
+                yield caveats.note("failed-runs", facts)
             yield from caveats.lost_note(result, self._component)
             yield from caveats.flag_notes(result, self._components)
             yield from caveats.repetition_notes(result, self._component)
@@ -311,10 +299,7 @@ class _Measurement:
         for incident in self._meters.incidents:
             yield Note("recorder-ended", {}, f"{incident[:1].upper()}{printable(incident[1:])}.")
         if self._meters.components:
-            sentence = (
-                "The meter was recorded on this machine, and its recorder is part of the joules."
-            )
-            yield Note("recorded-here", {}, sentence)
+            yield caveats.note("recorded-here", {})
 
     def _coverage(self) -> Iterator[Note]:
         """Yield a note on what the main component leaves out."""
@@ -354,12 +339,8 @@ class _Measurement:
         only_w = {**self._meters.only_w, **self._sources.only_w}
         power_w = only_w.get(self._component)
         if power_w is not None and self._components[self._component].source != "battery":
-            sentence = (
-                f"{self._component} showed {power_w:.6g} W in every reading: the commands gave the "
-                "processor too little work to show whether it follows a load."
-            )
             facts = {"component": self._component, "power_w": power_w}
-            yield Note("one-power", facts, sentence)
+            yield caveats.note("one-power", facts)
 
     def _tell(self, result: CommandDocument) -> list[str]:
         """Show the result, then write it to files; return what failed, in sentences."""

@@ -146,18 +146,14 @@ class Meters:
                     used[name] = Used(energy.energy_j, seconds, flags, energy.coverage)
         return energies
 
-    @property
-    def _settle_s(self) -> float:
-        """Seconds after which every meter has reported an instant."""
-        drivers = [_driver(entry) for entry in self._entries]
-        return max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
-
     def _read(self, spans: Iterable[Span]) -> list[Records]:
         from analysis.suite import recordings
 
         problems: list[str] = []
         last_ns = max(end for _, end in spans)
-        time.sleep(max(0.0, self._settle_s - (monotonic_ns() - last_ns) * 1e-9))
+        drivers = [_driver(entry) for entry in self._entries]  # each has an instant after so long
+        settle_s = max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
+        time.sleep(max(0.0, settle_s - (monotonic_ns() - last_ns) * 1e-9))
         parts = recordings.read(self._folder, True, problems)
         meters = list(recordings.meters(parts, {}, problems))
         if len(meters) < len(self._entries):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from analysis.report.words import NOTHING, change_of, number, plus_minus
 from contract.measured_command import (
-    CommandComparison,
     CommandDocument,
     CommandResult,
     Interval,
@@ -33,7 +32,9 @@ def text(result: CommandDocument) -> str:
     lines = [line for command in result.commands for line in _command(result, command)]
     if result.comparisons:
         lines += [f"Joules ({_label(result)}) within {result.blocks} blocks:"]
-        lines += [f"  {_comparison(comparison)}" for comparison in result.comparisons]
+        for each in result.comparisons:
+            change = change_of(each.ratio, each.low, each.high)
+            lines.append(f"  {each.other} against {each.base}: {change}, {each.verdict_words}")
         lines += [""]
     if result.blocks > 1:
         lines.append(MEANING.format(runs=result.blocks))
@@ -79,11 +80,6 @@ def _command(result: CommandDocument, command: CommandResult) -> Iterator[str]:
             above = f", above rest {_figure(other.above_rest_j, 'J')}" if result.rest_s > 0 else ""
             yield f"  {label}: {_figure(other.energy_j, 'J')}{above}"
     yield ""
-
-
-def _comparison(comparison: CommandComparison) -> str:
-    change = change_of(comparison.ratio, comparison.low, comparison.high)
-    return f"{comparison.other} against {comparison.base}: {change}, {comparison.verdict_words}"
 
 
 def _flagged(command: CommandResult, result: CommandDocument) -> str:

@@ -14,8 +14,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
 from controller.planning.known_names import require_known
-from instrumentation.sources import coverage, hwmon, nvml, registry, standing
-from instrumentation.sources.accuracy import UPDATE_S
+from instrumentation.sources import coverage, registry, standing
 from instrumentation.sources.battery import GAUGE, POWER, BatterySource
 from instrumentation.sources.counter import (
     BEYOND_BOUND,
@@ -67,16 +66,11 @@ def registered(on_battery: bool = False) -> dict[str, Callable[[], Source]]:
     """
     others = (n for n in registry.names() if n not in (*RAPL_READERS, _SAME_COUNTERS))
     openers: dict[str, Callable[[], Source]] = {
-        name: partial(_open, name) for name in (*RAPL_READERS, *others)
+        name: partial(registry.opened, name) for name in (*RAPL_READERS, *others)
     }
     if on_battery and "battery" in openers:
-        openers["battery"] = partial(_open, "battery", believe_online=False)
+        openers["battery"] = partial(registry.opened, "battery", believe_online=False)
     return openers
-
-
-def _open(name: str, **settings: bool) -> Source:
-    source: Source = registry.load(name).open(**settings)
-    return source
 
 
 @dataclass
@@ -175,19 +169,14 @@ class LocalSources:
         ):
             reasons = [reading.error for reading in readings if isinstance(reading, ReadFailure)]
             return Used(None, 0.0, used.flags, errors=tuple(dict.fromkeys(reasons)))
-        if used.energy_uj < self._least_uj.get(name, 0):
+        source = next(source for source in self.opened.values() if name in source.names)
+        if used.energy_uj < getattr(source, "least_uj", {}).get(name, 0):  # it counts in steps
             return Used(None, 0.0, (*used.flags, COARSE))
         middles = [(r.t_before_ns + r.t_after_ns) / 2 for r in (first, last)]
         step_j = (unit_nj(range_uj or 0) or 0) * 1e-9
         update_s = max(first.window_ns, last.window_ns) * 1e-9
         seconds = (middles[1] - middles[0]) * 1e-9
         return Used(used.energy_uj / 1e6, seconds, used.flags, coarse=Coarseness(step_j, update_s))
-
-    @property
-    def _least_uj(self) -> Mapping[str, int]:
-        """By quantity that counts in coarse steps, the smallest difference that is a figure."""
-        steps = [getattr(source, "least_uj", {}) for source in self.opened.values()]
-        return {name: least_uj for step in steps for name, least_uj in step.items()}
 
     def objections(
         self, stretches: Mapping[str, Sequence[standing.Stretch]], busy_s: float
@@ -421,48 +410,13 @@ def main_component(
     raise ControllerError("no-component", reasons=reasons)
 
 
-# Shorter than so many updates of its source, a run's figure is mostly the source's step.
-FEW_UPDATES = 100
-FEW_POLLS = 10
-
-
-def too_short(source: str, seconds: float, *, polled: bool) -> str:
-    """Return a sentence where a run is short for its source, else nothing.
-
-    `polled`: its figure is the sum of powers, not of a counter.
-    """
-    if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
-        return (
-            f"A run of {seconds * 1e3:.3g} ms is short for RAPL, whose counters change about every "
-            f"millisecond: each single figure may be off by up to {2 * UPDATE_S / seconds:.0%}. "
-            "Let the command repeat its work."
-        )
-    poll_s = {"hwmon": hwmon.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
-    if polled and poll_s and seconds < FEW_POLLS * poll_s:
-        return (
-            f"A run of {seconds:.3g} s is short for {source}: power is polled every "
-            f"{poll_s * 1e3:g} ms, and makers seldom state how often a sensor is renewed. "
-            "Let the command repeat its work."
-        )
-    return ""
-
-
-def nothing_found(refused: Mapping[str, str]) -> str:
-    """List the sources and their remedies, first those that exist but cannot be read."""
-    wanted = (
-        "RAPL (powercap, perf_event), a battery that is being discharged, energy and power sensors "
-        "(hwmon) and NVIDIA's library (NVML)"
-    )
-    ways = "name a meter with --meter, or try it in the virtual lab (`make lab` in a checkout)"
+def nothing_found(refused: Mapping[str, str]) -> ControllerError:
+    """Build the error with the remedies, first those of sources that exist but cannot be read."""
     hints = [
         reason
         for name, reason in refused.items()
         if "by root only" in reason or (name != "perf" and registry.is_present(name))
     ]
     if hints:
-        return (
-            f"No source of energy can be read on this machine; looked for {wanted}. "
-            f"{' '.join(hints)} Or {ways}."
-        )
-    driver = "load RAPL's driver with `sudo modprobe intel_rapl_msr`, " if on_x86() else ""
-    return f"No source of energy was found on this machine: looked for {wanted}; {driver}{ways}."
+        return ControllerError("sources-unread", hints=" ".join(hints))
+    return ControllerError("no-source-on-x86" if on_x86() else "no-source")

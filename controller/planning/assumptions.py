@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from contract import schema
 from contract.assumptions import Assumptions
-from contract.names import unknown
+from contract.names import unknown_name
 from contract.problem import Problem
 from workloads import registry
 
@@ -37,8 +37,8 @@ def broken(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield _problem("value", key, str(error))
     for name in sound.get("duty") or ():
         if name not in registry.names():
-            sentence = unknown("workload of the duty", name, registry.names())
-            yield _problem("workload", "duty", sentence)
+            problem = unknown_name("workload of the duty", name, registry.names())
+            yield _problem("workload", "duty", str(problem))
     for name, ends in ranges.items() if isinstance(ranges, Mapping) else ():
         if ends is not None:
             yield from _broken_range(str(name), ends, sound.get(name))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from agent.storage.base import UNENCRYPTED
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
-from contract.names import unknown
+from contract.names import unknown_name
 from contract.plan import (
     FORMAT,
     Configuration,
@@ -189,7 +189,8 @@ def _choose(suite: Suite, known: Sequence[Configuration]) -> list[Configuration]
     for name in suite.configurations:
         if name not in by_name:
             raise ControllerError(
-                "configuration-not-in-inventory", unknown=unknown("configuration", name, by_name)
+                "configuration-not-in-inventory",
+                unknown=unknown_name("configuration", name, by_name),
             )
     return [fill_in(by_name[name]) for name in suite.configurations or by_name]
 

@@ -31,7 +31,11 @@ def plan_entries(
     declared: set[str] = set()
     for item in suite.workloads:
         workload = item.workload or item.name
-        _check_name(item.name, workload)
+        if DRIFT_CHECK in (item.name, workload):
+            raise ControllerError("drift-check-entry")
+        require_known("workload", [workload], registry.names())
+        if item.name != workload and item.name in (*registry.names(), RESERVED):
+            raise ControllerError("name-taken", entry=item.name, workload=workload)
         if item.name in declared:
             raise ControllerError("entry-twice", entry=item.name, workload=workload)
         declared.add(item.name)
@@ -67,14 +71,6 @@ def complete(workload: str, parameters: Mapping[str, object]) -> dict[str, Param
         return registry.complete(workload, parameters)
     except WorkloadError as error:
         raise ControllerError(error) from error
-
-
-def _check_name(name: str, workload: str) -> None:
-    if DRIFT_CHECK in (name, workload):
-        raise ControllerError("drift-check-entry")
-    require_known("workload", [workload], registry.names())
-    if name != workload and name in (*registry.names(), RESERVED):
-        raise ControllerError("name-taken", entry=name, workload=workload)
 
 
 def _complete_entry(item: SuiteWorkload, workload: str, database: str) -> WorkloadEntry:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import workloads
 from contract.errors import ControllerError
-from contract.schema import nearest
+from contract.names import unknown_name
 
 SUITES = Path(workloads.__file__).parent / "suites"
 
@@ -21,9 +21,7 @@ def require_known(what: str, names: Iterable[str], known: Collection[str]) -> No
     """Raise ControllerError for the first name that is not known, with the nearest one."""
     for name in names:
         if name not in known:
-            raise ControllerError(
-                "unknown-name", what=what, name=name, nearest=nearest(name, known)
-            )
+            raise ControllerError(unknown_name(what, name, known))
 
 
 def inventories_beside(path: Path) -> list[str]:

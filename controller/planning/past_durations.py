@@ -66,21 +66,12 @@ class PastDurations:
         ]
 
 
-@dataclass(frozen=True)
-class _Head:
-    """What decides whether a plan is read."""
-
-    host: str
-    origin: str
-    created_wall: str = ""
-
-
 def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
     """Collect what the suites of this host in `folder` took; damaged ones are left out."""
     durations = PastDurations()
     suites = []
     for path in folder.glob("*/plan.json"):
-        head = None if names.stranger(path.parent) else strict_json.load(_Head, path)
+        head = None if names.stranger(path.parent) else strict_json.load(plans.PlanHead, path)
         if head and (head.host, head.origin) == (host, origin):
             suites.append((head.created_wall, path.parent))
     for _, suite_dir in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:

@@ -12,7 +12,7 @@ from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.identity import Identity
 from contract.journal import Entry
-from contract.plan import TargetDocument
+from contract.plan import PlanHead, TargetDocument
 from controller.target import connection
 
 log = logging.getLogger(__name__)
@@ -34,13 +34,6 @@ class Unit:
     starting: bool
     failed: bool
     last_words: str
-
-
-@dataclass(frozen=True)
-class _PlanSum:
-    """The hash that a plan has of itself."""
-
-    sha256: str
 
 
 class AgentClient:
@@ -87,7 +80,7 @@ class AgentClient:
         """Return the hash of the plan there; None without one, empty where it is damaged."""
         content = self._file("plan.json")
         try:
-            return strict_json.parse(_PlanSum, content).sha256 if content else None
+            return strict_json.parse(PlanHead, content).sha256 if content else None
         except ValueError:
             return ""
 

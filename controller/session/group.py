@@ -22,9 +22,8 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from contract.names import Name
 from contract.places import command_line, module_command
-from contract.plan import MeterEntry, Plan, TargetDocument
+from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument
 from contract.status import SuiteStatus
-from contract.strict_json import read_object
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
@@ -64,15 +63,13 @@ def require_apart(targets: Sequence[Target]) -> None:
 
 
 def _same_machine(one: Target, other: Target) -> Iterator[ControllerError]:
-    addresses = {_address(target) for target in (one, other)}
+    addresses = {
+        f"{connection.address(target)}{f', port {target.ssh.port}' if target.ssh else ''}"
+        for target in (one, other)
+    }
     if len(addresses) == 1:
         hosts = {"host": one.host, "other": other.host}
         yield ControllerError("same-machine", **hosts, address=addresses.pop())
-
-
-def _address(target: Target) -> str:
-    port = "" if target.ssh is None else f", port {target.ssh.port}"
-    return f"{connection.address(target)}{port}"
 
 
 def _same_meter(one: Target, other: Target) -> Iterator[ControllerError]:
@@ -263,14 +260,14 @@ def plan(options: Options, freeze: Freeze) -> Path:
     seed = secrets.randbits(32) if options.seed is None else options.seed
 
     def frozen(**changes: Any) -> list[Plan]:
-        found = []
+        made = []
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
             try:
-                found.append(freeze(replace(options, **changed), group=name, now=now))
+                made.append(freeze(replace(options, **changed), group=name, now=now))
             except ControllerError as error:
                 raise ControllerError("host-failed", host=target.host, error=error) from error
-        return found
+        return made
 
     plans = frozen()
     slowest = min(plans, key=lambda each: each.blocks)
@@ -373,10 +370,10 @@ def _outcome(session: Session, path: Path) -> str:
 
 
 def _planned_host(folder: Path) -> str:
-    host = read_object(folder / "plan.json").get("host")
-    if host is None:
+    head = strict_json.load(PlanHead, folder / "plan.json")
+    if head is None:
         raise ControllerError("no-planned-suite", folder=folder)
-    return str(host)
+    return head.host
 
 
 def _of_host(targets: Sequence[Target], host: str, path: Path) -> Target:

@@ -134,13 +134,13 @@ def follow(
             return
         if link.code == ABANDONED:
             events.up()
-            events.abandoned(link.said)
+            events.abandoned(link.last_words)
         else:
-            log.debug("the link to the journal ended: %s", link.said)
-            events.dropped(link.said)
+            log.debug("the link to the journal ended: %s", link.last_words)
+            events.dropped(link.last_words)
             complaints += link.code not in (0, SSH_FAILED) and link.code > 0
             if complaints >= MOST_COMPLAINTS:
-                raise ControllerError("journal-not-followed", error=link.said)
+                raise ControllerError("journal-not-followed", error=link.last_words)
         end = time.monotonic() + RETRY_S
         while time.monotonic() < end and not stop.wait(min(tick_s, RETRY_S)):
             yield None
@@ -164,7 +164,7 @@ class _Link:
         self._reader = threading.Thread(target=self._pump, daemon=True)
         self._reader.start()
         self.code = 0
-        self.said = ""
+        self.last_words = ""
 
     def entries(self, tick_s: float, events: LinkEvents) -> Iterator[Entry | None]:
         """Yield entries until it ends; None every `tick_s`.
@@ -211,4 +211,4 @@ class _Link:
         with self._complaint as file:
             file.seek(0)
             lines = file.read().strip().splitlines()
-        self.said = (lines[-1] if lines else silent).removeprefix("fde: ")
+        self.last_words = (lines[-1] if lines else silent).removeprefix("fde: ")

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import permutations
 from pathlib import Path
 
 from agent.system import lock
@@ -213,7 +214,11 @@ class Recorders:
         self._starts: dict[str, deque[float]] = {}
 
     def __enter__(self) -> Recorders:
-        _require_apart([meter.name for meter in self._meters])
+        for meter, other in permutations(self._meters, 2):
+            # It would share the second folder of the other.
+            if re.fullmatch(re.escape(other.name) + r"\.[0-9]+", meter.name):
+                names = {"meter": other.name, "other": meter.name}
+                raise ControllerError("meters-too-alike", **names)
         limits_s = {meter.name: start_limit_s(meter) for meter in self._meters}
         if left := end_leftovers(self._suite_dir):
             self._note(f"ended what still recorded for an earlier session: {', '.join(left)}")
@@ -294,11 +299,3 @@ def _wait_until_heard(recorder: RecorderProcess, limit_s: float) -> None:
         if time.monotonic() > deadline:
             raise ControllerError("meter-silent", meter=recorder.name, limit_s=limit_s)
         time.sleep(POLL_S)
-
-
-def _require_apart(names: Sequence[str]) -> None:
-    """Refuse a meter that is called as the second folder of another, and would share it."""
-    for name in names:
-        for other in names:
-            if re.fullmatch(re.escape(other) + r"\.[0-9]+", name):
-                raise ControllerError("meters-too-alike", meter=other, other=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, get_origin, get_type_hints
 
 from contract import strict_json
 from contract.attempts import NS, Span, spans
@@ -16,22 +17,6 @@ from controller.session.session_times import read_sessions
 from instrumentation.clock import ClockReading, offset_ns
 
 FORMAT = "fde-timing/1"
-# The parts that add up to `wall_s`, and what they are called in the table.
-PARTS = {
-    "measuring_s": "measuring",
-    "preconditioning_s": "preconditioning disks",
-    "switching_s": "switching storage",
-    "preparing_s": "preparing runs",
-    "between_phases_s": "between phases",
-    "proving_s": "proving the storage",
-    "between_runs_s": "between runs",
-    "repeated_s": "void attempts",
-    "waiting_s": "waiting",
-    "down_s": "target or agent away",
-    "start_s": "starting",
-    "fetch_s": "fetching results",
-    "other_s": "other",
-}
 
 
 @dataclass(frozen=True)
@@ -67,19 +52,19 @@ class Timing:
 
     format: str
     wall_s: float
-    measuring_s: float
-    preconditioning_s: float
-    switching_s: float
-    preparing_s: float
-    between_phases_s: float
-    proving_s: float
-    between_runs_s: float
-    repeated_s: float
-    waiting_s: float
-    start_s: float
-    fetch_s: float
-    down_s: float
-    other_s: float
+    measuring_s: Annotated[float, "measuring"]
+    preconditioning_s: Annotated[float, "preconditioning disks"]
+    switching_s: Annotated[float, "switching storage"]
+    preparing_s: Annotated[float, "preparing runs"]
+    between_phases_s: Annotated[float, "between phases"]
+    proving_s: Annotated[float, "proving the storage"]
+    between_runs_s: Annotated[float, "between runs"]
+    repeated_s: Annotated[float, "void attempts"]
+    waiting_s: Annotated[float, "waiting"]
+    start_s: Annotated[float, "starting"]
+    fetch_s: Annotated[float, "fetching results"]
+    down_s: Annotated[float, "target or agent away"]
+    other_s: Annotated[float, "other"]
     settle_s: float
     tail_s: float
     measuring_share: float
@@ -110,6 +95,13 @@ class Timing:
             if round(seconds, 1) > 0:
                 shown.append(f"  {name:<22} {seconds:9.1f} s {seconds / self.wall_s:6.1%}")
         return [*shown, *filter(None, [self.on_target()])]
+
+
+PARTS = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Timing, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
 
 
 def read_suite(suite_dir: Path) -> Timing:
@@ -175,15 +167,10 @@ def suite_timing(
     between_s = sum(lengths_s) / NS - measuring_s
     wall_s = controller.wall_s
     parts = {
+        **{key: seconds for key, seconds in states.items() if key in PARTS and key != "down_s"},
         "measuring_s": measuring_s,
-        "preconditioning_s": states["preconditioning_s"],
-        "switching_s": states["switching_s"],
         "preparing_s": max(0.0, states["running_s"] - measuring_s - between_s),
         "between_phases_s": between_s,
-        "proving_s": states["proving_s"],
-        "between_runs_s": states["between_runs_s"],
-        "repeated_s": states["repeated_s"],
-        "waiting_s": states["waiting_s"],
         "start_s": controller.start_s,
         "fetch_s": controller.fetch_s,
     }

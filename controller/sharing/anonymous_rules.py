@@ -25,7 +25,6 @@ import yaml
 from agent.checks.table import TABLE
 from agent.provenance import PROGRAMS
 from agent.storage import registry as storage_kinds
-from agent.storage.wordings import codes as storage_codes
 from agent.system.quiet import GROUPS
 from contract.command_results import Identifying
 from contract.errors import AgentError
@@ -34,7 +33,7 @@ from contract.journal import CAUSES_OF_VOID, STATES
 from contract.parameters import Parameter
 from contract.places import ANSIBLE
 from contract.plan import Configuration
-from contract.problem import wordings_of
+from contract.problem import wording_tables, wordings_of
 from controller.planning.known_names import SUITES
 from controller.sharing import identifying_data
 from instrumentation.accuracy import UNITS as UNITS_OF_ERRORS
@@ -272,7 +271,11 @@ def _begins(names: Names, value: Any, form: str, *otherwise: str) -> Any:
 def _known_codes() -> frozenset[str]:
     """Collect the words for machines that the testbed writes."""
     flags = {word for kind in meter_kinds.kinds() for word in meter_kinds.load(kind).flag_words}
-    codes = {*fields()["codes"].split(), *storage_codes(), *(check.name for check in TABLE)}
+    codes = {
+        *fields()["codes"].split(),
+        *itertools.chain(*wording_tables("agent/storage").values()),
+        *(check.name for check in TABLE),
+    }
     codes.update(*map(wordings_of, ("agent", "contract")))
     return frozenset({"", *codes, *flags, *CAUSES_OF_VOID, *meter_kinds.kinds()})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,30 +20,10 @@ from controller.session import seal
 from instrumentation.ports import SECRET_QUERY
 
 RAW = "stream.raw"
-# Host names that every lab's guest has, and users that every system has, name nobody.
-NOBODY = {"target", "fde-target", "localhost", "local", "synthetic", "root", "user"}
 LEAST = 4  # characters: what is shorter is no name of one machine
-KINDS = {
-    **dict.fromkeys(("serial", "wwid", "wwn", "eui", "nguid", "erase"), "serial number"),
-    "by_id": "disk name",
-    "machine_id": "machine id",
-    "host": "host name",
-    "port": "port",
-    "topic": "port",
-}
-BY_SERIAL = {"firmware", "medium_errors", "locked_reads"}
-VERSIONS = {"versions", "packages", "firmware", "kernel", "uname", "os_release", "about"}
-PATTERNS = {
-    "UUID": re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),
-    "MAC address": re.compile(r"\b[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}\b"),
-    "e-mail address": re.compile(
-        r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.(?!service|timer|socket|target|mount)[A-Za-z]{2,}\b"
-    ),
-    "path": re.compile(
-        r"(?<![\w.:/-])/(?!dev/|sys/|proc/|usr/|etc/|lib/|lib64/|bin/|sbin/|boot/"
-        r"|(?:var/lib|opt|run|mnt)/fde)[\w.+@~-]+(?:/[\w.+@~-]+)+"
-    ),
-}
+KNOWN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NOBODY, BY_SERIAL, VERSIONS = (set(KNOWN[key]) for key in ("nobody", "by_serial", "versions"))
+PATTERNS = {kind: re.compile(pattern) for kind, pattern in KNOWN["patterns"].items()}
 ADDRESS = re.compile(
     r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]*::?[0-9a-fA-F:.]+)(?![\w:])"
 )
@@ -130,8 +111,8 @@ def _of_document(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]
             yield from _of_document(inner, place)
     elif isinstance(value, str):
         key = place[-1] if place else ""
-        if key in KINDS:
-            yield KINDS[key], PurePosixPath(value).name if key == "by_id" else value
+        if key in KNOWN["kinds"]:
+            yield KNOWN["kinds"][key], PurePosixPath(value).name if key == "by_id" else value
         if key == "port" and (host := urlsplit(value).hostname):
             yield "address", host
         if not VERSIONS & set(place):

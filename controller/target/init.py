@@ -44,7 +44,11 @@ ROLES = {
     "plain": "the disk without encryption (also carries dm-crypt)",
     "sed": "the self-encrypting (Opal) disk",
 }
-_AES = {"cipher": "aes-xts-plain64", "key_bits": 256, "sector_size": 4096}
+_AES: dict[str, str | int | list[str]] = {
+    "cipher": "aes-xts-plain64",
+    "key_bits": 256,
+    "sector_size": 4096,
+}
 
 
 @dataclass(frozen=True)
@@ -256,11 +260,11 @@ def _ssh_arguments(link: SshLink | None) -> str:
     return " ".join("-o '" + option.replace("'", "'\\''") + "'" for option in options)
 
 
-def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, object]]:
+def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, str | int | list[str]]]:
     """Return the configurations of disks with other names; none where the defaults do."""
     if not set(disks) - set(ROLES):
         return []
-    configurations: list[dict[str, object]] = [
+    configurations: list[dict[str, str | int | list[str]]] = [
         {"name": "plain", "kind": "plain", "disk": list(disks)},
         {"name": "dmcrypt-aes256", "kind": "dmcrypt", "disk": list(disks), **_AES},
     ]

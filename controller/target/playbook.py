@@ -18,7 +18,7 @@ from contract import schema
 from contract.command_results import HostCounts, PlayFailure
 from contract.errors import ControllerError
 from contract.files import write_json
-from contract.names import unknown
+from contract.names import unknown_name
 from contract.places import ANSIBLE, build_folder, python_path
 from contract.plan import TargetDocument
 from contract.problem import Problem
@@ -41,7 +41,7 @@ def resolve(path: Path) -> Inventory:
     if not path.exists():
         known = inventories_beside(path)
         raise ControllerError(
-            unknown("inventory", str(path), known)
+            unknown_name("inventory", str(path), known)
             if known
             else f"The inventory {path} was not found. Copy ansible/inventory/hardware.example."
         )

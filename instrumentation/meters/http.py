@@ -13,14 +13,17 @@ plugs.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from contract import schema
 from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
 from instrumentation.meters.json_paths import JsonMeter, JsonSettings, Places, value_at
-from instrumentation.meters.networked import WH_J, AnswerError, Reading, document
+from instrumentation.meters.networked import AnswerError, Reading, document
 from instrumentation.ports import SECRET_QUERY
 
 _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
@@ -42,41 +45,11 @@ class Profile:
     resolution_w: float = 0.1
 
 
-def _first_generation(name: str, count: int, energy_unit_j: float) -> Profile:
-    power, energy, valid = (
-        {str(n): f"/{name}/{n}/{leaf}" for n in range(count)}
-        for leaf in ("power", "total", "is_valid")
-    )
-    outputs = {str(n): f"/relays/{n}/ison" for n in range(count)}
-    errors = {str(n): (f"/relays/{n}/overpower", "/overtemperature") for n in range(count)}
-    places = Places(power, energy, energy_unit_j=energy_unit_j, errors=errors, outputs=outputs)
-    return Profile("/status", places, valid, resolution_w=0.01)
-
-
-TASMOTA = Places(
-    {str(n): f"/StatusSNS/ENERGY/Power/{n}" for n in range(4)},
-    {str(n): f"/StatusSNS/ENERGY/Total/{n}" for n in range(4)},
-    energy_unit_j=1000 * WH_J,
-    login="/WARNING",
-)
-_EM_POWER = {**{phase: f"/{phase}_act_power" for phase in "abc"}, "total": "/total_act_power"}
-_EM_ERRORS: dict[str, tuple[str, ...]] = {phase: (f"/{phase}_errors", "/errors") for phase in "abc"}
-_EM_ERRORS["total"] = ("/a_errors", "/b_errors", "/c_errors", "/errors")
-_WITH_COUNTER = Places({"0": "/apower"}, {"0": "/aenergy/total"}, energy_unit_j=WH_J)
 PROFILES = {
-    "shelly-gen1": _first_generation("meters", 4, 60.0),
-    "shelly-gen1-em": _first_generation("emeters", 3, WH_J),
-    "shelly-switch": Profile("/rpc/Switch.GetStatus?id={id}", _WITH_COUNTER),
-    "shelly-pm1": Profile("/rpc/PM1.GetStatus?id={id}", _WITH_COUNTER),
-    "shelly-em": Profile("/rpc/EM.GetStatus?id={id}", Places(_EM_POWER, {}, errors=_EM_ERRORS)),
-    "shelly-em1": Profile("/rpc/EM1.GetStatus?id={id}", Places({"0": "/act_power"}, {})),
-    "tasmota": Profile("/cm?cmnd=Status%208", TASMOTA, login="tasmota", resolution_w=1.0),
-    "home-assistant": Profile(
-        "/api/states/{entity}",
-        Places({"0": "/state"}, {}, stamps=("/last_reported", "/last_updated")),
-        unit="/attributes/unit_of_measurement",
-        login="bearer",
-    ),
+    name: schema.read(Profile, profile)
+    for name, profile in tomllib.loads(
+        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    ).items()
 }
 
 

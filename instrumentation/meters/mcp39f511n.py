@@ -358,7 +358,11 @@ class Mcp39f511n(Meter):
         window_s = self._window_s(first.outputs, second.outputs)
         if self._last is not None:
             flags = self._flags(first, window_s)
-            self._out.add(first.t_ns, None, window_s, self._powers_w(first.outputs), flags=flags)
+            powers_w = [
+                power_w(first.outputs.power_raw[int(key) - 1], self._setup[int(key)])
+                for key in self.channels
+            ]
+            self._out.add(first.t_ns, None, window_s, powers_w, flags=flags)
             self._last_ns = first.t_ns
             # The window ended after the last look that did not show it; so the next one will.
             next_ns = self._unchanged_ns + round(window_s * 1e9) - _LEAD_NS
@@ -391,9 +395,3 @@ class Mcp39f511n(Meter):
         if first.line_mhz != second.line_mhz or not _LINE_HZ[0] <= line_hz <= _LINE_HZ[1]:
             line_hz = self.settings.line_hz
         return float((1 << self._setup[0]) / line_hz)
-
-    def _powers_w(self, outputs: Outputs) -> list[float]:
-        ranges = self._setup[1:3]
-        return [
-            power_w(outputs.power_raw[int(key) - 1], ranges[int(key) - 1]) for key in self.channels
-        ]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from contract.schema import Text
 from instrumentation.meters.answers import Answer
-from instrumentation.meters.http import TASMOTA
+from instrumentation.meters.http import PROFILES
 from instrumentation.meters.json_paths import JsonMeter, JsonSettings, Places
 from instrumentation.meters.networked import WH_J, AnswerError, Reading, document
 
@@ -68,7 +68,7 @@ class MqttMeter(JsonMeter):
     def places(self) -> Places:
         if self.settings.profile == "generic":
             return Places.from_settings(self.settings)
-        return TASMOTA if self.settings.profile == "tasmota" else _ZIGBEE
+        return PROFILES["tasmota"].places if self.settings.profile == "tasmota" else _ZIGBEE
 
     def _reading(self, answer: Answer) -> Reading:
         if answer.label.startswith(RETAINED):

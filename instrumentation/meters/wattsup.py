@@ -191,7 +191,10 @@ class WattsUp(Meter):
         doubtful, self._doubtful = self._doubtful, None
         restart = False
         if broken:
-            confirmed = doubtful is not None and not self._unsteady(doubtful, record)
+            fails = self._relations(doubtful, record) if doubtful is not None else {}
+            confirmed = doubtful is not None and not any(
+                fails[name] and self._trust.trusts(name) for name in fails
+            )
             if not confirmed and not self._switched_on:
                 self._doubtful = record
                 detail = f"does not follow from the record before: {', '.join(broken)}"
@@ -207,10 +210,6 @@ class WattsUp(Meter):
         gap = seconds >= _GAP_PERIODS * _PERIOD_S
         # Two records that were read at once were still a second apart.
         return unsteady(before.readings, latest.readings, max(seconds, _PERIOD_S), gap=gap)
-
-    def _unsteady(self, before: _Record, latest: _Record) -> bool:
-        fails = self._relations(before, latest)
-        return any(fails[name] and self._trust.trusts(name) for name in fails)
 
     def _restarted(self, last: _Record, record: _Record) -> bool:
         """Whether the counter began again; then continues from where it was."""

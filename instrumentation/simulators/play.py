@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import random
 import select
 import time
 import tty
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from instrumentation.simulators.faults import Faults, FaultyMeter, FaultyWire
 from instrumentation.simulators.registry import Simulator
 
 _READ_BYTES = 4096
@@ -101,7 +99,6 @@ class SimulatedPort:
             link.unlink()
 
 
-UNPLUGGED_S = 1.0
 _PIECE_S = 0.004  # a faster meter's readings are sent this much at a time
 _LOOK_S = 0.1
 
@@ -109,80 +106,34 @@ _LOOK_S = 0.1
 class Player:
     """One meter at one link. `run` returns once `stopped()` is true; `close` unplugs it.
 
-    `watts` is the power through each channel; `make` makes the meter that was just switched on.
+    `watts` is the power through each channel of `meter`, which was just switched on.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Simulator],
-        link: Path,
-        watts: Sequence[float],
-        faults: Faults = Faults(),  # noqa: B008 - frozen
-        seed: int = 0,
-    ) -> None:
-        self._meter = FaultyMeter(make, seed, step=faults.step, restart=faults.restart)
-        if len(watts) != len(self._meter.channels):
-            raise ValueError(
-                f"This meter has {len(self._meter.channels)} channels "
-                f"({', '.join(self._meter.channels)}): give as many watts."
-            )
+    def __init__(self, meter: Simulator, link: Path, watts: Sequence[float]) -> None:
+        self._meter = meter
         self._watts = np.asarray(watts, np.float64)
-        self._wire = FaultyWire(seed, faults)
-        self._unplug = faults.unplug
-        self._random = random.Random(seed)
-        self._period_s = self._meter.period_s / (1 + faults.skew * 1e-6)  # in true seconds
-        self._together = max(1, round(_PIECE_S / self._period_s))
-        self._link = link
+        self._together = max(1, round(_PIECE_S / meter.period_s))
         self._port = SimulatedPort(link)
-        self._done = 0
-        self._back_s: float | None = None  # when it will be plugged in again
-        self.unplugged = 0
-
-    @property
-    def hit(self) -> int:
-        """Pieces that did not leave as they were made, and faults of the meter itself."""
-        return self._wire.hit + len(self._meter.struck) + self.unplugged
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        start_s = time.monotonic()
+        start_s, done = time.monotonic(), 0
         while not stopped():
-            due_s = start_s + (self._done + self._together) * self._period_s
+            due_s = start_s + (done + self._together) * self._meter.period_s
             wait_s = due_s - time.monotonic()
             if wait_s <= 0:
-                self._advance()
+                periods = np.arange(done + 1, done + self._together + 1)
+                done += self._together
+                energy_j = np.outer(periods * self._meter.period_s, self._watts)
+                self._send(self._meter.advance(energy_j))
                 continue
             self._port.wait(min(wait_s, _LOOK_S))
             if asked := self._port.receive():
                 self._send(self._meter.receive(asked))
 
-    def _advance(self) -> None:
-        periods = np.arange(self._done + 1, self._done + self._together + 1)
-        self._done += self._together
-        # By its own clock: a meter averages what it samples, so its clock's error changes no watts.
-        own_s = periods * self._meter.period_s
-        self._send(self._meter.advance(np.outer(own_s, self._watts)))
-        if self._back_s is not None:
-            self._plug_in(self._back_s)
-        elif self._unplug and self._random.random() < self._unplug:
-            self._pull()
-
     def _send(self, data: bytes) -> None:
-        if arrived := self._wire.carry(data):
-            self._port.send(arrived)
-
-    def _pull(self) -> None:
-        """Away for a while. Where it will be back is made now, while the old number is taken."""
-        self.unplugged += 1
-        back = SimulatedPort(self._link.with_name(f".{self._link.name}.unplugged"))
-        self._port.close()
-        self._port = back
-        self._back_s = time.monotonic() + UNPLUGGED_S
-
-    def _plug_in(self, back_s: float) -> None:
-        if time.monotonic() >= back_s:
-            self._port.rename(self._link)
-            self._back_s = None
+        if data:
+            self._port.send(data)
 
     def close(self) -> None:
-        """Unplug it for good."""
+        """Unplug it."""
         self._port.close()

@@ -214,14 +214,12 @@ class PolledSource:
 
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Return the energy of each quantity since the first poll, or why it cannot be read."""
-        readings = self._polled.read() | {name: self._counted(name) for name in self._counters}
+        readings = self._polled.read()
+        for name, counter in self._counters.items():
+            count = readings[name] = counter()
+            if isinstance(count, Reading):
+                readings[name] = replace(count, window_ns=self._watched[name].interval_ns or 0)
         return {name: readings[name] for name in self.names}
-
-    def _counted(self, name: str) -> Reading | ReadFailure:
-        count = self._counters[name]()
-        if isinstance(count, ReadFailure):
-            return count
-        return replace(count, window_ns=self._watched[name].interval_ns or 0)
 
     def _watch_counters(self) -> None:
         def count(read: Callable[[], Reading | ReadFailure]) -> int | None:

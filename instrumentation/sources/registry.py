@@ -39,3 +39,11 @@ def is_present(name: str) -> bool:
         return bool(getattr(load(name), "is_present", lambda: True)())
     except ExtensionError:
         return True  # opening raises what is wrong with it
+
+
+def opened(name: str, **settings: bool) -> Any:
+    """Open a source.
+
+    Raises SourceError and ExtensionError.
+    """
+    return load(name).open(**settings)

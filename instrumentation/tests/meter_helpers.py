@@ -12,9 +12,9 @@ from contract.documents import RecorderStatus
 from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
-from instrumentation.simulators.conversation import Wire, conversation, faultless
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
+from validation.metrology.conversation import Wire, conversation, faultless
 
 
 def energies(watts: list[float], simulator: Simulator) -> np.ndarray:

@@ -17,10 +17,10 @@ from instrumentation.meters.mcp39f511n import (
     read_request,
     write_request,
 )
-from instrumentation.simulators.conversation import Wire, conversation
 from instrumentation.simulators.mcp39f511n import Mcp39f511nSimulator
 from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, talk
 from instrumentation.trace import Frame
+from validation.metrology.conversation import Wire, conversation
 
 # Of green-coding-solutions/green-metrics-tool and the data sheet's frame.
 ASK_POWER = bytes.fromhex("A5 08 41 00 16 4E 08 5A")

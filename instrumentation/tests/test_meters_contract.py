@@ -18,10 +18,10 @@ from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import Wire, conversation, faultless
-from instrumentation.simulators.faults import FaultyWire, WireFaults
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
+from validation.metrology.conversation import Wire, conversation, faultless
+from validation.metrology.faulty_meters import FaultyWire, WireFaults
 
 KINDS = registry.kinds()
 every_meter = pytest.mark.parametrize("kind", KINDS)

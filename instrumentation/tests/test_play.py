@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +15,11 @@ from instrumentation.meters import registry
 from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
-from instrumentation.simulators import faults
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.__main__ import main
-from instrumentation.simulators.conversation import conversation
-from instrumentation.simulators.faults import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults
 from instrumentation.simulators.play import Player
 from instrumentation.trace import read_frames
+from validation.metrology.conversation import conversation
+from validation.metrology.faulty_meters import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults
 
 WATTS = (12.0, 5.0, 3.0, 2.0, 7.0, 1.0, 4.0, 6.0)
 RECORDS = 3
@@ -37,7 +28,7 @@ RECORDS = 3
 def recorded(kind: str, link: Path, out: Path) -> Decoded:
     """Return some records of a played meter, made by a recorder in this process."""
     simulator = simulators.load(kind)()
-    player = Player(simulators.load(kind), link, WATTS[: len(simulator.channels)])
+    player = Player(simulator, link, WATTS[: len(simulator.channels)])
     entry = {
         "name": "meter0",
         "kind": kind,
@@ -92,7 +83,7 @@ def test_every_meter_is_recorded_in_real_time(kind: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("fault", WIRE_FAULTS)
 def test_every_fault_of_a_wire_strikes_and_is_the_same_for_the_same_seed(fault: str) -> None:
     pieces = [bytes(range(n % 7, n % 7 + 60)) for n in range(400)]
-    asked = faults.Faults.parse([f"{fault}=0.05"])
+    asked = WireFaults(**{fault: 0.05})
     wires = [FaultyWire(seed, asked) for seed in (3, 3, 4)]
     first, again, carried = ([wire.carry(piece) for piece in pieces] for wire in wires)
     assert first == again != carried
@@ -134,104 +125,3 @@ def test_faults_of_the_meters_own_clock_show(fault: str, kind: str) -> None:
     assert sum(f.kind == kind for f in recording.faults) == len(meter.struck)
     told_w = recording.samples.filter(~recording.samples["flags"].str.contains("gap"))["power_w_a"]
     assert told_w.to_numpy() == pytest.approx(2.0, abs=0.002)
-
-
-def test_a_fast_clock_is_fast(tmp_path: Path) -> None:
-    player = Player(
-        simulators.load("smartpower3"), tmp_path / "m", (1.0, 1.0), faults.Faults(skew=1e6)
-    )
-    end = time.monotonic() + 0.5
-    player.run(lambda: time.monotonic() > end)
-    player.close()
-    assert player._done > 70
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["drip=1"], "drip "),
-        (["drop"], "drop has no number"),
-        (["drop=2"], "is not a probability"),
-    ],
-)
-def test_wrong_faults_are_refused(words: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        faults.Faults.parse(words)
-
-
-def test_every_fault_can_be_asked_for() -> None:
-    names = [entry.name for entry in fields(faults.Faults)]
-    assert set(WIRE_FAULTS) | set(faults.METER_FAULTS) | {"skew", "unplug"} == set(names)
-    parsed = faults.Faults.parse([f"{name}=0.5" for name in names])
-    assert all(getattr(parsed, name) == 0.5 for name in names)
-
-
-def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    link = tmp_path / "meter"
-    command = [sys.executable, "-m", "instrumentation.simulators", "--kind", "smartpower3"]
-    process = subprocess.Popen(
-        [*command, "--link", str(link), "--watts", "20,0.06", "--fault", "unplug=0.2"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    devices: set[str] = set()
-    while len(devices) < 2:  # unplugged after some lines, and back under another number
-        assert process.poll() is None
-        with contextlib.suppress(FileNotFoundError):
-            devices |= {str(link.readlink())}
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    message, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert message.startswith(f"A smartpower3 at {link}")
-    assert not link.is_symlink()
-
-
-def test_command_line_serves_a_meter_on_a_network() -> None:
-    command = [sys.executable, "-m", "instrumentation.simulators", "--kind", "http"]
-    process = subprocess.Popen(
-        [*command, "--at", "127.0.0.1:0", "--profile", "tasmota", "--watts", "60"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    address = process.stdout.readline().split(",")[0].removeprefix("A http at ")
-    power_w = 0
-    while not power_w:  # until its first refresh
-        assert process.poll() is None
-        with urllib.request.urlopen(f"{address}/cm?cmnd=Status%208") as answer:
-            power_w = json.load(answer)["StatusSNS"]["ENERGY"]["Power"]
-    process.send_signal(signal.SIGTERM)
-    message, err = process.communicate(timeout=60)
-    assert (process.returncode, err, power_w) == (0, "", 60)
-    assert message.startswith("http: ")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--kind", "smartpower4"), "did you mean smartpower3"),
-        (("--kind", "smartpower3", "--watts", "1"), "has 2 channels (0, 1): give as many watts"),
-        (("--kind", "smartpower3", "--watts", "a,b"), "are not powers"),
-        (("--kind", "smartpower3", "--fault", "x=1"), "fault x"),
-        (("--kind", "smartpower3", "--link", "/dev/null/none"), "cannot become a link"),
-        (("--kind", "http"), "is on a network: use --at HOST:PORT"),
-        (("--kind", "smartpower3", "--at", "127.0.0.1:0"), "has a serial port: use --link PATH"),
-        (("--kind", "http", "--at", "8080"), "8080 is not HOST:PORT"),
-        (("--kind", "http", "--at", "127.0.0.1:0", "--watts", "1,2"), "give as many watts"),
-    ],
-)
-def test_command_line_refuses_in_one_sentence(
-    tmp_path: Path, options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = (
-        options if {"--link", "--at"} & set(options) else (*options, "--link", str(tmp_path / "m"))
-    )
-    assert main(words) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("fde: ") and message in err
-    assert err.count("\n") == 1
-    assert not os.path.lexists(tmp_path / "m")

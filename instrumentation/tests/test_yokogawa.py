@@ -11,11 +11,11 @@ import pytest
 from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.yokogawa import Yokogawa, number, plausible
-from instrumentation.simulators.conversation import Wire
 from instrumentation.simulators.wt210 import WT210Simulator
 from instrumentation.simulators.wt310 import WT310Simulator
 from instrumentation.simulators.yokogawa import YokogawaSimulator, nr3
 from instrumentation.tests.meter_helpers import kinds, on_the_nth, talk
+from validation.metrology.conversation import Wire
 
 WATTS = [40.0, 41.5, 43.2, 320.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
 FIXED: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 5.0}

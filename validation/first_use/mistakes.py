@@ -116,8 +116,7 @@ def played(kind: str, watts: list[float], **settings: Any) -> Callable[[Patient]
 
     def plant(patient: Patient) -> None:
         link, ended = patient.folder / "other-meter", threading.Event()
-        make = registry.load(kind)
-        player = Player(lambda: make(**settings), link, watts)
+        player = Player(registry.load(kind)(**settings), link, watts)
         thread = threading.Thread(target=player.run, args=(ended.is_set,), daemon=True)
         thread.start()
         patient.undo.callback(player.close)

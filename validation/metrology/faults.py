@@ -26,17 +26,16 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
 from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.conversation import Wire, conversation, faultless
-from instrumentation.simulators.faults import (
-    METER_FAULTS,
+from instrumentation.simulators.registry import Simulator
+from instrumentation.trace import Frame
+from validation.bench import Figure, at_least, at_most
+from validation.metrology.conversation import Wire, conversation, faultless
+from validation.metrology.faulty_meters import (
     WIRE_FAULTS,
     FaultyMeter,
     FaultyWire,
     WireFaults,
 )
-from instrumentation.simulators.registry import Simulator
-from instrumentation.trace import Frame
-from validation.bench import Figure, at_least, at_most
 
 RECORDS = 60  # of a stream with one fault
 TRIALS = 200  # of each kind of fault
@@ -138,7 +137,7 @@ def notice(kind: str, trials: int) -> Noticed:
     simulator = simulators.load(kind)()
     record_s = together * simulator.period_s
     missed, worst_limits = {}, 0.0
-    for number, fault in enumerate((*WIRE_FAULTS, *METER_FAULTS)):
+    for number, fault in enumerate((*WIRE_FAULTS, "step", "restart")):
         missed[fault] = 0
         for trial in range(trials):
             chance = np.random.default_rng([number, trial])

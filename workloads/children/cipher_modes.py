@@ -18,40 +18,10 @@ from workloads.crypt.catalogue import CIPHERS, MIB, WHOLE_BLOCKS, padded
 from workloads.crypt.known_answers import xor
 
 BLOCK_BYTES = 16
-_PLAIN = "00112233445566778899aabbccddeeff"
-_COUNT_128 = "000102030405060708090a0b0c0d0e0f"
-_COUNT_256 = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-_HEX_128 = "0123456789abcdeffedcba9876543210"
-_HEX_256 = "0123456789abcdeffedcba987654321000112233445566778899aabbccddeeff"
-_CAST_256 = "2342bb9efa38542cbed0ac83940ac2988d7c47ce264908461cc1b5137ae6b604"
-_ZERO = "00" * BLOCK_BYTES
-
-# (key, block, encrypted block) by cipher and bits of key. Sources: AES, FIPS 197 appendix C;
-# Camellia, RFC 3713 appendix A; Twofish, the tables of its designers (ecb_ival.txt); Serpent, the
-# vectors of Linux (crypto/testmgr.h); CAST-256, RFC 2612 appendix A; ARIA, RFC 5794 appendix A;
-# SM4, GB/T 32907-2016 appendix A; Kuznyechik, RFC 7801 section 5.
+# (key, block, encrypted block) by cipher and bits of key.
 BLOCKS = {
-    ("aes", 128): (_COUNT_128, _PLAIN, "69c4e0d86a7b0430d8cdb78070b4c55a"),
-    ("aes", 256): (_COUNT_256, _PLAIN, "8ea2b7ca516745bfeafc49904b496089"),
-    ("camellia", 128): (_HEX_128, _HEX_128, "67673138549669730857065648eabe43"),
-    ("camellia", 256): (_HEX_256, _HEX_128, "9acc237dff16d76c20ef7c919e3a7509"),
-    ("twofish", 128): (_ZERO, _ZERO, "9f589f5cf6122c32b6bfec2f2ae8c35a"),
-    ("twofish", 256): (_HEX_256, _ZERO, "37527be0052334b89f0cfccae87cfa20"),
-    ("serpent", 128): (_COUNT_128, _COUNT_128, "4c7d8a328072a22c823e4a1f3acda16d"),
-    ("serpent", 256): (_COUNT_256, _COUNT_128, "de269ff833e432b85b2e88d2701ce75c"),
-    ("cast6", 128): (
-        *("2342bb9efa38542c0af75647f29f615d", _ZERO),
-        "c842a08972b43d20836c91d1b7530f6b",
-    ),
-    ("cast6", 256): (_CAST_256, _ZERO, "4f6a2038286897b9c9870136553317fa"),
-    ("aria", 128): (_COUNT_128, _PLAIN, "d718fbd6ab644c739da95f3be6451778"),
-    ("aria", 256): (_COUNT_256, _PLAIN, "f92bd7c79fb72e2f2b8f80c1972d24fc"),
-    ("sm4", 128): (_HEX_128, _HEX_128, "681edf34d206965e86b3e94f536e4246"),
-    ("kuznyechik", 256): (
-        "8899aabbccddeeff0011223344556677fedcba98765432100123456789abcdef",
-        "1122334455667700ffeeddccbbaa9988",
-        "7f679d90bebc24305a468d42b9d4edcd",
-    ),
+    (each["cipher"], each["bits"]): (each["key"], each["plain"], each["answer"])
+    for each in known_answers.KNOWN["blocks"]
 }
 
 Encrypt = Callable[[bytes], bytes]

@@ -10,6 +10,7 @@ from ctypes import c_char_p, c_int, c_size_t, c_uint32, c_ulong, create_string_b
 
 from workloads.base import WorkloadError
 from workloads.children.serving import MissingError, repeating, serve
+from workloads.crypt.known_answers import KNOWN
 from workloads.key_derivation import Argon2, KeyJob
 
 # What VeraCrypt and LUKS2 have: a salt of 64 bytes, or of 32; the password does not matter.
@@ -17,30 +18,6 @@ PASSWORD, SALT = b"an example of a passphrase", bytes(range(64))
 OPENSSL = ("sha256", "sha512")
 Pbkdf2 = Callable[[bytes, bytes, int, int], bytes]
 
-# (password, salt, iterations, key), by hash. Sources: SHA-256, RFC 7914 section 11; SHA-512 and
-# Whirlpool, cryptsetup's tests (tests/crypto-vectors.c); RIPEMD-160, TrueCrypt 7.1a's self-test
-# (Common/Tests.c); Streebog, R 50.1.111-2016 (and RFC 9337).
-KNOWN = {
-    "sha256": (
-        *(b"passwd", b"salt", 1),
-        "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"
-        "49ca9cccf179b645991664b39d77ef317c71b845b1e30bd509112041d3a19783",
-    ),
-    "sha512": (
-        *(b"X" * 129, b"pass phrase exceeds block size", 1200),
-        "0fb2ed2c0e6efb7d7d8edd5801b45972999216305ea4368d761480f3e37a22b9",
-    ),
-    "whirlpool": (
-        *(b"X" * 65, b"pass phrase exceeds block size", 1200),
-        "9c1c74f58826e76a5358f40c39e7808907c031199a50a248f1d9fe7864e58450",
-    ),
-    "ripemd160": (b"password", bytes.fromhex("12345678"), 5, "7a3d7c03"),
-    "streebog": (
-        *(b"password", b"salt", 1),
-        "64770af7f748c3b1c9ac831dbcfd85c26111b30a8a657ddc3056b80ca73e040d"
-        "2854fd36811f6d825cc4ab66ec0a68a490a9e5cf5156b3a2b7eecddbf9a16b47",
-    ),
-}
 # RFC 9106 section 5.3 without its secret and associated data, as in cryptsetup's tests.
 KNOWN_ARGON2ID = (
     *(Argon2(3, 32, 4), b"\x01" * 32, b"\x02" * 16),
@@ -57,8 +34,10 @@ def prepare(job: KeyJob) -> tuple[str, Callable[[], bytes]]:
         check(function, library.argon2id(known_cost, password, salt, len(key) // 2), key)
         return library.name, lambda: library.argon2id(cost, PASSWORD, SALT, length)
     name, derive = pbkdf2(function)
-    password, salt, iterations, key = KNOWN[function]
-    check(function, derive(password, salt, iterations, len(key) // 2), key)
+    known = KNOWN["pbkdf2"][function]
+    password, salt = (bytes.fromhex(known[name]) for name in ("password", "salt"))
+    key = known["key"]
+    check(function, derive(password, salt, known["iterations"], len(key) // 2), key)
     return name, lambda: derive(PASSWORD, SALT, job.iterations, length)
 
 

@@ -14,6 +14,7 @@ from workloads import key_derivation, registry
 from workloads.children import key_derivation as child
 from workloads.children.key_derivation import Libargon2, Libgcrypt
 from workloads.children.serving import MissingError
+from workloads.crypt.known_answers import KNOWN
 from workloads.key_derivation import Argon2, KeyJob
 from workloads.tests import contract
 
@@ -50,8 +51,8 @@ def test_both_libraries_derive_the_same_key() -> None:
 
 
 def test_a_wrong_answer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    password, salt, count, key = child.KNOWN["sha256"]
-    monkeypatch.setitem(child.KNOWN, "sha256", (password, salt, count + 1, key))
+    known = KNOWN["pbkdf2"]["sha256"]
+    monkeypatch.setitem(known, "iterations", known["iterations"] + 1)
     with refuses("wrong-known-answer", function="sha256", derived="2d412f896e76685e"):
         child.prepare(job("sha256"))
 

@@ -359,8 +359,7 @@ def test_every_check_can_fail() -> None:
 def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
     """Make a smartpower3 that sends, on a pseudo-terminal."""
     link, ended = folder / "meter", threading.Event()
-    make = registry.load("smartpower3")
-    player = Player(lambda: make(**settings), link, watts)
+    player = Player(registry.load("smartpower3")(**settings), link, watts)
     thread = threading.Thread(target=player.run, args=(ended.is_set,), daemon=True)
     thread.start()
     try:

@@ -51,7 +51,7 @@ def ensure(say: Say) -> Path:
         with cache.work_directory("mysql", ROOM_BYTES, target) as (work, log):
             status = image.extracted(guest.root, "/var/lib/dpkg/status", work)
             if status is None:
-                raise LabError("packages-unread", image=guest.root)
+                raise LabError(f"the guest's list of packages cannot be read from {guest.root}")
             apt = Apt(work, SUITES, lambda argv, on: cache.run(argv, log, on), status)
             depends = [line for package in PACKAGES[:2] for line in apt.depends(package)]
             libraries = [match[1] for match in map(NEEDED.match, depends) if match]

@@ -5,15 +5,15 @@ one twice, `corrupt` changes one, `checksum` changes the last one before the lin
 swallows the piece, `overrun` swallows up to some hundred bytes wherever records begin, `stall`
 holds pieces back and lets them go at once, `banner` puts a greeting in between or in the middle.
 
-In the meter: `skew` makes its clock fast (in ppm), and by their chance for a period, `step` lets
-its clock jump ahead, `restart` starts it again, and `unplug` takes the port away for a while.
+In the meter, by their chance for a period: `step` lets its clock jump ahead, `restart` starts it
+again.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from contract.strict_json import Document
 from instrumentation.simulators.registry import Simulator
 
 WIRE_FAULTS = ("drop", "double", "corrupt", "checksum", "lose", "overrun", "stall", "banner")
-METER_FAULTS = ("step", "restart")
 BANNER = b"\r\nMeter ready, firmware 1.0\r\n"
 OVERRUN_BYTES = (8, 400)
 STALLED_PIECES = (2, 8)
@@ -42,33 +41,6 @@ class WireFaults:
     overrun: float = 0.0
     stall: float = 0.0
     banner: float = 0.0
-
-
-@dataclass(frozen=True)
-class Faults(WireFaults):
-    """Every fault that can be asked for: chances, but `skew`, which is in ppm."""
-
-    step: float = 0.0
-    restart: float = 0.0
-    unplug: float = 0.0
-    skew: float = 0.0
-
-    @classmethod
-    def parse(cls, words: Sequence[str]) -> Faults:
-        """From words such as `drop=0.01`. Raises ValueError with a sentence."""
-        known = [entry.name for entry in fields(cls)]
-        rates: dict[str, float] = {}
-        for word in words:
-            name, _, value = word.partition("=")
-            if name not in known:
-                raise ValueError(f"Unknown fault {name} (known: {', '.join(known)}).")
-            try:
-                rates[name] = float(value)
-            except ValueError:
-                raise ValueError(f"{word} has no number: write {name}=0.01.") from None
-            if not (name == "skew" or 0 <= rates[name] <= 1):
-                raise ValueError(f"{word} is not a probability: give a number from 0 to 1.")
-        return cls(**rates)
 
 
 class FaultyWire:
