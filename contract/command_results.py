@@ -314,6 +314,15 @@ class GalleryResult:
 
 
 @dataclass(frozen=True)
+class TraceResult:
+    """`fde trace`: the figures of a run's power over time."""
+
+    ok: bool
+    svg: str
+    png: str
+
+
+@dataclass(frozen=True)
 class NotebookResult:
     """`fde notebook`: the copy, and the suite that it is of; with --json nothing is opened."""
 
@@ -371,6 +380,7 @@ COMMANDS: dict[str, type[Any]] = {
     "publish": PublishResult,
     "summary": SummaryResult,
     "compare": CompareResult,
+    "trace": TraceResult,
     "notebook": NotebookResult,
     "gallery": GalleryResult,
     "meters": MetersResult,

@@ -165,6 +165,7 @@ class Cases:
         self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
             "summary": (lambda _: fde(["summary", str(self.suite)]), 14),
             "verify": (lambda _: fde(["verify", str(self.suite)]), 6),
+            "trace": (self._trace, 3),
             "compare": (self._compare, 1),
             "page": (self._page, 0.1),
             "resume": (self._resume, 25),
@@ -180,6 +181,10 @@ class Cases:
 
     def _out(self, name: str) -> str:
         return str(self.scratch / name)
+
+    def _trace(self, chance: random.Random) -> object:
+        run = chance.choice(("0", "1", "plain", *hostile_changes.TEXTS[:12])).replace("\0", "")
+        return fde(["trace", "--out", self._out("t"), "--", str(self.suite), run])
 
     def _compare(self, chance: random.Random) -> object:
         two = [str(self.suite), str(self.base)]

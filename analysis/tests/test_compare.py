@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from analysis.report import compare_page
+from analysis.report.trace import find
 from analysis.stats.compare import NIGHT_SD, _compared, compare, compare_all, compare_read
 from analysis.stats.results import load
 from analysis.suite.records import Suite

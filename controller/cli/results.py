@@ -20,6 +20,7 @@ from contract.command_results import (
     ReportResult,
     SuiteVerified,
     SummaryResult,
+    TraceResult,
     VerifyResult,
 )
 from contract.exports import is_stdout
@@ -38,6 +39,7 @@ AnySuite = Annotated[
     Path | None,
     typer.Argument(metavar="SUITE", help="Folder or bundle of a suite. Default: the newest."),
 ]
+OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page or figures go.")]
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -182,7 +184,7 @@ def compare(
             "nothing could be tested.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page goes.")] = None,
+    out: OutDir = None,
 ) -> CompareResult:
     """Suites side by side: what differs between them, joules beside the first's, their history."""
     from analysis.report import compare_page
@@ -221,6 +223,22 @@ def compare(
     ]
     ok = fail_on is None or (tested > 0 and not failed)
     return CompareResult(ok, comparison[0].a.suite_id, tuple(pairs), fail_on, str(page), tested)
+
+
+@commands.command(rich_help_panel=RESULTS)
+@with_json
+def trace(
+    suite: AnySuite = None,
+    run: Annotated[str, typer.Argument(metavar="RUN_ID", help="Without it: names them.")] = "",
+    out: OutDir = None,
+) -> TraceResult:
+    """Draw the power over the time of one run."""
+    from analysis.report import trace as tracing
+
+    (folder,) = _kept([suite or newest()])
+    traced = tracing.trace(folder, run, out or build_folder() / "traces")
+    say(f"{traced.svg}\n{traced.png}")
+    return TraceResult(True, str(traced.svg), str(traced.png))
 
 
 @commands.command(rich_help_panel=RESULTS)

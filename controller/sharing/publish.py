@@ -2,7 +2,8 @@
 
 A bundle is a gzipped tar of one folder, its `sums.json` first: the sealed suite, the tables and the
 page derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (Citation File
-Format 1.2.0) and bundle.json. The same suite gives the same bytes.
+Format 1.2.0), ro-crate-metadata.json (RO-Crate 1.1) and bundle.json. The same suite gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import mimetypes
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import yaml
@@ -44,6 +47,7 @@ from controller.sharing import identifying_data
 from controller.sharing.anonymous import Anonymous
 from instrumentation.readings import Readings
 
+CRATE = "ro-crate-metadata.json"
 AUTHORS = ("The authors of this suite",)
 PIECE = 1 << 20
 
@@ -303,13 +307,14 @@ def _describe(
     title = (
         f"Energy of disk encryption: suite {suite_results.suite.suite_id} ({suite_results.origin})"
     )
+    date = suite_results.suite.plan.created_wall[:10]
     citation = {
         "cff-version": "1.2.0",
         "message": "If you use these figures, please cite them, and the software.",
         "type": "dataset",
         "title": title,
         "authors": [{"name": name} for name in authors],
-        "date-released": suite_results.suite.plan.created_wall[:10],
+        "date-released": date,
         "license": software["license"],
         "references": [
             {key: software[key] for key in ("type", "title", "authors", "license")},
@@ -318,3 +323,63 @@ def _describe(
     }
     text = yaml.safe_dump(citation, sort_keys=False, allow_unicode=True)
     write(folder / "CITATION.cff", [text.encode()])
+    write_json(folder / CRATE, _crate(folder, suite_results, title, date, authors))
+
+
+def _crate(
+    folder: Path, suite_results: Results, title: str, date: str, authors: Sequence[str]
+) -> dict[str, Any]:
+    """RO-Crate 1.1: https://w3id.org/ro/crate/1.1; every file with its size."""
+    files = [path for path in pack.fetched_files(folder) if path.name != CRATE]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    entities = [
+        {
+            "@id": name,
+            "@type": "File",
+            "name": name,
+            "contentSize": str(path.stat().st_size),
+            "encodingFormat": mimetypes.guess_type(name)[0] or "application/octet-stream",
+        }
+        for name, path in zip(names, files, strict=True)
+    ]
+    return {
+        "@context": "https://w3id.org/ro/crate/1.1/context",
+        "@graph": [
+            {
+                "@id": CRATE,
+                "@type": "CreativeWork",
+                "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+                "about": {"@id": "./"},
+            },
+            {
+                "@id": "./",
+                "@type": "Dataset",
+                "name": title,
+                "identifier": suite_results.suite.suite_id,
+                "description": f"{suite_results.suite.plan.scale}. Figures are "
+                f"{suite_results.origin}.",
+                "datePublished": date,
+                "license": {"@id": "LICENSE"},
+                "author": [{"@id": f"#author-{i}"} for i, _ in enumerate(authors)],
+                "hasPart": [{"@id": name} for name in names],
+            },
+            *(
+                {"@id": f"#author-{i}", "@type": "Person", "name": name}
+                for i, name in enumerate(authors)
+            ),
+            {
+                "@id": "#analysis",
+                "@type": "CreateAction",
+                "name": "Joules and verdicts from the raw data",
+                "instrument": {"@id": "#testbed"},
+                "result": [{"@id": name} for name in (*DERIVED, "report.html")],
+            },
+            {
+                "@id": "#testbed",
+                "@type": "SoftwareApplication",
+                "name": "FDE energy testbed",
+                "version": version(),
+            },
+            *entities,
+        ],
+    }

@@ -10,6 +10,7 @@ import contextlib
 import socket
 import socketserver
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
@@ -105,6 +106,32 @@ class NetworkSimulator(ABC):
         """Return what it answers now."""
         with self._lock:
             return None if self.silent else self.answer(line)
+
+
+class Live:
+    """Lets true time pass for a simulator, at these powers, until it is closed."""
+
+    def __init__(self, simulator: NetworkSimulator, watts: Sequence[float]) -> None:
+        self.watts = list(watts)
+        self._simulator = simulator
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        joules = np.zeros(len(self.watts))
+        start_s, done = time.monotonic(), 0
+        while True:
+            done += 1
+            due_s = start_s + done * self._simulator.refresh_s
+            if self._over.wait(max(0.0, due_s - time.monotonic())):
+                return
+            joules = joules + np.array(self.watts) * self._simulator.refresh_s
+            self._simulator.advance(joules[None, :])
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 class TcpServer:

@@ -11,8 +11,7 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -41,7 +40,7 @@ from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators.http import HttpSimulator
 from instrumentation.simulators.mqtt import MqttServer, MqttSimulator
-from instrumentation.simulators.networked import NetworkSimulator, Server, TcpServer
+from instrumentation.simulators.networked import Live, NetworkSimulator, Server, TcpServer
 from instrumentation.simulators.scpi import ScpiSimulator
 from instrumentation.simulators.snmp import SnmpSimulator
 from instrumentation.simulators.wt310 import WT310Simulator
@@ -92,32 +91,6 @@ def a_broker(users: dict[str, str] | None = None, folder: Path | None = None) ->
 def broker() -> Iterator[int]:
     with a_broker() as port:
         yield port
-
-
-class Live:
-    """Lets true time pass for a simulator, at these powers, until it is closed."""
-
-    def __init__(self, simulator: NetworkSimulator, watts: Sequence[float]) -> None:
-        self.watts = list(watts)
-        self._simulator = simulator
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        joules = np.zeros(len(self.watts))
-        start_s, done = time.monotonic(), 0
-        while True:
-            done += 1
-            due_s = start_s + done * self._simulator.refresh_s
-            if self._over.wait(max(0.0, due_s - time.monotonic())):
-                return
-            joules = joules + np.array(self.watts) * self._simulator.refresh_s
-            self._simulator.advance(joules[None, :])
-
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 @contextlib.contextmanager

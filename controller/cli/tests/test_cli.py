@@ -80,6 +80,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     (planned / "plan.json").write_text(json.dumps(examples.plan()), encoding="utf-8")
     whom = ["--target", target, "--inventory", str(tmp_path)]
     play = ["--inventory", str(tmp_path / "hosts.yml")]
+    run_id = next(path.name for path in sorted(Path(suites[0], "runs").iterdir()))
     words: dict[str, tuple[list[str], int]] = {
         "check": (["--inventory", str(EXAMPLE)], 1),
         "doctor": (["--inventory", str(EXAMPLE)], 1),
@@ -101,6 +102,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "compare": ([*suites, "--out", str(tmp_path)], 0),
         "publish": ([suites[0], "--out", str(tmp_path / "b.tar.gz"), "--anonymous"], 0),
         "gallery": ([str(ROOT / "data" / "examples"), "--out", str(tmp_path / "site")], 0),
+        "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
         "notebook": ([suites[0]], 0),
         "meters": ([], 0),
     }
