@@ -17,6 +17,8 @@ from typing import Any, Protocol
 import pytest
 
 from contract.errors import LabError
+from contract.plan import TargetDocument
+from controller.target import connection, secrets
 from lab import lifecycle, mysql, ssh
 from lab.state import Layout
 
@@ -93,6 +95,11 @@ class Controller:
             assert self.play("resolve.yml").returncode == 0
         return path
 
+    @property
+    def resolved(self) -> TargetDocument:
+        """The same, read."""
+        return connection.read_target(self.target)
+
     def media(self) -> list[str]:
         """Hashes of both drives' backing files, after the guest has written everything back."""
         self.lab.ssh("sync")
@@ -103,10 +110,8 @@ class Controller:
         return self.lab.ssh(f"{self.AGENT} {arguments}", check=check)
 
     def prepare(self) -> None:
-        """Do what a play of site.yml does at its end, by the programs that it calls."""
-        target = str(self.target)
-        done = self.python("controller.target.secrets", "place", "--target", target)
-        assert done.returncode == 0
+        """Do what a play of site.yml does at its end."""
+        secrets.place(self.resolved)
         self.agent("prepare")
 
     def play(
@@ -115,7 +120,7 @@ class Controller:
         """One play on the inventory."""
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         argv = [program, "-i", self.inventory, "-e", json.dumps(variables), *arguments]
-        return self.run([*argv, f"ansible/{playbook}"])
+        return self.run([*argv, f"ansible/playbooks/{playbook}"])
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
         """Return a command in the root of the sources; its output is shown where a test fails."""

@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -92,6 +92,9 @@ _SUDO_CODES = {
     "a password is required": "sudo-password",
     "a terminal is required": "sudo-password",
     "incorrect password": "sudo-wrong-password",
+    # As Ansible has it.
+    "Incorrect sudo password": "sudo-wrong-password",
+    "Missing sudo password": "sudo-password",
     "may not run sudo": "sudo-denied",
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
@@ -218,8 +221,12 @@ def sudo_user(target: TargetDocument) -> str:
     return target.ssh.user if target.ssh.become else ""
 
 
+# Runs a command as root there with this input: `run` below, or Ansible's connection to it.
+Run = Callable[[TargetDocument, Sequence[str], bytes], subprocess.CompletedProcess[bytes]]
+
+
 def run(
-    target: TargetDocument, remote: Sequence[str], *, stdin: bytes = b""
+    target: TargetDocument, remote: Sequence[str], stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command there to its end; `describe_failure` judges what failed."""
     argv = command(target, remote)

@@ -47,11 +47,11 @@ def test_a_command_has_nothing_of_this_process(
     show = (
         "import json, os, sys; print(json.dumps([os.getcwd(), sorted(os.environ), sys.argv[1:]]))"
     )
-    done = connection.run(HERE, ["python3", "-c", show, "a word", "$HOME"], stdin=b"")
+    done = connection.run(HERE, ["python3", "-c", show, "a word", "$HOME"], b"")
     folder, names, arguments = json.loads(done.stdout)
     assert (folder, arguments) == ("/", ["a word", "$HOME"])
     assert {"PATH", "HOME", "LANG"} <= set(names) and "PYTHONPATH" not in names
-    assert connection.run(HERE, ["cat"], stdin=b"secrets").stdout == b"secrets"
+    assert connection.run(HERE, ["cat"], b"secrets").stdout == b"secrets"
     assert connection.run(HERE, ["sh", "-c", "exit 7"]).returncode == 7
 
 
@@ -69,7 +69,7 @@ def test_over_ssh_an_ordinary_user_gets_roots_environment_by_sudo(
     login_shell(tmp_path)
     target = resolved(ssh={"host": "bench", "user": "alice", "become": True})
     monkeypatch.setenv("PYTHONPATH", "/dev/null/none")
-    done = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], stdin=b"secrets ")
+    done = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], b"secrets ")
     assert done.stdout == b"secrets /root \n"
     sudo(tmp_path, ASKS, monkeypatch)
     problem = connection.describe_failure(target, connection.run(target, ["true"]))
@@ -96,7 +96,7 @@ def test_the_password_comes_first_on_the_input_and_is_no_argument(
     monkeypatch.setenv(connection.PASSWORD_FILE, str(password))
     target = HERE if local else resolved(ssh={"host": "bench", "user": "alice", "become": True})
     for data in (b"", b"no line", bytes(range(256)) * 999):
-        done = connection.run(target, ["cat"], stdin=data)
+        done = connection.run(target, ["cat"], data)
         assert (done.returncode, done.stdout) == (0, data), done.stderr
     assert "a \\ b" not in " ".join(connection.command(target, ["cat"]))
     password.write_text("wrong\n", encoding="utf-8")
