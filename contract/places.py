@@ -17,8 +17,8 @@ SHARE = ROOT if CHECKOUT else ROOT / "share"
 """Above the collection and `data/`, which are no packages: setup.py puts them there."""
 DISTRIBUTION = "fde-energy-testbed"
 COLLECTION = Path("ansible_collections", "fde", "testbed")
-ANSIBLE = (SHARE / COLLECTION).resolve()
-"""The collection: `ansible/` of a checkout, where a link leads to it."""
+ANSIBLE = ROOT / "ansible" if CHECKOUT else SHARE / COLLECTION
+"""The collection; in a checkout a link at `COLLECTION` leads to it."""
 MOUNT_POINT = "/run/fde-testbed/disk"
 """On the target, where the file system of the configuration that is entered stands."""
 

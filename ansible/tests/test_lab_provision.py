@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from controller.target import agent_bundle, first_writes, survey
+
 pytestmark = pytest.mark.lab
 
 
@@ -25,11 +27,13 @@ def test_a_second_play_changes_nothing(provisioned: Any) -> None:
 
 
 def test_a_source_that_differs_there_is_sent_again(provisioned: Any) -> None:
-    send = ("controller.target.agent_bundle", "--target", str(provisioned.target))
     provisioned.lab.ssh("echo '#' >>/opt/fde-testbed/agent/cli.py")
-    for printed in ("changed\n", ""):
-        done = provisioned.python(*send)
-        assert (done.returncode, done.stdout) == (0, printed)
+    dry = agent_bundle.send(provisioned.resolved, dry=True)
+    assert [dry, *(agent_bundle.send(provisioned.resolved) for _ in range(2))] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_check_mode_changes_nothing(provisioned: Any) -> None:
@@ -96,9 +100,9 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
         lab.ssh("mkfs.ext4 -q /dev/mapper/foreign && mkdir -p /mnt/foreign")
         lab.ssh("mount -o ro /dev/mapper/foreign /mnt/foreign")  # nothing else may write
         before = provisioned.media()
-        done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
-        refused = [why for disk in json.loads(done.stdout)["disks"] for why in disk["refusals"]]
-        assert any("/mnt/foreign" in why["sentence"] for why in refused)
+        assert any(
+            "/mnt/foreign" in why.sentence for why in survey.look(provisioned.resolved).refused
+        )
         done = provisioned.agent("prepare", check=False)
         assert done.returncode != 0
         assert "/mnt/foreign" in done.stderr
@@ -146,10 +150,12 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         assert f"fde provision --confirm {serial}" in printed and "holds: blank" in printed
         assert provisioned.media() == before
         assert provisioned.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
-        done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
-        answer = json.loads(done.stdout)
-        assert answer["unconfirmed"] == [], "it carries the testbed's mark now"
-        assert [disk["would"] for disk in answer["disks"]] == [[]]
+        target = provisioned.resolved
+        disks = survey.look(target).disks
+        assert first_writes.unconfirmed(target, disks, []) == [], (
+            "it carries the testbed's mark now"
+        )
+        assert [(disk.would, disk.ready) for disk in disks] == [((), True)]
     finally:
         assert provisioned.play("site.yml").returncode == 0  # as the tests after it find it
 

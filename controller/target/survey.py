@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
@@ -15,7 +15,6 @@ from typing import ClassVar
 from agent.preflight import Facts
 from contract import schema, strict_json
 from contract.disks import DiskAnswer
-from contract.errors import ControllerError
 from contract.files import short_digest
 from contract.names import sentence
 from contract.places import build_folder

@@ -22,7 +22,9 @@ class ActionModule(testbed.TestbedAction):
     def _prepare(self, target, options):
         checked = options["checked"]
         if checked and not self.dry:
-            return self._act(target, "prepare", ["--checked", testbed.strict_json.dumps(checked, None)])
+            return self._act(
+                target, "prepare", ["--checked", testbed.strict_json.dumps(checked, None)]
+            )
         answer = testbed.survey.look(target, run=self.ask)
         disks = [asdict(disk) for disk in answer.disks]
         problems = list(answer.refused)

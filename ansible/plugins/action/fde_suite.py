@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from ansible.errors import AnsibleError
+
 from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
 # An agent that crashed again and again is not started before that is forgotten.

@@ -17,8 +17,8 @@ notes:
   - Needs the Python package C(fde-energy-testbed) beside Ansible, and the target as M(fde.testbed.fde_target) resolved it.
   - A refusal has RV(problems), which programs read; its text in C(msg) is for people.
 attributes:
-  check_mode: {support: full, description: Compares and changes nothing}
-  diff_mode: {support: none, description: An archive has no lines to compare}
+  check_mode: {support: full, description: "Compares and changes nothing"}
+  diff_mode: {support: none, description: "An archive has no lines to compare"}
 options:
   state:
     description: Whether the agent is on the target

@@ -17,8 +17,8 @@ notes:
   - Needs the Python package C(fde-energy-testbed) beside Ansible, and the target as M(fde.testbed.fde_target) resolved it.
   - A refusal has RV(problems), which programs read; its text in C(msg) is for people.
 attributes:
-  check_mode: {support: full, description: No disk is written; RV(disks) has what would be done to each}
-  diff_mode: {support: full, description: What is on each disk, and what would be done or was done}
+  check_mode: {support: full, description: "No disk is written; RV(disks) has what would be done to each"}
+  diff_mode: {support: full, description: "What is on each disk, and what would be done or was done"}
 options:
   state:
     description: Whether the disks are ready for the configurations, or put back

@@ -17,8 +17,8 @@ notes:
   - Needs the Python package C(fde-energy-testbed) beside Ansible, and the target as M(fde.testbed.fde_target) resolved it.
   - A refusal has RV(problems), which programs read; its text in C(msg) is for people.
 attributes:
-  check_mode: {support: full, description: Looks all the same; a first writing is asked for only outside check mode}
-  diff_mode: {support: none, description: Nothing is changed}
+  check_mode: {support: full, description: "Looks all the same; a first writing is asked for only outside check mode"}
+  diff_mode: {support: none, description: "Nothing is changed"}
 options:
   disks:
     description: Whether to look at the disks, too

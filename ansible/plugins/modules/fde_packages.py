@@ -16,8 +16,8 @@ notes:
   - Needs the Python package C(fde-energy-testbed) beside Ansible, and the target as M(fde.testbed.fde_target) resolved it.
   - A refusal has RV(problems), which programs read; its text in C(msg) is for people.
 attributes:
-  check_mode: {support: full, description: Reports what would be installed}
-  diff_mode: {support: none, description: There is no difference to show}
+  check_mode: {support: full, description: "Reports what would be installed"}
+  diff_mode: {support: none, description: "There is no difference to show"}
 options:
   state:
     description: Install these, only note them and RV(ignore:files) for a teardown, or remove all that is noted

@@ -18,8 +18,8 @@ notes:
   - Needs the Python package C(fde-energy-testbed) beside Ansible, and the target as M(fde.testbed.fde_target) resolved it.
   - A refusal has RV(problems), which programs read; its text in C(msg) is for people.
 attributes:
-  check_mode: {support: full, description: Checks all the same; places and removes nothing}
-  diff_mode: {support: none, description: Secrets are not shown}
+  check_mode: {support: full, description: "Checks all the same; places and removes nothing"}
+  diff_mode: {support: none, description: "Secrets are not shown"}
 options:
   state:
     description: Look at the file here, place the secrets there, or remove them there

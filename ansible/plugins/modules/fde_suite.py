@@ -16,8 +16,8 @@ notes:
   - Needs the Python package C(fde-energy-testbed) beside Ansible, and the target as M(fde.testbed.fde_target) resolved it.
   - A refusal has RV(problems), which programs read; its text in C(msg) is for people.
 attributes:
-  check_mode: {support: full, description: Starts and fetches nothing}
-  diff_mode: {support: none, description: There is no difference to show}
+  check_mode: {support: full, description: "Starts and fetches nothing"}
+  diff_mode: {support: none, description: "There is no difference to show"}
 options:
   state:
     description: Hand over the plan and start it, ask for its state, or end it and fetch its folder as one archive

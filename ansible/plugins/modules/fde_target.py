@@ -17,8 +17,8 @@ notes:
   - Needs the Python package C(fde-energy-testbed) beside Ansible.
   - A refusal has RV(problems), which programs read; its text in C(msg) is for people.
 attributes:
-  check_mode: {support: full, description: Only the description on the controller is written}
-  diff_mode: {support: none, description: There is no difference to show}
+  check_mode: {support: full, description: "Only the description on the controller is written"}
+  diff_mode: {support: none, description: "There is no difference to show"}
 options:
   variables:
     description: What the role P(fde.testbed.target_spec#role) makes of the inventory's C(fde_*) variables

@@ -14,10 +14,13 @@ from pathlib import Path
 
 import yaml
 from ansible.errors import AnsibleActionFail, AnsibleError
+
 from ansible.plugins.action import ActionBase
 
 # The packages lie above a checkout's collection and an installed package's; else Python has them.
-_ABOVE = (folder for folder in Path(__file__).resolve().parents if (folder / "fde_testbed").is_dir())
+_ABOVE = (
+    folder for folder in Path(__file__).resolve().parents if (folder / "fde_testbed").is_dir()
+)
 sys.path += [str(folder) for folder in _ABOVE][:1]
 try:
     import fde_testbed  # noqa: F401 - it has our packages found
@@ -117,7 +120,9 @@ class TestbedAction(ActionBase):
                 encoding_errors="surrogateescape",
             )
         except AnsibleError as error:
-            return subprocess.CompletedProcess(remote, connection.SSH_FAILED, b"", str(error).encode())
+            return subprocess.CompletedProcess(
+                remote, connection.SSH_FAILED, b"", str(error).encode()
+            )
         texts = (done[name].encode("utf-8", "surrogateescape") for name in ("stdout", "stderr"))
         return subprocess.CompletedProcess(remote, done["rc"], *texts)
 
