@@ -149,7 +149,7 @@ def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
 
 def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
     """The defaults of every target, resolved, are what the payback can reckon with."""
-    text = (ROLES.parent / "group_vars" / "all.yml").read_text(encoding="utf-8")
+    text = (ROLES / "target_spec/defaults/main.yml").read_text(encoding="utf-8")
     defaults = yaml.safe_load(text)["fde_assumptions"]
     read = parse_assumptions(resolve(changed("assumptions", defaults)).assumptions)
     assert read.discount_rate == 0.03

@@ -79,9 +79,9 @@ def environment() -> Iterator[dict[str, str]]:
     """Yield the environment of Ansible's programs, as long as this context is open.
 
     The user's settings for other plays (callbacks, strategies) are left out, except how a vault is
-    opened, sudo's password, and where collections are. Open connections and resolved targets are in a folder of this play
-    alone, which is removed afterwards: another may have a host of the same name. A home directory
-    is not needed.
+    opened, sudo's password, and where collections are. Open connections and resolved targets are
+    in a folder of this play alone, which is removed afterwards: another may have a host of the same
+    name. A home directory is not needed.
     Ansible insists on a locale of UTF-8.
     """
     kept = {
@@ -186,6 +186,7 @@ def suite(
             "ansible-failed",
             tag=tag,
             host=host,
+            cause=next((each.code for failure in play.failures for each in failure.problems), None),
             reason=" ".join(reason.split()),
             output_file=output_file,
         )

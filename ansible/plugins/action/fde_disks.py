@@ -22,9 +22,7 @@ class ActionModule(testbed.TestbedAction):
     def _prepare(self, target, options):
         checked = options["checked"]
         if checked and not self.dry:
-            return self._act(
-                target, "prepare", ["--checked", testbed.strict_json.dumps(checked, None)]
-            )
+            return self._act(target, "prepare", _checked(checked))
         answer = testbed.survey.look(target, run=self.ask)
         disks = [asdict(disk) for disk in answer.disks]
         problems = list(answer.refused)
@@ -46,7 +44,7 @@ class ActionModule(testbed.TestbedAction):
             ]
             return {"changed": bool(diff), "disks": disks, "diff": diff}
         checked = testbed.survey.expected_fingerprints(target, answer)
-        return self._act(target, "prepare", ["--checked", testbed.strict_json.dumps(checked, None)])
+        return self._act(target, "prepare", _checked(checked))
 
     def _act(self, target, step, arguments):
         arguments += ["--secrets", testbed.secrets.PLACE, *(["--check"] if self.dry else [])]
@@ -56,3 +54,7 @@ class ActionModule(testbed.TestbedAction):
             testbed.survey.checks_file(target).unlink(missing_ok=True)
         diff = [{"prepared": "".join(f"{action}\n" for action in actions)}] if actions else []
         return {"changed": answer["changed"], "actions": actions, "diff": diff}
+
+
+def _checked(fingerprints):
+    return ["--checked", testbed.strict_json.dumps(fingerprints, None)]

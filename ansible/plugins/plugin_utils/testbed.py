@@ -1,6 +1,6 @@
 # Copyright: Contributors to the FDE energy testbed
 # SPDX-License-Identifier: Apache-2.0
-"""What the action plugins share: our packages, the target, commands through Ansible's connection."""
+"""What the action plugins share: our packages, the target, commands by Ansible's connection."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 # The packages lie above a checkout's collection and an installed package's; else Python has them.
-_ABOVE = (
-    folder for folder in Path(__file__).resolve().parents if (folder / "fde_testbed").is_dir()
-)
-sys.path += [str(folder) for folder in _ABOVE][:1]
+_ABOVE = (path for path in Path(__file__).resolve().parents if (path / "fde_testbed").is_dir())
+sys.path += [str(path) for path in _ABOVE][:1]
 try:
     import fde_testbed  # noqa: F401 - it has our packages found
 
@@ -43,6 +41,21 @@ except ImportError as error:
 else:
     MISSING = None
 
+__all__ = [
+    "ControllerError",
+    "Problem",
+    "TestbedAction",
+    "agent_bundle",
+    "connection",
+    "first_writes",
+    "inventory",
+    "secrets",
+    "ssh_link",
+    "strict_json",
+    "survey",
+    "write_json",
+]
+
 
 class TestbedAction(ActionBase):
     """An action on the controller; what it asks of the target needs Python there alone.
@@ -58,7 +71,7 @@ class TestbedAction(ActionBase):
         result = super().run(tmp, task_vars)
         if MISSING is not None:
             raise AnsibleActionFail(
-                f"The package fde-energy-testbed is not installed for {sys.executable} ({MISSING}). "
+                f"Package fde-energy-testbed not found for {sys.executable} ({MISSING}). "
                 f"Run `{sys.executable} -m pip install fde-energy-testbed`."
             )
         self._variables = task_vars or {}
@@ -127,7 +140,7 @@ class TestbedAction(ActionBase):
         return subprocess.CompletedProcess(remote, done["rc"], *texts)
 
     def ask_agent(self, target, *arguments):
-        """Return the answer of a command of the agent there; raises AgentError with its refusals."""
+        """Return the answer of a command of the agent there; raises AgentError by its refusals."""
         home = f"/{agent_bundle.HOME}"
         path = f"PYTHONPATH={home}:{home}/lib"
         shell = ["sh", "-c", 'umask 022; exec "$@"', "sh"]
