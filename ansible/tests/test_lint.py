@@ -136,7 +136,7 @@ def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path
         env={
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "site"),
-            "ANSIBLE_CONFIG": "/dev/null",
+            "ANSIBLE_CONFIG": str(tmp_path / "none.cfg"),
             "FDE_LAB_DIR": str(tmp_path),
             "FDE_TARGETS": str(tmp_path / "build" / "targets"),
             "PYTHONPATH": str(ANSIBLE.parent),
@@ -154,7 +154,7 @@ DISKS = {"plain": {"by_id": "/dev/disk/by-id/nvme-A_1", "serial": "1", "size_byt
 
 
 def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path: Path) -> None:
-    """A folder with INI, its variables for all hosts, a vault, ansible_ssh_* and ssh's arguments."""
+    """A folder with INI, variables for all hosts, a vault, ansible_ssh_* and ssh's arguments."""
     inventory, password = tmp_path / "site", tmp_path / "password"
     (inventory / "group_vars" / "all").mkdir(parents=True)
     (inventory / "hosts.ini").write_text(
@@ -194,7 +194,7 @@ def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path:
 @pytest.mark.parametrize(
     ("variables", "code"),
     [
-        ({"ansible_connection": "community.docker.docker"}, "connection-kind"),
+        ({"ansible_connection": "ansible.builtin.winrm"}, "connection-kind"),
         ({"ansible_ssh_common_args": "-F /etc/other"}, "ssh-argument"),
         ({"ansible_become": True, "ansible_become_method": "su"}, "become-method"),
         ({"ansible_become": True, "ansible_become_user": "bob"}, "become-method"),
