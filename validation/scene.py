@@ -108,7 +108,7 @@ class Scene:
 
     def _provisioned(self) -> bool:
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        argv = [program, "-i", str(INVENTORY), str(REPOSITORY / "ansible" / "site.yml")]
+        argv = [program, "-i", str(INVENTORY), str(REPOSITORY / "ansible" / "playbooks" / "site.yml")]
         with self._log.open("w", encoding="utf-8") as log:
             done = subprocess.run(
                 argv, env=self.environment, stdout=log, stderr=subprocess.STDOUT, check=False

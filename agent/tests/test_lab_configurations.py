@@ -19,7 +19,7 @@ from contract.tests.test_plan import DOCUMENT
 pytestmark = pytest.mark.lab
 
 EXTENT_BYTES = 64 * 2**20  # small, for mkfs is most of the time here
-LABS = REPOSITORY / "ansible/group_vars/labs.yml"
+LABS = REPOSITORY / "ansible/playbooks/group_vars/labs.yml"
 ENTRIES = yaml.safe_load(LABS.read_text(encoding="utf-8"))["fde_configurations"]
 # As the controller resolves them.
 CONFIGURATIONS: list[dict[str, Any]] = [

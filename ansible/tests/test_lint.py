@@ -15,7 +15,7 @@ import pytest
 
 ANSIBLE = Path(__file__).resolve().parents[1]
 PLAYBOOKS = sorted(f"playbooks/{path.name}" for path in ANSIBLE.glob("playbooks/*.yml"))
-MODULES = sorted(path.stem for path in (ANSIBLE / "plugins/modules").glob("*.py"))
+MODULES = sorted(path.stem for path in (ANSIBLE / "plugins/modules").glob("*.yml"))
 ROLES = sorted(path.name for path in (ANSIBLE / "roles").iterdir() if path.is_dir())
 LAB_STATE = {
     "ssh": {

@@ -42,7 +42,12 @@ class ActionModule(testbed.TestbedAction):
                 for disk in answer.disks
                 if not disk.ready
             ]
-            return {"changed": bool(diff), "disks": disks, "diff": diff}
+            actions = [
+                f"{disk.role} ({disk.by_id}): {disk.found}; "
+                + ("; ".join(disk.would) or "nothing is to be done")
+                for disk in answer.disks
+            ]
+            return {"changed": bool(diff), "actions": actions, "disks": disks, "diff": diff}
         checked = testbed.survey.expected_fingerprints(target, answer)
         return self._act(target, "prepare", _checked(checked))
 

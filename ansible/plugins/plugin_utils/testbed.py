@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import yaml
@@ -163,9 +162,9 @@ class TestbedAction(ActionBase):
 
 def _specification(action):
     """Return the argument specification that a module's documentation has."""
-    name = action.rpartition(".")[2]
-    module = import_module(f"ansible_collections.fde.testbed.plugins.modules.{name}")
-    options = yaml.safe_load(module.DOCUMENTATION).get("options", {})
+    file = Path(__file__).parents[1] / "modules" / f"{action.rpartition('.')[2]}.yml"
+    documentation = yaml.safe_load(file.read_text(encoding="utf-8"))["DOCUMENTATION"]
+    options = documentation.get("options", {})
     kept = ("type", "elements", "required", "default", "choices")
     return {
         option: {key: entry[key] for key in kept if key in entry}
