@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible.tests.conftest import Controller
-from controller.target import connection
+from contract.private import PASSWORD_FILE
 from lab import lifecycle, ssh
 from lab.state import Layout
 
@@ -74,7 +74,7 @@ def test_an_ordinary_user_does_all(
         file = tmp_path / "password"
         file.write_text(f"{PASSWORD}\n", encoding="utf-8")
         file.chmod(0o600)
-        monkeypatch.setenv(connection.PASSWORD_FILE, str(file))
+        monkeypatch.setenv(PASSWORD_FILE, str(file))
     link = json.loads((by_sudo.directory / "state.json").read_text(encoding="utf-8"))["ssh"]
     as_root = ssh.command(link | {"user": "root"}, ["true"])
     assert subprocess.run(as_root, capture_output=True, check=False).returncode == 255

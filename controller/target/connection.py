@@ -16,7 +16,7 @@ from typing import ClassVar
 from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
-from contract.private import read_secret
+from contract.private import PASSWORD_FILE, read_secret
 from contract.problem import Problem, Wording
 from controller.target.host_keys import changed_key, unknown_key
 
@@ -24,10 +24,8 @@ HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 # What ssh itself ends with where it never came to run the command.
 SSH_FAILED = 255
-# Ansible's own name for the file of sudo's password.
-PASSWORD_FILE = "ANSIBLE_BECOME_PASSWORD_FILE"
 _SUDO_ASKS = (
-    f"Name the file of the password (mode 0600) in the environment variable {PASSWORD_FILE}, or "
+    f"Run fde --ask-become-pass, or name the password's file (mode 0600) in {PASSWORD_FILE}, or "
     "allow sudo without one: docs/hardware.md, Without root logins."
 )
 _SUDO = "Root's rights are needed on {host}: "

@@ -21,6 +21,7 @@ from contract.files import write_json
 from contract.names import unknown
 from contract.places import ANSIBLE, SHARE, build_folder, python_path
 from contract.plan import TargetDocument
+from contract.private import PASSWORD_FILE
 from contract.problem import Problem
 from controller.planning.known_names import inventories_beside
 from controller.target import connection
@@ -89,7 +90,7 @@ def environment() -> Iterator[dict[str, str]]:
         for name, value in os.environ.items()
         if not name.startswith("ANSIBLE_")
         or name.startswith("ANSIBLE_VAULT_")
-        or name == connection.PASSWORD_FILE
+        or name == PASSWORD_FILE
     }
     collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH") or os.pathsep.join(_COLLECTIONS)
     with tempfile.TemporaryDirectory(prefix="fde-cp-") as folder:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import AgentError
+from contract.private import PASSWORD_FILE
 from controller.session import session_times, timing
 from controller.session.agent_client import AgentClient
 from controller.target import connection
@@ -93,7 +94,7 @@ def test_the_password_comes_first_on_the_input_and_is_no_argument(
     password = tmp_path / "password"
     password.write_text("a \\ b'$\n", encoding="utf-8")
     password.chmod(0o600)
-    monkeypatch.setenv(connection.PASSWORD_FILE, str(password))
+    monkeypatch.setenv(PASSWORD_FILE, str(password))
     target = HERE if local else resolved(ssh={"host": "bench", "user": "alice", "become": True})
     for data in (b"", b"no line", bytes(range(256)) * 999):
         done = connection.run(target, ["cat"], data)
@@ -112,7 +113,7 @@ def test_what_sudo_refuses_has_a_code_and_a_remedy(
 ) -> None:
     sudo(tmp_path, ASKS, monkeypatch)
     problem = connection.describe_failure(HERE, connection.run(HERE, ["true"]))
-    assert problem.code == "sudo-password" and connection.PASSWORD_FILE in problem.remedy
+    assert problem.code == "sudo-password" and PASSWORD_FILE in problem.remedy
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     failed = subprocess.CompletedProcess([], 3, b"", b"first\nno room")
     problem = connection.describe_failure(HERE, failed)
