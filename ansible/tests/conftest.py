@@ -120,7 +120,7 @@ class Controller:
         """One play on the inventory."""
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         argv = [program, "-i", self.inventory, "-e", json.dumps(variables), *arguments]
-        return self.run([*argv, f"ansible/playbooks/{playbook}"])
+        return self.run([*argv, str(ROOT / "ansible" / "playbooks" / playbook)])
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
         """Return a command in the root of the sources; its output is shown where a test fails."""

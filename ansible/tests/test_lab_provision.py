@@ -44,6 +44,36 @@ def test_check_mode_changes_nothing(provisioned: Any) -> None:
     assert provisioned.media() == before
 
 
+def test_check_and_diff_show_each_disk_and_write_none(provisioned: Any) -> None:
+    provisioned.agent("teardown")
+    before = provisioned.media()
+    try:
+        done = provisioned.play("site.yml", "--check", "--diff", "--limit", "target")
+        assert done.returncode == 0
+        assert provisioned.recap(done)["changed"] == 1, "the disks, and nothing else"
+        by_ids = [f"({disk['by_id']}), prepared" for disk in _disks(provisioned).values()]
+        assert all(by_id in done.stdout for by_id in by_ids)
+        assert provisioned.media() == before
+    finally:
+        assert provisioned.play("site.yml", "--tags", "disks").returncode == 0
+    assert provisioned.recap(provisioned.play("site.yml"))["changed"] == 0
+
+
+def test_no_secret_goes_to_a_host_whose_key_is_not_known(
+    provisioned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the site has Ansible accept."""
+    (tmp_path / "known_hosts").touch()
+    options = f"-o StrictHostKeyChecking=no -o UserKnownHostsFile={tmp_path}/known_hosts"
+    events = tmp_path / "events"
+    monkeypatch.setenv("FDE_ANSIBLE_EVENTS", str(events))
+    site = {"ansible_ssh_args": options, "ansible_host_key_checking": False}
+    provisioned.play("site.yml", "--tags", "secrets", **site)
+    failure = json.loads(events.read_text(encoding="utf-8").splitlines()[0])
+    assert [problem["code"] for problem in failure["problems"]] == ["host-key-unknown"]
+    assert provisioned.play("resolve.yml").returncode == 0
+
+
 def test_assets_are_made_once_and_again_where_they_are_damaged(
     controller: Any, tmp_path: Path
 ) -> None:
@@ -129,8 +159,23 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
     assert provisioned.play("resolve.yml").returncode == 0
 
 
-def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisioned: Any) -> None:
+LABS = Path(__file__).parents[1] / "playbooks" / "group_vars" / "labs.yml"
+# A site's play that prepares disks and looks at nothing before.
+ALONE = """
+- hosts: targets
+  gather_facts: false
+  roles: [fde.testbed.target_spec]
+  tasks:
+    - fde.testbed.fde_secrets: {state: placed}
+    - fde.testbed.fde_disks: {state: prepared}
+"""
+
+
+def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(
+    provisioned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lab's own disk, named by an inventory that is not said to be a lab's."""
+    alone = tmp_path / "alone.yml"
     disks = {"plain": {**_disks(provisioned)["plain"], "erase": None}}
     by_id, serial = disks["plain"]["by_id"], disks["plain"]["serial"]
     real: dict[str, Any] = {
@@ -148,6 +193,12 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         printed = " ".join((done.stdout + done.stderr).split())
         assert done.returncode != 0
         assert f"fde provision --confirm {serial}" in printed and "holds: blank" in printed
+        assert provisioned.media() == before
+        alone.write_text(ALONE, encoding="utf-8")
+        monkeypatch.setenv("FDE_ANSIBLE_EVENTS", str(alone.with_suffix(".events")))
+        assert provisioned.play(str(alone), "-e", f"@{LABS}", **real).returncode != 0
+        line = alone.with_suffix(".events").read_text(encoding="utf-8").splitlines()[0]
+        assert json.loads(line)["problems"][0]["code"] == "disk-unconfirmed"
         assert provisioned.media() == before
         assert provisioned.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
         target = provisioned.resolved

