@@ -131,7 +131,7 @@ def test_leftovers_are_closed_and_the_drive_locked_again(target: Target) -> None
     target.agent("storage enter opal")
     assert target.reads("sed")
     (line,) = target.said("prepare")
-    assert line["actions"] == ["closed a configuration left mounted"]
+    assert [action["code"] for action in line["actions"]] == ["close"]
     assert not target.reads("sed")
     assert target.said("storage leave") == [{"changed": False, "state": "bare"}]
 
@@ -165,7 +165,7 @@ def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
     target.lab.ssh("umount /run/fde-testbed/disk && dmsetup remove fde-data")
     assert target.reads("sed")
     (line,) = target.said("prepare")
-    assert [action.split()[0] for action in line["actions"]] == ["locked"]
+    assert [action["code"] for action in line["actions"]] == ["lock"]
     assert not target.reads("sed")
 
 
@@ -299,7 +299,7 @@ def test_no_secret_was_left_anywhere(target: Target) -> None:
 def test_teardown_gives_blank_disks_and_an_unowned_drive_back(target: Target) -> None:
     (line,) = target.said("teardown")
     assert line["changed"]
-    assert any("reverted by PIN" in action for action in line["actions"])
+    assert any("reverted by PIN" in action["sentence"] for action in line["actions"])
     assert target.said("teardown") == [{"changed": False, "actions": []}]
     for disk in target.disks.values():
         assert target.lab.ssh(f"blkid -p {disk['by_id']}", check=False).stdout == ""

@@ -43,8 +43,7 @@ class ActionModule(testbed.TestbedAction):
                 if not disk.ready
             ]
             actions = [
-                f"{disk.role} ({disk.by_id}): {disk.found}; "
-                + ("; ".join(disk.would) or "nothing is to be done")
+                {"code": "would", "disk": disk.role, "sentence": _sentence(disk)}
                 for disk in answer.disks
             ]
             return {"changed": bool(diff), "actions": actions, "disks": disks, "diff": diff}
@@ -57,8 +56,14 @@ class ActionModule(testbed.TestbedAction):
         actions = answer["actions"]
         if not self.dry:  # the last check was of the disks as they were
             testbed.survey.checks_file(target).unlink(missing_ok=True)
-        diff = [{"prepared": "".join(f"{action}\n" for action in actions)}] if actions else []
+        lines = "".join(f"{action['sentence']}\n" for action in actions)
+        diff = [{"prepared": lines}] if actions else []
         return {"changed": answer["changed"], "actions": actions, "diff": diff}
+
+
+def _sentence(disk):
+    steps = "; ".join(disk.would) or "nothing is to be done"
+    return f"{disk.role} ({disk.by_id}): {disk.found}; {steps}"
 
 
 def _checked(fingerprints):
