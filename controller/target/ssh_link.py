@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contract.errors import ControllerError
 from contract.plan import SshLink
 
-# Letters of ssh's command line whose option has a name.
-NAMES = {"J": "ProxyJump", "i": "IdentityFile", "l": "User", "p": "Port"}
+# Letters of ssh's command line, as options.
+NAMES = {"J": "ProxyJump={}", "i": 'IdentityFile="{}"', "l": "User={}", "p": "Port={}"}
+KNOWN_HOSTS = "UserKnownHostsFile="
 FLAGS = {"-4": "AddressFamily=inet", "-6": "AddressFamily=inet6", "-C": "Compression=yes"}
 
 
@@ -31,20 +32,21 @@ def link(
         option for name, text in arguments.items() for option in _options(name, text or "")
     )
     defaults = {} if user and port else _defaults(host, options)
-    files = [option.partition("=")[2] for option in options if option.startswith(KNOWN_HOSTS)]
-    known_hosts = files[0].strip('"') if len(files) == 1 and " " not in files[0] else None
+    files = [
+        file
+        for option in options
+        if option.startswith(KNOWN_HOSTS)
+        for file in shlex.split(option.removeprefix(KNOWN_HOSTS))
+    ]
     return SshLink(
         host,
         user or defaults.get("user", "root"),
         port or int(defaults.get("port", 22)),
         key,
-        known_hosts,
+        files[0] if len(files) == 1 else None,
         options,
         become=become,
     )
-
-
-KNOWN_HOSTS = "UserKnownHostsFile="
 
 
 def _options(variable: str, text: str) -> Iterator[str]:
@@ -58,7 +60,7 @@ def _options(variable: str, text: str) -> Iterator[str]:
         if not word.startswith("-") or letter not in ("o", *NAMES):
             raise ControllerError("ssh-argument", argument=word, variable=variable)
         value = value or next(words, "")
-        yield value if letter == "o" else f"{NAMES[letter]}={value}"
+        yield value if letter == "o" else NAMES[letter].format(value)
 
 
 def _defaults(host: str, options: tuple[str, ...]) -> dict[str, str]:
