@@ -268,6 +268,19 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
     return worded(code, host=name, output=output or "no output")
 
 
+def describe_agent_failure(
+    target: TargetDocument, done: subprocess.CompletedProcess[bytes]
+) -> Problem:
+    """Build the problem of a command of the agent that failed and named none as JSON."""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    if lines and lines[-1].startswith("fde: "):
+        return Problem("agent", {}, lines[-1].removeprefix("fde: "))
+    if any("No module named agent" in line for line in lines):
+        facts = {"host": address(target)}
+        return Problem.from_wording(ControllerError.wordings(), "no-agent", facts)
+    return describe_failure(target, done)
+
+
 def python(target: TargetDocument, *arguments: str) -> list[str]:
     """Build the argv that runs `python3 …` with our packages on the target."""
     path = f"PYTHONPATH={HOME}:{HOME}/lib"

@@ -152,19 +152,15 @@ class TestbedAction(ActionBase):
         shell = ["sh", "-c", 'umask 022; exec "$@"', "sh"]
         python = ["env", path, "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3", "-m", "agent"]
         done = self.ask(target, [*shell, *python, *arguments])
-        lines = done.stdout.splitlines()
-        answer = json.loads(lines[-1]) if lines else {}
+        try:
+            answer = json.loads(done.stdout.splitlines()[-1])
+        except (IndexError, ValueError):  # `pack` prints nothing
+            answer = {}
         if not done.returncode:
             return answer
         if "problems" in answer:
             raise ControllerError(*(schema.read(Problem, each) for each in answer["problems"]))
-        address = connection.address(target)
-        if b"No module named agent" in done.stderr:
-            raise ControllerError("no-agent", host=address)
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        if lines and lines[-1].startswith("fde: "):
-            raise ControllerError(Problem("agent", {}, lines[-1].removeprefix("fde: ")))
-        raise ControllerError(connection.describe_failure(target, done))
+        raise ControllerError(connection.describe_agent_failure(target, done))
 
 
 def _specification(action):
