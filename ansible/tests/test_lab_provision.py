@@ -161,13 +161,14 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
 
 LABS = Path(__file__).parents[1] / "playbooks" / "group_vars" / "labs.yml"
 # A site's play that prepares disks and looks at nothing before.
-ALONE = """
+ALONE = f"""
 - hosts: targets
   gather_facts: false
+  vars_files: [{LABS}]
   roles: [fde.testbed.target_spec]
   tasks:
-    - fde.testbed.fde_secrets: {state: placed}
-    - fde.testbed.fde_disks: {state: prepared}
+    - fde.testbed.fde_secrets: {{state: placed}}
+    - fde.testbed.fde_disks: {{state: prepared}}
 """
 
 
@@ -196,7 +197,7 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(
         assert provisioned.media() == before
         alone.write_text(ALONE, encoding="utf-8")
         monkeypatch.setenv("FDE_ANSIBLE_EVENTS", str(alone.with_suffix(".events")))
-        assert provisioned.play(str(alone), "-e", f"@{LABS}", **real).returncode != 0
+        assert provisioned.play(str(alone), **real).returncode != 0
         line = alone.with_suffix(".events").read_text(encoding="utf-8").splitlines()[0]
         assert json.loads(line)["problems"][0]["code"] == "disk-unconfirmed"
         assert provisioned.media() == before
