@@ -168,7 +168,8 @@ ALONE = f"""
   roles: [fde.testbed.target_spec]
   tasks:
     - fde.testbed.fde_secrets: {{state: placed}}
-    - fde.testbed.fde_disks: {{state: prepared}}
+    - fde.testbed.fde_facts: {{refuse: false}}
+    - fde.testbed.fde_disks: {{state: prepared, checked: "{{{{ ansible_facts.fde_machine.checked }}}}"}}
 """
 
 

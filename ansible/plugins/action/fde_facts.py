@@ -15,17 +15,19 @@ class ActionModule(testbed.TestbedAction):
     def work(self, options):
         target = self.target()
         answer = testbed.survey.look(target, disks=options["disks"], run=self.ask)
-        facts = {
-            **asdict(answer.facts),
-            "disks": [asdict(disk) for disk in answer.disks],
-            "checked": testbed.survey.expected_fingerprints(target, answer),
-        }
-        result = {"ansible_facts": {"fde_machine": facts}}
         problems = [*answer.refusals, *(each for disk in answer.disks for each in disk.refusals)]
         # Without their packages, programs that look at disks are missing.
         if answer.error and not answer.facts.missing:
             problems.append(testbed.Problem("disks-unseen", {}, answer.error))
-        if not self.dry:
-            confirmed = options["confirmed"]
-            problems += testbed.first_writes.unconfirmed(target, answer.disks, confirmed)
+        confirmed = options["confirmed"]
+        waiting = testbed.first_writes.unconfirmed(target, answer.disks, confirmed)
+        # Only what may be prepared; `fde_disks` looks for itself where there is none.
+        fingerprints = testbed.survey.expected_fingerprints(target, answer)
+        facts = {
+            **asdict(answer.facts),
+            "disks": [asdict(disk) for disk in answer.disks],
+            "checked": {} if problems or waiting else fingerprints,
+        }
+        result = {"ansible_facts": {"fde_machine": facts}}
+        problems += [] if self.dry else waiting
         return self.refused(problems, **result) if problems and options["refuse"] else result
