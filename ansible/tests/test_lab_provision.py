@@ -169,7 +169,9 @@ ALONE = f"""
   tasks:
     - fde.testbed.fde_secrets: {{state: placed}}
     - fde.testbed.fde_facts: {{refuse: false}}
-    - fde.testbed.fde_disks: {{state: prepared, checked: "{{{{ ansible_facts.fde_machine.checked }}}}"}}
+    - fde.testbed.fde_disks:
+        state: prepared
+        checked: "{{{{ ansible_facts.fde_machine.checked }}}}"
 """
 
 

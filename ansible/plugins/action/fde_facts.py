@@ -26,7 +26,7 @@ class ActionModule(testbed.TestbedAction):
         facts = {
             **asdict(answer.facts),
             "disks": [asdict(disk) for disk in answer.disks],
-            "checked": {} if problems or waiting else fingerprints,
+            "checked": {} if problems or waiting or not answer.disks else fingerprints,
         }
         result = {"ansible_facts": {"fde_machine": facts}}
         problems += [] if self.dry else waiting
