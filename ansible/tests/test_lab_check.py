@@ -106,7 +106,7 @@ def test_a_play_with_check_looks_at_disks_without_an_agent_there(without_agent: 
     before = as_found(without_agent)
     done = without_agent.play("site.yml", "--check")
     assert done.returncode == 0
-    assert without_agent.recap(done)["changed"] == 0
+    assert without_agent.recap(done)["changed"] >= 1, "the agent would be brought"
     assert as_found(without_agent) == before
     assert without_agent.lab.ssh(f"ls {PLACE}", check=False).returncode
     for drive in without_agent.lab.state["drives"].values():
