@@ -8,7 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent
 PACKAGES = ("agent", "analysis", "contract", "controller", "instrumentation", "workloads")
-SHARED = ("ansible", "data/examples", "data/reference", "data/schema")
+COLLECTION = Path("ansible_collections", "fde", "testbed")  # a link in a checkout
+SHARED = {"ansible": COLLECTION} | {
+    name: Path(name) for name in ("data/examples", "data/reference", "data/schema")
+}
 FILES = ("CITATION.cff", "LICENSE")  # what a bundle of results has beside them
 INVENTORIES = ("hardware.example", "lab", "local", "media", "two-labs")
 LEFT_OUT = shutil.ignore_patterns("tests", "__pycache__", "secrets*.json", ".*")
@@ -23,7 +26,7 @@ def left_out(folder: str, names: list[str]) -> set[str]:
 def place(package: Path) -> None:
     """Copy what `contract/places.py` looks for into the package that is built."""
     folders = {name: package / name for name in PACKAGES}
-    folders |= {name: package / "share" / name for name in SHARED}
+    folders |= {name: package / "share" / path for name, path in SHARED.items()}
     for name, folder in folders.items():
         shutil.rmtree(folder, ignore_errors=True)  # an earlier build's
         shutil.copytree(ROOT / name, folder, ignore=left_out)

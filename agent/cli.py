@@ -261,6 +261,8 @@ def _quiet(options: argparse.Namespace) -> int:
 
 def _packages(options: argparse.Namespace) -> int:
     if options.what == "note":
+        if options.packages:
+            packages.update()
         changed, actions = packages.note(options.packages, options.files), []
     else:
         install = options.what == "install"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from contract.disks import DiskAnswer, SurveyedDisk
 from contract.measured_command import CommandDocument, Note
+from contract.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,12 @@ class InitResult:
 
 @dataclass(frozen=True)
 class PlayFailure:
-    """A task that failed on a host."""
+    """A task that failed on a host; one of ours has its `problems`."""
 
     host: str
     task: str
     reasons: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)

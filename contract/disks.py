@@ -50,7 +50,7 @@ class DiskAnswer:
     """A disk that the inventory names: its contents (`found`), and what provisioning would do.
 
     `path` is None where no such disk is attached; `fingerprint` is of its contents. `ours`: the
-    testbed has had this disk before.
+    testbed has had this disk before; `ready`: it is as it must be, as far as no PIN is tried.
     """
 
     role: str
@@ -67,6 +67,7 @@ class DiskAnswer:
     would: tuple[str, ...] = ()
     fingerprint: str | None = None
     ours: bool = False
+    ready: bool = False
 
 
 @dataclass(frozen=True)

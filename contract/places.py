@@ -14,9 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 """What our packages are imported from."""
 CHECKOUT = (ROOT / "pyproject.toml").is_file()
 SHARE = ROOT if CHECKOUT else ROOT / "share"
-"""Above `ansible/` and `data/`, which are no packages: setup.py puts them there."""
+"""Above the collection and `data/`, which are no packages: setup.py puts them there."""
 DISTRIBUTION = "fde-energy-testbed"
-ANSIBLE = SHARE / "ansible"
+COLLECTION = Path("ansible_collections", "fde", "testbed")
+ANSIBLE = ROOT / "ansible" if CHECKOUT else SHARE / COLLECTION
+"""The collection; in a checkout a link at `COLLECTION` leads to it."""
 MOUNT_POINT = "/run/fde-testbed/disk"
 """On the target, where the file system of the configuration that is entered stands."""
 

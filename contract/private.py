@@ -10,6 +10,8 @@ from pathlib import Path
 from contract.errors import AgentError
 
 _MOST_SECRET_BYTES = 4096
+PASSWORD_FILE = "ANSIBLE_BECOME_PASSWORD_FILE"
+"""Ansible's own name for the file of sudo's password, an environment variable."""
 
 
 def no_core_dumps() -> None:

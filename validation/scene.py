@@ -108,7 +108,8 @@ class Scene:
 
     def _provisioned(self) -> bool:
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        argv = [program, "-i", str(INVENTORY), str(REPOSITORY / "ansible" / "site.yml")]
+        playbook = REPOSITORY / "ansible" / "playbooks" / "site.yml"
+        argv = [program, "-i", str(INVENTORY), str(playbook)]
         with self._log.open("w", encoding="utf-8") as log:
             done = subprocess.run(
                 argv, env=self.environment, stdout=log, stderr=subprocess.STDOUT, check=False

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from agent.storage import inspect, mapping, proof, provision, secrets
+from agent.storage.provision import Action
 from agent.storage.stack import Entered, Stack, bare_after_internal_error
 from agent.system import confinement, lock, quiet
 from agent.system.command import listening
@@ -37,7 +38,7 @@ def prepare(options: argparse.Namespace) -> int:
             done = provision.prepare(
                 stack.spec, stack.secrets, dry=options.check, checked=options.checked
             )
-        _print_actions(done if options.check else [*done, *confinement.allow()])
+        _print_actions(done if options.check else [*done, *_confined()])
     return 0
 
 
@@ -52,8 +53,12 @@ def teardown(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_actions(actions: list[str]) -> None:
-    print(json_text({"changed": bool(actions), "actions": actions}))
+def _confined() -> list[Action]:
+    return [Action("confinement", None, sentence) for sentence in confinement.allow()]
+
+
+def _print_actions(actions: list[Action]) -> None:
+    print(json_text({"changed": bool(actions), "actions": [asdict(each) for each in actions]}))
 
 
 @contextmanager

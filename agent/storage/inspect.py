@@ -42,6 +42,7 @@ def _check(spec: StorageSpec, disk: Disk) -> DiskAnswer:
         would=tuple(would(spec, disk, facts)) if not reasons else (),
         refusals=tuple(reasons),
         fingerprint=facts.checked_print,
+        ready=not reasons and is_ready(spec, disk, facts),
         ours=facts.partition is not None or disk_records.left_by_us(disk, facts),
     )
 
@@ -112,6 +113,12 @@ def opal_in_words(facts: DiskFacts) -> str:
         state += ", refuses ownership before a power cycle (Block SID)"
     shadow = "on" if status.mbr_enabled and not status.mbr_done else "off"
     return f"Opal: {state}, MBR shadow {shadow}"
+
+
+def is_ready(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> bool:
+    """Whether provisioning has nothing to do, as far as no PIN is tried."""
+    owned = facts.opal is not None and facts.opal.locking_enabled
+    return layout.ready(disk, facts, spec.extent) and (owned or not carries_opal(spec, disk.role))
 
 
 def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:

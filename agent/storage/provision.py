@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent.storage import devices, disk_records, guard, layout, opal, opal_ioctl, registry
 from agent.storage import facts as disk_facts
@@ -17,13 +17,25 @@ from contract.plan import Disk, StorageSpec
 from contract.problem import Problem
 
 
+@dataclass(frozen=True)
+class Action:
+    """What was done to a disk, or would be; `disk` is its role, None where it is to no single one.
+
+    `code` is close, erase, partition, own, range, lock, revert, blank, unpartition or confinement.
+    """
+
+    code: str
+    disk: str | None
+    sentence: str
+
+
 def prepare(
     spec: StorageSpec,
     secrets: Secrets,
     *,
     dry: bool = False,
     checked: Mapping[str, str] | None = None,
-) -> list[str]:
+) -> list[Action]:
     """Partition, mark, take ownership of self-encrypting disks; ends unmounted and locked.
 
     Returns what was done (with `dry`: what would be), empty if all was as it must be. No disk is
@@ -107,7 +119,7 @@ def reasons_of_change(
 
 def teardown(
     spec: StorageSpec, secrets: Secrets, *, dry: bool = False, psid_revert: str | None = None
-) -> list[str]:
+) -> list[Action]:
     """Close mappings, revert self-encrypting disks, remove our partition; what was done.
 
     A disk that does not carry our mark is left alone. Drives are reverted by the owner's PIN; by
@@ -137,7 +149,8 @@ def teardown(
             # What an earlier teardown did not come to.
             if not dry:
                 layout.clear(_given_up(disk, states[role]), states[role])
-            actions.append(f"{'would blank' if dry else 'blanked'} {disk.by_id}")
+            done = "would blank" if dry else "blanked"
+            actions.append(Action("blank", role, f"{done} {disk.by_id}"))
     return actions
 
 
@@ -156,14 +169,16 @@ def _reasons_not_to_clear(disk: Disk, facts: DiskFacts, *, by_psid: bool) -> lis
 
 def _give_back(
     disk: Disk, before: DiskFacts, secrets: Secrets, *, by_psid: bool, dry: bool
-) -> list[str]:
+) -> list[Action]:
     """Revert the drive if anybody owns it, and leave it blank."""
     locks = before.opal is not None and before.opal.locking_enabled
     half = before.taking and not locks and not by_psid
     if dry:
         how = "by PSID" if by_psid else "by PIN"
-        actions = [f"would revert {disk.by_id} {how}"] if by_psid or locks or half else []
-        return [*actions, f"would remove the partition of {disk.by_id}"]
+        reverted = Action("revert", disk.role, f"would revert {disk.by_id} {how}")
+        removed = f"would remove the partition of {disk.by_id}"
+        actions = [reverted] if by_psid or locks or half else []
+        return [*actions, Action("unpartition", disk.role, removed)]
     with guard.holding(disk):
         current = disk_facts.gather(disk)
         reasons = _reasons_not_to_clear(disk, current, by_psid=by_psid)
@@ -172,10 +187,13 @@ def _give_back(
         guard.refuse_changed(disk, before, current)
         if done := _revert(disk, current, secrets, by_psid=by_psid, half=half, locks=locks):
             layout.blank_after_revert(disk, current)
-            return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
+            return [
+                Action("revert", disk.role, f"{done}: {disk.by_id}"),
+                Action("blank", disk.role, f"blanked {disk.by_id}"),
+            ]
         layout.clear(_given_up(disk, before), before)
         disk_records.end_taking(disk)
-    return [f"removed the partition of {disk.by_id}"]
+    return [Action("unpartition", disk.role, f"removed the partition of {disk.by_id}")]
 
 
 def _revert(
@@ -215,17 +233,18 @@ def _undo_half(path: str, current: DiskFacts, secrets: Secrets) -> str | None:
     return "reverted by PIN, which was not in force yet"
 
 
-def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
+def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[Action]:
     stack = Stack(spec, secrets)
     state = stack.state
     if state == "bare":
         return []
     if not dry:
         stack.leave()
-    return [f"{'would close' if dry else 'closed'} a configuration left {state}"]
+    done = "would close" if dry else "closed"
+    return [Action("close", None, f"{done} a configuration left {state}")]
 
 
-def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[str]:
+def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[Action]:
     if layout.ready(disk, facts, spec.extent):
         return []
     if not dry:
@@ -239,12 +258,13 @@ def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
     }
     if not dry:
         disk_records.forget_contents(disk)
-    return [f"{words[dry, bool(erased)]} {disk.by_id}"]
+    code = "erase" if erased else "partition"
+    return [Action(code, disk.role, f"{words[dry, bool(erased)]} {disk.by_id}")]
 
 
 def _take(
     disk: Disk, before: DiskFacts, spec: StorageSpec, secrets: Secrets, *, dry: bool
-) -> list[str]:
+) -> list[Action]:
     """Have the drive take our PIN before anything on it is cleared; it may have it already."""
     path = before.path or disk.by_id
     owned = before.opal is not None and before.opal.locking_enabled
@@ -263,23 +283,25 @@ def _take(
         except opal.NotTakenError:
             disk_records.end_taking(disk)
             raise
-    return [f"took ownership of {disk.by_id}"]
+    return [Action("own", disk.role, f"took ownership of {disk.by_id}")]
 
 
 def _take_drive(
     disk: Disk, before: DiskFacts, spec: StorageSpec, secrets: Secrets, *, dry: bool
-) -> list[str]:
+) -> list[Action]:
     if dry and not layout.ready(disk, before, spec.extent):
-        return [f"would take ownership of {disk.by_id}"]
+        return [Action("own", disk.role, f"would take ownership of {disk.by_id}")]
     place = layout.place(disk, spec.extent, guard.check_ours(disk))
     missing = opal.why_not_ready(place, secrets)
     if missing is None:
         if not dry:
             disk_records.forget(disk)
         locked = not dry and opal.relock(place, secrets)
-        return [f"locked {disk.by_id}"] if locked else []
+        return [Action("lock", disk.role, f"locked {disk.by_id}")] if locked else []
+    done = "would make" if dry else "made"
+    action = Action("range", disk.role, f"{done} the locking range of {disk.by_id} ({missing})")
     if dry:
-        return [f"would make the locking range of {disk.by_id} ({missing})"]
+        return [action]
     try:
         with guard.holding(disk):
             guard.check_ours(disk)
@@ -292,7 +314,7 @@ def _take_drive(
         except AgentError as second:
             causes = {"first": str(error), "second": str(second)}
             raise opal_ioctl.OpalError("not-given-back", **causes) from error
-        done = "; ".join(actions)
+        done = "; ".join(action.sentence for action in actions)
         raise opal_ioctl.OpalError("given-back", first=str(error), actions=done) from error
     disk_records.forget(disk)
-    return [f"made the locking range of {disk.by_id} ({missing})"]
+    return [action]

@@ -83,13 +83,18 @@ def _read(path: Path) -> Note:
     return strict_json.load(Note, path) or Note()
 
 
+def update() -> None:
+    """Have apt read its sources' lists again. Raises CommandError."""
+    _apt("--quiet", "update")
+
+
 def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -> list[str]:
     """Install packages, none of whose services starts now or at boot; returns what was done.
 
     Raises CommandError. Services are held back by policy-rc.d, as Debian's policy (9.3.3) has it;
     one that is there already is left unchanged.
     """
-    _apt("--quiet", "update")
+    update()
     note(packages, [str(policy)], path)
     ours = str(policy) in _read(path).files
     try:

@@ -114,7 +114,7 @@ def test_leftovers_are_closed_and_the_drive_locked_again(target: Target) -> None
     target.agent("storage enter opal")
     assert target.reads("sed")
     (line,) = target.said("prepare")
-    assert line["actions"] == ["closed a configuration left mounted"]
+    assert [action["code"] for action in line["actions"]] == ["close"]
     assert not target.reads("sed")
     assert target.said("storage leave") == [{"changed": False, "state": "bare"}]
 
@@ -136,7 +136,7 @@ def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
     target.lab.ssh("umount /run/fde-testbed/disk && dmsetup remove fde-data")
     assert target.reads("sed")
     (line,) = target.said("prepare")
-    assert [action.split()[0] for action in line["actions"]] == ["locked"]
+    assert [action["code"] for action in line["actions"]] == ["lock"]
     assert not target.reads("sed")
 
 

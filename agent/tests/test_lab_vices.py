@@ -86,7 +86,7 @@ def test_a_drive_that_is_dead_after_a_revert_is_ours_again_after_a_power_cycle(
     target.ask("sed", "vices")
     power_cycle(target)
     (line,) = target.said("teardown")
-    assert [action.split()[0] for action in line["actions"]] == ["blanked"]
+    assert [action["code"] for action in line["actions"]] == ["blank"]
     assert causes(target, "sed") == []
 
 
@@ -95,7 +95,7 @@ def test_a_revert_that_was_done_and_answered_with_an_error_is_cleaned_up_after(
 ) -> None:
     target.ask("sed", "vices", revert_unanswered=1)
     (line,) = target.said("teardown")
-    assert any("answered with an error" in action for action in line["actions"])
+    assert any("answered with an error" in action["sentence"] for action in line["actions"])
     assert not owned(target)
     assert causes(target, "sed") == []
     assert target.said("teardown") == [{"changed": False, "actions": []}]
@@ -116,7 +116,7 @@ def test_a_failed_format_is_told_by_its_cause_and_the_drive_is_given_back(target
     assert not owned(target)
     assert causes(target, "sed") == []
     target.lab.ssh(f"rm {program}")
-    assert any("took ownership" in action for action in target.said("prepare")[0]["actions"])
+    assert "own" in [action["code"] for action in target.said("prepare")[0]["actions"]]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 import pytest
 
 from contract.errors import LabError
+from contract.plan import TargetDocument
+from controller.target import connection, secrets
 from lab import lifecycle, ssh
 from lab.state import Layout
 from lab.tests import mysql
@@ -94,6 +96,11 @@ class Controller:
             assert self.play("resolve.yml").returncode == 0
         return path
 
+    @property
+    def resolved(self) -> TargetDocument:
+        """The same, read."""
+        return connection.read_target(self.target)
+
     def media(self) -> list[str]:
         """Hashes of both drives' backing files, after the guest has written everything back."""
         self.lab.ssh("sync")
@@ -104,10 +111,8 @@ class Controller:
         return self.lab.ssh(f"{self.AGENT} {arguments}", check=check)
 
     def prepare(self) -> None:
-        """Do what a play of site.yml does at its end, by the programs that it calls."""
-        target = str(self.target)
-        done = self.python("controller.target.secrets", "place", "--target", target)
-        assert done.returncode == 0
+        """Do what a play of site.yml does at its end."""
+        secrets.place(self.resolved)
         self.agent("prepare")
 
     def play(
@@ -116,7 +121,7 @@ class Controller:
         """One play on the inventory."""
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         argv = [program, "-i", self.inventory, "-e", json.dumps(variables), *arguments]
-        return self.run([*argv, f"ansible/{playbook}"])
+        return self.run([*argv, str(ROOT / "ansible" / "playbooks" / playbook)])
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
         """Return a command in the root of the sources; its output is shown where a test fails."""
@@ -197,7 +202,7 @@ class Witness:
 
     watches: dict[str, subprocess.Popen[str]]
 
-    def seen(self) -> dict[str, dict[str, Any]]:
+    def observed(self) -> dict[str, dict[str, Any]]:
         """Return what each has seen so far.
 
         Lists `argv` and `environ`, and how many it `missed`.
@@ -236,7 +241,7 @@ def witness(lab: Lab) -> Iterator[Witness]:
             for place, command in commands.items()
         }
         witness = Witness(watches)
-        witness.seen()  # they are at work
+        witness.observed()  # they are at work
         yield witness
         witness.close()
 

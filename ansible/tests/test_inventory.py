@@ -149,7 +149,7 @@ def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
 
 def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
     """The defaults of every target, resolved, are what the payback can reckon with."""
-    text = (ROLES.parent / "group_vars" / "all.yml").read_text(encoding="utf-8")
+    text = (ROLES / "target_spec/defaults/main.yml").read_text(encoding="utf-8")
     defaults = yaml.safe_load(text)["fde_assumptions"]
     read = parse_assumptions(resolve(changed("assumptions", defaults)).assumptions)
     assert read.discount_rate == 0.03
@@ -317,7 +317,6 @@ def given_with(**changes: Any) -> dict[str, Any]:
     """Return the variables of GIVEN as an inventory has them, with changes."""
     variables = {f"fde_{key}": value for key, value in GIVEN.items() if key not in ("host", "ssh")}
     variables |= {
-        "fde_targets_dir": "/b",
         "fde_stop": ["timers"],
         "fde_turbo": None,
         "fde_assumptions": {
@@ -383,7 +382,7 @@ def test_what_breaks_a_type_is_refused_by_the_specification(number: int, errors:
 
 
 def test_the_lab_has_one_of_every_kind_and_variant() -> None:
-    text = (ROLES.parent / "group_vars/labs.yml").read_text(encoding="utf-8")
+    text = (ROLES.parent / "playbooks/group_vars/labs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["fde_configurations"]
     configurations = resolve({**GIVEN, "configurations": entries}).configurations
     labels = [inventory.words(entry) for entry in configurations]

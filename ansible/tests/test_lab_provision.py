@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from controller.target import agent_bundle, first_writes, survey
+
 pytestmark = pytest.mark.lab
 
 
@@ -25,11 +27,13 @@ def test_a_second_play_changes_nothing(provisioned: Any) -> None:
 
 
 def test_a_source_that_differs_there_is_sent_again(provisioned: Any) -> None:
-    send = ("controller.target.agent_bundle", "--target", str(provisioned.target))
     provisioned.lab.ssh("echo '#' >>/opt/fde-testbed/agent/cli.py")
-    for printed in ("changed\n", ""):
-        done = provisioned.python(*send)
-        assert (done.returncode, done.stdout) == (0, printed)
+    dry = agent_bundle.send(provisioned.resolved, dry=True)
+    assert [dry, *(agent_bundle.send(provisioned.resolved) for _ in range(2))] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_check_mode_changes_nothing(provisioned: Any) -> None:
@@ -38,6 +42,36 @@ def test_check_mode_changes_nothing(provisioned: Any) -> None:
     assert done.returncode == 0
     assert provisioned.recap(done)["changed"] == 0
     assert provisioned.media() == before
+
+
+def test_check_and_diff_show_each_disk_and_write_none(provisioned: Any) -> None:
+    provisioned.agent("teardown")
+    before = provisioned.media()
+    try:
+        done = provisioned.play("site.yml", "--check", "--diff", "--limit", "target")
+        assert done.returncode == 0
+        assert provisioned.recap(done)["changed"] == 1, "the disks, and nothing else"
+        by_ids = [f"({disk['by_id']}), prepared" for disk in _disks(provisioned).values()]
+        assert all(by_id in done.stdout for by_id in by_ids)
+        assert provisioned.media() == before
+    finally:
+        assert provisioned.play("site.yml", "--tags", "disks").returncode == 0
+    assert provisioned.recap(provisioned.play("site.yml"))["changed"] == 0
+
+
+def test_no_secret_goes_to_a_host_whose_key_is_not_known(
+    provisioned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the site has Ansible accept."""
+    (tmp_path / "known_hosts").touch()
+    options = f"-o StrictHostKeyChecking=no -o UserKnownHostsFile={tmp_path}/known_hosts"
+    events = tmp_path / "events"
+    monkeypatch.setenv("FDE_ANSIBLE_EVENTS", str(events))
+    site = {"ansible_ssh_args": options, "ansible_host_key_checking": False}
+    provisioned.play("site.yml", "--tags", "secrets", **site)
+    failure = json.loads(events.read_text(encoding="utf-8").splitlines()[0])
+    assert [problem["code"] for problem in failure["problems"]] == ["host-key-unknown"]
+    assert provisioned.play("resolve.yml").returncode == 0
 
 
 def test_assets_are_made_once_and_again_where_they_are_damaged(
@@ -96,9 +130,9 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
         lab.ssh("mkfs.ext4 -q /dev/mapper/foreign && mkdir -p /mnt/foreign")
         lab.ssh("mount -o ro /dev/mapper/foreign /mnt/foreign")  # nothing else may write
         before = provisioned.media()
-        done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
-        refused = [why for disk in json.loads(done.stdout)["disks"] for why in disk["refusals"]]
-        assert any("/mnt/foreign" in why["sentence"] for why in refused)
+        assert any(
+            "/mnt/foreign" in why.sentence for why in survey.look(provisioned.resolved).refused
+        )
         done = provisioned.agent("prepare", check=False)
         assert done.returncode != 0
         assert "/mnt/foreign" in done.stderr
@@ -125,8 +159,27 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
     assert provisioned.play("resolve.yml").returncode == 0
 
 
-def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisioned: Any) -> None:
+LABS = Path(__file__).parents[1] / "playbooks" / "group_vars" / "labs.yml"
+# A site's play that prepares disks and looks at nothing before.
+ALONE = f"""
+- hosts: targets
+  gather_facts: false
+  vars_files: [{LABS}]
+  roles: [fde.testbed.target_spec]
+  tasks:
+    - fde.testbed.fde_secrets: {{state: placed}}
+    - fde.testbed.fde_facts: {{refuse: false}}
+    - fde.testbed.fde_disks:
+        state: prepared
+        checked: "{{{{ ansible_facts.fde_machine.checked }}}}"
+"""
+
+
+def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(
+    provisioned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lab's own disk, named by an inventory that is not said to be a lab's."""
+    alone = tmp_path / "alone.yml"
     disks = {"plain": {**_disks(provisioned)["plain"], "erase": None}}
     by_id, serial = disks["plain"]["by_id"], disks["plain"]["serial"]
     real: dict[str, Any] = {
@@ -145,11 +198,19 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         assert done.returncode != 0
         assert f"fde provision --confirm {serial}" in printed and "holds: blank" in printed
         assert provisioned.media() == before
+        alone.write_text(ALONE, encoding="utf-8")
+        monkeypatch.setenv("FDE_ANSIBLE_EVENTS", str(alone.with_suffix(".events")))
+        assert provisioned.play(str(alone), **real).returncode != 0
+        line = alone.with_suffix(".events").read_text(encoding="utf-8").splitlines()[0]
+        assert json.loads(line)["problems"][0]["code"] == "disk-unconfirmed"
+        assert provisioned.media() == before
         assert provisioned.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
-        done = provisioned.python("controller.target.survey", "--target", str(provisioned.target))
-        answer = json.loads(done.stdout)
-        assert answer["unconfirmed"] == [], "it carries the testbed's mark now"
-        assert [disk["would"] for disk in answer["disks"]] == [[]]
+        target = provisioned.resolved
+        disks = survey.look(target).disks
+        assert first_writes.unconfirmed(target, disks, []) == [], (
+            "it carries the testbed's mark now"
+        )
+        assert [(disk.would, disk.ready) for disk in disks] == [((), True)]
     finally:
         assert provisioned.play("site.yml").returncode == 0  # as the tests after it find it
 

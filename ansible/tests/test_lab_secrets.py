@@ -78,7 +78,7 @@ class Scene:
     def places(self, wanted: Mapping[str, list[bytes]], tmp_path: Path) -> dict[str, set[str]]:
         """Where any of the bytes of each name is found."""
         texts = {name: text.encode() for name, text in self.said.items()}
-        for place, sightings in self.witness.seen().items():
+        for place, sightings in self.witness.observed().items():
             for kind in ("argv", "environ"):
                 texts[f"{kind} on the {place}"] = "".join(sightings[kind]).encode("latin-1")
         file = tmp_path / "needles"
@@ -98,7 +98,7 @@ class Scene:
         hits = self.places(wanted, tmp_path)
         here = sum(path.is_file() for folder in self.folders for path in folder.rglob("*"))
         file_count = self.controller.lab.ssh(f"find {FOLDERS} -type f 2>/dev/null | wc -l").stdout
-        processes = sum(len(sightings["argv"]) for sightings in self.witness.seen().values())
+        processes = sum(len(sightings["argv"]) for sightings in self.witness.observed().values())
         self.figures[after] = {
             "files_on_the_controller": here,
             "files_on_the_target": int(file_count),
@@ -190,7 +190,7 @@ def _wanted(scene: Scene) -> dict[str, list[bytes]]:
 
 def test_the_watch_was_awake(scene: Scene) -> None:
     """It saw the programs that are given secrets, and those that bring them there."""
-    sightings = scene.witness.seen()
+    sightings = scene.witness.observed()
     commands = {
         place: "".join(sighting["argv"]).split("\0") for place, sighting in sightings.items()
     }

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible.tests.conftest import Controller
-from controller.target import connection
+from ansible.tests.conftest import ROOT, Controller
+from contract.private import PASSWORD_FILE
 from lab import lifecycle, ssh
 from lab.state import Layout
 
@@ -71,10 +72,24 @@ def test_an_ordinary_user_does_all(
         f"echo '{USER} ALL=(root) {tag}ALL' >{SUDOERS}"
     )
     if with_password:
+        without_file = by_sudo.environment
         file = tmp_path / "password"
         file.write_text(f"{PASSWORD}\n", encoding="utf-8")
         file.chmod(0o600)
-        monkeypatch.setenv(connection.PASSWORD_FILE, str(file))
+        monkeypatch.setenv(PASSWORD_FILE, str(file))
+        argv = [sys.executable, "-m", "controller", "-K", "check", "-i", by_sudo.inventory]
+        done = subprocess.run(
+            argv,
+            env=without_file,
+            cwd=ROOT,
+            input=f"{PASSWORD}\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,  # without a terminal it is read from standard input
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert PASSWORD not in done.stdout + done.stderr
     link = json.loads((by_sudo.directory / "state.json").read_text(encoding="utf-8"))["ssh"]
     as_root = ssh.command(link | {"user": "root"}, ["true"])
     assert subprocess.run(as_root, capture_output=True, check=False).returncode == 255

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 ANSIBLE = Path(__file__).resolve().parents[1]
-PLAYBOOKS = sorted(path.name for path in ANSIBLE.glob("*.yml"))
+PLAYBOOKS = sorted(f"playbooks/{path.name}" for path in ANSIBLE.glob("playbooks/*.yml"))
+MODULES = sorted(path.stem for path in (ANSIBLE / "plugins/modules").glob("*.yml"))
 ROLES = sorted(path.name for path in (ANSIBLE / "roles").iterdir() if path.is_dir())
 LAB_STATE = {
     "ssh": {
@@ -69,7 +71,7 @@ def _resolve(
     folder: Path, inventory: str = "lab", **variables: object
 ) -> subprocess.CompletedProcess[str]:
     arguments = ["-i", f"inventory/{inventory}", "-e", json.dumps(variables)]
-    return _play(folder, *arguments, "resolve.yml")
+    return _play(folder, *arguments, "playbooks/resolve.yml")
 
 
 def _resolved(folder: Path) -> dict[str, Any]:
@@ -82,7 +84,9 @@ def _resolved(folder: Path) -> dict[str, Any]:
 def test_syntax(tmp_path: Path) -> None:
     done = _play(tmp_path, "--syntax-check", "-i", "inventory/lab", *PLAYBOOKS)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {Path(name).name for name in done.stdout.split()} >= set(PLAYBOOKS)
+    assert {Path(name).name for name in done.stdout.split()} >= {
+        Path(name).name for name in PLAYBOOKS
+    }
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -93,6 +97,118 @@ def test_every_role_says_what_it_takes_and_its_readme_says_the_same(role: str) -
     spec.loader.exec_module(readmes)
     written = (ANSIBLE / "roles" / role / "README.md").read_text(encoding="utf-8")
     assert written == readmes.readme(ANSIBLE / "roles" / role), "run python ansible/readmes.py"
+
+
+def test_at_most_two_tasks_run_a_command() -> None:
+    text = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in (*ANSIBLE.glob("roles/*/tasks/*.yml"), *ANSIBLE.glob("playbooks/*.yml"))
+    )
+    assert len(re.findall(r"ansible\.builtin\.(?:raw|shell|command|script):", text)) <= 2
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_is_documented_and_has_its_action(name: str) -> None:
+    assert (ANSIBLE / "plugins" / "action" / f"{name}.py").is_file()
+    done = subprocess.run(
+        [_program("ansible-doc"), "--json", f"fde.testbed.{name}"],
+        env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    described = json.loads(done.stdout)[f"fde.testbed.{name}"]
+    assert described["examples"] and described["return"]["problems"]
+
+
+def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path) -> None:
+    galaxy = [_program("ansible-galaxy"), "collection"]
+    build = [*galaxy, "build", str(ANSIBLE), "--output-path", str(tmp_path)]
+    subprocess.run(build, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    install = [*galaxy, "install", "--offline", str(archive), "-p", str(tmp_path / "site")]
+    subprocess.run(install, check=True, capture_output=True)
+    installed = tmp_path / "site" / "ansible_collections" / "fde" / "testbed"
+    assert not {"tests", "inventory"} & {path.name for path in installed.iterdir()}
+    (tmp_path / "state.json").write_text(json.dumps(LAB_STATE), encoding="utf-8")
+    done = subprocess.run(
+        [_program("ansible-playbook"), "-i", ANSIBLE / "inventory/lab", "fde.testbed.resolve"],
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "site"),
+            "ANSIBLE_CONFIG": str(tmp_path / "none.cfg"),
+            "FDE_LAB_DIR": str(tmp_path),
+            "FDE_TARGETS": str(tmp_path / "build" / "targets"),
+            "PYTHONPATH": str(ANSIBLE.parent),
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _resolved(tmp_path)["host"] == "target"
+
+
+DISKS = {"plain": {"by_id": "/dev/disk/by-id/nvme-A_1", "serial": "1", "size_bytes": 2**36}}
+
+
+def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path: Path) -> None:
+    """A folder with INI, variables for all hosts, a vault, ansible_ssh_* and ssh's arguments."""
+    inventory, password = tmp_path / "site", tmp_path / "password"
+    (inventory / "group_vars" / "all").mkdir(parents=True)
+    (inventory / "hosts.ini").write_text(
+        "[bench]\nalder ansible_ssh_host=192.0.2.7 ansible_ssh_port=2200\n"
+        "[bench:vars]\nansible_ssh_private_key_file=/k\nansible_become=true\n"
+        "ansible_ssh_common_args='-J gate -o UserKnownHostsFile=/site/known_hosts'\n"
+        "ansible_ssh_extra_args=-4\n[targets:children]\nbench\n"
+    )
+    plain = {
+        **{"fde_origin": "measured", "fde_disks": DISKS, "fde_secrets_file": "/s/secrets.json"},
+        **{"fde_meters": [], "fde_assets": {}, "fde_stop": ["timers"]},
+        "ansible_ssh_user": "{{ vault_user }}",
+    }
+    folder = inventory / "group_vars" / "all"
+    (folder / "plain.yml").write_text(json.dumps(plain))
+    (folder / "vault.yml").write_text("vault_user: alice\n")
+    password.write_text("of the vault\n")
+    vault = ["encrypt", "--vault-password-file", str(password), str(folder / "vault.yml")]
+    subprocess.run([_program("ansible-vault"), *vault], check=True, capture_output=True)
+    done = _play(
+        tmp_path,
+        *("--vault-password-file", str(password), "-i", str(inventory), "playbooks/resolve.yml"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "build" / "targets" / "alder.json").read_text(encoding="utf-8")
+    resolved = json.loads(text)
+    assert resolved["quiet"]["stop"] == ["timers"], "the site's variables for all come first"
+    assert resolved["ssh"] == {
+        **{"host": "192.0.2.7", "port": 2200, "user": "alice", "key": "/k", "become": True},
+        "known_hosts": "/site/known_hosts",
+        "options": [
+            *("ProxyJump=gate", "UserKnownHostsFile=/site/known_hosts", "AddressFamily=inet"),
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("variables", "code"),
+    [
+        ({"ansible_connection": "ansible.builtin.winrm"}, "connection-kind"),
+        ({"ansible_ssh_common_args": "-F /etc/other"}, "ssh-argument"),
+        ({"ansible_become": True, "ansible_become_method": "su"}, "become-method"),
+        ({"ansible_become": True, "ansible_become_user": "bob"}, "become-method"),
+    ],
+)
+def test_a_link_that_our_programs_cannot_take_is_refused(
+    tmp_path: Path, variables: dict[str, Any], code: str
+) -> None:
+    events = tmp_path / "events"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FDE_ANSIBLE_EVENTS", str(events))
+        _resolve(tmp_path, **variables)
+    failure = json.loads(events.read_text(encoding="utf-8").splitlines()[0])
+    assert [problem["code"] for problem in failure["problems"]] == [code]
 
 
 def test_a_local_target_has_no_way_by_ssh(tmp_path: Path) -> None:
@@ -118,7 +234,9 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
     assert resolved["format"] == "fde-target/1"
     assert resolved["origin"] == "modelled"
     assert resolved["ssh"]["port"] == 2222
-    assert resolved["ssh"]["options"] == LAB_STATE["ssh"]["options"]
+    checked = ['UserKnownHostsFile="/h"', "StrictHostKeyChecking=yes", "IdentitiesOnly=yes"]
+    assert resolved["ssh"]["options"] == [*checked, *LAB_STATE["ssh"]["options"]]
+    assert resolved["ssh"]["known_hosts"] == "/h"
     assert resolved["extent_bytes"] == 2**30
     assert resolved["disks"]["sed"] == {
         "by_id": "/dev/disk/by-id/nvme-fde-lab-sed_SED",

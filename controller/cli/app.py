@@ -17,7 +17,9 @@ import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
+from getpass import getpass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 import typer
@@ -26,6 +28,7 @@ from typer.exceptions import TyperException
 from contract import names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
+from contract.private import PASSWORD_FILE
 from controller.cli import measured_command, meters, results, suites, targets
 from controller.cli.options import Command, PlainHelp
 from controller.cli.output import complain, unwritten
@@ -59,11 +62,30 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _ask_password(context: typer.Context, asked: bool) -> None:
+    """Have all programs of a command read sudo's password from a file in memory until it ends."""
+    if asked and not context.resilient_parsing:
+        folder = os.environ.get("XDG_RUNTIME_DIR", "/dev/shm")
+        kept = NamedTemporaryFile("w", dir=folder, prefix="fde-become-")  # noqa: SIM115 - below
+        file = context.with_resource(kept)
+        file.write(f"{getpass('BECOME password: ')}\n")
+        file.flush()
+        os.environ[PASSWORD_FILE] = file.name
+
+
 @app.callback()
 def _main(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit."),
+    ] = False,
+    ask_become_pass: Annotated[
+        bool,
+        typer.Option(
+            *("--ask-become-pass", "-K"),
+            callback=_ask_password,
+            help="Ask for the password of sudo on the target.",
+        ),
     ] = False,
 ) -> None:
     """Take the options before a command."""

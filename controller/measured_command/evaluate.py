@@ -229,7 +229,7 @@ def _open_j(terms: Sequence[ErrorTerm], energy_j: float, seconds: float) -> floa
 
 
 def _widened(interval: Interval | None, by: float) -> Interval | None:
-    """Return an interval with a half-width that is independent of its own."""
+    """Join an interval with a half-width that is independent of its scatter."""
     if interval is None or interval.half_width is None:
         return interval
     half_width = math.hypot(interval.half_width, by)

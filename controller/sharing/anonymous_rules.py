@@ -206,7 +206,7 @@ def _shipped() -> tuple[frozenset[str], frozenset[str]]:
     texts = {*fields()["suites"], *fields()["words"], *workload_kinds.names()}
     texts |= set(storage_kinds.names())
     paths = [SUITES / f"{name}.yml" for name in fields()["suites"]]
-    for path in (*paths, ANSIBLE / "group_vars" / "labs.yml"):
+    for path in (*paths, ANSIBLE / "playbooks" / "group_vars" / "labs.yml"):
         texts |= set(_scalars(yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)))
     words = {word for text in texts for word in re.findall(r"[a-z0-9]+", text.lower())}
     return frozenset(texts), frozenset(words)

@@ -6,25 +6,24 @@ Its paths are absolute (without the leading slash): it is unpacked at the root o
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import io
-import sys
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
 
+from contract import strict_json
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
-from contract.names import sentence
-from contract.places import ROOT
+from contract.places import ANSIBLE, ROOT
 from contract.plan import TargetDocument
 from controller.target import connection
 
 HOME = PurePosixPath("opt/fde-testbed")
 TARGET = PurePosixPath("etc/fde-testbed/target.json")
+UNIT = PurePosixPath("etc/systemd/system/fde-agent@.service")
 PACKAGES = ("agent", "contract", "instrumentation", "workloads")
 # What stays on the controller, relative to the root of the sources.
 LEFT_OUT = frozenset({"instrumentation/simulators", "instrumentation/meters", "workloads/suites"})
@@ -126,41 +125,34 @@ trap 'rm -f "$f"' EXIT
 trap 'exit 130' HUP INT TERM PIPE
 cat >"$f" && umask 022 || exit 1
 tar -df "$f" -C / >/dev/null 2>&1 && exit 0
-tar -xf "$f" -C / && systemctl daemon-reload && echo changed
+[ "$1" = look ] || { tar -xf "$f" -C / && systemctl daemon-reload; } && echo changed
+"""
+# The results of suites and the notes on the disks stay in /var/lib/fde-testbed.
+REMOVE = f"""
+do=$1; set -- /{HOME} /{TARGET.parent} /{UNIT} /etc/systemd/system/*.wants/fde-agent@*.service
+for path; do [ ! -e "$path" ] && [ ! -L "$path" ] || left="$left $path"; done
+[ -n "$left" ] || exit 0
+[ "$do" = look ] || {{ rm -rf $left && systemctl daemon-reload; }} && echo changed
 """
 
 
-def send(target: TargetDocument, files: Mapping[PurePosixPath, bytes]) -> bool:
+def send(
+    target: TargetDocument, *, dry: bool = False, run: connection.Run = connection.run
+) -> bool:
     """Unpack the archive at the target's root if anything differs there; return whether it did.
 
-    Raises TargetError.
+    With `dry` it is compared alone. Raises TargetError.
     """
-    done = connection.run(target, ["sh", "-c", SEND], stdin=pack(files))
+    document = strict_json.dumps(target.document()).encode()
+    unit = (ANSIBLE / "roles" / "agent" / "files" / UNIT.name).read_bytes()
+    archive = pack(collect() | {TARGET: document, UNIT: unit})
+    done = run(target, ["sh", "-c", SEND, "sh", "look" if dry else "unpack"], archive)
     return connection.require_output(target, done).strip() == b"changed"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Bring the agent to a target; prints `changed` where that changed anything."""
-    parser = argparse.ArgumentParser(
-        prog="python -m controller.target.agent_bundle", description=__doc__
-    )
-    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
-    parser.add_argument(
-        "--add", action="append", default=[], metavar="PATH-ON-TARGET=FILE", help="one more file"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        files = collect() | {TARGET: options.target.read_bytes()}
-        for pair in options.add:
-            place, _, source = pair.rpartition("=")
-            files[PurePosixPath(place)] = Path(source).read_bytes()
-        if send(connection.read_target(options.target), files):
-            print("changed")
-    except (ControllerError, OSError) as error:
-        print(f"fde: {sentence(str(error))}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def remove(
+    target: TargetDocument, *, dry: bool = False, run: connection.Run = connection.run
+) -> bool:
+    """Remove the agent and its service; return whether there was any. Raises TargetError."""
+    done = run(target, ["sh", "-c", REMOVE, "sh", "look" if dry else "remove"], b"")
+    return bool(connection.require_output(target, done).strip())

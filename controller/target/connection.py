@@ -9,14 +9,14 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
-from contract.private import read_secret
+from contract.private import PASSWORD_FILE, read_secret
 from contract.problem import Problem, Wording
 from controller.target.host_keys import changed_key, unknown_key
 
@@ -24,10 +24,8 @@ HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 # What ssh itself ends with where it never came to run the command.
 SSH_FAILED = 255
-# Ansible's own name for the file of sudo's password.
-PASSWORD_FILE = "ANSIBLE_BECOME_PASSWORD_FILE"
 _SUDO_ASKS = (
-    f"Name the file of the password (mode 0600) in the environment variable {PASSWORD_FILE}, or "
+    f"Run fde --ask-become-pass, or name the password's file (mode 0600) in {PASSWORD_FILE}, or "
     "allow sudo without one: docs/hardware.md, Without root logins."
 )
 _SUDO = "Root's rights are needed on {host}: "
@@ -92,6 +90,9 @@ _SUDO_CODES = {
     "a password is required": "sudo-password",
     "a terminal is required": "sudo-password",
     "incorrect password": "sudo-wrong-password",
+    # As Ansible has it.
+    "Incorrect sudo password": "sudo-wrong-password",
+    "Missing sudo password": "sudo-password",
     "may not run sudo": "sudo-denied",
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
@@ -218,8 +219,12 @@ def sudo_user(target: TargetDocument) -> str:
     return target.ssh.user if target.ssh.become else ""
 
 
+# Runs a command as root there with this input: `run` below, or Ansible's connection to it.
+Run = Callable[[TargetDocument, Sequence[str], bytes], subprocess.CompletedProcess[bytes]]
+
+
 def run(
-    target: TargetDocument, remote: Sequence[str], *, stdin: bytes = b""
+    target: TargetDocument, remote: Sequence[str], stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command there to its end; `describe_failure` judges what failed."""
     argv = command(target, remote)
@@ -261,6 +266,19 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
             return describe(name, ssh(target, ["true"]), target.ssh.known_hosts)
     code = next((code for words, code in _SSH_CODES.items() if words in stderr), "ssh-failed")
     return worded(code, host=name, output=output or "no output")
+
+
+def describe_agent_failure(
+    target: TargetDocument, done: subprocess.CompletedProcess[bytes]
+) -> Problem:
+    """Build the problem of a command of the agent that failed and named none as JSON."""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    if lines and lines[-1].startswith("fde: "):
+        return Problem("agent", {}, lines[-1].removeprefix("fde: "))
+    if any("No module named agent" in line for line in lines):
+        facts = {"host": address(target)}
+        return Problem.from_wording(ControllerError.wordings(), "no-agent", facts)
+    return describe_failure(target, done)
 
 
 def python(target: TargetDocument, *arguments: str) -> list[str]:

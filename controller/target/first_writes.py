@@ -17,6 +17,7 @@ from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.places import command_line
 from contract.plan import TargetDocument
+from contract.problem import Problem
 from controller.target import playbook
 from controller.target.survey import look
 
@@ -32,13 +33,20 @@ def new_disks(target: TargetDocument, disks: Sequence[DiskAnswer]) -> list[DiskA
 
 def unconfirmed(
     target: TargetDocument, disks: Sequence[DiskAnswer], confirmed: Collection[str]
-) -> list[str]:
-    """Return why provisioning may not continue, one text for each disk."""
+) -> list[Problem]:
+    """Return why provisioning may not continue, a problem for each disk."""
+    wordings = ControllerError.wordings()
     return [
-        f"{describe(disk)}. All of that would be lost, and this testbed has not had the disk "
-        "before. To permit it, run "
-        f"{command_line('provision', confirm=shlex.quote(disk.serial or ''))} (several "
-        "serials in quotes, with a space between)."
+        Problem.from_wording(
+            wordings,
+            "disk-unconfirmed",
+            {
+                "disk": disk.role,
+                "serial": disk.serial,
+                "description": describe(disk),
+                "command": command_line("provision", confirm=shlex.quote(disk.serial or "")),
+            },
+        )
         for disk in new_disks(target, disks)
         if disk.serial not in confirmed
     ]

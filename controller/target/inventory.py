@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from argparse import ArgumentParser
@@ -17,8 +16,6 @@ from agent.storage.base import UNENCRYPTED
 from agent.system import quiet
 from contract import schema
 from contract.errors import AgentError
-from contract.files import write_json
-from contract.names import sentence
 from contract.parameters import Parameter, ParameterValue, described
 from contract.plan import (
     DATA_OFFSET_BYTES,
@@ -364,25 +361,11 @@ def _describe_kind(name: str) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Resolve the variables on standard input (JSON) into the file --out."""
+    """Print what the kinds of configurations declare."""
     parser = ArgumentParser(prog="python -m controller.target.inventory", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", type=Path)
-    what.add_argument("--kinds", action="store_true", help="print what fde_configurations may have")
-    options = parser.parse_args(arguments)
-    try:
-        if options.kinds:
-            print("\n".join(line for name in registry.names() for line in _describe_kind(name)))
-            return 0
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(options.out, resolve(json.load(sys.stdin)).document())
-    except (AgentError, OSError) as error:
-        if options.out and isinstance(error, AgentError) and error.code:
-            # Beside the target that it does not become, for the program that plays this.
-            problems = [problem.document() for problem in error.problems]
-            write_json(options.out.with_suffix(".problems"), problems)
-        print(f"fde: {sentence(str(error))}", file=sys.stderr)
-        return 1
+    parser.add_argument("--kinds", action="store_true", help="what fde_configurations may have")
+    parser.parse_args(arguments)
+    print("\n".join(line for name in registry.names() for line in _describe_kind(name)))
     return 0
 
 

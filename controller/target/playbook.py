@@ -19,13 +19,17 @@ from contract.command_results import HostCounts, PlayFailure
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown_name
-from contract.places import ANSIBLE, build_folder, python_path
+from contract.places import ANSIBLE, SHARE, build_folder, python_path
 from contract.plan import TargetDocument
+from contract.private import PASSWORD_FILE
 from contract.problem import Problem
 from controller.planning.known_names import inventories_beside
 from controller.target import connection
 
 log = logging.getLogger(__name__)
+PLAYBOOKS = ANSIBLE / "playbooks"
+# Where Ansible looks for collections: inventories may need plugins of the user's.
+_COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,11 @@ def resolve(path: Path) -> Inventory:
             else f"The inventory {path} was not found. Copy ansible/inventory/hardware.example."
         )
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        play = _play(["--inventory", str(path), str(ANSIBLE / "resolve.yml")], output)
+        play = _play(["--inventory", str(path), str(PLAYBOOKS / "resolve.yml")], output)
         output.seek(0)
         output_text = output.read()
     refused = {
-        failure.host: play.problems.get(failure.host)
+        failure.host: failure.problems
         or [Problem("type", {}, f"{reason.rstrip('.')}.") for reason in failure.reasons]
         for failure in play.failures
     }
@@ -76,9 +80,9 @@ def environment() -> Iterator[dict[str, str]]:
     """Yield the environment of Ansible's programs, as long as this context is open.
 
     The user's settings for other plays (callbacks, strategies) are left out, except how a vault is
-    opened, and sudo's password. Open connections and resolved targets are in a folder of this play
-    alone, which is removed afterwards: another may have a host of the same name. A home directory
-    is not needed.
+    opened, sudo's password, and where collections are. Open connections and resolved targets are
+    in a folder of this play alone, which is removed afterwards: another may have a host of the same
+    name. A home directory is not needed.
     Ansible insists on a locale of UTF-8.
     """
     kept = {
@@ -86,13 +90,15 @@ def environment() -> Iterator[dict[str, str]]:
         for name, value in os.environ.items()
         if not name.startswith("ANSIBLE_")
         or name.startswith("ANSIBLE_VAULT_")
-        or name == connection.PASSWORD_FILE
+        or name == PASSWORD_FILE
     }
+    collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH") or os.pathsep.join(_COLLECTIONS)
     with tempfile.TemporaryDirectory(prefix="fde-cp-") as folder:
         yield {
             **kept,
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(SHARE), collections]),
             "ANSIBLE_HOME": folder,
             "ANSIBLE_SSH_CONTROL_PATH_DIR": folder,
             "FDE_BUILD": str(build_folder().absolute()),
@@ -106,14 +112,13 @@ def environment() -> Iterator[dict[str, str]]:
 class Play:
     """A play as the callback plugin `fde_events` reported it; failures are oldest first.
 
-    `targets` are the resolved targets by host, `problems` those of the inventory.
+    `targets` are the resolved targets by host.
     """
 
     code: int
     counts: Mapping[str, HostCounts]
     failures: Sequence[PlayFailure]
     targets: Mapping[str, TargetDocument]
-    problems: Mapping[str, Sequence[Problem]]
 
 
 @dataclass(frozen=True)
@@ -148,20 +153,12 @@ def _play(
             raise ControllerError("ansible-missing", program=program) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [connection.read_target(path) for path in folder.glob("*.json")]
-        problems = {
-            path.stem: [
-                schema.read(Problem, entry)
-                for entry in json.loads(path.read_text(encoding="utf-8"))
-            ]
-            for path in folder.glob("*.problems")
-        }
     stats = [schema.read(_Stats, line) for line in lines if line["event"] == "stats"]
     return Play(
         done.returncode,
         stats[0].hosts if stats else {},
         [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
         {resolved.host: resolved for resolved in targets},
-        problems,
     )
 
 
@@ -176,7 +173,7 @@ def suite(
     """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
     host = target.host
     arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
-    arguments += ["--extra-vars", json.dumps(variables), str(ANSIBLE / "suite.yml")]
+    arguments += ["--extra-vars", json.dumps(variables), str(PLAYBOOKS / "suite.yml")]
     log.info("ansible %s on %s begins, its output in %s", tag, host, output_file)
     with output_file.open("w", encoding="utf-8") as output:
         play = _play(arguments, output, target)
@@ -190,6 +187,7 @@ def suite(
             "ansible-failed",
             tag=tag,
             host=host,
+            cause=next((each.code for failure in play.failures for each in failure.problems), None),
             reason=" ".join(reason.split()),
             output_file=output_file,
         )
@@ -200,4 +198,4 @@ def run(
 ) -> Play:
     """Play our `name` on all hosts of an inventory; without `output` in this terminal."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
-    return _play([*arguments, str(ANSIBLE / name)], output)
+    return _play([*arguments, str(PLAYBOOKS / name)], output)

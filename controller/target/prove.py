@@ -134,16 +134,13 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
 
 def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
     """Build the problem of proofs that ended early without a refusal."""
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    if lines and lines[-1].startswith("fde: "):
-        return Problem("agent", {}, lines[-1].removeprefix("fde: "))
-    if any("No module named agent" in line for line in lines):
-        return Problem("no-agent", {}, "The agent is not on the target.", "Run fde provision.")
-    try:
-        survey.look(target, disks=False)
-    except TargetError as error:  # its Python or its link is the cause
-        return error.problems[0]
-    return connection.describe_failure(target, done)
+    problem = connection.describe_agent_failure(target, done)
+    if problem.code not in ("agent", "no-agent"):
+        try:
+            survey.look(target, disks=False)
+        except TargetError as error:  # its Python or its link is the cause
+            return error.problems[0]
+    return problem
 
 
 def _print_proof(line: ProofLine, known: Mapping[str, Configuration], width: int, say: Say) -> None:

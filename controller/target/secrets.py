@@ -8,15 +8,13 @@ import re
 import stat
 import subprocess
 import sys
-from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from contract import private, schema
 from contract.errors import ControllerError
-from contract.names import sentence
 from contract.plan import TargetDocument
 from contract.problem import Wording
 from controller.target import connection, playbook
@@ -198,49 +196,19 @@ def describe(path: Path) -> str:
     return f"mode 0600, {vault}with {', '.join(sorted(secrets.values))}"
 
 
-def place(target: TargetDocument, *, with_psid: bool = False) -> bool:
+def place(
+    target: TargetDocument, *, with_psid: bool = False, run: connection.Run = connection.run
+) -> bool:
     """Put them into the target's memory for root alone; return whether that changed anything."""
     secrets = load(Path(target.secrets_file))
     if with_psid and not secrets.sed_psid:
         raise SecretsError("secrets-psid", path=target.secrets_file)
     sent = {key: secrets.values[key] for key in (KEYS if with_psid else NEEDED)}
-    done = connection.run(target, ["sh", "-c", PUT], stdin=json.dumps(sent).encode())
-    return _has_changed(target, done)
-
-
-def remove(target: TargetDocument) -> bool:
-    """Take them off the target; return whether there were any."""
-    return _has_changed(target, connection.run(target, ["sh", "-c", REMOVE], stdin=b""))
-
-
-def _has_changed(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> bool:
-    """Return whether a script printed `changed`."""
+    done = run(target, ["sh", "-c", PUT], json.dumps(sent).encode())
     return bool(connection.require_output(target, done).strip())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Check them here, place them there, or remove them; prints `changed` where it did so."""
-    parser = ArgumentParser(prog="python -m controller.target.secrets", description=__doc__)
-    parser.add_argument("action", choices=("check", "place", "remove"))
-    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
-    parser.add_argument("--psid", action="store_true", help="the PSID, too")
-    options = parser.parse_args(arguments)
-    try:
-        target = connection.read_target(options.target)
-        changed = False
-        if options.action == "check":
-            describe(Path(target.secrets_file))
-        elif options.action == "place":
-            changed = place(target, with_psid=options.psid)
-        else:
-            changed = remove(target)
-    except ControllerError as error:
-        print(f"fde: {sentence(str(error))}", file=sys.stderr)
-        return 1
-    if changed:
-        print("changed")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def remove(target: TargetDocument, run: connection.Run = connection.run) -> bool:
+    """Take them off the target; return whether there were any."""
+    done = run(target, ["sh", "-c", REMOVE], b"")
+    return bool(connection.require_output(target, done).strip())

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from agent.preflight import Facts
 from contract import schema, strict_json
 from contract.disks import DiskAnswer
-from contract.errors import ControllerError
 from contract.files import short_digest
 from contract.names import sentence
 from contract.places import build_folder
@@ -125,10 +122,16 @@ class TargetAnswer:
         return (*self.refusals, *(r for disk in self.disks for r in disk.refusals), *unseen)
 
 
-def look(target: TargetDocument, *, disks: bool = True, examine: bool = False) -> TargetAnswer:
+def look(
+    target: TargetDocument,
+    *,
+    disks: bool = True,
+    examine: bool = False,
+    run: connection.Run = connection.run,
+) -> TargetAnswer:
     """Ask the target what it is and has; raises TargetError where it cannot be asked."""
     what = "".join(["machine", " disks" * disks, " examine" * examine])
-    done = _run_script(target, what)
+    done = _run_script(target, what, run=run)
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
         machine = schema.read(MachineAnswer, strict_json.loads(lines[0]))
@@ -195,13 +198,16 @@ def _ask(target: TargetDocument, *what: str, plan: Plan | None = None) -> object
 
 
 def _run_script(
-    target: TargetDocument, *what: str, plan: Plan | None = None
+    target: TargetDocument,
+    *what: str,
+    plan: Plan | None = None,
+    run: connection.Run = connection.run,
 ) -> subprocess.CompletedProcess[bytes]:
     files = collect()
     if plan:
         files[PurePosixPath("plan.json")] = json.dumps(plan.document()).encode()
     files[PurePosixPath("target.json")] = json.dumps(target.document()).encode()
-    done = connection.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
+    done = run(target, ["sh", "-c", SCRIPT, "sh", *what], pack(files))
     before, begun, printed = done.stdout.partition(BEGIN)
     if not begun:
         return done
@@ -259,34 +265,3 @@ def expected_fingerprints(target: TargetDocument, answer: TargetAnswer) -> dict[
     }
     checked = {role: mark for role, mark in kept.fingerprints.items() if role in same}
     return {**answer.fingerprints, **checked}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was found as JSON; 1 with one sentence where the target cannot be asked."""
-    parser = ArgumentParser(prog="python -m controller.target.survey", description=__doc__)
-    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
-    parser.add_argument("--confirmed", default="[]", help="serials, as a JSON list")
-    parser.add_argument("--machine-only", action="store_true", help="leave the disks out")
-    parser.add_argument("--forget", action="store_true", help="remove the last check, and no more")
-    options = parser.parse_args(arguments)
-    try:
-        target = connection.read_target(options.target)
-        if options.forget:
-            checks_file(target).unlink(missing_ok=True)
-            return 0
-        answer = look(target, disks=not options.machine_only)
-    except ControllerError as error:
-        print(f"fde: {sentence(str(error))}", file=sys.stderr)
-        return 1
-    from controller.target.first_writes import unconfirmed  # which looks, too
-
-    verdicts = {
-        "checked": expected_fingerprints(target, answer),
-        "unconfirmed": unconfirmed(target, answer.disks, json.loads(options.confirmed)),
-    }
-    print(json.dumps({**asdict(answer), **verdicts}))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import AgentError
+from contract.private import PASSWORD_FILE
 from controller.session import session_times, timing
 from controller.session.agent_client import AgentClient
 from controller.target import connection
@@ -47,11 +48,11 @@ def test_a_command_has_nothing_of_this_process(
     show = (
         "import json, os, sys; print(json.dumps([os.getcwd(), sorted(os.environ), sys.argv[1:]]))"
     )
-    done = connection.run(HERE, ["python3", "-c", show, "a word", "$HOME"], stdin=b"")
+    done = connection.run(HERE, ["python3", "-c", show, "a word", "$HOME"], b"")
     folder, names, arguments = json.loads(done.stdout)
     assert (folder, arguments) == ("/", ["a word", "$HOME"])
     assert {"PATH", "HOME", "LANG"} <= set(names) and "PYTHONPATH" not in names
-    assert connection.run(HERE, ["cat"], stdin=b"secrets").stdout == b"secrets"
+    assert connection.run(HERE, ["cat"], b"secrets").stdout == b"secrets"
     assert connection.run(HERE, ["sh", "-c", "exit 7"]).returncode == 7
 
 
@@ -69,7 +70,7 @@ def test_over_ssh_an_ordinary_user_gets_roots_environment_by_sudo(
     login_shell(tmp_path)
     target = resolved(ssh={"host": "bench", "user": "alice", "become": True})
     monkeypatch.setenv("PYTHONPATH", "/dev/null/none")
-    done = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], stdin=b"secrets ")
+    done = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], b"secrets ")
     assert done.stdout == b"secrets /root \n"
     sudo(tmp_path, ASKS, monkeypatch)
     problem = connection.describe_failure(target, connection.run(target, ["true"]))
@@ -93,10 +94,10 @@ def test_the_password_comes_first_on_the_input_and_is_no_argument(
     password = tmp_path / "password"
     password.write_text("a \\ b'$\n", encoding="utf-8")
     password.chmod(0o600)
-    monkeypatch.setenv(connection.PASSWORD_FILE, str(password))
+    monkeypatch.setenv(PASSWORD_FILE, str(password))
     target = HERE if local else resolved(ssh={"host": "bench", "user": "alice", "become": True})
     for data in (b"", b"no line", bytes(range(256)) * 999):
-        done = connection.run(target, ["cat"], stdin=data)
+        done = connection.run(target, ["cat"], data)
         assert (done.returncode, done.stdout) == (0, data), done.stderr
     assert "a \\ b" not in " ".join(connection.command(target, ["cat"]))
     password.write_text("wrong\n", encoding="utf-8")
@@ -112,7 +113,7 @@ def test_what_sudo_refuses_has_a_code_and_a_remedy(
 ) -> None:
     sudo(tmp_path, ASKS, monkeypatch)
     problem = connection.describe_failure(HERE, connection.run(HERE, ["true"]))
-    assert problem.code == "sudo-password" and connection.PASSWORD_FILE in problem.remedy
+    assert problem.code == "sudo-password" and PASSWORD_FILE in problem.remedy
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     failed = subprocess.CompletedProcess([], 3, b"", b"first\nno room")
     problem = connection.describe_failure(HERE, failed)

@@ -180,13 +180,13 @@ def test_without_an_address_only_this_machine_is_served(where: str, tmp_path: Pa
     assert status_page.parse(where) == ("127.0.0.1", 0)
     (tmp_path / "index.html").write_text("here", encoding="utf-8")
     with status_page.served({"a": tmp_path}, where) as url:
-        own = urllib.parse.urlsplit(url).netloc
+        address = urllib.parse.urlsplit(url).netloc
         for host, status in (
-            (own, 200),
-            (f"LOCALHOST:{own.partition(':')[2]}", 200),
+            (address, 200),
+            (f"LOCALHOST:{address.partition(':')[2]}", 200),
             ("[::1]", 200),
             ("evil.example", 421),
-            (f"evil.example:{own.partition(':')[2]}", 421),
+            (f"evil.example:{address.partition(':')[2]}", 421),
             ("127.0.0.1.evil.example", 421),
             ("", 421),
         ):

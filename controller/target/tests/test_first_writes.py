@@ -27,8 +27,9 @@ TARGET = resolved(disks={"plain": {"by_id": "", "serial": "S1", "size_bytes": 10
 def test_a_new_disk_is_described_with_the_remedy() -> None:
     (reason,) = first_writes.unconfirmed(TARGET, [DISK], [])
     for part in ("/dev/sdx Maker 1", "serial S1", "1,000,000,000,000 bytes", "holds: blank"):
-        assert part in reason
-    assert "fde provision --confirm S1" in reason
+        assert part in reason.sentence
+    assert "fde provision --confirm S1" in reason.remedy
+    assert (reason.code, reason.facts["serial"]) == ("disk-unconfirmed", "S1")
     assert first_writes.unconfirmed(TARGET, [DISK], ["S2"])
 
 

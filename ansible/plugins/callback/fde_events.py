@@ -57,7 +57,8 @@ class CallbackModule(CallbackBase):
         host = result.host.get_name()
         reasons = self._items.pop(host, None) or _reasons(result.result)
         line = {"event": "failure", "host": host, "task": result.task.get_name()}
-        self._append({**line, "reasons": reasons})
+        problems = result.result.get("problems", [])
+        self._append({**line, "reasons": reasons, "problems": problems})
 
     def _append(self, line: dict[str, Any]) -> None:
         with Path(self._file).open("a", encoding="utf-8") as file:

@@ -1,0 +1,17 @@
+# Copyright: Contributors to the FDE energy testbed
+# SPDX-License-Identifier: Apache-2.0
+"""Bring the agent to a target as one reproducible archive, or remove it."""
+
+from __future__ import annotations
+
+from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
+
+
+class ActionModule(testbed.TestbedAction):
+    """It is sent, and unpacked where anything there differs."""
+
+    def work(self, options):
+        target = self.target()
+        if options["state"] == "present":
+            return {"changed": testbed.agent_bundle.send(target, dry=self.dry, run=self.ask)}
+        return {"changed": testbed.agent_bundle.remove(target, dry=self.dry, run=self.ask)}

@@ -1,0 +1,70 @@
+# Copyright: Contributors to the FDE energy testbed
+# SPDX-License-Identifier: Apache-2.0
+"""Prepare the disks that the inventory names, or put them back; the agent alone writes them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
+
+
+class ActionModule(testbed.TestbedAction):
+    """In check mode no disk is written; the answer has what would be done to each."""
+
+    def work(self, options):
+        target = self.target()
+        if options["state"] == "prepared":
+            return self._prepare(target, options)
+        arguments = ["--psid-revert", options["psid_revert"]] if options["psid_revert"] else []
+        return self._act(target, "teardown", arguments)
+
+    def _prepare(self, target, options):
+        checked = options["checked"]
+        if checked and not self.dry:
+            return self._act(target, "prepare", _checked(checked))
+        answer = testbed.survey.look(target, run=self.ask)
+        disks = [asdict(disk) for disk in answer.disks]
+        problems = list(answer.refused)
+        if not self.dry:
+            confirmed = options["confirmed"]
+            problems += testbed.first_writes.unconfirmed(target, answer.disks, confirmed)
+        if problems:
+            return self.refused(problems, disks=disks)
+        if self.dry:
+            diff = [
+                {
+                    "before_header": f"{disk.role} ({disk.by_id})",
+                    "after_header": f"{disk.role} ({disk.by_id}), prepared",
+                    "before": f"{disk.found}\n",
+                    "after": "".join(f"{step}\n" for step in disk.would) or f"{disk.found}\n",
+                }
+                for disk in answer.disks
+                if not disk.ready
+            ]
+            actions = [
+                {"code": "would", "disk": disk.role, "sentence": _sentence(disk)}
+                for disk in answer.disks
+            ]
+            return {"changed": bool(diff), "actions": actions, "disks": disks, "diff": diff}
+        checked = testbed.survey.expected_fingerprints(target, answer)
+        return self._act(target, "prepare", _checked(checked))
+
+    def _act(self, target, step, arguments):
+        arguments += ["--secrets", testbed.secrets.PLACE, *(["--check"] if self.dry else [])]
+        answer = self.ask_agent(target, step, *arguments)
+        actions = answer["actions"]
+        if not self.dry:  # the last check was of the disks as they were
+            testbed.survey.checks_file(target).unlink(missing_ok=True)
+        lines = "".join(f"{action['sentence']}\n" for action in actions)
+        diff = [{"prepared": lines}] if actions else []
+        return {"changed": answer["changed"], "actions": actions, "diff": diff}
+
+
+def _sentence(disk):
+    steps = "; ".join(disk.would) or "nothing is to be done"
+    return f"{disk.role} ({disk.by_id}): {disk.found}; {steps}"
+
+
+def _checked(fingerprints):
+    return ["--checked", testbed.strict_json.dumps(fingerprints, None)]

@@ -1,0 +1,58 @@
+# Copyright: Contributors to the FDE energy testbed
+# SPDX-License-Identifier: Apache-2.0
+"""Hand a frozen plan to the agent and start it, ask for its state, or fetch what it measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ansible.errors import AnsibleError
+
+from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
+
+# An agent that crashed again and again is not started before that is forgotten.
+START = """
+umask 022; d=$1 u=$2; mkdir -p "$d" && n=$(mktemp "$d/.plan.XXXXXX") && cat >"$n" || exit 1
+if cmp -s "$n" "$d/plan.json"; then rm "$n"
+else chmod 644 "$n" && mv "$n" "$d/plan.json" && echo changed; fi
+systemctl is-enabled --quiet "$u" && systemctl is-active --quiet "$u" && exit 0
+systemctl reset-failed "$u" 2>/dev/null
+systemctl enable --quiet "$u" && systemctl start "$u" && echo changed
+"""
+STATE = """
+printf '{"active": "%s", ' "$(systemctl is-active "$2")"
+printf '"enabled": "%s", ' "$(systemctl is-enabled "$2" 2>/dev/null || echo disabled)"
+printf '"last": %s}' "$(tail -n 1 "$1/journal.jsonl" 2>/dev/null | grep . || echo null)"
+"""
+STOP = 'systemctl is-enabled --quiet "$2" && systemctl disable --quiet "$2" && echo changed; exit 0'
+
+
+class ActionModule(testbed.TestbedAction):
+    """The suite runs in a service of the target's, now and after every boot until it is fetched."""
+
+    def work(self, options):
+        target, suite_id, state = self.target(), options["suite_id"], options["state"]
+        folder, unit = testbed.connection.suite_dir(suite_id), f"fde-agent@{suite_id}.service"
+        place = [folder, unit]
+        if state == "queried":
+            return {"suite": json.loads(self._require(target, STATE, place))}
+        if self.dry:
+            return {"changed": state == "started"}
+        if state == "started":
+            plan = Path(options["plan_file"]).read_bytes()
+            return {"changed": bool(self._require(target, START, place, plan).strip())}
+        self._require(target, STOP, place)
+        archive = f"{folder}.tar"
+        self.ask_agent(target, "pack", "--suite-dir", folder, "--out", archive)
+        try:
+            self._connection.fetch_file(archive, options["archive_file"])
+        except AnsibleError as error:
+            raise testbed.ControllerError(
+                "suite-not-fetched", suite_id=suite_id, output=str(error)
+            ) from None
+        return {"changed": True, "archive_file": options["archive_file"]}
+
+    def _require(self, target, script, arguments, stdin=b""):
+        done = self.ask(target, ["sh", "-c", script, "sh", *arguments], stdin)
+        return testbed.connection.require_output(target, done)

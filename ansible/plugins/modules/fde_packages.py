@@ -1,0 +1,6 @@
+#!/usr/bin/python
+# Copyright: Contributors to the FDE energy testbed
+# SPDX-License-Identifier: Apache-2.0
+"""A name for Ansible: the action plugin does the work, the file fde_packages.yml documents it."""
+
+from __future__ import annotations

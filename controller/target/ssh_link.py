@@ -1,0 +1,76 @@
+"""The link to a target as Ansible has it: host, user, key and options of its connection by SSH."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping
+
+from contract.errors import ControllerError
+from contract.plan import SshLink
+
+# Letters of ssh's command line, as options.
+NAMES = {"J": "ProxyJump={}", "i": 'IdentityFile="{}"', "l": "User={}", "p": "Port={}"}
+KNOWN_HOSTS = "UserKnownHostsFile="
+FLAGS = {"-4": "AddressFamily=inet", "-6": "AddressFamily=inet6", "-C": "Compression=yes"}
+
+
+def link(
+    host: str,
+    *,
+    user: str | None,
+    port: int | None,
+    key: str | None,
+    arguments: Mapping[str, str | None],
+    become: bool,
+) -> SshLink:
+    """Build the link from Ansible's settings; `arguments` are ssh's, by the variable they are from.
+
+    What is not set is what ssh itself takes, by ~/.ssh/config. Raises ControllerError.
+    """
+    options = tuple(
+        option for name, text in arguments.items() for option in _options(name, text or "")
+    )
+    defaults = {} if user and port else _defaults(host, options)
+    files = [
+        file
+        for option in options
+        if option.startswith(KNOWN_HOSTS)
+        for file in shlex.split(option.removeprefix(KNOWN_HOSTS))
+    ]
+    return SshLink(
+        host,
+        user or defaults.get("user", "root"),
+        port or int(defaults.get("port", 22)),
+        key,
+        files[0] if len(files) == 1 else None,
+        options,
+        become=become,
+    )
+
+
+def _options(variable: str, text: str) -> Iterator[str]:
+    """Yield ssh's options `NAME=VALUE` of its arguments."""
+    words = iter(shlex.split(text))
+    for word in words:
+        if word in FLAGS:
+            yield FLAGS[word]
+            continue
+        letter, value = word[1:2], word[2:]
+        if not word.startswith("-") or letter not in ("o", *NAMES):
+            raise ControllerError("ssh-argument", argument=word, variable=variable)
+        value = value or next(words, "")
+        yield value if letter == "o" else NAMES[letter].format(value)
+
+
+def _defaults(host: str, options: tuple[str, ...]) -> dict[str, str]:
+    """Return what ssh would take for a host; empty where there is no ssh."""
+    argv = ["ssh", "-G", *(f"-o{option}" for option in options), host]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return {}
+    pairs = (line.partition(" ") for line in done.stdout.splitlines())
+    return {name: value for name, _, value in pairs}
