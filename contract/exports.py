@@ -80,6 +80,16 @@ def is_stdout(path: Path | None) -> bool:
     return False
 
 
+def is_abandoned(stream: TextIO) -> bool:
+    """Whether the stream is a pipe that no program reads any more."""
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno(), 0)
+    except (OSError, ValueError):  # not of the system's, as in a test
+        return False
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
 def show(text: str, stream: TextIO | None) -> None:
     """Write text to a standard stream. Raises OSError, also where it is closed."""
     if stream is None:

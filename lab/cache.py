@@ -104,24 +104,27 @@ def _require_sums(directory: Path, what: str) -> None:
                 place=place,
                 parent=directory.parent,
             )
-    noted = read_json(directory / SUMS) or {}  # without sums, no file is what was built
+    try:
+        document = read_json(directory / SUMS) or {}
+        noted = {name: (entry["sha256"], entry["inode"]) for name, entry in document.items()}
+    except (KeyError, TypeError):
+        noted = {}  # without sums, no file is what was built
     files = {path.relative_to(directory).as_posix(): path for path in _files(directory)}
-    touched = {n: p for n, p in files.items() if n in noted and noted[n]["inode"] != _inode(p)}
+    touched = {n: p for n, p in files.items() if n in noted and noted[n][1] != _inode(p)}
     changed = files.keys() ^ noted.keys()
-    changed |= {n for n, path in touched.items() if noted[n]["sha256"] != sha256_of(path)}
+    changed |= {n for n, path in touched.items() if noted[n][0] != sha256_of(path)}
     if changed:
         raise LabError("cache-changed", what=what, directory=directory, file=min(changed))
     if touched:
         _note_sums(directory)
 
 
-def _note_sums(directory: Path) -> dict[str, dict[str, object]]:
+def _note_sums(directory: Path) -> None:
     noted: dict[str, dict[str, object]] = {}
     for path in _files(directory):
         inode, sha256 = _inode(path), sha256_of(path)
         noted[path.relative_to(directory).as_posix()] = {"sha256": sha256, "inode": inode}
     write_json(directory / SUMS, noted, 0o600)
-    return noted
 
 
 def _inode(path: Path) -> list[int]:

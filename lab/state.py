@@ -204,7 +204,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in a JSON file, None if the file is missing or holds anything else."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, ValueError):  # no JSON, or no UTF-8
         return None
     return data if isinstance(data, dict) else None
 

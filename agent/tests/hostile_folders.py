@@ -166,8 +166,9 @@ class Cases:
             "summary": (lambda _: fde(["summary", str(self.suite)]), 14),
             "verify": (lambda _: fde(["verify", str(self.suite)]), 6),
             "trace": (self._trace, 3),
-            "compare": (self._compare, 1),
-            "page": (self._page, 0.1),
+            "compare": (self._compare, 2),
+            "page": (self._page, 0.5),
+            "notebook": (lambda _: fde(["notebook", "--copy", str(self.suite)]), 6),
             "resume": (self._resume, 25),
             "watch": (lambda _: fde(["watch", str(self.suite)]), 16),
             "seal": (lambda _: fde(["seal", str(self.suite)]), 12),
@@ -175,7 +176,7 @@ class Cases:
             "hours": (self._hours, 3),
             "fetched": (self._fetched, 12),
             "bundle": (self._bundle, 6),
-            "gallery": (self._gallery, 0.2),
+            "gallery": (self._gallery, 1),
             "suite": (self._suite, 12),
         }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -50,6 +51,16 @@ def document_distance(name: str, kept: bytes, made: bytes) -> float:
         )
         return table_distance(*tables)
     return distance(strict_json.loads(kept), strict_json.loads(made))
+
+
+def read_table(path: Path, made: pl.DataFrame) -> pl.DataFrame:
+    """Return as much of the table in a Parquet file as shows whether it is `made`.
+
+    A file of some KB can hold more rows or columns than memory does. Raises OSError, PolarsError.
+    """
+    table = pl.scan_parquet(path)
+    rows = len(made) + 1 if table.collect_schema() == made.schema else 0
+    return table.head(rows).collect()
 
 
 def table_distance(kept: pl.DataFrame, made: pl.DataFrame) -> float:

@@ -18,7 +18,7 @@ from analysis.energy.response import SLOW_FLAG
 from analysis.energy.watermark_check import WatermarkTrust, disagreements, watermarks
 from analysis.flags import doubt, flag_note, reserves
 from analysis.spreadsheet import csv_bytes
-from analysis.stats.alike import ROUNDING, column_distances
+from analysis.stats.alike import ROUNDING, column_distances, read_table
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, by_block
 from analysis.stats.disks import Condition, conditions, findings
@@ -386,7 +386,7 @@ def verify(folder: Path, again: Results | None = None) -> Findings:
     problems += [*closed.problems, *_other_samples(folder)]
     path = folder / "energy.parquet"
     try:
-        kept = pl.read_parquet(path)
+        kept = read_table(path, again.all_energy)
     except FileNotFoundError:
         problems.append("There is no energy.parquet to compare: make the report first.")
         return Findings(tuple(confirmed), tuple(problems))
@@ -435,6 +435,6 @@ def differences(kept: pl.DataFrame, made: pl.DataFrame) -> str:
     keys = ["run_id", "phase", "source", "component"]
     kept, made = kept.sort(keys), made.sort(keys)
     if len(kept) != len(made) or not kept.select(keys).equals(made.select(keys)):
-        return f"it has {len(kept)} rows, the raw bytes give {len(made)}, or they name other runs"
+        return f"it has more or fewer rows than the raw bytes give ({len(made)}), or of other runs"
     distances = column_distances(kept, made)
     return next((f"{name} differs" for name, far in distances if far > ROUNDING), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -77,3 +78,15 @@ def test_tables_of_other_names_rows_or_columns_are_others() -> None:
     nan = table(math.nan)
     assert alike.table_distance(nan, nan) == 0.0
     assert alike.table_distance(nan, table(1.0)) == math.inf
+
+
+def test_no_more_of_a_table_is_read_than_shows_that_it_is_another(tmp_path: Path) -> None:
+    """A few KB of Parquet can hold more than memory does."""
+    path, made = tmp_path / "table.parquet", pl.DataFrame({"energy_j": [1.0, 2.0]})
+    made.write_parquet(path)
+    assert alike.read_table(path, made).equals(made)
+    pl.select(energy_j=pl.repeat(1.0, 100_000)).write_parquet(path)
+    assert len(alike.read_table(path, made)) == 3
+    pl.select(energy_j=pl.repeat("x", 100_000)).write_parquet(path)
+    other = alike.read_table(path, made)
+    assert len(other) == 0 and math.isinf(alike.table_distance(other, made))

@@ -25,7 +25,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from contract import names, places
+from contract import exports, names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from contract.private import PASSWORD_FILE
@@ -34,6 +34,7 @@ from controller.cli.options import Command, PlainHelp
 from controller.cli.output import complain, unwritten
 from controller.sharing import sandbox
 
+NO_READER = 128 + signal.SIGPIPE
 LIMITS_REMEDY = "Raise the limits (`ulimit -a`), or install the package again."
 NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
 HELP = Path(__file__).with_name("help.toml")
@@ -113,11 +114,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _report(f"The current folder is gone ({error.strerror}). Change to another.", 1)
     unwritten.clear()
+    return _settle_output(guarded(lambda: _dispatch(argv)))
+
+
+def _dispatch(argv: Sequence[str]) -> int | bool | None:
+    sandbox.require_address_space(argv)
     if bundles := sandbox.bundles(argv):
-        return guarded(lambda: _bounded(argv, bundles))
-    status = guarded(lambda: _command()(argv, prog_name="fde", standalone_mode=False))
-    for why in dict.fromkeys(unwritten):
-        status = status or 1
+        return _bounded(argv, bundles)
+    try:
+        return _command()(argv, prog_name="fde", standalone_mode=False)
+    except SystemExit:  # of Typer or Rich, where the reader of a page is gone
+        return NO_READER
+
+
+def _settle_output(status: int) -> int:
+    """Flush standard output; return the exit status, with what could not be written in it.
+
+    Where its reader is gone (`fde … | head`) no sentence is printed, as other programs do.
+    """
+    no_reader = exports.is_abandoned(sys.stdout)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if not status:
+            unwritten.append(error)
+        null = os.open(os.devnull, os.O_WRONLY)  # or it is tried again at the exit
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    if unwritten:
+        status = status or (NO_READER if no_reader else 1)
+    for why in () if no_reader else dict.fromkeys(error.strerror for error in unwritten):
         complain(f"Standard output cannot be written: {why}.")
     return status
 
@@ -142,8 +168,9 @@ def _bounded(argv: Sequence[str], bundles: Sequence[Path]) -> int:
         for name, stream in streams.items()
     }
     done = sandbox.run(["controller", *argv], bundles, **pipes)
-    print(done.stdout or "", end="")
-    print(done.stderr or "", end="", file=sys.stderr)
+    for text, stream in ((done.stdout, sys.stdout), (done.stderr, sys.stderr)):
+        if text:
+            print(text, end="", file=stream)
     return done.returncode
 
 
@@ -168,7 +195,9 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
         return _report(str(error), error.exit_status)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        return _report(f"Cannot write or read{where}: {error.strerror}.", 1)
+        gone = isinstance(error, BrokenPipeError) and exports.is_abandoned(sys.stdout)
+        message = "" if gone else f"Cannot write or read{where}: {error.strerror}."
+        return _report(message, NO_READER if gone else 1)
     except Exception as error:  # noqa: BLE001 (raised again)
         return _report(_unexpected(error), 1)
     except KeyboardInterrupt as interrupt:

@@ -48,7 +48,7 @@ def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
     return command
 
 
-unwritten: list[str] = []
+unwritten: list[OSError] = []
 """Why standard output could not be written: a command goes on to its end, and then fails."""
 
 
@@ -62,7 +62,7 @@ def show(text: str) -> None:
     try:
         exports.show(text, sys.stdout)
     except OSError as error:
-        unwritten.append(str(error.strerror))
+        unwritten.append(error)
 
 
 def complain(sentence: str) -> None:

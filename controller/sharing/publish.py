@@ -276,7 +276,7 @@ def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
     try:
         if isinstance(made, bytes):
             return alike.document_distance(path.name, path.read_bytes(), made)
-        return alike.table_distance(pl.read_parquet(path), made)
+        return alike.table_distance(alike.read_table(path, made), made)
     except (OSError, ValueError, pl.exceptions.PolarsError):
         return math.inf
 

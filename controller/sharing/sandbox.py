@@ -23,6 +23,10 @@ _MEMORY_BYTES = 1100 << 20
 # What ends a process at these limits: its time, that again if it goes on, memory refused to a
 # library that cannot go on.
 _OVER_LIMIT = (signal.SIGXCPU, signal.SIGKILL, signal.SIGABRT)
+# Reserved by the libraries, by far most of it never used. With less OpenBLAS may ask for ever for
+# what it is refused.
+_ADDRESS_SPACE_BYTES, _LEAST_TO_MEASURE_BYTES = 2 << 30, 1 << 29
+_THREADS = ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS")
 _WALL_FACTOR = 20  # of the processor's time, on a busy machine
 
 
@@ -32,6 +36,22 @@ def bundles(argv: Sequence[str]) -> list[Path]:
         return []
     paths = [Path(text) for text in argv[1:] if not text.startswith("-")]
     return [path for path in paths if path.is_file() and path.suffix not in (".yml", ".yaml")]
+
+
+def require_address_space(argv: Sequence[str]) -> None:
+    """Refuse a command where `ulimit -v` leaves too little; where it is limited, start few threads.
+
+    Raises ControllerError.
+    """
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    least_bytes = _LEAST_TO_MEASURE_BYTES if "--" in argv else _ADDRESS_SPACE_BYTES
+    if limit_bytes == resource.RLIM_INFINITY or not argv or argv[0].startswith("-"):
+        return
+    if limit_bytes < least_bytes:
+        mib = {"limit_mib": limit_bytes >> 20, "least_mib": least_bytes >> 20}
+        raise ControllerError("address-space-limited", **mib)
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
 
 
 def run(
@@ -50,11 +70,10 @@ def run(
             resource.setrlimit(what, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    threads = dict.fromkeys(("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"), "4")
     try:
         done: subprocess.CompletedProcess[str] = subprocess.run(
             module_command(*argv),
-            env={**threads, **os.environ, IS_BOUNDED: "1"},
+            env={**dict.fromkeys(_THREADS, "4"), **os.environ, IS_BOUNDED: "1"},
             preexec_fn=limit,
             timeout=_WALL_FACTOR * cpu_s,
             text=True,

@@ -194,13 +194,16 @@ def test_what_is_cached_is_used_only_as_it_was_built(
         image.ensure(_silent, tmp_path)
 
 
-def test_what_has_no_sums_is_not_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sums", [None, b"\xff", b'{"root.img": {}}', b'{"root.img": 1}'])
+def test_what_has_no_sums_is_not_used(sums: bytes | None, tmp_path: Path) -> None:
     built = image.location(tmp_path)
     built.directory.mkdir(parents=True)
     built.root.write_bytes(b"evil")
+    if sums is not None:
+        (built.directory / cache.SUMS).write_bytes(sums)
     with refuses("cache-changed", file="root.img"):
         image.ensure(_silent, tmp_path)
-    assert [path.name for path in built.directory.iterdir()] == ["root.img"]
+    assert built.root.read_bytes() == b"evil"
 
 
 def test_a_build_is_closed_to_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -269,20 +270,44 @@ def test_a_command_that_a_message_names_can_be_typed() -> None:
         assert not folder or any("SUITE_DIR" in left for left in offered), where
 
 
-@pytest.mark.parametrize("more", [[], ["--json"]])
-def test_what_standard_output_does_not_take_is_no_success(more: list[str]) -> None:
-    with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "controller", "meters", *more],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            check=False,
-        )
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last == "fde: Standard output cannot be written: No space left on device."
+@pytest.mark.parametrize("words", ["meters --json", "--help", "summary {bundle}"])
+@pytest.mark.parametrize(("where", "status"), [("full", 1), ("no reader", 141)])
+def test_what_standard_output_does_not_take_is_no_success(
+    where: str, status: int, words: str
+) -> None:
+    """One sentence on a full disk; none where the reader is gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    full = os.open("/dev/full", os.O_WRONLY)
+    argv = words.format(bundle=ROOT / "data" / "examples" / "paper-synthetic.tar.gz").split()
+    done = subprocess.run(
+        [sys.executable, "-m", "controller", *argv],
+        stdout=full if where == "full" else writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        cwd=ROOT,
+        check=False,
+    )
+    os.close(writer)
+    os.close(full)
+    assert done.returncode == status
+    sentences = [line for line in done.stderr.splitlines() if line.startswith("fde: ")]
+    assert len(sentences) == (where == "full")
+
+
+@pytest.mark.parametrize("words", ["verify {bundle}", "run --rest 0 -- true"])
+def test_too_little_address_space_is_refused_before_a_library_hangs(words: str) -> None:
+    argv = words.format(bundle=ROOT / "data" / "examples" / "paper-synthetic.tar.gz").split()
+    done = subprocess.run(
+        ["prlimit", "--as=200000000", sys.executable, "-m", "controller", *argv],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1 and "ulimit -v" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
