@@ -72,6 +72,7 @@ def test_the_kernels_unit_is_too_small_by_this() -> None:
 @given(st.sampled_from(UNITS_NJ), st.integers(0, 2**40), st.integers(0, 2**32 - 1))
 def test_one_wrap_of_the_kernels_counter(unit: int, start: int, used: int) -> None:
     """Right to the count, and to 1.5 µJ of counts times the kernel's unit."""
+    used = min(used, 2**32 - 2 - 1000 // unit)  # nearly all of it ends within the same µJ
     range_uj = shown_uj(2**32 - 1, unit)
     high_w = 1e9  # the bound is not what is tested here
     got = difference(kernel(0, start, unit), kernel(LONG_NS, start + used, unit), range_uj, high_w)
@@ -81,6 +82,12 @@ def test_one_wrap_of_the_kernels_counter(unit: int, start: int, used: int) -> No
         assert round(got.energy_uj * 1000 / unit) == used
     wrapped = (start + used) >> 32 > start >> 32
     assert got.kind == ("corrected" if wrapped else "difference")
+
+
+def test_a_wrap_that_ends_where_it_began_is_flagged() -> None:
+    unit, range_uj = 953, shown_uj(2**32 - 1, 953)
+    got = difference(kernel(0, 1, unit), kernel(LONG_NS, 2**32, unit), range_uj, 1e9)
+    assert (got.energy_uj, got.flags) == (0, (DOUBLE_WRAP,))
 
 
 @given(PLAIN_RANGES, st.integers(0, 10**15), st.data())
