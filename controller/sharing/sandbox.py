@@ -31,11 +31,15 @@ _WALL_FACTOR = 20  # of the processor's time, on a busy machine
 
 
 def bundles(argv: Sequence[str]) -> list[Path]:
-    """Return the files of strangers among the arguments of a command that is not yet bounded."""
+    """Return the files of strangers among the arguments of a command that is not yet bounded.
+
+    `verify` alone reads the tables that a folder brings, and so folders are files to it.
+    """
     if not argv or argv[0] not in COMMANDS or IS_BOUNDED in os.environ:
         return []
     paths = [Path(text) for text in argv[1:] if not text.startswith("-")]
-    return [path for path in paths if path.is_file() and path.suffix not in (".yml", ".yaml")]
+    files = [path for path in paths if path.is_file() and path.suffix not in (".yml", ".yaml")]
+    return files + [path for path in paths if argv[0] == "verify" and path.is_dir()]
 
 
 def require_address_space(argv: Sequence[str]) -> None:
@@ -61,7 +65,7 @@ def run(
 
     Raises ControllerError where it was ended for what it took.
     """
-    size_bytes = sum(path.stat().st_size for path in paths)
+    size_bytes = sum(_size_bytes(path) for path in paths)
     share = max(1.0, size_bytes / _USUAL_BYTES)
     cpu_s, memory_bytes = round(_CPU_S * share), round(_MEMORY_BYTES * share)
 
@@ -93,6 +97,11 @@ def run(
     raise ControllerError(
         "reader-too-large", named=named, cpu_s=cpu_s, memory_mib=memory_bytes >> 20
     )
+
+
+def _size_bytes(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.lstat().st_size for file in files)
 
 
 def is_inherited(stream: object) -> bool:
