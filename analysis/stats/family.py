@@ -69,7 +69,7 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
     source = suite.reference_meter(SYSTEM) or "meter"
     terms = terms_of(suite, source, SYSTEM)
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
-    selected = _selected(suite)
+    selected = selected_configurations(suite)
     contrasts_judged = []
     for contrast in contrasts(suite, energy):
         alone, c = contrast.by_workload, contrast.comparison
@@ -143,7 +143,7 @@ def _versus(
         alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
         for alike in {key[1:] for key in compared}
     }
-    selected = _selected(suite)
+    selected = selected_configurations(suite)
     return {
         key: _completed(
             c,
@@ -164,7 +164,7 @@ def _codes(
     return (LEVELS,) * apart(levels, base, other) + (VOIDS,) * voids
 
 
-def _selected(suite: Suite) -> frozenset[str]:
+def selected_configurations(suite: Suite) -> frozenset[str]:
     """Return the configurations under which tries were void more often than under the others."""
     return frozenset(
         tries.configuration

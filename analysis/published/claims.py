@@ -1,0 +1,308 @@
+"""Sentences of the papers that can be tested, as predicates over our ratios within blocks.
+
+data/reference/claims.yml states them (README.md there). A sentence that speaks of several
+configurations, components or phases is several ratios; it is supported where each of them is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from statistics import fmean
+from typing import Any, Literal
+
+import polars as pl
+import yaml
+
+from analysis.published.compared_figures import find_configuration
+from analysis.published.counterparts import Counterpart, Part
+from analysis.published.our_runs import OurRuns, combined
+from analysis.published.reference import FOLDER
+from analysis.stats.budget import Mean, instrument_error
+from analysis.stats.comparison import LEAST_EQUIVALENT, Comparison
+from analysis.stats.family import Family, selected_configurations, terms_of
+from analysis.stats.levels import apart
+from analysis.stats.stats import LEVEL, Span
+from analysis.stats.summary import BlockValues, compare_pairs
+from analysis.suite.records import SYSTEM, Suite
+
+Verdict = Literal["supported", "contradicted", "open"]
+Predicate = Literal["less", "more", "same within", "at most"]
+PREDICATES: tuple[Predicate, ...] = ("less", "more", "same within", "at most")
+QUANTITIES = {
+    "energy": "energy_j",
+    "power": "power_w",
+    "time": "duration_s",
+    "processor use": "cpu_percent",
+}
+COMPONENTS = {
+    "system": (SYSTEM,),
+    "drive": ("drive",),
+    "processor": ("package", "package-0"),
+    "memory": ("dram",),
+}
+CHOICES = (
+    "component",
+    "quantity",
+    "medium",
+    "configuration",
+    "against",
+)  # a list is a ratio for each
+
+
+@dataclass(frozen=True)
+class ClaimedRatio:
+    """How the ratio of a quantity, `configuration` against `against`, lies by a predicate.
+
+    Phases are patterns of `re`; several phases or workloads weigh the same (geometric mean). With
+    `against_phases` the other side has these phases. With `beside_phases` the ratio is one to that
+    of the same pair in these. `configuration` is empty where any will do, `medium` where any disk
+    will. `theirs` is the published ratio, None where the paper has none.
+    """
+
+    workload: tuple[str, ...]
+    phases: tuple[str, ...]
+    predicate: Predicate
+    percent: float
+    configuration: str = ""
+    against: str = ""
+    against_phases: tuple[str, ...] = ()
+    beside_workload: tuple[str, ...] = ()
+    beside_phases: tuple[str, ...] = ()
+    component: str = SYSTEM
+    quantity: str = "time"
+    per: str = ""
+    medium: str = ""
+    theirs: float | None = None
+    what: str = ""
+
+    @property
+    def groups(self) -> Iterator[list[tuple[str, str, str]]]:
+        """Yield workload and phases of both sides of all that is compared, then beside what."""
+        pairs = list(zip(self.phases, self.against_phases or self.phases, strict=True))
+        yield [(name, *pair) for name, pair in product(self.workload, pairs)]
+        if self.beside_phases:
+            names = self.beside_workload or self.workload
+            yield [(name, phase, phase) for name, phase in product(names, self.beside_phases)]
+
+    @property
+    def region(self) -> tuple[float, float]:
+        """Between which ratios the predicate holds."""
+        factor = 1 + self.percent / 100
+        return {
+            "less": (0.0, 1.0),
+            "more": (1.0, math.inf),
+            "same within": (1 / factor, factor),
+            "at most": (0.0, factor),
+        }[self.predicate]
+
+    def verdict(self, comparison: Comparison, confidence: float) -> Verdict:
+        """Return whether the interval at this confidence lies within the region or outside it.
+
+        That nothing or little differs takes what the verdict *equivalent* takes.
+        """
+        (least, most), interval = self.region, comparison.interval(confidence)
+        if interval.low is None or interval.high is None:
+            return "open"
+        if interval.high < least or interval.low > most:
+            return "contradicted"
+        small = self.predicate in ("same within", "at most")
+        if small and (comparison.n < LEAST_EQUIVALENT or comparison.withheld):
+            return "open"
+        return "supported" if least < interval.low and interval.high < most else "open"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence in our words, where it stands, and the ratios that it speaks of."""
+
+    paper: str
+    place: str
+    text: str
+    ratios: tuple[ClaimedRatio, ...]
+
+
+@dataclass(frozen=True)
+class TestedRatio:
+    """What a suite has on one ratio of two of its configurations.
+
+    `interval` is what the verdict goes by.
+    """
+
+    claimed: ClaimedRatio
+    configuration: str
+    against: str
+    comparison: Comparison
+    interval: Span
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class TestedClaim:
+    """A claim and those of its ratios that the suite has."""
+
+    claim: Claim
+    ratios: tuple[TestedRatio, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        verdicts = {ratio.verdict for ratio in self.ratios}
+        if "contradicted" in verdicts:
+            return "contradicted"
+        return "supported" if verdicts == {"supported"} else "open"
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """Return all claims, in the order of the papers. Raises ValueError, TypeError, KeyError."""
+    entries = yaml.safe_load((FOLDER / "claims.yml").read_text(encoding="utf-8"))
+    return tuple(read_claim(**entry) for entry in entries)
+
+
+def read_claim(paper: str, place: str, claim: str, ratios: Any = None, **rest: Any) -> Claim:
+    """Read one claim: each of `ratios` has the other keys, but where it has one itself."""
+    rows = [rest | row for row in ratios or [{}]]
+    return Claim(paper, place, claim, tuple(ratio for row in rows for ratio in _expand(row)))
+
+
+def _expand(row: Mapping[str, Any]) -> Iterator[ClaimedRatio]:
+    """Yield a ratio for each combination of what is a list."""
+    values: dict[str, Any] = dict(row)
+    predicate, _, percent = str(values["predicate"]).rpartition(" ")
+    if not percent.isdigit():
+        predicate, percent = str(values["predicate"]), ""
+    if predicate not in PREDICATES or bool(percent) == (predicate in ("less", "more")):
+        raise ValueError(values["predicate"])
+    values |= {"predicate": predicate, "percent": float(percent or 0)}
+    for name in (key for key in values if key.endswith(("workload", "phases"))):
+        values[name] = tuple(values[name].split())
+    values["theirs"] = published_ratio(str(values.get("theirs", "")))
+    lists = {name: values[name] for name in CHOICES if isinstance(values.get(name), list)}
+    for choice in product(*lists.values()):
+        yield ClaimedRatio(**values | dict(zip(lists, choice, strict=True)))
+
+
+def published_ratio(text: str) -> float | None:
+    """Return the geometric mean of fractions `a/b c/d`; of `loss 40`, what is 40 % slower takes."""
+    if text.startswith("loss "):
+        return 1 / (1 - float(text.removeprefix("loss ")) / 100)
+    fractions = [list(map(float, fraction.split("/"))) for fraction in text.split()]
+    logs = [math.log(above / below) for above, below in fractions]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[TestedClaim]:
+    """Test those claims of which the suite has a ratio.
+
+    The intervals hold together at 95 % (Bonferroni) over all ratios that have one; a ratio that
+    stands in two claims counts once.
+    """
+    runs = {name: OurRuns(energy.filter(component=name)) for name in set(energy["component"])}
+    runs[""] = OurRuns(energy)
+    picked = selected_configurations(suite)
+    pairs = [
+        (claim, pair)
+        for claim in claims()
+        for each in claim.ratios
+        for pair in _pair(suite, runs, each)
+    ]
+    compared = []
+    for claim, pair in pairs:
+        withheld = bool(picked & {pair.configuration, pair.against}) or apart(
+            family.levels, pair.against, pair.configuration
+        )
+        if (c := pair.compare(withheld)) is not None:
+            compared.append((claim, pair, c))
+    tested = {(c.n, c.ratio, c.error) for _, _, c in compared if c.error is not None}
+    confidence = 1 - LEVEL / max(1, len(tested))
+    decided: dict[Claim, list[TestedRatio]] = {}
+    for claim, pair, c in compared:
+        claimed, verdict = pair.claimed, pair.claimed.verdict(c, confidence)
+        ratio = TestedRatio(
+            claimed, pair.configuration, pair.against, c, c.interval(confidence), verdict
+        )
+        decided.setdefault(claim, []).append(ratio)
+    return [TestedClaim(claim, tuple(ratios)) for claim, ratios in decided.items()]
+
+
+def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> list[_Pair]:
+    """Return the suite's pair for a ratio; none where it has no such disk, stack or meter."""
+    if claimed.medium and all(stack.disk != claimed.medium for stack in suite.stacks.values()):
+        return []
+    physical = claimed.quantity in ("energy", "power")
+    names = COMPONENTS[claimed.component] if physical else ("",)
+    component = next((name for name in names if name in runs), None)
+    on, against = (
+        find_configuration(suite, name, claimed.medium)
+        if name
+        else suite.baseline or suite.configurations[0]
+        for name in (claimed.configuration, claimed.against or claimed.configuration)
+    )
+    if component is None or on is None or against is None:
+        return []
+    return [_Pair(suite, runs[component], component, claimed, on, against)]
+
+
+def _quotients(values: BlockValues, base: BlockValues) -> BlockValues:
+    return {block: values[block] / base[block] for block in values if base.get(block, 0.0) > 0}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two configurations of ours, compared as a claim asks."""
+
+    suite: Suite
+    runs: OurRuns
+    component: str
+    claimed: ClaimedRatio
+    configuration: str
+    against: str
+
+    def compare(self, withheld: bool) -> Comparison | None:
+        """Return the ratio within blocks, with the meter's error where it is of a meter."""
+        column, per = QUANTITIES[self.claimed.quantity], self.claimed.per
+        values, *beside = (
+            combined("geometric", [_quotients(*self._sides(column, per, *cell)) for cell in group])
+            for group in self.claimed.groups
+        )
+        for others in beside:
+            values = _quotients(values, others)
+        c = compare_pairs(self.suite, dict.fromkeys(values, 1.0), values)
+        return None if c is None else replace(c, systematic=self._systematic(), withheld=withheld)
+
+    def _sides(
+        self, column: str, per: str, workload: str, phase: str, other: str
+    ) -> tuple[BlockValues, BlockValues]:
+        """Return ours and its base from the first entry that has both, the workload's own first."""
+        entries = [
+            name for name in self.suite.workloads if self.suite.workload_of(name) == workload
+        ]
+        mine, base = (Counterpart(workload, (Part(name, per),), "") for name in (phase, other))
+        for entry in sorted(entries, key=lambda name: name != workload):
+            values = self.runs.values(entry, self.configuration, mine, column)
+            bases = self.runs.values(entry, self.against, base, column)
+            if values.keys() & bases.keys():
+                return values, bases
+        return {}, {}
+
+    def _systematic(self) -> float:
+        """Return what the meter's error adds to the ratio; of a ratio of ratios that of both."""
+        if not self.component:
+            return 0.0
+        terms = terms_of(self.suite, str(self.runs.energy["source"][0]), self.component)
+        return math.fsum(
+            instrument_error(terms, [self._means(*cell) for cell in group])
+            for group in self.claimed.groups
+        )
+
+    def _means(self, *cell: str) -> tuple[Mean, Mean]:
+        """Return the mean joules and seconds of the base and of ours."""
+        joules, seconds = (self._sides(column, "", *cell) for column in ("energy_j", "duration_s"))
+        mine, base = (
+            (fmean(energy_j.values()), fmean(took_s.values()))
+            for energy_j, took_s in zip(joules, seconds, strict=True)
+        )
+        return base, mine
