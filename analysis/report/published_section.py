@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 
-from analysis.published import reference
+from analysis.published import claims, reference
 from analysis.published.agreement import CLOSE, Agreement, Verdict, count_agreement, verdict_on
+from analysis.published.claims import TestedClaim, TestedRatio, decide_claims
 from analysis.published.compared_figures import ComparedFigure, compare_figures
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.report import view, words
@@ -130,8 +132,8 @@ MEANINGS: dict[Verdict, tuple[str, str]] = {  # of one ratio, of several
 
 
 def published_section(results: Results) -> Blocks:
-    """Every paper that this suite touches; a line for the others."""
-    touched: Blocks = ()
+    """Show the claims, then every paper that this suite touches; a line for the others."""
+    touched = _claims(results)
     others = []
     for citation in citations():
         rows = compare_figures(results.suite, results.energy, published(citation.paper))
@@ -144,6 +146,78 @@ def published_section(results: Results) -> Blocks:
     return touched + view.paragraph(
         f"This suite measured nothing of {words.listed(others)}: docs/papers.md lists what would."
     )
+
+
+KINDS: dict[claims.Verdict, str] = {  # with the colour that a verdict has elsewhere
+    "supported": "equivalent",
+    "contradicted": "differs",
+    "open": "inconclusive",
+}
+
+
+def _claims(results: Results) -> Blocks:
+    """Sentences of the papers with a verdict each; the ratios that it rests on are folded."""
+    decided = decide_claims(results.suite, results.energy, results.family)
+    if not decided:
+        return ()
+    verdicts = [claim.verdict for claim in decided]
+    counts = [f"{verdicts.count(word)} {word}" for word in KINDS if word in verdicts]
+    ratios = sum(len(claim.ratios) for claim in decided)
+    origin = joint_origin(results.energy)
+    columns: Fields[TestedClaim] = {
+        "Claim": lambda c: c.claim.text,
+        "Paper": lambda c: _range([r.claimed.theirs for r in c.ratios]),
+        "Here": lambda c: _range([r.interval.mid for r in c.ratios]),
+        "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
+    }
+    more: Fields[tuple[TestedClaim, TestedRatio]] = {
+        "Claim": lambda row: f"{row[0].claim.text} ({row[0].claim.place})",
+        "Ratio": lambda row: _compared_as_claimed(results, row[1]),
+        "Claimed": lambda row: _claimed(row[1].claimed),
+        "Paper": lambda row: _range([row[1].claimed.theirs]),
+        "Here": lambda row: words.ratio_of(*astuple(row[1].interval)),
+        "Verdict": lambda row: view.Verdict(row[1].verdict, KINDS[row[1].verdict]),
+    }
+    page = view.heading("What the papers claim", 3, "claims")
+    page += view.paragraph(
+        f"Of {count(len(decided), 'claim')} that this suite can test, {words.listed(counts)}. A "
+        "claim is supported where the interval of each of its ratios lies where the claim puts "
+        "it, contradicted where one lies outside, else open. The intervals of all "
+        f"{count(ratios, 'ratio')} hold together at 95 % (Bonferroni). That nothing or little "
+        "differs takes six blocks, as the verdict equivalent does.",
+    )
+    every: Blocks = ()
+    for citation in citations():
+        tested = [claim for claim in decided if claim.claim.paper == citation.paper]
+        rows = [(claim, ratio) for claim in tested for ratio in claim.ratios]
+        caption = f"{citation.short}: claims"
+        page += view.table_of(f"{caption}, tested here", tested, columns, words=4, origin=origin)
+        every += view.table_of(
+            f"{caption}, ratio by ratio", rows, more, words=3, origin=origin, group=True
+        )
+    return page + view.folded(f"These {count(ratios, 'ratio')} one by one", every)
+
+
+def _range(values: Sequence[float | None]) -> str:
+    """Return the ratio, or the least and the largest; a dash where there is none."""
+    known = [value for value in values if value]
+    ends = [
+        words.number(end(known), 2 if end(known) > 0.1 else None) for end in (min, max) if known
+    ]
+    return " to ".join(dict.fromkeys(ends)) or words.NOTHING
+
+
+def _claimed(claimed: claims.ClaimedRatio) -> str:
+    percent = f" {claimed.percent:g} %" if claimed.percent else ""
+    return claimed.predicate + percent
+
+
+def _compared_as_claimed(results: Results, ratio: TestedRatio) -> str:
+    """Return the quantity, of what part of the machine, and what it is compared between."""
+    claimed = ratio.claimed
+    part = f"{claimed.component}, " if claimed.quantity in ("energy", "power") else ""
+    sides = (results.suite.label(name) for name in (ratio.configuration, ratio.against))
+    return f"{claimed.quantity}, {part}{claimed.what or ' against '.join(sides)}"
 
 
 def _touched(results: Results, citation: Citation, rows: list[ComparedFigure]) -> Blocks:
