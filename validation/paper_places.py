@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from analysis.published.claims import claims
 from analysis.published.reference import MARK, citations, known, marked, published, rows
+from analysis.stats.comparison import LEAST_EQUIVALENT
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,43 @@ the published figures of every paper that has a counterpart among its suite's wo
 To change this page, edit `data/reference/places.csv` and run `python -m validation.paper_places`.
 The counts of counterparts are data (`data/reference/counterparts.csv`).
 """
+CLAIMS = f"""
+## Claims
+
+`data/reference/claims.yml` states what the papers claim in words, each as predicates over ratios of
+time, energy, power or processor use: of two configurations, or of two phases. A report tests those
+whose workloads, configurations, disks and meters its suite has.
+
+- A ratio is taken within blocks. Its predicate is `less`, `more`, `same within` or `at most` some
+  percent. What the papers call similar or slight is 5 %, of access times 10 %.
+- A ratio is supported where its interval lies where the predicate holds, contradicted where it lies
+  outside, else open. A claim is supported where all of its ratios are, contradicted where one is.
+- The report prints how many ratios were tested. Their intervals hold together at 95 % (Bonferroni):
+  each has 1 − 5 % / number. They include the meter's error.
+- `same within` and `at most` take {LEAST_EQUIVALENT} blocks, and runs of one level, as the verdict
+  *equivalent* does. With fewer they can be contradicted, not supported.
+- A claim about an HDD, SSHD, SSD or flash drive takes a disk that the inventory calls `hdd`,
+  `sshd`, `ssd` or `flash`; one about BestCrypt takes that program. One measured ratio counts for
+  one medium.
+
+Sentences that give numbers alone are figures, not claims (below). Not claims either: costs over a
+drive's life (under Money), security, and reasons that a paper supposes.
+"""
 COLUMNS = "| where | what | suite | workload | ours | remarks |\n|---|---|---|---|---|---|\n"
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    return HEAD + "".join(_paper(c.paper, c.text) for c in citations()) + _unsafe()
+    return HEAD + _claims() + "".join(_paper(c.paper, c.text) for c in citations()) + _unsafe()
+
+
+def _claims() -> str:
+    """Return how many sentences are tested, and how their verdicts are reached."""
+    counts = Counter(claim.paper for claim in claims())
+    ratios = Counter(claim.paper for claim in claims() for _ in claim.ratios)
+    rows = "".join(f"| {c.short} | {counts[c.paper]} | {ratios[c.paper]} |\n" for c in citations())
+    total = f"| all | {counts.total()} | {ratios.total()} |\n"
+    return f"{CLAIMS}\n| paper | claims | ratios |\n|---|---|---|\n{rows}{total}"
 
 
 def _paper(paper: str, citation: str) -> str:

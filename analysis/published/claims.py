@@ -126,7 +126,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class TestedRatio:
+class DecidedRatio:
     """What a suite has on one ratio of two of its configurations.
 
     `interval` is what the verdict goes by.
@@ -141,11 +141,11 @@ class TestedRatio:
 
 
 @dataclass(frozen=True)
-class TestedClaim:
+class DecidedClaim:
     """A claim and those of its ratios that the suite has."""
 
     claim: Claim
-    ratios: tuple[TestedRatio, ...]
+    ratios: tuple[DecidedRatio, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -194,7 +194,7 @@ def published_ratio(text: str) -> float | None:
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
 
 
-def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[TestedClaim]:
+def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[DecidedClaim]:
     """Test those claims of which the suite has a ratio.
 
     The intervals hold together at 95 % (Bonferroni) over all ratios that have one; a ratio that
@@ -218,14 +218,14 @@ def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[Te
             compared.append((claim, pair, c))
     tested = {(c.n, c.ratio, c.error) for _, _, c in compared if c.error is not None}
     confidence = 1 - LEVEL / max(1, len(tested))
-    decided: dict[Claim, list[TestedRatio]] = {}
+    decided: dict[Claim, list[DecidedRatio]] = {}
     for claim, pair, c in compared:
         claimed, verdict = pair.claimed, pair.claimed.verdict(c, confidence)
-        ratio = TestedRatio(
+        ratio = DecidedRatio(
             claimed, pair.configuration, pair.against, c, c.interval(confidence), verdict
         )
         decided.setdefault(claim, []).append(ratio)
-    return [TestedClaim(claim, tuple(ratios)) for claim, ratios in decided.items()]
+    return [DecidedClaim(claim, tuple(ratios)) for claim, ratios in decided.items()]
 
 
 def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> list[_Pair]:

@@ -7,7 +7,7 @@ from dataclasses import astuple
 
 from analysis.published import claims, reference
 from analysis.published.agreement import CLOSE, Agreement, Verdict, count_agreement, verdict_on
-from analysis.published.claims import TestedClaim, TestedRatio, decide_claims
+from analysis.published.claims import DecidedClaim, DecidedRatio, decide_claims
 from analysis.published.compared_figures import ComparedFigure, compare_figures
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.report import view, words
@@ -164,13 +164,13 @@ def _claims(results: Results) -> Blocks:
     counts = [f"{verdicts.count(word)} {word}" for word in KINDS if word in verdicts]
     ratios = sum(len(claim.ratios) for claim in decided)
     origin = joint_origin(results.energy)
-    columns: Fields[TestedClaim] = {
+    columns: Fields[DecidedClaim] = {
         "Claim": lambda c: c.claim.text,
         "Paper": lambda c: _range([r.claimed.theirs for r in c.ratios]),
         "Here": lambda c: _range([r.interval.mid for r in c.ratios]),
         "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
     }
-    more: Fields[tuple[TestedClaim, TestedRatio]] = {
+    more: Fields[tuple[DecidedClaim, DecidedRatio]] = {
         "Claim": lambda row: f"{row[0].claim.text} ({row[0].claim.place})",
         "Ratio": lambda row: _compared_as_claimed(results, row[1]),
         "Claimed": lambda row: _claimed(row[1].claimed),
@@ -212,7 +212,7 @@ def _claimed(claimed: claims.ClaimedRatio) -> str:
     return claimed.predicate + percent
 
 
-def _compared_as_claimed(results: Results, ratio: TestedRatio) -> str:
+def _compared_as_claimed(results: Results, ratio: DecidedRatio) -> str:
     """Return the quantity, of what part of the machine, and what it is compared between."""
     claimed = ratio.claimed
     part = f"{claimed.component}, " if claimed.quantity in ("energy", "power") else ""

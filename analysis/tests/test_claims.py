@@ -1,0 +1,272 @@
+"""The papers' sentences as predicates: each predicate, the data, and what the examples show."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.energy.energy import WORK
+from analysis.published.claims import (
+    COMPONENTS,
+    QUANTITIES,
+    ClaimedRatio,
+    DecidedClaim,
+    DecidedRatio,
+    claims,
+    decide_claims,
+    published_ratio,
+    read_claim,
+)
+from analysis.published.counterparts import MEDIA, counterparts
+from analysis.published.reference import FOLDER, citations, configurations, published
+from analysis.report.published_section import published_section
+from analysis.report.view import Table
+from analysis.stats.comparison import Comparison
+from analysis.stats.results import Results, results
+from analysis.suite import bundle
+from analysis.tests.known import known, replanned
+from analysis.tests.pages import Shared, pieces
+from contract.places import ROOT
+from validation.synthetic.paper import write_paper_suite
+from workloads import registry
+
+EXAMPLES = ROOT / "data" / "examples"
+
+
+@pytest.fixture(scope="module")
+def paper(shared: Shared) -> Results:
+    """Return the suite that is drawn from the first paper's figures, of 20 blocks."""
+    return results(shared("paper", write_paper_suite)[0])
+
+
+def decided(derived: Results) -> list[DecidedClaim]:
+    return decide_claims(derived.suite, derived.energy, derived.family)
+
+
+def claimed(predicate: str, **more: Any) -> ClaimedRatio:
+    row = {"workload": "sql", "phases": "query", "predicate": predicate, **more}
+    return read_claim("fujimoto", "Section IV.C", "A sentence.", **row).ratios[0]
+
+
+def comparison(ratio: float, n: int = 8, error: float | None = 0.005, **more: Any) -> Comparison:
+    df = None if error is None else n - 1.0
+    return Comparison(n, ratio, 0.02, error, df, **more)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "supported", "contradicted", "undecided"),
+    [
+        ("less", 0.95, 1.05, 0.995),
+        ("more", 1.05, 0.95, 1.005),
+        ("same within 5", 1.0, 1.08, 1.045),
+        ("same within 5", 0.98, 0.92, 0.955),
+        ("at most 5", 1.01, 1.08, 1.045),
+        ("at most 5", 0.5, 1.2, 1.05),
+    ],
+)
+def test_a_predicate_holds_where_the_whole_interval_lies(
+    predicate: str, supported: float, contradicted: float, undecided: float
+) -> None:
+    claim = claimed(predicate)
+    assert claim.verdict(comparison(supported), 0.95) == "supported"
+    assert claim.verdict(comparison(contradicted), 0.95) == "contradicted"
+    assert claim.verdict(comparison(undecided), 0.95) == "open"
+    assert claim.verdict(comparison(supported, n=1, error=None), 0.95) == "open"
+    assert claim.verdict(comparison(supported, error=0.5), 0.95) == "open"
+
+
+@pytest.mark.parametrize(
+    ("predicate", "ratio", "more", "verdict"),
+    [
+        ("same within 5", 1.0, {"n": 5}, "open"),
+        ("at most 5", 1.0, {"n": 5}, "open"),
+        ("same within 5", 1.0, {"withheld": True}, "open"),
+        ("same within 5", 1.3, {"n": 5}, "contradicted"),
+        ("less", 0.9, {"n": 5, "withheld": True}, "supported"),
+    ],
+)
+def test_that_little_differs_takes_what_equivalence_takes(
+    predicate: str, ratio: float, more: dict[str, Any], verdict: str
+) -> None:
+    assert claimed(predicate).verdict(comparison(ratio, **more), 0.95) == verdict
+
+
+def test_a_claim_holds_as_a_whole() -> None:
+    claim = read_claim("fujimoto", "-", "-", workload="sql", phases="query", predicate="less")
+
+    def tested(*verdicts: Any) -> str:
+        ratio, c = claim.ratios[0], comparison(0.9)
+        parts = [DecidedRatio(ratio, "opal", "plain", c, c.interval(), v) for v in verdicts]
+        return DecidedClaim(claim, tuple(parts)).verdict
+
+    assert tested("supported", "supported") == "supported"
+    assert tested("supported", "open") == "open"
+    assert tested("supported", "open", "contradicted") == "contradicted"
+
+
+@pytest.mark.parametrize("predicate", ["fewer", "less 5", "same within", "at most", "at most x"])
+def test_an_unknown_predicate_is_refused(predicate: str) -> None:
+    with pytest.raises(ValueError, match=predicate):
+        claimed(predicate)
+
+
+def test_an_unknown_key_is_refused() -> None:
+    with pytest.raises(TypeError, match="componnent"):
+        claimed("less", componnent="drive")
+
+
+def test_lists_are_a_ratio_each() -> None:
+    ratios = read_claim(
+        paper="fujimoto",
+        place="-",
+        claim="-",
+        workload="sql idle",
+        phases="all",
+        component=["drive", "memory"],
+        predicate="at most 5",
+        against="plain",
+        ratios=[{"configuration": ["opal", "plain"]}, {"against": "opal", "predicate": "more"}],
+    ).ratios
+    assert [(r.component, r.configuration, r.against, r.predicate) for r in ratios] == [
+        ("drive", "opal", "plain", "at most"),
+        ("drive", "plain", "plain", "at most"),
+        ("memory", "opal", "plain", "at most"),
+        ("memory", "plain", "plain", "at most"),
+        ("drive", "", "opal", "more"),
+        ("memory", "", "opal", "more"),
+    ]
+    assert ratios[0].workload == ("sql", "idle")
+
+
+def test_published_ratios_are_fractions_of_printed_values() -> None:
+    assert published_ratio("") is None
+    assert published_ratio("2/4 8/4") == pytest.approx(1.0)
+    assert published_ratio("loss 20") == pytest.approx(1.25)
+    printed = {c.paper: {p.printed for p in published(c.paper)} for c in citations()}
+    for paper, text in re.findall(
+        r"(?ms)^- paper: (\w+)(.*?)(?=^- paper|\Z)", (FOLDER / "claims.yml").read_text("utf-8")
+    ):
+        for numbers in re.findall(r"theirs: ([^,}\n]+)", text):
+            assert set(re.findall(r"[\d.]+", numbers)) <= printed[paper], numbers
+
+
+def test_every_claim_names_what_there_is(paper: Results, papers: Results) -> None:
+    names = {(w, p) for r in (paper, papers) for w, p in phases_of(r)}
+    names |= {
+        (counterpart.workload, re.sub(r"\(?\\d\+\)?", str(part.size or 2048), part.phase))
+        for figure in published()
+        for counterpart in counterparts(figure)
+        for part in counterpart.singles[0].parts
+    }
+    names |= {("key_derivation", "pbkdf2-streebog.500000i")}
+    known_papers = {citation.paper for citation in citations()}
+    for claim in claims():
+        assert claim.paper in known_papers and claim.place and claim.text.endswith(".")
+        for ratio in claim.ratios:
+            assert ratio.component in COMPONENTS and ratio.quantity in QUANTITIES
+            assert {ratio.configuration, ratio.against} <= {"", *configurations()}
+            assert ratio.medium in ("", *MEDIA) and ratio.per in ("", *WORK)
+            assert (ratio.configuration, ratio.phases) != (ratio.against, ratio.against_phases)
+            for workload, phase, other in (cell for group in ratio.groups for cell in group):
+                assert workload in registry.names()
+                for pattern in (phase, other):
+                    assert any(
+                        w == workload and re.fullmatch(pattern, p.replace("\\", ""))
+                        for w, p in names
+                    ), (workload, pattern)
+
+
+def phases_of(derived: Results) -> set[tuple[str, str]]:
+    rows = derived.energy.select("workload", "phase").unique().iter_rows()
+    return {(derived.suite.workload_of(workload), phase) for workload, phase in rows}
+
+
+def test_intervals_hold_together(papers: Results) -> None:
+    """A ratio that two sentences speak of is one question."""
+    ratios = [ratio for claim in decided(papers) for ratio in claim.ratios]
+    distinct = {(r.comparison.n, r.comparison.ratio, r.comparison.error) for r in ratios}
+    assert 100 < len(distinct) < len(ratios)
+    for ratio in ratios:
+        assert ratio.interval == ratio.comparison.interval(1 - 0.05 / len(distinct))
+
+
+def test_a_drawn_suite_bears_out_what_it_was_drawn_from(paper: Results) -> None:
+    """What is contradicted was assumed: powers of the drive that the paper prints nowhere."""
+    tested = decided(paper)
+    assert Counter(claim.verdict for claim in tested) == {
+        "supported": 21,
+        "open": 7,
+        "contradicted": 2,
+    }
+    contradicted = [r for c in tested for r in c.ratios if r.verdict == "contradicted"]
+    assert {r.claimed.component for r in contradicted} == {"drive"}
+    reading = next(c for c in tested if c.claim.text.startswith("Reading 10 MB takes much longer"))
+    assert [known(r.claimed.theirs) for r in reading.ratios] == pytest.approx(
+        [r.interval.mid for r in reading.ratios], rel=0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("paper-synthetic", {"open": 23, "supported": 6, "contradicted": 1}),
+        ("lab-one-disk", {"open": 19, "supported": 6, "contradicted": 5}),
+    ],
+)
+def test_the_examples_have_a_verdict_on_every_claim_of_their_paper(
+    name: str, counts: dict[str, int], tmp_path: Path
+) -> None:
+    folder, _ = bundle.unpacked(EXAMPLES / f"{name}.tar.gz", tmp_path / name)
+    tested = decided(results(folder))
+    assert {claim.claim.paper for claim in tested} == {"fujimoto"}
+    assert Counter(claim.verdict for claim in tested) == counts
+
+
+def find_ratio(tested: list[DecidedClaim], **wanted: Any) -> DecidedRatio:
+    ratios = [r for c in tested for r in c.ratios]
+    return next(r for r in ratios if all(getattr(r.claimed, k) == v for k, v in wanted.items()))
+
+
+def test_ratios_are_what_the_claim_asks_for(papers: Results) -> None:
+    tested = decided(papers)
+    encrypting = find_ratio(tested, what="AES against DES", quantity="time")
+    assert encrypting.interval.mid == pytest.approx(60 / 2000, rel=0.05)  # per byte
+    grown = find_ratio(tested, configuration="opal", beside_workload=("sql",))
+    assert grown.interval.mid == pytest.approx(1.01 / 1.2, rel=0.05)  # SQL costs the same
+    twofish = find_ratio(tested, configuration="truecrypt-twofish256", medium="")
+    assert (twofish.configuration, twofish.against) == ("tcrypt-twofish256", "tcrypt-serpent256")
+    assert twofish.interval.mid == pytest.approx(1.5 / 1.8, rel=0.05)
+
+
+def test_a_claim_on_a_medium_takes_a_disk_of_that_medium(papers: Results) -> None:
+    asked = {"configuration": "truecrypt-aes256", "against": "truecrypt-serpent256"}
+    assert not [r for c in decided(papers) for r in c.ratios if r.claimed.medium]
+    stacks = tuple(replace(stack, disk="ssd") for stack in papers.suite.plan.configurations)
+    on_ssd = replace(papers, suite=replanned(papers.suite, configurations=stacks))
+    ratio = find_ratio(decided(on_ssd), medium="ssd", **asked)
+    assert ratio.interval.mid == pytest.approx(1.3 / 1.8, rel=0.05)
+    assert {r.claimed.medium for c in decided(on_ssd) for r in c.ratios} == {"", "ssd"}
+
+
+def test_a_meters_error_widens_joules_and_not_seconds(paper: Results) -> None:
+    ratios = [ratio for claim in decided(paper) for ratio in claim.ratios]
+    assert all(
+        (ratio.comparison.systematic > 0) == (ratio.claimed.quantity in ("energy", "power"))
+        for ratio in ratios
+    )
+
+
+def test_the_page_has_a_row_for_each_claim_and_ratio(papers: Results) -> None:
+    tested = decided(papers)
+    tables = [t for t in pieces(Table, published_section(papers)) if ": claims" in t.caption]
+    rows = [len(table.rows) for table in tables]
+    assert sum(rows) == len(tested) + sum(len(claim.ratios) for claim in tested)
+    assert [row[-1] for t in tables if "tested here" in t.caption for row in t.rows] == [
+        claim.verdict for claim in tested
+    ]
+    assert len(tables) == 2 * len(citations())
