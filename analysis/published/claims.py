@@ -1,6 +1,6 @@
-"""Sentences of the papers that can be tested, as predicates over our ratios within blocks.
+"""Sentences of the papers as predicates over our ratios within blocks.
 
-data/reference/claims.yml states them (README.md there). A sentence that speaks of several
+data/reference/claims.yml states them (README.md there). A sentence about several
 configurations, components or phases is several ratios; it is supported where each of them is.
 """
 
@@ -44,13 +44,7 @@ COMPONENTS = {
     "processor": ("package", "package-0"),
     "memory": ("dram",),
 }
-CHOICES = (
-    "component",
-    "quantity",
-    "medium",
-    "configuration",
-    "against",
-)  # a list is a ratio for each
+CHOICES = ("component", "quantity", "medium", "configuration", "against")
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class ClaimedRatio:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence in our words, where it stands, and the ratios that it speaks of."""
+    """A sentence in our words, where it stands, and the ratios that it is about."""
 
     paper: str
     place: str
@@ -169,7 +163,7 @@ def read_claim(paper: str, place: str, claim: str, ratios: Any = None, **rest: A
 
 
 def _expand(row: Mapping[str, Any]) -> Iterator[ClaimedRatio]:
-    """Yield a ratio for each combination of what is a list."""
+    """Yield a ratio for each combination of those `CHOICES` that are lists."""
     values: dict[str, Any] = dict(row)
     predicate, _, percent = str(values["predicate"]).rpartition(" ")
     if not percent.isdigit():

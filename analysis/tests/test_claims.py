@@ -187,7 +187,7 @@ def phases_of(derived: Results) -> set[tuple[str, str]]:
 
 
 def test_intervals_hold_together(papers: Results) -> None:
-    """A ratio that two sentences speak of is one question."""
+    """A ratio in two sentences is one question."""
     ratios = [ratio for claim in decided(papers) for ratio in claim.ratios]
     distinct = {(r.comparison.n, r.comparison.ratio, r.comparison.error) for r in ratios}
     assert 100 < len(distinct) < len(ratios)
