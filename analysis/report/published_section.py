@@ -165,7 +165,7 @@ def _claims(results: Results) -> Blocks:
     ratios = sum(len(claim.ratios) for claim in decided)
     origin = joint_origin(results.energy)
     columns: Fields[DecidedClaim] = {
-        "Claim": lambda c: c.claim.text,
+        "Claim": lambda c: c.claim.text + _measured(c),
         "Paper": lambda c: _range([r.claimed.theirs for r in c.ratios]),
         "Here": lambda c: _range([r.interval.mid for r in c.ratios]),
         "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
@@ -205,6 +205,12 @@ def _range(values: Sequence[float | None]) -> str:
         words.number(end(known), 2 if end(known) > 0.1 else None) for end in (min, max) if known
     ]
     return " to ".join(dict.fromkeys(ends)) or words.NOTHING
+
+
+def _measured(decided: DecidedClaim) -> str:
+    """Return how many of a claim's ratios the suite has; nothing where it has all."""
+    has, asks = len(decided.ratios), len(decided.claim.ratios)
+    return "" if has == asks else f" ({has} of {count(asks, 'ratio')} here)"
 
 
 def _claimed(claimed: claims.ClaimedRatio) -> str:

@@ -270,3 +270,7 @@ def test_the_page_has_a_row_for_each_claim_and_ratio(papers: Results) -> None:
         claim.verdict for claim in tested
     ]
     assert len(tables) == 2 * len(citations())
+    texts = [row[0] for t in tables if "tested here" in t.caption for row in t.rows]
+    for claim, text in zip(tested, texts, strict=True):
+        partial = f"{len(claim.ratios)} of {len(claim.claim.ratios)} ratios"
+        assert (partial in text) == (len(claim.ratios) < len(claim.claim.ratios))
