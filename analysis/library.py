@@ -262,11 +262,13 @@ class Suite:
         >>> Suite.open(folder).latencies().height
         0
         """
-        rows = [
-            dict(zip(("workload", "phase", "way"), delay.work, strict=True))
-            | {"configuration": delay.configuration, "percentile": delay.percentile}
-            | {"n": delay.n, "median_ms": delay.median_ms}
-            | ({} if delay.ratio is None else columns("ratio", delay.ratio.interval()))
+        rows: list[dict[str, object]] = [
+            {
+                **dict(zip(("workload", "phase", "way"), delay.work, strict=True)),
+                **{"configuration": delay.configuration, "percentile": delay.percentile},
+                **{"n": delay.n, "median_ms": delay.median_ms},
+                **columns("ratio", None if delay.ratio is None else delay.ratio.interval()),
+            }
             for delay in delays(self.results.suite)
         ]
         return pl.DataFrame(rows, schema=LATENCIES)

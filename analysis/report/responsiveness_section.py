@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import groupby
 
 from analysis.report import view, words
 from analysis.report.figures import latency
 from analysis.report.texts import say
-from analysis.report.view import Blocks, Fields
+from analysis.report.view import Blocks
 from analysis.stats import responsiveness
-from analysis.stats.responsiveness import NAMES, Delay, Overall
+from analysis.stats.responsiveness import NAMES, Delay
 from analysis.stats.results import Results
 
 
@@ -22,14 +21,15 @@ def responsiveness_section(results: Results) -> Blocks:
         return ()
     component = results.family.component
     rows = list(responsiveness.overall(suite, results.energy, component))
-    columns: Fields[Overall] = {
-        "Configuration": lambda row: suite.label(row.configuration),
-        **{name: _change(name) for name in NAMES},
-        "Energy a byte": lambda row: words.change_in(row.joules),
-    }
+    changes = [
+        [suite.label(row.configuration), name, words.change_in(ratio)]
+        for row in rows
+        for name, ratio in (*row.latency.items(), (say("responsiveness.energy"), row.joules))
+    ]
     caption = say("responsiveness.overall", base=suite.base_label or "the baseline")
     page = view.paragraph(say("responsiveness.verdict"))
-    page += view.table_of(caption, rows, columns, origin=results.origin)
+    heads = ["Configuration", "", "Change [95 % interval]"]
+    page += view.table(caption, heads, changes, words=2, origin=results.origin, group=True)
     drawn = latency.draw(suite, rows, component, results.origin)
     page += view.picture(drawn, say("responsiveness.picture"), results.origin)
     for workload, of_workload in groupby(delays, lambda delay: delay.work[0]):
@@ -37,10 +37,6 @@ def responsiveness_section(results: Results) -> Blocks:
             f"{words.name_of(workload)}: every phase", _phases(results, list(of_workload))
         )
     return page + view.paragraph(say("responsiveness.key"), "key")
-
-
-def _change(percentile: str) -> Callable[[Overall], str]:
-    return lambda row: words.change_in(row.latency.get(percentile))
 
 
 def _phases(results: Results, delays: list[Delay]) -> Blocks:

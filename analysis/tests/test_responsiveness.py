@@ -138,7 +138,7 @@ def test_latency_stands_beside_the_joules_of_a_byte(derived: Results) -> None:
 def test_the_section_has_tables_and_a_picture_and_no_verdict(derived: Results) -> None:
     section = responsiveness_section(derived)
     overview, phases = pieces(Table, section)
-    assert len(overview.rows) == 1 and len(phases.rows) == 2
+    assert len(overview.rows) == 4 and len(phases.rows) == 2
     cells = [cell for table in (overview, phases) for _, row in table.body for cell in row]
     assert cells and not any(cell.kind.startswith("verdict") for cell in cells)
     assert len(pieces(Picture, section)) == 1

@@ -95,21 +95,19 @@ class Anonymous:
     def _write_file(self, folder: Path, path: Path, place: Path) -> None:
         relative = path.relative_to(folder)
         rules, new = _rules_of(relative), self._new_place(relative)
-        if rules is None or new is None:
+        document = _report_of_fio(path) if rules == FIO else None
+        if rules is None or new is None or (rules == FIO and document is None):
             if relative.parts[0] != "meters":
                 self.names.left_out[f"file {relative.name}"] += 1
             return
         before = path.read_bytes()
-        if rules == FIO and not is_report(path):
-            self.names.left_out[f"file {relative.name}"] += 1
-            return
         (place / new).parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".jsonl":
             lines = (self.names.apply(rules, line, relative.name) for line in _lines(before))
             kept = [json.dumps(_with_detail(line)) for line in lines if isinstance(line, dict)]
             after = "".join(f"{line}\n" for line in kept).encode()
         else:
-            document = self.names.apply(rules, _document(path), relative.name)
+            document = self.names.apply(rules, document or _document(path), relative.name)
             after = json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
         self.names.sums[hashlib.sha256(before).hexdigest()] = hashlib.sha256(after).hexdigest()
         write(place / new, [after], sync=False)
@@ -251,12 +249,12 @@ def _rule_name(parts: Sequence[str], stem: str) -> str | None:
     return parts[0] if len(parts) == 1 else None
 
 
-def is_report(path: Path) -> bool:
-    """Whether a file that a workload kept is a report of fio's."""
+def _report_of_fio(path: Path) -> Any:
+    """Return what the analysis reads of a report of fio's; None where a file is none."""
     try:
-        return bool(latencies.parse_report(path))
+        return schema.write(latencies.parse_report(path))
     except (OSError, ValueError):
-        return False
+        return None
 
 
 def _document(path: Path) -> dict[str, Any]:

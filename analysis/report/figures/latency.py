@@ -23,6 +23,8 @@ def draw(suite: Suite, rows: Sequence[Overall], component: str, origin: str) -> 
     looks, base = style.palette(suite), suite.baseline or ""
     with style.drawing(4.8, 3.5 + 0.17 * len(placed), grid="both") as figure:
         axis = figure.subplots()
+        axis.axhline(0, color=style.SOFT, lw=0.8)
+        axis.axvline(0, color=style.SOFT, lw=0.8)
         axis.plot(0, 0, linestyle="none", label=suite.base_label, **_marker(looks[base]))
         for name, delay, joules in placed:
             along, up = _percent(delay), _percent(joules)
@@ -32,8 +34,8 @@ def draw(suite: Suite, rows: Sequence[Overall], component: str, origin: str) -> 
                 xerr=along[1],
                 yerr=up[1],
                 label=suite.label(name),
-                ecolor=style.INK,
-                elinewidth=0.9,
+                ecolor=looks[name].colour,
+                elinewidth=1.4,
                 **_marker(looks[name]),
             )
         axis.set_xlim(*forest.limits([_limits(delay) for _, delay, _ in placed], suite.margin))

@@ -314,7 +314,7 @@ def test_of_fios_report_the_latencies_stay_and_nothing_else(tmp_path: Path, fde:
         sums = {name: sha256(text.encode()).hexdigest() for name, text in kept.items()}
         document = {**json.loads(path.read_text()), "program": "fio", "kept": sums}
         path.write_text(json.dumps(document))
-    write_manifest(folder)
+    _close(folder, document["plan_sha256"])
     bundle = tmp_path / "b.tar.gz"
     fde("publish", folder, "--anonymous", "--yes", "--out", bundle)
     fde("verify", bundle)
