@@ -59,7 +59,8 @@ def protection_section(suite: Suite) -> Blocks:
         for threat in threats()
         for kind in columns
     ]
-    inside = view.table("", ["Threat", "Kind", "Protected"], rows, words=3, group=True)
+    caption = say("protection.caption")
+    inside = view.table(caption, ["Threat", "Kind", "Protected"], rows, words=3, group=True)
     inside += view.bullets(f"{threat.threat}: {threat.source}." for threat in threats())
     return view.folded(say("protection.title"), inside)
 

@@ -28,7 +28,7 @@ def responsiveness_section(results: Results) -> Blocks:
     ]
     caption = say("responsiveness.overall", base=suite.base_label or "the baseline")
     page = view.paragraph(say("responsiveness.verdict"))
-    heads = ["Configuration", "", "Change [95 % interval]"]
+    heads = ["Configuration", "Quantity", "Change [95 % interval]"]
     page += view.table(caption, heads, changes, words=2, origin=results.origin, group=True)
     drawn = latency.draw(suite, rows, component, results.origin)
     page += view.picture(drawn, say("responsiveness.picture"), results.origin)
