@@ -23,6 +23,7 @@ from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
 from analysis.money.payback import Payback
 from analysis.stats.contrasts import Contrast
+from analysis.stats.responsiveness import delays
 from analysis.stats.results import Results, results
 from analysis.stats.stats import ENDS, Span, columns
 from analysis.suite import bundle, records
@@ -64,6 +65,9 @@ _OF_SPANS = " ".join(f"{name}{end}:f" for name in ("saving_j", *SPANS) for end i
 PAYBACK = _schema(
     "workload against n:i runs_per_day:f demonstrated:b "
     f"{_OF_SPANS} probability:f after_work origin"
+)
+LATENCIES = _schema(
+    "workload phase way configuration percentile n:i median_ms:f ratio:f ratio_low:f ratio_high:f"
 )
 BATTERY = _schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
 
@@ -248,6 +252,26 @@ class Suite:
         """
         rows = [_contrast(contrast) for contrast in self.results.contrasts]
         return pl.DataFrame(rows, schema=CONTRASTS)
+
+    def latencies(self) -> pl.DataFrame:
+        """Return a row a phase by fio × way × configuration × percentile (`p50`, `p99`, `p99.9`).
+
+        The median over blocks, and the ratio to the base configuration with its 95 % interval,
+        without a verdict. Empty where no run kept a report of fio's.
+
+        >>> Suite.open(folder).latencies().height
+        0
+        """
+        rows: list[dict[str, object]] = [
+            {
+                **dict(zip(("workload", "phase", "way"), delay.work, strict=True)),
+                **{"configuration": delay.configuration, "percentile": delay.percentile},
+                **{"n": delay.n, "median_ms": delay.median_ms},
+                **columns("ratio", None if delay.ratio is None else delay.ratio.interval()),
+            }
+            for delay in delays(self.results.suite)
+        ]
+        return pl.DataFrame(rows, schema=LATENCIES)
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """Compare the self-encrypting disk with each software, by workload and duty profile.

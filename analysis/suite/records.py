@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.suite.latencies import Latency
 from analysis.suite.preconditioned import Preconditioned
 from contract import documents
 from contract.assumptions import Assumptions
@@ -96,7 +97,7 @@ class Suite:
     its own sum, `seal_holds` where all files have those of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
-    void, for nothing failed.
+    void, for nothing failed. `latencies` are those of fio's requests, by run.
     """
 
     folder: Path
@@ -119,6 +120,7 @@ class Suite:
     skipped: tuple[VoidRun, ...] = ()
     preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
     assumptions: Assumptions | None = None
+    latencies: Mapping[str, Sequence[Latency]] = field(default_factory=dict)
 
     @property
     def suite_id(self) -> str:

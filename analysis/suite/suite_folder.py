@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analysis.suite import controller_boots, manifest, preconditioned, recordings
+from analysis.suite import controller_boots, latencies, manifest, preconditioned, recordings
 from analysis.suite.documents import read_document, read_lines, read_optional
 from analysis.suite.records import Run, Suite, SuiteError, VoidRun
 from contract import journal as journals
@@ -96,6 +96,7 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         controller_sleeps=axis.sleeps,
         preconditioned=preconditioned.read(folder, plan, problems),
         assumptions=_assumptions(plan, problems),
+        latencies=latencies.read(results, runs, problems),
     )
     return replace(suite, problems=(*problems, *_gaps(suite)))
 

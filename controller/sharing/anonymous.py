@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from analysis.suite import latencies
 from contract import schema, strict_json
 from contract.command_results import Identifying
 from contract.documents import MeterDocument
@@ -25,7 +26,7 @@ from contract.extensions import ExtensionError
 from contract.files import sha256_of, write, write_json
 from contract.plan import digest
 from controller.session import seal
-from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields
+from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields, kept_name
 from instrumentation import decode, readings
 from instrumentation.accuracy import NOT_STATED
 from instrumentation.meters import registry as meter_kinds
@@ -94,7 +95,8 @@ class Anonymous:
     def _write_file(self, folder: Path, path: Path, place: Path) -> None:
         relative = path.relative_to(folder)
         rules, new = _rules_of(relative), self._new_place(relative)
-        if rules is None or new is None:
+        document = _report_of_fio(path) if rules == FIO else None
+        if rules is None or new is None or (rules == FIO and document is None):
             if relative.parts[0] != "meters":
                 self.names.left_out[f"file {relative.name}"] += 1
             return
@@ -105,7 +107,7 @@ class Anonymous:
             kept = [json.dumps(_with_detail(line)) for line in lines if isinstance(line, dict)]
             after = "".join(f"{line}\n" for line in kept).encode()
         else:
-            document = self.names.apply(rules, _document(path), relative.name)
+            document = self.names.apply(rules, document or _document(path), relative.name)
             after = json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
         self.names.sums[hashlib.sha256(before).hexdigest()] = hashlib.sha256(after).hexdigest()
         write(place / new, [after], sync=False)
@@ -113,7 +115,9 @@ class Anonymous:
     def _new_place(self, relative: Path) -> Path | None:
         if relative.parts[0] == "runs":
             run = self.names.run_id(relative.parts[1])
-            return None if run is LEFT_OUT else Path("runs", run, relative.name)
+            kept = kept_name(self.names, relative.name) if len(relative.parts) > 3 else ""
+            new = Path("kept", kept) if kept else Path(relative.name)
+            return None if run is LEFT_OUT else Path("runs", run) / new
         if relative.parts[0] == "precondition":
             return relative.with_name(f"{self.names.name('disk', relative.stem)}.json")
         return relative
@@ -219,6 +223,7 @@ def _depends(path: Path) -> int:
 
 
 DOCUMENTS: Mapping[str, Any] = fields()["documents"]
+FIO = DOCUMENTS["fio"]
 
 
 def _rules_of(relative: Path) -> Any:
@@ -229,6 +234,8 @@ def _rules_of(relative: Path) -> Any:
 
 def _rule_name(parts: Sequence[str], stem: str) -> str | None:
     if parts[0] == "runs":
+        if parts[2:-1] == ("kept",) and parts[-1] == f"{stem}.json":
+            return "fio"
         return parts[2] if len(parts) == 3 and parts[2] in ("run.json", "rapl.jsonl") else None
     if parts[0] == "precondition":
         return "precondition" if len(parts) == 2 and parts[1] == f"{stem}.json" else None
@@ -240,6 +247,14 @@ def _rule_name(parts: Sequence[str], stem: str) -> str | None:
         )
         return "provenance" if known else None
     return parts[0] if len(parts) == 1 else None
+
+
+def _report_of_fio(path: Path) -> Any:
+    """Return what the analysis reads of a report of fio's; None where a file is none."""
+    try:
+        return schema.write(latencies.parse_report(path))
+    except (OSError, ValueError):
+        return None
 
 
 def _document(path: Path) -> dict[str, Any]:

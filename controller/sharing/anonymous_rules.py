@@ -470,6 +470,20 @@ def _run_parameters(_: Names, value: Any) -> Any:
     return {key: parameters[key] for key in value if key in parameters}
 
 
+def kept_name(names: Names, name: str) -> str:
+    """Return what the report that a workload kept of a phase is called."""
+    return f"{_phase(names, name.removesuffix('.json'))}.json"
+
+
+def _kept_files(names: Names, value: Any) -> dict[str, str]:
+    """Return the sums of the reports that were written here, by their names."""
+    return {
+        kept_name(names, path): names.sums[sha256]
+        for path, sha256 in value.items()
+        if sha256 in names.sums and path.endswith(".json") and "/" not in path
+    }
+
+
 @cache
 def _programs() -> frozenset[str]:
     return frozenset(workload_kinds.load(name).program for name in workload_kinds.names())
@@ -504,6 +518,7 @@ RULES: Mapping[str, Callable[..., Any]] = {
     "empty": lambda *_: "",
     "left_out": lambda *_: "left-out",
     "no_files": lambda *_: {},
+    "kept_files": _kept_files,
     "version": _version,
     "uname": _uname,
     "command_line": _command_line,

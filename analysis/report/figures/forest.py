@@ -103,7 +103,7 @@ def _sheets(
     ratios = [line.ratio for _, lines in groups for line in lines]
     if not ratios:
         return []
-    scale = _limits(ratios, margin)
+    scale = limits(ratios, margin)
     sheets: list[list[Group]] = [[]]
     for group in groups:
         if sheets[-1] and _height([*sheets[-1], group]) > layout.most:
@@ -127,7 +127,7 @@ def _height(groups: Sequence[Group]) -> int:
     return sum(1 + len(lines) for _, lines in groups)
 
 
-def _limits(ratios: Sequence[Ratio], margin: float) -> Limits:
+def limits(ratios: Sequence[Ratio], margin: float) -> Limits:
     """In %: show every ratio; an interval of the widest kind may run off the edge."""
     mids = [mid for mid, _, _ in ratios]
     lows = [low for _, low, _ in ratios if low is not None]

@@ -9,6 +9,7 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import yaml
 
 from analysis.stats import results
 from analysis.suite.bundle import opened
+from analysis.suite.suite_folder import read
 from contract.places import ROOT
 from contract.plan import digest
 from controller.cli.app import main
@@ -296,6 +298,32 @@ def test_the_documentation_has_the_table_of_marks(planted: tuple[Path, Path]) ->
     with opened([planted[1]]) as (suite,):
         expected = table(suite)
     assert expected in DOCS.read_text(encoding="utf-8"), expected
+
+
+def test_of_fios_report_the_latencies_stay_and_nothing_else(tmp_path: Path, fde: Fde) -> None:
+    folder = tmp_path / "s"
+    write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("sql",)), seal=False)
+    percentile = {"50.000000": 7000, "99.000000": 9000, "99 marigold": 2}
+    ways = {"read": {"clat_ns": {"N": 500, "percentile": percentile}}, "write": {"clat_ns": {}}}
+    report = {"jobs": [{"job options": {"filename": "/home/edelweiss/f"}, **ways}]}
+    for path in folder.glob("runs/*/run.json"):
+        kept = {"query.json": json.dumps(report), "other.json": '["edelweiss"]'}
+        (path.parent / "kept").mkdir()
+        for name, text in kept.items():
+            (path.parent / "kept" / name).write_text(text)
+        sums = {name: sha256(text.encode()).hexdigest() for name, text in kept.items()}
+        document = {**json.loads(path.read_text()), "program": "fio", "kept": sums}
+        path.write_text(json.dumps(document))
+    _close(folder, document["plan_sha256"])
+    bundle = tmp_path / "b.tar.gz"
+    fde("publish", folder, "--anonymous", "--yes", "--out", bundle)
+    fde("verify", bundle)
+    contents = [content for _, content in _looked_into(bundle)]
+    assert not any(re.search(b"edelweiss|marigold", content) for content in contents)
+    with opened([bundle]) as (suite,):
+        latencies = read(suite).latencies
+    assert {str(kept[0].ns) for kept in latencies.values()} == {"{'p50': 7000, 'p99': 9000}"}
+    assert len(latencies) == len(read(folder).latencies) > 1
 
 
 @pytest.mark.parametrize("form", sorted(fields()["forms"]))

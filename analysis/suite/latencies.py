@@ -1,0 +1,111 @@
+"""Latencies of a run's requests as fio reports them: runs/<id>/kept/<phase>.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from contract import names, strict_json
+from contract.documents import RunDocument
+from contract.schema import COUNT
+
+FIO = "fio"
+MOST_BYTES = 2**20  # a report of fio's has some 4 KB
+# By fio's keys: names for people, and the requests of which the slowest is beyond.
+PERCENTILES = {"50.000000": ("p50", 1), "99.000000": ("p99", 100), "99.900000": ("p99.9", 1000)}
+
+
+@dataclass(frozen=True)
+class Completions:
+    """The number of requests, and the latencies below which so many percent of them were."""
+
+    N: COUNT = 0
+    percentile: Mapping[str, COUNT] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Requests:
+    """One way of a job: from a request's submission to its completion, in ns."""
+
+    clat_ns: Completions = Completions()
+
+
+@dataclass(frozen=True)
+class Job:
+    """The part of a job in fio's report that is read here."""
+
+    read: Requests
+    write: Requests
+
+
+@dataclass(frozen=True)
+class Report:
+    """fio's report."""
+
+    jobs: tuple[Job]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """A phase's completion latencies one way (`read`, `write`), in ns by `p50`, `p99`, `p99.9`.
+
+    Without the percentiles that so few requests do not have.
+    """
+
+    phase: str
+    way: str
+    ns: Mapping[str, int]
+
+
+def read(
+    folder: Path, runs: Iterable[RunDocument], problems: list[str]
+) -> dict[str, tuple[Latency, ...]]:
+    """Read fio's reports of its runs, by run; those that were not kept are left out.
+
+    How many cannot be read becomes a sentence in `problems`.
+    """
+    faults: list[str] = []
+    by_run = {
+        run.run_id: tuple(_of_run(folder / "runs" / run.run_id / "kept", run, faults))
+        for run in runs
+        if run.program == FIO
+    }
+    if faults:
+        problems.append(f"{len(faults)} report(s) of fio cannot be read ({faults[0]}).")
+    return {run_id: latencies for run_id, latencies in by_run.items() if latencies}
+
+
+def _of_run(kept: Path, run: RunDocument, faults: list[str]) -> Iterator[Latency]:
+    for phase in run.measured_phases:
+        path = kept / f"{phase.name}.json"
+        if not names.safe(phase.name) or not path.is_file():
+            continue
+        try:
+            yield from parse(phase.name, path)
+        except (OSError, ValueError) as error:
+            faults.append(f"{run.run_id}/{path.name}: {error}")
+
+
+def parse_report(path: Path) -> Report:
+    """Return what is read of a report. Raises ValueError, OSError."""
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    return strict_json.parse(Report, path.read_bytes())
+
+
+def parse(phase: str, path: Path) -> list[Latency]:
+    """Return the latencies in a report. Raises ValueError, OSError."""
+    (job,) = parse_report(path).jobs
+    latencies = []
+    for way, requests in (("read", job.read.clat_ns), ("write", job.write.clat_ns)):
+        ns = {
+            name: requests.percentile[key]
+            for key, (name, least) in PERCENTILES.items()
+            if least <= requests.N and key in requests.percentile
+        }
+        if any(low > high for low, high in pairwise(ns.values())) or 0 in ns.values():
+            raise ValueError(f"the percentiles of {way} do not rise from above 0")
+        latencies += [Latency(phase, way, ns)] if ns else []
+    return latencies
