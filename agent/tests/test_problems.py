@@ -89,7 +89,8 @@ def test_every_problem_has_a_wording_and_its_facts() -> None:
 def test_every_wording_of_a_room_is_used() -> None:
     """By a call that names its code, wherever the code stands in it."""
     for room in ROOMS:
-        texts = "".join(path.read_text(encoding="utf-8") for path in _sources(room))
+        rooms = (room, "ansible") if room == "controller" else (room,)  # its plugins raise, too
+        texts = "".join(path.read_text(encoding="utf-8") for path in _sources(*rooms))
         assert [code for code in wordings_of(room) if f'"{code}"' not in texts] == []
 
 

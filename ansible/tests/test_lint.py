@@ -126,7 +126,8 @@ def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path
     build = [*galaxy, "build", str(ANSIBLE), "--output-path", str(tmp_path)]
     subprocess.run(build, check=True, capture_output=True)
     (archive,) = tmp_path.glob("*.tar.gz")
-    install = [*galaxy, "install", "--offline", str(archive), "-p", str(tmp_path / "site")]
+    # Installed also where the checkout's own is found first.
+    install = [*galaxy, "install", "--offline", "--force", archive, "-p", tmp_path / "site"]
     subprocess.run(install, check=True, capture_output=True)
     installed = tmp_path / "site" / "ansible_collections" / "fde" / "testbed"
     assert not {"tests", "inventory"} & {path.name for path in installed.iterdir()}
@@ -248,7 +249,7 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
     stacks = {stack["name"]: stack for stack in resolved["configurations"]}
     assert {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"} < set(stacks)
     kinds = {stack["kind"] for stack in stacks.values()}
-    assert kinds == {"plain", "opal", "dmcrypt", "tcrypt", "external"}
+    assert kinds == {"plain", "opal", "opal_dmcrypt", "dmcrypt", "tcrypt", "external"}
     assert "cipher" not in stacks["plain"]
     assert stacks["dmcrypt-aes256"]["key_bits"] == 256
     assert resolved["meters"][0]["channels"] == {"0": "system", "1": "drive"}
