@@ -232,7 +232,7 @@ def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> l
     on, against = (
         find_configuration(suite, name, claimed.medium)
         if name
-        else suite.baseline or suite.configurations[0]
+        else suite.baseline or next(iter(suite.configurations), None)
         for name in (claimed.configuration, claimed.against or claimed.configuration)
     )
     if component is None or on is None or against is None:
