@@ -43,9 +43,10 @@ class AccessPatterns(fio.OnOneFile):
 def job(context: Context, way: str, order: str) -> fio.Job:
     """Return what fio does in the phase `<way>-<order>`."""
     parameters = context.parameters
+    fsync = bool(parameters["fsync"])
     if order == "sequential":
         passes = int(parameters["passes"])
-        return fio.planned(parameters, way, SEQUENTIAL_BYTES, passes=passes)
+        return fio.planned(parameters, way, SEQUENTIAL_BYTES, fsync=fsync, passes=passes)
     most_bytes, seconds = int(parameters["random_mib"]) * MIB, float(parameters["random_seconds"])
     limits = {"at_most_bytes": most_bytes, "seconds": seconds}
-    return fio.planned(parameters, f"rand{way}", RANDOM_BYTES, **limits)
+    return fio.planned(parameters, f"rand{way}", RANDOM_BYTES, fsync=fsync, **limits)

@@ -95,14 +95,19 @@ def file_bytes(parameters: Parameters) -> int:
     return int(parameters["file_mib"]) * MIB
 
 
-def planned(parameters: Parameters, pattern: str, block_bytes: int, **limits: Any) -> Job:
-    """Return a job on that file by the workload's own parameters; `limits` are fields of it."""
+def planned(
+    parameters: Parameters, pattern: str, block_bytes: int, *, fsync: bool = True, **limits: Any
+) -> Job:
+    """Return a job on that file by the workload's own parameters; `limits` are fields of it.
+
+    `fsync` counts where it writes.
+    """
     writes = pattern.endswith("write")
     return Job(
         pattern,
         block_bytes,
         file_bytes(parameters),
-        fsync=writes and bool(parameters.get("fsync", True)),
+        fsync=writes and fsync,
         fresh=writes and bool(parameters["fresh"]),
         engine=str(parameters["engine"]),
         depth=int(parameters["depth"]),

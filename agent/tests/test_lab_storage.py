@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,13 @@ def holds(path: Path, needle: bytes) -> bool:
 
 
 @pytest.fixture(scope="module")
-def target(lab: Any) -> Target:
+def target(lab: Any) -> Iterator[Target]:
+    """Nothing is prepared; afterwards the disks are blank again, for the modules that follow."""
     target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
     target.lab.ssh(f"mkdir -p {SUITE}")
     target.agent("teardown")
-    return target
+    yield target
+    target.agent("teardown")
 
 
 def test_a_check_says_all_and_changes_nothing(target: Target) -> None:
