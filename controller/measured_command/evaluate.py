@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analysis.stats.comparison import Comparison
     from instrumentation.accuracy import ErrorTerm
 
-# What evaluates two runs, several commands, and meters.
+# What evaluates two runs, and meters.
 STATISTICS = (
     "analysis.stats.budget",
     "analysis.stats.comparison",

@@ -133,17 +133,19 @@ class LocalSources:
         """Every counter now."""
         return {n: r for source in self.opened.values() for n, r in source.read().items()}
 
-    def lines(self) -> Mapping[str, Line]:
+    def lines(self, readings: Readings) -> Mapping[str, Line]:
         """Return the lines through two updates of each counter that is seldom brought up to date.
 
-        Waits for them.
+        Waits for them; returns at once where `readings`, which were just taken, have none.
         """
         lines: dict[str, Line] = {}
         for source in self.opened.values():
-            if isinstance(source, PolledSource):
-                lines |= lines_of_slow(source.read, source.polls)
-            else:
-                lines |= lines_of_slow(source.read)
+            counters = {
+                name: readings[name]
+                for name in source.names
+                if not (isinstance(source, PolledSource) and source.polls(name))
+            }
+            lines |= lines_of_slow(counters, source.read)
         return lines
 
     def between(self, series: Sequence[Readings]) -> dict[str, Used]:

@@ -93,25 +93,25 @@ class Trials:
 
     def _trial(self, index: int, place: int, output: Output) -> RawTrial:
         self._prepare(index)
-        lines = self._sources.lines()
-        start = carried(self._sources.read(), lines)
+        start = self._sources.read()
+        if lines := self._sources.lines(start):
+            start = carried(self._sources.read(), lines)
         rest = None
         rest_used: Mapping[str, Used] = {}
         if self._options.rest_s:
             before, rest_ns = start, monotonic_ns()
             with Guard(self._sources) as guard:
                 time.sleep(self._options.rest_s)
-            start = dict(self._sources.read())
+            start = self._sources.read()
             rest = (rest_ns, monotonic_ns())
-            if lines := self._sources.lines():  # to wait for updates is no rest
-                rest_used = self._sources.between([before, *guard.readings, carried(start, lines)])
+            lines = self._sources.lines(start)
+            rest_used = self._sources.between([before, *guard.readings, carried(start, lines)])
+            if lines:  # to wait for updates is no rest
                 start = carried(self._sources.read(), lines)
-            else:
-                rest_used = self._sources.between([before, *guard.readings, start])
         with Guard(self._sources) as guard:
             execution = self._execute(index, output)
         end = self._sources.read()
-        end = carried(end, self._sources.lines())
+        end = carried(end, self._sources.lines(end))
         used = self._sources.between([start, *guard.readings, end])
         if rest:  # one edge: nothing but our own reads lies between
             rest = (rest[0], execution.t_start_ns)

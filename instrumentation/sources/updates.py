@@ -108,23 +108,19 @@ def _middle_ns(reading: Reading) -> float:
 
 
 def lines_of_slow(
+    counters: Mapping[str, Reading | ReadFailure],
     read: Callable[[], Mapping[str, Reading | ReadFailure]],
-    polls: Callable[[str], bool] = lambda _: False,
     pause: Callable[[], object] = lambda: time.sleep(LINE_PAUSE_S),
 ) -> dict[str, Line]:
     """Wait for two updates of each counter that is seldom updated; return the lines through them.
 
-    `polls` is true for names that are sums of polled powers: they have no line, nor has a counter
-    whose updates were not observed, that fails, falls, or stands still meanwhile. Returns at once
-    where no counter is slow.
+    `counters` are as they were just read; where none of them is slow, nothing is read. One has no
+    line whose updates were not observed, or that fails, falls, or stands still meanwhile.
     """
-    shown = read()
     begin = {
         name: reading
-        for name, reading in shown.items()
-        if isinstance(reading, Reading)
-        and not polls(name)
-        and SLOW_NS <= reading.window_ns <= ENDLESS_NS
+        for name, reading in counters.items()
+        if isinstance(reading, Reading) and SLOW_NS <= reading.window_ns <= ENDLESS_NS
     }
     changes: dict[str, list[Reading]] = {name: [reading] for name, reading in begin.items()}
     waiting = set(changes)

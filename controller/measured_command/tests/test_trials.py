@@ -14,6 +14,7 @@ from controller.measured_command.options import Command
 from controller.measured_command.sources import LocalSources
 from controller.measured_command.trials import Trials
 from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.polled import PolledSource
 
 MS = 10**6
 
@@ -59,3 +60,52 @@ def test_a_slow_counter_s_joules_are_those_of_the_run(
         assert used.energy_j == pytest.approx(run_ms / 10, abs=1.1)
         assert used.seconds == pytest.approx(run_ms / 1e3)
         assert rest.energy_j == pytest.approx(100, abs=1.1) and rest.seconds == pytest.approx(1.0)
+
+
+@dataclass
+class FastCard(SlowCard):
+    """A counter that is always up to date, which counts how often it is read."""
+
+    reads: int = 0
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        self.reads += 1
+        at_ns = round(self.now_ms * MS)
+        return {"gpu-0": Reading(at_ns, at_ns, round(self.now_ms * 1e5), window_ns=MS)}
+
+
+def test_no_read_of_ours_stands_between_a_counter_s_edge_and_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would be part of the command: to read the sensors of a board takes milliseconds."""
+    card, reads_at_start = FastCard(), []
+
+    def execute(_command: Command, _output: Output, _input: object) -> Execution:
+        reads_at_start.append(card.reads)
+        return Execution(0, 1, 0.0, 0.0, 0)
+
+    monkeypatch.setattr(trials, "execute", execute)
+    monkeypatch.setattr(time, "sleep", card.wait)
+    options = MeasureOptions(runs=2, rest_s=1.0, seed=1)
+    run = Trials([of_words(["true"])], options, LocalSources({"x": card}, {}), 1, lambda _: None)
+    run.extend(2)
+    assert reads_at_start == [2, 5] and card.reads == 6
+
+
+class PolledCard(PolledSource):
+    """A polled power, renewed each 100 ms: its sum rises with each read, and is no counter."""
+
+    def __init__(self) -> None:
+        super().__init__({"gpu-0": lambda: 10**8}, {}, 60.0, ("gpu-0",), {"gpu-0": 100 * MS})
+
+
+def test_the_sum_of_a_polled_power_is_not_carried_on() -> None:
+    card = PolledCard()
+    try:
+        sources = LocalSources({"nvml": card}, {})
+        readings = sources.read()
+        (reading,) = readings.values()
+        assert isinstance(reading, Reading) and reading.window_ns == 100 * MS
+        assert sources.lines(readings) == {}
+    finally:
+        card.close()
