@@ -67,7 +67,7 @@ whose workloads, configurations, disks and meters its suite has.
   percent. What the papers call similar or slight is 5 %, of access times 10 %.
 - A ratio is supported where its interval lies where the predicate holds, contradicted where it lies
   outside, else open. A claim is supported where all of its ratios are, contradicted where one is.
-  Where a suite has only some of them, the verdict is on these, and their number is beside it.
+  Where a suite has only some of them, it can be contradicted alone; their number is beside it.
 - The report prints how many ratios were tested. Their intervals hold together at 95 % (Bonferroni):
   each has 1 − 5 % / number. They include the meter's error.
 - `same within` and `at most` take {LEAST_EQUIVALENT} blocks, and runs of one level, as the verdict

@@ -143,10 +143,12 @@ class DecidedClaim:
 
     @property
     def verdict(self) -> Verdict:
+        """One ratio contradicts a claim; to support it takes all that it is about."""
         verdicts = {ratio.verdict for ratio in self.ratios}
         if "contradicted" in verdicts:
             return "contradicted"
-        return "supported" if verdicts == {"supported"} else "open"
+        has_all = len(self.ratios) == len(self.claim.ratios)
+        return "supported" if has_all and verdicts == {"supported"} else "open"
 
 
 @cache

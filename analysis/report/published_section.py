@@ -181,8 +181,8 @@ def _claims(results: Results) -> Blocks:
     page = view.heading("What the papers claim", 3, "claims")
     page += view.paragraph(
         f"Of {count(len(decided), 'claim')} that this suite can test, {words.listed(counts)}. A "
-        "claim is supported where the interval of each of its ratios lies where the claim puts "
-        "it, contradicted where one lies outside, else open. The intervals of all "
+        "claim is supported where the suite has all of its ratios and each interval lies where the "
+        "claim puts it, contradicted where one lies outside, else open. The intervals of all "
         f"{count(ratios, 'ratio')} hold together at 95 % (Bonferroni). That nothing or little "
         "differs takes six blocks, as the verdict equivalent does.",
     )

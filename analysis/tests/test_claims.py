@@ -97,16 +97,19 @@ def test_that_little_differs_takes_what_equivalence_takes(
 
 
 def test_a_claim_holds_as_a_whole() -> None:
-    claim = read_claim("fujimoto", "-", "-", workload="sql", phases="query", predicate="less")
-
-    def tested(*verdicts: Any) -> str:
+    def tested(*verdicts: Any, ratios: int = 2) -> str:
+        sentence: dict[str, Any] = {"workload": "sql", "phases": "query", "predicate": "less"}
+        sentence |= {"configuration": [f"c{number}" for number in range(ratios)]}
+        claim = read_claim("fujimoto", "-", "-", **sentence)
         ratio, c = claim.ratios[0], comparison(0.9)
         parts = [DecidedRatio(ratio, "opal", "plain", c, c.interval(), v) for v in verdicts]
         return DecidedClaim(claim, tuple(parts)).verdict
 
     assert tested("supported", "supported") == "supported"
     assert tested("supported", "open") == "open"
-    assert tested("supported", "open", "contradicted") == "contradicted"
+    assert tested("supported", "open", "contradicted", ratios=3) == "contradicted"
+    assert tested("supported") == "open"  # the suite has only one of two
+    assert tested("contradicted") == "contradicted"
 
 
 @pytest.mark.parametrize("predicate", ["fewer", "less 5", "same within", "at most", "at most x"])
