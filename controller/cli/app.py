@@ -66,7 +66,8 @@ def _version(asked: bool) -> None:
 def _ask_password(context: typer.Context, asked: bool) -> None:
     """Have all programs of a command read sudo's password from a file in memory until it ends."""
     if asked and not context.resilient_parsing:
-        folder = os.environ.get("XDG_RUNTIME_DIR", "/dev/shm")
+        runtime, memory = os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm"
+        folder = runtime if runtime and Path(runtime).is_dir() else memory
         kept = NamedTemporaryFile("w", dir=folder, prefix="fde-become-")  # noqa: SIM115 - below
         file = context.with_resource(kept)
         file.write(f"{getpass('BECOME password: ')}\n")

@@ -65,7 +65,7 @@ def _options(variable: str, text: str) -> Iterator[str]:
 
 def _defaults(host: str, options: tuple[str, ...]) -> dict[str, str]:
     """Return what ssh would take for a host; empty where there is no ssh."""
-    argv = ["ssh", "-G", *(f"-o{option}" for option in options), host]
+    argv = ["ssh", "-G", *(f"-o{option}" for option in options), "--", host]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

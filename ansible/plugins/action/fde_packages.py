@@ -25,7 +25,7 @@ class ActionModule(testbed.TestbedAction):
         try:
             return self.ask_agent(self.target(), *arguments)
         except testbed.ControllerError as error:
-            # A target that is not provisioned has nobody to note it: what is made there stays.
+            # A target that is not provisioned has no agent to note it: what is made there stays.
             if step == "note" and error.code == "no-agent":
                 return {"actions": []}
             raise
