@@ -12,6 +12,7 @@ from drive.identify import DriveConfig
 from drive.media import Media
 from drive.nvme_tcp import Connection
 from drive.opal.tper import Tper
+from drive.power import PowerMeter
 from drive.stats import Stats
 from drive.status import CONNECT_INVALID, CommandError
 from drive.vices import Vices
@@ -37,6 +38,7 @@ class Subsystem:
         self.vices = Vices()
         self.denied_reads = self.denied_writes = 0
         self.timing: Timing | None = None  # as fast as it can be, and without a temperature
+        self.power: PowerMeter | None = None  # as most drives: it measures none
         self.on_power_loss: Callable[[], object] = lambda: None
         self._controllers: dict[int, Controller] = {}
         self._ids = itertools.count(1)

@@ -41,6 +41,14 @@ def is_present(name: str) -> bool:
         return True  # opening raises what is wrong with it
 
 
+def disturbs_disks(name: str) -> bool:
+    """Whether reading it changes what disks take, so that no measurement of disks has it beside."""
+    try:
+        return bool(getattr(load(name), "disturbs_disks", False))
+    except ExtensionError:
+        return False
+
+
 def opened(name: str, **settings: bool) -> Any:
     """Open a source.
 
