@@ -380,7 +380,7 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
     reach = planning.within_reach(first.comparison) if first.comparison else None
     # How long a block took, rests and switches with it; 0 where that is unknown.
     blocks_made = len({run.block for run in results.suite.compared_runs})
-    hours = results.suite.timing.get("wall_s", 0.0) / 3600 / max(1, blocks_made)
+    hours = results.suite.timing.wall_s / 3600 / max(1, blocks_made)
     if reach is not None and hours:
         width, blocks = reach
         facts |= {"half_width": width, "blocks": blocks, "hours": blocks * hours}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from statistics import fmean
 
 from analysis.energy import run_checks
@@ -75,7 +75,7 @@ def provenance_section(results: Results) -> Blocks:
     if shares := run_checks.stolen_shares(results.energy):
         mean, most = (words.number(100 * share, 1) for share in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
-    page = _time(results.suite.timing)
+    page = _time(results.suite.timing.controller_share)
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
     if disks := specimens.table(results.suite):
         heads, *differing = disks
@@ -98,12 +98,11 @@ def plan_and_machine(results: Results) -> dict[str, str]:
     }
 
 
-def _time(timing: Mapping[str, float]) -> Blocks:
-    cpu_s, within_s = timing.get("controller_cpu_s"), timing.get("controller_cpu_wall_s")
-    if not cpu_s or not within_s:
+def _time(share: float | None) -> Blocks:
+    if share is None:
         return ()
     return view.paragraph(
         "The controller ran on the target itself: it and its recorders kept "
-        f"{words.number(cpu_s / within_s * 100, 1)} % of one processor busy, which is part of the "
+        f"{words.number(share * 100, 1)} % of one processor busy, which is part of the "
         "joules."
     )

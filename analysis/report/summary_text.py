@@ -14,7 +14,6 @@ from analysis.energy.energy import energy_table, of_references
 from analysis.report import first_page, missing_section, provenance, render, words
 from analysis.report.provenance import duration
 from analysis.report.steadiness_section import drift_check_sentence
-from analysis.report.texts import catalogue
 from analysis.stats.drift_check import DriftCheck, drift_check
 from analysis.stats.results import energy_of, results_of, uncovered
 from analysis.suite import manifest
@@ -23,6 +22,7 @@ from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.records import DRIFT_CHECK, MEASURED, Suite
 from analysis.suite.suite_folder import read
 from contract.command_results import SuiteSummary
+from contract.timing import PARTS
 
 WIDTH = 80
 
@@ -102,14 +102,10 @@ def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None
 
 
 def _time(suite: Suite) -> str:
-    wall_s = suite.timing.get("wall_s", 0.0)
+    wall_s = suite.timing.wall_s
     if not wall_s > 0:
         return "Where the time went is unknown: timing.json is written when the suite is fetched."
-    shares = {
-        name: suite.timing[key] / wall_s
-        for key, name in catalogue().tables["times_short"].items()
-        if key != "wall_s" and key in suite.timing
-    }
+    shares = {name: getattr(suite.timing, key) / wall_s for key, name in PARTS.items()}
     most = sorted(shares.items(), key=lambda item: -item[1])
     parts = [f"{name} {share:.0%}" for name, share in most if share > 0.005]
     return f"Of {duration(wall_s)}: {', '.join(parts)}."

@@ -21,6 +21,7 @@ from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.plan import SuitePlan
 from contract.schema import COUNT
+from contract.timing import Timing
 from instrumentation.clock import ClockReading
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import not_counted
@@ -75,7 +76,6 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     clock = list(read_lines(ClockReading, folder / "clock.jsonl", problems))
     axis = controller_boots.place_on_one_axis(clock, recorded, runs)
     after = read_document(AfterDocument, folder / "provenance" / "after.json", problems)
-    timing = read_optional(folder / "timing.json", [])
     suite = Suite(
         folder=folder,
         plan=plan,
@@ -88,7 +88,7 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         watermarks=tuple(read_lines(WatermarkLine, folder / "watermark.jsonl", problems)),
         before=read_optional(folder / "provenance" / "before.json", problems),
         locked_reads=after.locked_reads if after else {},
-        timing={key: value for key, value in timing.items() if type(value) in (int, float)},
+        timing=read_document(Timing, folder / "timing.json", []) or Timing(),
         sealed=seal.sealed,
         seal_holds=seal.sealed and not seal.problems,
         journal=tuple(journal),

@@ -242,5 +242,5 @@ def _say_where_time_went(suite_dir: Path) -> None:
 
     with suppress(AgentError, OSError, ValueError):
         plans.load(suite_dir / "plan.json")  # its names are safe then
-        for line in timing.read_suite(suite_dir).table():
+        for line in timing.table(timing.read_suite(suite_dir)):
             say(line)

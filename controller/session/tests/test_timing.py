@@ -104,7 +104,7 @@ def test_preconditioning_has_a_place_of_its_own() -> None:
     result = timing.suite_timing(journal(lines), [FINISHED], 1.0, timing.Controller(200.0))
     assert result.preconditioning_s == pytest.approx(90)
     assert total(result) == pytest.approx(200)
-    assert any("preconditioning disks" in line for line in result.table())
+    assert any("preconditioning disks" in line for line in timing.table(result))
 
 
 def cut_power() -> list[Entry]:
@@ -178,11 +178,11 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     result = timing.read_suite(tmp_path)
     assert result.wall_s == 30 and result.start_s == 2
     assert result.measuring_s == pytest.approx(9), "what was set aside does not count"
-    shown = result.table()
+    shown = timing.table(result)
     assert shown[0] == "where the suite's 30 s went"
     assert "  measuring                    9.0 s  30.0%" in shown
     assert not any("waiting" in line for line in shown), "nothing is left out but nothing"
-    assert replace(result, wall_s=0.0).table() == []
+    assert timing.table(replace(result, wall_s=0.0)) == []
 
 
 def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None:
