@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
 
 from contract.schema import SECONDS
-
-
-def _part(name: str) -> Any:
-    """Make the field of a part that people call so."""
-    return dataclasses.field(default=0.0, metadata={"name": name})
 
 
 @dataclass(frozen=True)
@@ -21,21 +14,20 @@ class Timing:
     Older files lack some of these, whose seconds were in the others.
     """
 
-    format: str = "fde-timing/1"
     wall_s: SECONDS = 0.0
-    measuring_s: SECONDS = _part("measuring")
-    preconditioning_s: SECONDS = _part("preconditioning disks")
-    switching_s: SECONDS = _part("switching storage")
-    preparing_s: SECONDS = _part("preparing runs")
-    between_phases_s: SECONDS = _part("between phases")
-    proving_s: SECONDS = _part("proving the storage")
-    between_runs_s: SECONDS = _part("between runs")
-    repeated_s: SECONDS = _part("void attempts")
-    waiting_s: SECONDS = _part("waiting")
-    start_s: SECONDS = _part("starting")
-    fetch_s: SECONDS = _part("fetching results")
-    down_s: SECONDS = _part("target or agent away")
-    other_s: SECONDS = _part("other")
+    measuring_s: SECONDS = field(default=0.0, metadata={"name": "measuring"})
+    preconditioning_s: SECONDS = field(default=0.0, metadata={"name": "preconditioning disks"})
+    switching_s: SECONDS = field(default=0.0, metadata={"name": "switching storage"})
+    preparing_s: SECONDS = field(default=0.0, metadata={"name": "preparing runs"})
+    between_phases_s: SECONDS = field(default=0.0, metadata={"name": "between phases"})
+    proving_s: SECONDS = field(default=0.0, metadata={"name": "proving the storage"})
+    between_runs_s: SECONDS = field(default=0.0, metadata={"name": "between runs"})
+    repeated_s: SECONDS = field(default=0.0, metadata={"name": "void attempts"})
+    waiting_s: SECONDS = field(default=0.0, metadata={"name": "waiting"})
+    start_s: SECONDS = field(default=0.0, metadata={"name": "starting"})
+    fetch_s: SECONDS = field(default=0.0, metadata={"name": "fetching results"})
+    down_s: SECONDS = field(default=0.0, metadata={"name": "target or agent away"})
+    other_s: SECONDS = field(default=0.0, metadata={"name": "other"})
     settle_s: SECONDS = 0.0
     tail_s: SECONDS = 0.0
     measuring_share: float = 0.0
@@ -51,9 +43,10 @@ class Timing:
 
     def document(self) -> dict[str, str | float]:
         """Return it as JSON holds it; what was not observed has no key."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        stated = {key: value for key, value in asdict(self).items() if value is not None}
+        return {"format": "fde-timing/1", **stated}
 
 
 PARTS: dict[str, str] = {
-    field.name: field.metadata["name"] for field in fields(Timing) if field.metadata
+    part.name: part.metadata["name"] for part in fields(Timing) if part.metadata
 }

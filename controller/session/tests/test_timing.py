@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from contract import plan as plans
 from contract.attempts import NS
 from contract.documents import Phase, SessionLine
 from contract.journal import Entry
+from contract.timing import PARTS, Timing
 from controller.session import session_times, timing
 from controller.tests.examples import plan
 from instrumentation.clock import ClockReading
@@ -36,8 +38,8 @@ def journal(lines: Iterable[tuple[float, str, str, str]], boot_id: str = "a") ->
     ]
 
 
-def total(result: timing.Timing) -> float:
-    return sum(float(getattr(result, key)) for key in timing.PARTS)
+def total(result: Timing) -> float:
+    return math.fsum(getattr(result, key) for key in PARTS)
 
 
 WHOLE = [
