@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,20 +9,15 @@ from typing import Any
 
 import pytest
 
-from analysis.energy.energy import WORK
 from analysis.published.claims import (
-    COMPONENTS,
-    QUANTITIES,
     ClaimedRatio,
     DecidedClaim,
     DecidedRatio,
-    claims,
     decide_claims,
     published_ratio,
     read_claim,
 )
-from analysis.published.counterparts import MEDIA, counterparts
-from analysis.published.reference import FOLDER, citations, configurations, published
+from analysis.published.reference import citations
 from analysis.report.published_section import published_section
 from analysis.report.view import Table
 from analysis.stats.comparison import Comparison
@@ -33,7 +27,6 @@ from analysis.tests.known import known, replanned
 from analysis.tests.pages import Shared, pieces
 from contract.places import ROOT
 from validation.synthetic.paper import write_paper_suite
-from workloads import registry
 
 EXAMPLES = ROOT / "data" / "examples"
 
@@ -150,43 +143,6 @@ def test_published_ratios_are_fractions_of_printed_values() -> None:
     assert published_ratio("") is None
     assert published_ratio("2/4 8/4") == pytest.approx(1.0)
     assert published_ratio("loss 20") == pytest.approx(1.25)
-    printed = {c.paper: {p.printed for p in published(c.paper)} for c in citations()}
-    for paper, text in re.findall(
-        r"(?ms)^- paper: (\w+)(.*?)(?=^- paper|\Z)", (FOLDER / "claims.yml").read_text("utf-8")
-    ):
-        for numbers in re.findall(r"theirs: ([^,}\n]+)", text):
-            assert set(re.findall(r"[\d.]+", numbers)) <= printed[paper], numbers
-
-
-def test_every_claim_names_what_there_is(paper: Results, papers: Results) -> None:
-    names = {(w, p) for r in (paper, papers) for w, p in phases_of(r)}
-    names |= {
-        (counterpart.workload, re.sub(r"\(?\\d\+\)?", str(part.size or 2048), part.phase))
-        for figure in published()
-        for counterpart in counterparts(figure)
-        for part in counterpart.singles[0].parts
-    }
-    names |= {("key_derivation", "pbkdf2-streebog.500000i")}
-    known_papers = {citation.paper for citation in citations()}
-    for claim in claims():
-        assert claim.paper in known_papers and claim.place and claim.text.endswith(".")
-        for ratio in claim.ratios:
-            assert ratio.component in COMPONENTS and ratio.quantity in QUANTITIES
-            assert {ratio.configuration, ratio.against} <= {"", *configurations()}
-            assert ratio.medium in ("", *MEDIA) and ratio.per in ("", *WORK)
-            assert (ratio.configuration, ratio.phases) != (ratio.against, ratio.against_phases)
-            for workload, phase, other in (cell for group in ratio.groups for cell in group):
-                assert workload in registry.names()
-                for pattern in (phase, other):
-                    assert any(
-                        w == workload and re.fullmatch(pattern, p.replace("\\", ""))
-                        for w, p in names
-                    ), (workload, pattern)
-
-
-def phases_of(derived: Results) -> set[tuple[str, str]]:
-    rows = derived.energy.select("workload", "phase").unique().iter_rows()
-    return {(derived.suite.workload_of(workload), phase) for workload, phase in rows}
 
 
 def test_intervals_hold_together(papers: Results) -> None:
