@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from analysis.report import view, words
 from analysis.report.texts import catalogue, say
@@ -17,13 +16,14 @@ from analysis.stats.results import Results
 from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine, AnswerTo
 
+Fact = str | float | None | Sequence[str | float | None]
 MOST = 6  # so many configurations are named, of more their number
 
 
 def line(
     question: AnswerTo,
     code: str,
-    facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Fact] | None = None,
     way: str = "",
     **fields: str,
 ) -> AnswerLine:

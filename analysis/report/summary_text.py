@@ -14,7 +14,7 @@ from analysis.energy.energy import energy_table, of_references
 from analysis.report import first_page, missing_section, provenance, render, words
 from analysis.report.provenance import duration
 from analysis.report.steadiness_section import drift_check_sentence
-from analysis.stats.drift_check import DriftCheck, drift_check
+from analysis.stats.drift_check import drift_check
 from analysis.stats.results import energy_of, results_of, uncovered
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
@@ -65,7 +65,11 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
     missed = len(uncovered(energy)) if energy is not None else 0
     yield f"Coverage below the limit: {words.count(missed, 'run')}" if missed else ""
     yield missing_section.sentence(suite)
-    yield drift_check_sentence(suite, _drift_check(suite, energy))
+    if energy is None:  # without a report, from the joules of its runs alone
+        plan = suite.plan.drift_check
+        runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
+        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
+    yield drift_check_sentence(suite, drift_check(suite, energy, TargetClock.fit(suite.clock)))
     yield _time(suite)
 
 
@@ -90,15 +94,6 @@ def _instant(text: str) -> datetime | None:
     except ValueError:
         return None
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
-def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
-    """Return the drift check; without a report from the joules of its runs alone."""
-    if energy is None:
-        plan = suite.plan.drift_check
-        runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
-        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
-    return drift_check(suite, energy, TargetClock.fit(suite.clock))
 
 
 def _time(suite: Suite) -> str:

@@ -36,11 +36,8 @@ def table(suite: Suite) -> list[list[str]]:
     disks = roles(suite)
     if len(disks) < 2:
         return []
-    rows = [
-        [called, *(_fact(suite, role, key) or "not known" for role in disks)]
-        for key, called in FIELDS.items()
-        if len({_fact(suite, role, key) for role in disks}) > 1
-    ]
+    facts = [[name, *(_fact(suite, role, key) for role in disks)] for key, name in FIELDS.items()]
+    rows = [[fact or "not known" for fact in row] for row in facts if len(set(row[1:])) > 1]
     return [["", *disks], *rows]
 
 
@@ -218,8 +215,7 @@ def _values(runs: Sequence[_Report], key: str, when: str) -> list[float]:
 
 def _by_cell(runs: Sequence[_Report], when: str) -> dict[tuple[int, str], float]:
     """Temperature in °C by block and workload, of repeated runs the mean."""
-    cells: dict[tuple[int, str], list[_Report]] = {}
+    cells: dict[tuple[int, str], list[float]] = {}
     for run in runs:
-        cells.setdefault(run.cell, []).append(run)
-    by_cell = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}
-    return {cell: fmean(values) for cell, values in by_cell.items() if values}
+        cells.setdefault(run.cell, []).extend(_values([run], "temperature_c", when))
+    return {cell: fmean(values) for cell, values in cells.items() if values}

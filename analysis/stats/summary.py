@@ -67,15 +67,6 @@ SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
 }
 
 
-def rows_of(
-    energy: pl.DataFrame, workload: str, configuration: str, component: str, phase: str
-) -> pl.DataFrame:
-    """Return the rows of one phase and component of all runs of a workload on a configuration."""
-    return energy.filter(
-        workload=workload, configuration=configuration, component=component, phase=phase
-    )
-
-
 def block_values(
     energy: pl.DataFrame,
     workload: str,
@@ -86,7 +77,9 @@ def block_values(
     column: str = "energy_j",
 ) -> dict[int, float]:
     """Mean of `column` by block; a block without a figure is left out."""
-    rows = rows_of(energy, workload, configuration, component, phase)
+    rows = energy.filter(
+        workload=workload, configuration=configuration, component=component, phase=phase
+    )
     return block_means(rows, pl.col(column))
 
 

@@ -110,7 +110,7 @@ class Suite:
     clock: tuple[ClockReading, ...] = ()
     before: Document = field(default_factory=dict)
     locked_reads: Mapping[str, LockedRead] = field(default_factory=dict)
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
     sealed: bool = False
     frozen: bool = True
     seal_holds: bool = False
