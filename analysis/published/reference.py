@@ -64,8 +64,8 @@ class Published:
     """One printed figure under its conditions, in this project's words where it has one.
 
     `printed` and `printed_half` are `value` and `half_width` (the ± beside it, 95 %) digit by
-    digit. Sizes are bytes, the multiples of the papers read as powers of 1024. `note` says why a
-    doubtful figure is one; doubtful figures stand as printed. `fitting` is the only reading of a
+    digit. Sizes are bytes, the multiples of the papers read as powers of 1024. `note` has the
+    reason of a doubt; doubtful figures stand as printed. `fitting` is the only reading of a
     figure with a lost decimal point that fits what stands beside it (data/reference/README.md).
     """
 

@@ -48,9 +48,9 @@ def link_pauses_s(readings: Iterable[ClockReading], journal: Iterable[Entry]) ->
         boot = reading.controller_boot_id
         before = last.get(boot, reading)
         pause_ns = reading.t_send_ns - before.t_receive_ns
-        here = before.t_target_ns, before.t_target_ns + pause_ns
+        begin_ns = before.t_target_ns
         worked_ns = sum(
-            max(0, min(here[1], end) - max(here[0], start))
+            max(0, min(begin_ns + pause_ns, end) - max(begin_ns, start))
             for start, end in at_work.get(before.boot_id, [])
         )
         if worked_ns > LINK_S * NS:
