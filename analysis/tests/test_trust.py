@@ -57,7 +57,8 @@ def test_parts_are_added_and_held_against_the_whole(zones: dict[str, float], rat
     """Of several packages and memories their sums alone count."""
     of_zones = [("a", "rapl", zone, joules) for zone, joules in zones.items()]
     metered = [("a", "meter0", "system", 10.0), ("a", "meter0", "drive", 1.0)]
-    other = [("b", "rapl", "package-0", 5.0), ("b", "meter0", "system", 10.0)]
+    other = [("b", source, zone, joules / 2) for _, source, zone, joules in of_zones]
+    other += [("b", "meter0", "system", 10.0)]
     parts = cross_checks.against_parts(rows(*of_zones, *metered, *other))
     assert (parts.runs, parts.exceeding, parts.memory) == (2, ratio > 1, True)
     assert parts.worst_ratio == pytest.approx(ratio)
