@@ -11,6 +11,9 @@ from contract.measured_command import CommandDocument, Note
 from contract.problem import Problem
 
 
+State = Literal["pass", "warn", "fail", "not_made"]
+
+
 @dataclass(frozen=True)
 class CheckOutcome:
     """What a check found: `state` is pass, warn, fail (no suite starts) or not_made.
@@ -19,7 +22,7 @@ class CheckOutcome:
     """
 
     code: str
-    state: Literal["pass", "warn", "fail", "not_made"]
+    state: State
     sentence: str
     remedy: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)

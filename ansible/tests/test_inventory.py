@@ -205,7 +205,7 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: s
         ("disks", {}, "no-disk"),
         ("disks/sed", ..., "configuration-disk"),
         ("disks/a b", {}, "disk-name"),
-        ("disks/plain/eraze", "1", "disk-keys"),
+        ("disks/plain/eraze", "1", "disk-unknown-keys"),
         ("disks/plain/size_bytes", "big", "disk-size-bytes"),
         ("disks/plain/serial", ..., "disk-keys"),
         ("disks/plain/by_id", "/dev/sda", "disk-path"),
@@ -286,8 +286,8 @@ def test_two_meters_need_names_and_ports_of_their_own() -> None:
     with pytest.raises(ProblemError) as raised:
         resolve({**GIVEN, "meters": [meter, meter]})
     assert [(problem.code, problem.facts) for problem in raised.value.problems] == [
-        ("meters-twice", {"name": "m"}),
-        ("meters-twice", {"port": "usb"}),
+        ("meters-twice", {"key": "name", "value": "m"}),
+        ("meters-twice", {"key": "port", "value": "usb"}),
     ]
 
 

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
 
 from agent.preflight import Facts
 from contract import schema, strict_json
@@ -19,7 +18,7 @@ from contract.files import short_digest
 from contract.names import sentence
 from contract.places import build_folder
 from contract.plan import Plan, TargetDocument
-from contract.problem import Problem, Wording
+from contract.problem import Problem, wordings_of
 from controller.target import connection
 from controller.target.agent_bundle import HOME, collect, pack
 from controller.target.answers import (
@@ -57,33 +56,7 @@ case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
 class SurveyError(connection.TargetError):
     """A target that was reached but cannot be looked at."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "old-python": Wording(
-            "{output} of {host} is too old.",
-            "Make Python 3.11 or newer its python3, as on Debian 12 or Ubuntu 24.04.",
-        ),
-        "no-tmpfs": Wording(
-            "There is no tmpfs at /run of {host}, so it cannot be looked at without writing a "
-            "disk.",
-            "Boot it with systemd.",
-        ),
-        "no-run-folder": Wording(
-            "{user} may not write below /run of {host}.",
-            "Set ansible_become: true, or ansible_user: root.",
-        ),
-        "no-python": Wording(
-            "There is no python3 on {host}.", "Install it there (apt-get install python3)."
-        ),
-        "not-unpacked": Wording(
-            "The agent could not be unpacked below /run of {host}.",
-            "See that tar is installed there and some MiB of /run are free.",
-        ),
-        "shell-prints": Wording(
-            "{host} prints {output} ahead of the output of a command.",
-            "Have the start-up files of its login shell (as ~/.bashrc) print in interactive shells "
-            "alone.",
-        ),
-    }
+    WORDINGS = wordings_of("controller/target", "SurveyError")
 
 
 _CODES = {
