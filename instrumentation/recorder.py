@@ -30,6 +30,7 @@ from pathlib import Path
 from contract import files, schema, strict_json
 from contract.documents import UsbAdapter
 from contract.names import sentence
+from contract.plan import MeterEntry
 from contract.strict_json import Json
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
@@ -42,7 +43,14 @@ from instrumentation.ports import (
     is_pseudo_terminal,
     looks_like,
 )
-from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
+from instrumentation.recorder_port import (
+    RecorderError,
+    cannot_open,
+    driver_of,
+    foreign,
+    parse_meter,
+    silent,
+)
 from instrumentation.recorder_status import LiveLine, Status
 from instrumentation.trace import StreamError, StreamWriter
 from instrumentation.transports import Transport, heard, open_meter
@@ -62,7 +70,7 @@ _MOST_MEMORY_BYTES = 128 << 20  # beyond what NumPy takes at the start
 
 
 @contextlib.contextmanager
-def _held(config: MeterConfig, out: Path) -> Iterator[None]:
+def _held(config: MeterEntry, out: Path) -> Iterator[None]:
     """Hold the folder of one meter for this process alone; the kernel lets go of it if we die.
 
     Raises RecorderError where another process records into it, OSError.
@@ -79,7 +87,7 @@ def _held(config: MeterConfig, out: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, dict[str, Json]]:
+def _writer(config: MeterEntry, out: Path) -> tuple[StreamWriter, dict[str, Json]]:
     """Return the stream, to be gone on with, and what meter.json beside it holds.
 
     Raises RecorderError, OSError.
@@ -87,7 +95,7 @@ def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, dict[str, Jso
     A stream is decoded by one description: with another one it is refused.
     """
     described: dict[str, Json] = {
-        **config.described(),
+        **{"format": "fde-meter/2", **asdict(config), **driver_of(config).described()},
         "controller_boot_id": boot_id(),
         "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -200,7 +208,7 @@ class Recorder:
 
     def __init__(
         self,
-        config: MeterConfig,
+        config: MeterEntry,
         out: Path,
         status: Path,
         *,
@@ -214,7 +222,7 @@ class Recorder:
         self._out = out
         self._wait = wait
         self._status = Status(config, status, live.show if live else None)
-        self._meter: Meter = config.driver()
+        self._meter: Meter = driver_of(config)
         self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
         self._described: dict[str, Json] = {}
         self._device = ""
@@ -318,7 +326,7 @@ class Recorder:
             if self._config.origin == "measured" and is_pseudo_terminal(self._device):
                 name = self._config.name
                 raise RecorderError("became-pseudo-terminal", meter=name, device=self._device)
-            self._transport = open_meter(self._device, self._config.baud, self._meter)
+            self._transport = open_meter(self._device, self._config.baud or 0, self._meter)
         except OSError as error:
             if self._must_be_heard:
                 raise cannot_open(self._config, error, self._device) from None
@@ -454,7 +462,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     live = LiveLine(sys.stderr) if options.live or sys.stderr.isatty() else None
     try:
         with Turns() as turns:
-            config = MeterConfig.from_json(options.meter)
+            config = parse_meter(options.meter)
             recorder = Recorder(
                 config, options.out, status, live=live, wait=options.wait, turns=turns
             )

@@ -13,9 +13,10 @@ from typing import TextIO
 
 from contract import files
 from contract.documents import MeterFault, RecorderState, RecorderStatus
+from contract.plan import MeterEntry
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.rows import ParseResult
-from instrumentation.recorder_port import MeterConfig
+from instrumentation.recorder_port import driver_of
 from instrumentation.trace import Fault
 
 _TO_START_OF_LINE, _CLEAR_REST = "\r", "\x1b[K"
@@ -66,13 +67,13 @@ class Status:
     """
 
     def __init__(
-        self, config: MeterConfig, path: Path, shown: Callable[[Status], object] | None = None
+        self, config: MeterEntry, path: Path, shown: Callable[[Status], object] | None = None
     ) -> None:
         self._config = config
         self._path = path
         self._shown = shown
         self.name = config.name
-        self.due_hz = 1 / config.driver().period_s
+        self.due_hz = 1 / driver_of(config).period_s
         self.state: RecorderState = "starting"
         self.message = ""
         self.epoch = 0

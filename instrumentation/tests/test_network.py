@@ -29,6 +29,7 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 
 from contract.documents import RecorderStatus
 from contract.places import ROOT
+from contract.plan import MeterEntry
 from contract.tests.refusal import refuses
 from instrumentation import recorder
 from instrumentation.clock import monotonic_ns
@@ -37,7 +38,7 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.network import recognised
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.simulators.http import HttpSimulator
 from instrumentation.simulators.mqtt import MqttServer, MqttSimulator
 from instrumentation.simulators.networked import Live, NetworkSimulator, Server, TcpServer
@@ -107,7 +108,7 @@ def on_the_network(
         server.close()
 
 
-def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> MeterConfig:
+def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> MeterEntry:
     entry = {
         "name": "plug",
         "kind": simulator.kind,
@@ -116,10 +117,10 @@ def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> Mete
         "channels": {key: f"ch_{key}" for key in simulator.channels},
         "settings": {**simulator.settings, **settings},
     }
-    return MeterConfig.from_json(json.dumps(entry))
+    return parse_meter(json.dumps(entry))
 
 
-def recorded(config: MeterConfig, out: Path, until: Callable[[RecorderStatus], bool]) -> str:
+def recorded(config: MeterEntry, out: Path, until: Callable[[RecorderStatus], bool]) -> str:
     """Record until the status is as wanted; return the recorder's summary."""
 
     def stopped() -> bool:
@@ -149,8 +150,8 @@ def in_no_file(secret: str, folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def the_wire(config: MeterConfig) -> Iterator[tuple[Meter, Transport]]:
-    meter = config.driver()
+def the_wire(config: MeterEntry) -> Iterator[tuple[Meter, Transport]]:
+    meter = driver_of(config)
     meter.opened()
     transport = open_meter(config.port, 0, meter)
     try:
@@ -433,13 +434,13 @@ def answered_logins(challenge: str, folder: Path) -> list[bytes]:
         address = f"http://{HOST}:{listener.getsockname()[1]}"
         login = {"secret_file": secret_file(folder), "answer_limit_s": 60}  # on a busy machine
         config = a_config(HttpSimulator("generic"), address, **login)
-        meter = config.driver()
+        meter = driver_of(config)
         transport = open_meter(config.port, 0, meter)
         listener.accept()[0].close()  # whether it is there at all
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         transport.write(meter.request(0))
-        _, data = transport.read(config.driver().answer_limit_s)
+        _, data = transport.read(driver_of(config).answer_limit_s)
         transport.close()
         thread.join()
         listener.setblocking(False)
@@ -648,7 +649,7 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
             **{"name": "mains", "kind": "wt310", "port": server.address, "origin": "modelled"},
             **{"channels": {"1": "system"}, "settings": dict(meter.settings)},
         }
-        config = MeterConfig.from_json(json.dumps(entry))
+        config = parse_meter(json.dumps(entry))
         recorded(config, tmp_path / "mains", records(5))
     finally:
         over.set()
@@ -726,8 +727,8 @@ def test_a_library_that_only_some_need_is_named_where_it_is_missing(
         "import sys; sys.modules[sys.argv[1]] = None\n"
         "from contract import places; places.CHECKOUT = False\n"
         "from instrumentation.network import opened\n"
-        "from instrumentation.recorder_port import MeterConfig\n"
-        "try: opened(sys.argv[2], MeterConfig.from_json(sys.argv[3]).driver())\n"
+        "from instrumentation.recorder_port import driver_of, parse_meter\n"
+        "try: opened(sys.argv[2], driver_of(parse_meter(sys.argv[3])))\n"
         "except OSError as error: print(error)"
     )
     words = [sys.executable, "-c", program, library, address, json.dumps(entry)]

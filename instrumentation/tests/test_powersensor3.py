@@ -23,7 +23,7 @@ from instrumentation.meters.powersensor3 import PowerSensor3
 from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
 from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig
+from instrumentation.recorder_port import parse_meter
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
 from instrumentation.tests.meter_helpers import flag_words, kinds
@@ -515,7 +515,7 @@ def test_the_recorder_says_which_rail_is_off(tmp_path: Path) -> None:
     thread = threading.Thread(target=answer)
     thread.start()
     entry = {"name": "rails", "kind": "powersensor3", "port": str(port.link), "channels": RAILS}
-    config = MeterConfig.from_json(json.dumps(entry | {"origin": "modelled"}))
+    config = parse_meter(json.dumps(entry | {"origin": "modelled"}))
     try:
         with refuses("wiring-refused", meter="rails"):
             Recorder(config, tmp_path / "out", tmp_path / "status.json").run(lambda: False)
