@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from contract.plan import read_target
 from controller.target import connection, secrets, survey
 from controller.target.secrets import PLACE
 
@@ -50,7 +51,7 @@ def target_with(controller: Any, folder: Path, **changes: Any) -> Path:
 def look(controller: Any, folder: Path, **link: object) -> str:
     """Return the code of looking at a target whose link is another one; it must refuse."""
     ssh = controller.lab.state["ssh"] | link
-    target = connection.read_target(target_with(controller, folder, ssh=ssh))
+    target = read_target(target_with(controller, folder, ssh=ssh))
     with pytest.raises(connection.TargetError) as refusal:
         survey.look(target)
     return refusal.value.code
@@ -150,7 +151,7 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
     subprocess.run([str(program), "encrypt", str(vault)], check=True, capture_output=True)
     path = target_with(provisioned, tmp_path, secrets_file=str(vault))
 
-    target = connection.read_target(path)
+    target = read_target(path)
 
     def there() -> dict[str, str]:
         placed: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)

@@ -22,7 +22,7 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from contract.names import Name
 from contract.places import command_line, module_command
-from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument
+from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument, read_target
 from contract.status import SuiteStatus
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
@@ -214,7 +214,7 @@ def several(options: Options) -> bool:
     ControllerError where the inventory cannot be resolved.
     """
     if options.target is not None:
-        options.targets = [connection.read_target(options.target)]
+        options.targets = [read_target(options.target)]
         return False
     if options.inventory is None:
         raise ControllerError("no-inventory-or-target")

@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
 from contract.private import PASSWORD_FILE, read_secret
@@ -56,21 +55,6 @@ _SUDO_CODES = {
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
 }
-
-
-def parse_target(text: str | bytes) -> TargetDocument:
-    """Parse a resolved target; raises ValueError."""
-    return schema.read(TargetDocument, strict_json.loads(text))
-
-
-def read_target(path: Path) -> TargetDocument:
-    """Read a resolved target from its file; raises ControllerError."""
-    try:
-        return parse_target(path.read_bytes())
-    except OSError as error:
-        raise ControllerError("target-unread", path=path, reason=error.strerror) from None
-    except ValueError as error:
-        raise ControllerError("target-of-other-version", path=path, error=error) from None
 
 
 def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:

@@ -20,11 +20,10 @@ from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown_name
 from contract.places import ANSIBLE, SHARE, build_folder, python_path
-from contract.plan import TargetDocument
+from contract.plan import TargetDocument, read_target
 from contract.private import PASSWORD_FILE
 from contract.problem import Problem
 from controller.planning.known_names import inventories_beside
-from controller.target import connection
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
@@ -152,7 +151,7 @@ def _play(
         except FileNotFoundError:
             raise ControllerError("ansible-missing", program=program) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
-        targets = [connection.read_target(path) for path in folder.glob("*.json")]
+        targets = [read_target(path) for path in folder.glob("*.json")]
     stats = [schema.read(_Stats, line) for line in lines if line["event"] == "stats"]
     return Play(
         done.returncode,

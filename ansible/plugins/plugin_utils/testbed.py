@@ -25,6 +25,7 @@ try:
     from contract import places, schema, strict_json
     from contract.errors import AgentError, ControllerError
     from contract.files import write_json
+    from contract.plan import read_target
     from contract.problem import Problem
     from controller.target import (
         agent_bundle,
@@ -108,7 +109,7 @@ class TestbedAction(ActionBase):
 
     def target(self):
         """Read the resolved target."""
-        return connection.read_target(self.target_file)
+        return read_target(self.target_file)
 
     def refused(self, problems, **fields):
         """Build the result of a refusal."""

@@ -22,6 +22,7 @@ from contract import places, schema
 from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
+from contract.plan import read_target
 from contract.tests.refusal import refuses
 from controller.cli import options
 from controller.cli.app import guarded, main
@@ -136,7 +137,7 @@ def test_proofs_end_with_what_the_agent_refuses(
     monkeypatch.setattr(survey, "look", lambda *_, **__: None)  # the target answers
     with pytest.raises(TargetError) as refused:
         prove.run(
-            connection.parse_target(Path(target).read_text("utf-8")),
+            read_target(Path(target)),
             ["plain", "opal"],
             lambda _: None,
         )

@@ -264,13 +264,15 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
     """The session itself is a process that is killed; recorder and agent continue, and are met."""
     code = (
         "import sys\nfrom pathlib import Path\n"
+        "from contract import strict_json\n"
+        "from contract.plan import TargetDocument\n"
         "from controller.session import session\n"
         "from controller.target import connection, playbook\n"
         "connection.SUITES = sys.argv[3]\n"
         "def play(tag, **_):\n"
         "    print('started', flush=True)\n"
         "playbook.suite = play\n"
-        "target = connection.parse_target(sys.argv[2])\n"
+        "target = strict_json.parse(TargetDocument, sys.argv[2])\n"
         "session.run(Path(sys.argv[1]), target, Path('i'), lambda _: None)\n"
     )
     argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target.document())]
