@@ -12,7 +12,7 @@ from contract.journal import Entry
 from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.plan import Plan, TargetDocument
-from contract.schema import COUNT, SECONDS, SHA256, Range
+from contract.schema import COUNT, SECONDS, SHA256, Items, Range
 
 TAIL = "tail"  # the phase after the last one, in which delayed writes reach the disk
 
@@ -339,6 +339,16 @@ class IdentityDocument:
     format: Literal["fde-identity/1"]
     machine_id: str
     boot_id: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupDocument:
+    """group.json: suites of one plan on several hosts; `hosts` are in the same order."""
+
+    format: Literal["fde-group/1"]
+    group: str
+    suites: Annotated[tuple[Name, ...], Items(1)]
+    hosts: tuple[str, ...]
 
 
 RecorderState = Literal["starting", "recording", "lost", "full", "stopped", "failed"]

@@ -11,10 +11,10 @@ from pathlib import Path
 from analysis.suite.documents import read_document
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
-from contract.documents import IdentityDocument
+from contract.documents import GroupDocument, IdentityDocument
 from contract.plan import Configuration, WorkloadEntry
 
-FILE, FORMAT = "group.json", "fde-group/1"
+FILE = "group.json"
 # What may differ between hosts and yet be compared: it is said.
 PLAN = {
     "suite": "suite",
@@ -46,18 +46,13 @@ def is_group(folder: Path) -> bool:
 def members(folder: Path) -> list[Path]:
     """Return the folders of a group's suites, beside its own. Raises SuiteError."""
     try:
-        if names.stranger(folder):
-            raise ValueError
-        document = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
-        known = document["format"] == FORMAT
-        ids = list(document["suites"])
-        if not ids or not all(names.safe(suite_id) for suite_id in ids):
-            raise ValueError
-    except (OSError, ValueError, KeyError, TypeError):
-        raise SuiteError("group-unread", path=folder / FILE) from None
-    if not known:
-        raise SuiteError("group-format", path=folder / FILE, format=FORMAT)
-    return [folder.parent / suite_id for suite_id in ids]
+        if strange := names.stranger(folder):
+            raise ValueError(strange)
+        document = strict_json.parse(GroupDocument, (folder / FILE).read_bytes())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SuiteError("group-unread", path=folder / FILE, reason=reason) from None
+    return [folder.parent / suite_id for suite_id in document.suites]
 
 
 def shared(suites: Sequence[Suite]) -> Shared:

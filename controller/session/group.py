@@ -13,24 +13,23 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from analysis.suite.group import FILE, is_group, members
 from contract import names, schema, strict_json
+from contract.documents import GroupDocument
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
-from contract.names import Name
 from contract.places import command_line, module_command
 from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument, read_target
 from contract.status import SuiteStatus
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
-from controller.session.suite_folder import require_plain
 from controller.target import connection, playbook
 
-FILE = "group.json"
 # What every plan of a group has alike: without these, hosts could not be laid beside each other.
 SAME = {
     "origin": "what their figures are (fde_origin)",
@@ -39,16 +38,6 @@ SAME = {
 }
 
 Target = TargetDocument
-
-
-@dataclass(frozen=True)
-class GroupDocument:
-    """group.json: suites of one plan on several hosts; `hosts` are in the same order."""
-
-    format: Literal["fde-group/1"]
-    group: str
-    suites: tuple[Name, ...]
-    hosts: tuple[str, ...]
 
 
 def require_apart(targets: Sequence[Target]) -> None:
@@ -155,28 +144,11 @@ def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> No
             )
 
 
-def name_of(suite: str, suite_id: str) -> str:
-    """`<suite>-<UTC time>`, the time that the ids of all its suites end with."""
-    return f"{suite}-{suite_id.rpartition('-')[2]}"
-
-
 def write(folder: Path, plans: Sequence[Plan]) -> None:
     """Write group.json, before the first run."""
     suite_ids = tuple(plan.suite_id for plan in plans)
     document = GroupDocument("fde-group/1", folder.name, suite_ids, tuple(p.host for p in plans))
     write_json(folder / FILE, asdict(document))
-
-
-def suites(folder: Path) -> list[Path]:
-    """Return the folders of a group's suites, beside its own. Raises ControllerError."""
-    require_plain(folder)
-    try:
-        document = strict_json.parse(GroupDocument, (folder / FILE).read_bytes())
-    except OSError as error:
-        raise ControllerError("group-unread", path=folder / FILE, reason=error.strerror) from None
-    except ValueError as error:
-        raise ControllerError("group-damaged", path=folder / FILE, error=error) from None
-    return [folder.parent / suite_id for suite_id in document.suites]
 
 
 SESSION = tuple(module_command("controller", "run"))
@@ -220,7 +192,7 @@ def several(options: Options) -> bool:
         raise ControllerError("no-inventory-or-target")
     targets = hosts(options.inventory)
     folder = options.suite_dir
-    if folder is not None and (folder / FILE).exists():
+    if folder is not None and is_group(folder):
         options.targets = targets
         return True
     if folder is not None and len(targets) > 1:
@@ -291,7 +263,7 @@ def run(options: Options) -> bool:
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
     require_apart(options.targets)
-    waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
+    waiting = [path for path in members(folder) if not (path / MANIFEST).exists()]
     if not waiting:
         raise ControllerError("group-sealed", folder=folder)
     named = {_planned_host(path): path for path in waiting}

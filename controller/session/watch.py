@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from agent.system import lock
+from analysis.suite.group import is_group, members
 from contract import names, plan, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.places import command_line
 from contract.plan import PlanHead, TargetDocument
 from contract.status import SuiteStatus
-from controller.session import group, status_page, suite_folder
+from controller.session import status_page, suite_folder
 from controller.session.journal_link import LinkEvents, follow, follow_command
 from controller.session.seal import MANIFEST
 from controller.session.status import Board, Hosts, Lines, Screen, rows
@@ -153,8 +154,8 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        if folder and (folder / group.FILE).exists():
-            folders = group.suites(folder)
+        if folder and is_group(folder):
+            folders = members(folder)
         elif folder:
             folders = [folder]
         else:  # those that sessions on this machine work on now
