@@ -26,7 +26,7 @@ from contract.extensions import ExtensionError
 from contract.files import sha256_of, write, write_json
 from contract.plan import digest
 from controller.session import seal
-from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields, kept_name
+from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields
 from instrumentation import decode, readings
 from instrumentation.accuracy import NOT_STATED
 from instrumentation.meters import registry as meter_kinds
@@ -115,7 +115,7 @@ class Anonymous:
     def _new_place(self, relative: Path) -> Path | None:
         if relative.parts[0] == "runs":
             run = self.names.run_id(relative.parts[1])
-            kept = kept_name(self.names, relative.name) if len(relative.parts) > 3 else ""
+            kept = self.names.kept_name(relative.name) if len(relative.parts) > 3 else ""
             new = Path("kept", kept) if kept else Path(relative.name)
             return None if run is LEFT_OUT else Path("runs", run) / new
         if relative.parts[0] == "precondition":
