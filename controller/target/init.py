@@ -27,6 +27,7 @@ from controller.target.doctor import probe
 from controller.target.meter_entries import Ask, MeterOptions
 from controller.target.secrets import PSID_FORM
 from controller.target.survey import list_disks
+from controller.templates import load_template
 
 Say = Callable[[str], None]
 GIB, MIB = 2**30, 2**20
@@ -217,17 +218,6 @@ def write_inventory(
     name: str,
 ) -> None:
     """Write hosts.yml, group_vars/targets.yml, and .gitignore, which keeps the secrets out."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # not for every command
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["yaml"] = yaml_text
-    environment.filters["one_line"] = lambda text: " ".join(names.printable(text).split())
     if options.extent_gib is not None:
         extent_bytes = int(options.extent_gib * GIB) // MIB * MIB
     else:
@@ -244,9 +234,10 @@ def write_inventory(
         "configurations": _configurations(disks),
     }
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)
+    filters = yaml_text, names.sentence
     for path, values in (("hosts.yml", hosts), ("group_vars/targets.yml", targets)):
-        text = environment.get_template(f"{Path(path).name}.j2").render(values)
-        write(folder / path, [text.encode()])
+        template = load_template(Path(__file__).with_name(f"{Path(path).name}.j2"), *filters)
+        write(folder / path, [template.render(values).encode()])
     write(folder / ".gitignore", [b"secrets.json\n"])
 
 
