@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -42,32 +42,24 @@ Target = TargetDocument
 
 def require_apart(targets: Sequence[Target]) -> None:
     """ControllerError where two hosts are one machine, or would read one meter."""
-    broken = [
-        reason
-        for one, other in combinations(targets, 2)
-        for reason in (*_same_machine(one, other), *_same_meter(one, other))
-    ]
+    broken = [each for pair in combinations(targets, 2) for each in _shared(*pair)]
     if broken:
         raise ControllerError(*broken)
 
 
-def _same_machine(one: Target, other: Target) -> Iterator[ControllerError]:
-    addresses = {
+def _shared(one: Target, other: Target) -> Iterator[ControllerError]:
+    """Yield why two hosts may not be measured at once: one machine, or one meter."""
+    hosts = {"host": one.host, "other": other.host}
+    mine, its = (
         f"{connection.address(target)}{f', port {target.ssh.port}' if target.ssh else ''}"
         for target in (one, other)
-    }
-    if len(addresses) == 1:
-        hosts = {"host": one.host, "other": other.host}
-        yield ControllerError("same-machine", **hosts, address=addresses.pop())
-
-
-def _same_meter(one: Target, other: Target) -> Iterator[ControllerError]:
-    for mine in one.meters:
-        for its in other.meters:
-            if _port(mine) & _port(its):
-                hosts = {"host": one.host, "other": other.host}
-                meters = {"meter": mine.name, "other_meter": its.name}
-                yield ControllerError("same-port", **hosts, **meters, port=mine.port)
+    )
+    if mine == its:
+        yield ControllerError("same-machine", **hosts, address=mine)
+    for meter, other_meter in product(one.meters, other.meters):
+        if _port(meter) & _port(other_meter):
+            meters = {"meter": meter.name, "other_meter": other_meter.name}
+            yield ControllerError("same-port", **hosts, **meters, port=meter.port)
 
 
 def _port(meter: MeterEntry) -> set[str]:
@@ -105,43 +97,22 @@ def require_alike(plans: Sequence[Plan]) -> None:
 
 
 def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
-    entries = [
+    mine, its = (
         {entry["name"]: entry for entry in schema.write(getattr(plan, kind))}
         for plan in (one, other)
-    ]
-    hosts = one.host, other.host
-    for mine, its, host, elsewhere in (
-        (*entries, *hosts),
-        (*reversed(entries), *reversed(hosts)),
-    ):
-        missing = [name for name in mine if name not in its]
-        if missing:
-            shared = " ".join(name for name in mine if name in its) or "none"
-            raise ControllerError(
-                "not-on-all-hosts",
-                host=host,
-                kind=kind,
-                elsewhere=elsewhere,
-                missing=", ".join(missing),
-                shared=shared,
-                way_out=way_out,
-            )
-    for name, mine in entries[0].items():
-        unlike = [
-            key
-            for key in dict.fromkeys([*mine, *entries[1][name]])
-            if mine.get(key) != entries[1][name].get(key)
-        ]
-        if unlike:
-            raise ControllerError(
-                "not-alike",
-                kind=kind.removesuffix("s").capitalize(),
-                name=name,
-                host=hosts[0],
-                elsewhere=hosts[1],
-                unlike=", ".join(unlike),
-                way_out=way_out,
-            )
+    )
+    common = [name for name in mine if name in its]
+    for plan, entries, elsewhere in ((one, mine, other), (other, its, one)):
+        if missing := ", ".join(name for name in entries if name not in common):
+            facts = {"kind": kind, "shared": " ".join(common) or "none", "way_out": way_out}
+            hosts = {"host": plan.host, "elsewhere": elsewhere.host}
+            raise ControllerError("not-on-all-hosts", **facts, **hosts, missing=missing)
+    for name in common:
+        keys = dict.fromkeys([*mine[name], *its[name]])
+        if unlike := ", ".join(k for k in keys if mine[name].get(k) != its[name].get(k)):
+            facts = {"kind": kind.removesuffix("s").capitalize(), "name": name, "unlike": unlike}
+            hosts = {"host": one.host, "elsewhere": other.host}
+            raise ControllerError("not-alike", **facts, **hosts, way_out=way_out)
 
 
 def write(folder: Path, plans: Sequence[Plan]) -> None:
@@ -165,15 +136,15 @@ class Session:
     host: str
     folder: Path
     process: subprocess.Popen[bytes]
-    told_bytes: int
+    shown_bytes: int
     last: str = ""
 
     def new_lines(self) -> Iterator[str]:
         """Whole lines of its log since the last call."""
         with (self.folder / LOG).open("rb") as file:
-            file.seek(self.told_bytes)
+            file.seek(self.shown_bytes)
             complete, newline, _ = file.read().rpartition(b"\n")
-        self.told_bytes += len(complete + newline)
+        self.shown_bytes += len(complete + newline)
         for line in complete.decode(errors="replace").splitlines():
             self.last = line or self.last
             yield line
@@ -278,7 +249,12 @@ def run(options: Options) -> bool:
             _follow(sessions, view, interrupts)
         os.utime(folder)  # the newest, for `fde report`
         for session in sessions:
-            print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
+            outcome = f"sealed, {session.folder}"
+            if session.process.returncode:
+                way = command_line("resume", session.folder, inventory=options.inventory)
+                reason = session.last.removeprefix("fde: ") or "no output"
+                outcome = f"failed: {reason}\n  continue with: {way}"
+            print(names.printable(f"{session.host}: {outcome}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
         print(names.printable(f"all hosts succeeded: {command_line('report', folder)}"))
@@ -331,14 +307,6 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
                     # Not SIGINT: what a shell started in the background does not hear it.
                     session.process.terminate()
         time.sleep(POLL_S)
-
-
-def _outcome(session: Session, path: Path) -> str:
-    if session.process.returncode == 0:
-        return f"sealed, {session.folder}"
-    reason = session.last.removeprefix("fde: ") or "no output"
-    way = command_line("resume", session.folder, inventory=path)
-    return f"failed: {reason}\n  continue with: {way}"
 
 
 def _planned_host(folder: Path) -> str:

@@ -31,6 +31,7 @@ from controller.session.progress_text import (
     minutes,
     position,
     scope,
+    troubles,
     utc,
 )
 from controller.session.suite_folder import myself
@@ -104,9 +105,7 @@ def rows(status: SuiteStatus) -> list[tuple[str, str]]:
     answer = status.answer
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
     gaps = ", ".join(f"{name} {count}" for name, count in status.gaps.items() if count)
-    counts = {"void": status.void, "repeated": status.repeated, "skipped": status.skipped}
-    trouble = [f"{count} {what}" for what, count in counts.items() if count]
-    trouble += [f"gaps of meters: {gaps}"] if gaps else []
+    trouble = [*troubles(status), *([f"gaps of meters: {gaps}"] if gaps else [])]
     done = position(status) or f"{status.finished} of {status.runs} runs"
     return [
         ("suite", status.suite_id),
@@ -229,7 +228,10 @@ class Board:
         with self._lock:
             first = len(self._entries) if self._entries else len(entries) - 1
             for entry in entries[first:]:
-                self._tell(entry)
+                if sentence := progress_text.event(self._plan, entry):
+                    self._event(sentence)
+                    if not self._live and entry.state != "waiting":
+                        self._say(sentence)
             self._entries = list(entries)
             self._heard_ns = time.monotonic_ns()
             self._show(watts, gaps, write=True)
@@ -270,13 +272,6 @@ class Board:
     @property
     def _live(self) -> bool:
         return self._screen is not None and self._screen.live
-
-    def _tell(self, entry: Entry) -> None:
-        sentence = progress_text.event(self._plan, entry)
-        if sentence:
-            self._event(sentence)
-            if not self._live and entry.state != "waiting":
-                self._say(sentence)
 
     def _event(self, sentence: str) -> None:
         self._events = [*self._events, Event(utc(datetime.now(UTC)), sentence)][-EVENTS:]

@@ -129,7 +129,7 @@ class RemoteSuite(Source):
                     self._entries.append(entry)
                     new = True
                 if entry is None or begun:
-                    # What was there before comes at once, and is told as one.
+                    # What was there before comes at once, and is shown as one.
                     self._tell(new)
                     begun, new = begun or new, False
             self._tell(new)

@@ -78,16 +78,12 @@ def parse_link(
     if match is None or text.startswith("-"):
         raise ControllerError("invalid-host", text=text)
     at, known = (None if path is None else str(path.absolute()) for path in (key, known_hosts))
-    host, user = match[2].strip("[]"), match[1] or _this_user()
-    return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
-
-
-def _this_user() -> str:
-    """Return this user's name; root's for a user without a name."""
     try:
-        return getuser()
-    except (KeyError, OSError):
-        return "root"
+        user = match[1] or getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = "root"
+    host = match[2].strip("[]")
+    return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
 
 
 def at_terminal(question: str, hidden: bool) -> str:
@@ -106,7 +102,12 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
         TargetDocument(TARGET_FORMAT, {}, 0, Filesystem("ext4", (), ""), (), ssh=options.link)
     )
     for disk in survey.disks:
-        _print_disk(disk, say)
+        serial = f"serial {disk.serial}" if disk.serial else "without a serial number, unusable"
+        size = f"{disk.size_bytes:,} bytes"
+        say(f"disk {disk.name}: {disk.model} {disk.transport}, {serial}, {size}")
+        say(f"    holds {disk.contents}; {disk.opal_words}")
+        for use in disk.uses:
+            say(f"    in use: {use}")
     disks = choose_disks(survey.disks, options.roles, ask)
     say(what_is_here())
     ports = all_ports()
@@ -131,14 +132,6 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     return InitResult(True, str(folder), survey.disks, labels, serials, tuple(open_points))
 
 
-def _print_disk(disk: SurveyedDisk, say: Say) -> None:
-    serial = f"serial {disk.serial}" if disk.serial else "without a serial number, unusable"
-    say(f"disk {disk.name}: {disk.model} {disk.transport}, {serial}, {disk.size_bytes:,} bytes")
-    say(f"    holds {disk.contents}; {disk.opal_words}")
-    for use in disk.uses:
-        say(f"    in use: {use}")
-
-
 def choose_disks(
     disks: Sequence[SurveyedDisk], named: Mapping[str, str], ask: Ask | None
 ) -> dict[str, SurveyedDisk]:
@@ -150,8 +143,10 @@ def choose_disks(
     for role, meaning in ROLES.items():
         fit = [disk for disk in free if (disk.opal is not None) == (role == "sed")]
         if ask is None:
-            # Without a user to ask, only a disk that holds nothing, and of which there is one.
-            fit = [disk for disk in fit if disk.blank or disk.ours or _is_unused_opal(disk)]
+            # Without a user to ask, only a disk that holds nothing, and of which there is one; of
+            # a self-encrypting one without an owner, neither table nor signature.
+            unused = [d for d in fit if d.opal is not None and not d.opal.owned and not d.known]
+            fit = [disk for disk in fit if disk.blank or disk.ours or disk in unused]
             if len(fit) == 1:
                 chosen[role] = fit[0]
         elif fit:
@@ -191,11 +186,6 @@ def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> di
             raise ControllerError("invalid-disk", text=text)
         roles[name] = serial
     return roles
-
-
-def _is_unused_opal(disk: SurveyedDisk) -> bool:
-    """Whether it is self-encrypting, has no owner and neither table nor signature."""
-    return disk.opal is not None and not disk.opal.owned and not disk.known
 
 
 def host_name(machine: str, link: SshLink | None) -> str:

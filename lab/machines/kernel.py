@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import LabError
+from contract.strict_json import read_object
 from lab import cache
 from lab.apt import Apt
 from lab.cache import Say
 from lab.image import MODULE, MODULE_SOURCES
-from lab.state import GIB, InDirectory, cache_dir, read_json
+from lab.state import GIB, InDirectory, cache_dir
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "uml.config"
@@ -65,7 +66,7 @@ class Kernel:
 
     def facts(self) -> dict[str, str | float]:
         """Return what the build noted of itself; empty where there is none."""
-        return {"kernel": self.directory.name, **(read_json(self.directory / cache.FACTS) or {})}
+        return {"kernel": self.directory.name, **read_object(self.directory / cache.FACTS)}
 
 
 def location(directory: Path, wanted: str | None = None) -> Kernel:
