@@ -71,7 +71,7 @@ def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
     (place,) = (controller.build / "checks").iterdir()
     kept = json.loads(place.read_text(encoding="utf-8"))
     assert set(kept["fingerprints"]) == {"plain", "sed"}
-    assert kept["checked_wall"] and not kept["refused"]
+    assert kept["made_wall"] and not kept["refused"]
 
 
 def test_who_is_not_let_in_is_told_why(controller: Any, tmp_path: Path) -> None:

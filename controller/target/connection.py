@@ -224,11 +224,13 @@ def describe_agent_failure(
     return describe_failure(target, done)
 
 
+# Runs our packages on the target.
+PYTHON = ("env", f"PYTHONPATH={HOME}:{HOME}/lib", "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3")
+
+
 def python(target: TargetDocument, *arguments: str) -> list[str]:
     """Build the argv that runs `python3 …` with our packages on the target."""
-    path = f"PYTHONPATH={HOME}:{HOME}/lib"
-    environment = ("PYTHONSAFEPATH=1", "PYTHONUTF8=1")
-    return command(target, ["env", path, *environment, "python3", *arguments])
+    return command(target, [*PYTHON, *arguments])
 
 
 def suite_dir(suite_id: str) -> str:

@@ -47,8 +47,7 @@ class DiskVariables:
     @property
     def missing(self) -> list[str]:
         """Keys that every disk needs and this one lacks."""
-        needed = {"by_id": self.by_id, "serial": self.serial, "size_bytes": self.size_bytes}
-        return [key for key, value in needed.items() if value is None]
+        return [key for key in ("by_id", "serial", "size_bytes") if getattr(self, key) is None]
 
     def disk(self, role: str) -> Disk:
         """Return the disk; raises ValueError where its size is not a number."""
@@ -68,8 +67,7 @@ class ConfigurationVariables:
     @property
     def missing(self) -> list[str]:
         """Keys that every configuration needs and this one lacks."""
-        needed = {"disk": self.disk, "kind": self.kind, "name": self.name}
-        return [key for key, value in needed.items() if value is None]
+        return [key for key in ("disk", "kind", "name") if getattr(self, key) is None]
 
     def on_each_disk(self) -> Iterator[ConfigurationVariables]:
         """Yield an entry for each of its disks, called `NAME-on-DISK` where there is a list."""
@@ -134,10 +132,7 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
             "packages": sorted(name for kind in kinds for name in registry.load(kind).packages),
             "disks": {role: asdict(entry.disk(role)) for role, entry in variables.disks.items()},
             "extent_bytes": int(variables.extent_bytes),
-            "configurations": [
-                {"name": each.name, "kind": each.kind, "disk": each.disk, **each.settings}
-                for each in (entry.complete() for entry in entries)
-            ],
+            "configurations": [schema.write(entry.complete()) for entry in entries],
             "assumptions": assumptions.resolved(variables.assumptions),
         }
         return schema.read(TargetDocument, {**document, **resolved})

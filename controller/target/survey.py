@@ -9,12 +9,13 @@ import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from agent.preflight import Facts
 from contract import schema, strict_json
 from contract.disks import DiskAnswer
-from contract.files import short_digest
+from contract.files import short_digest, write_json
 from contract.names import sentence
 from contract.places import build_folder
 from contract.plan import Plan, TargetDocument
@@ -107,8 +108,8 @@ def look(
     done = _run_script(target, what, run=run)
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
-        machine = schema.read(MachineAnswer, strict_json.loads(lines[0]))
-        examined = schema.read(Examination, strict_json.loads(lines[1]) if examine else {})
+        machine = strict_json.parse(MachineAnswer, lines[0])
+        examined = strict_json.parse(Examination, lines[1] if examine else "{}")
     except (IndexError, ValueError):
         raise _unanswered(target, done) from None
     answer = TargetAnswer(machine.facts, machine.refusals, examined=examined)
@@ -120,7 +121,7 @@ def look(
         error = words[-1].removeprefix("fde: ") if words else f"status {done.returncode}"
         return replace(answer, error=f"its disks could not be looked at: {error}")
     try:
-        disks_answer = schema.read(DisksAnswer, strict_json.loads(last[0]))
+        disks_answer = strict_json.parse(DisksAnswer, last[0])
     except ValueError:
         raise _unanswered(target, done) from None
     return replace(answer, disks=disks_answer.disks, disturbers=disks_answer.disturbers)
@@ -218,6 +219,16 @@ def record_file(kind: str, target: TargetDocument) -> Path:
     return build_folder() / kind / f"{target.host}-{digest}.json"
 
 
+def write_record(kind: str, target: TargetDocument, **facts: object) -> Path:
+    """Keep a record of a kind of a target, with the time; return where."""
+    place = record_file(kind, target)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made_wall = datetime.now(UTC).isoformat(timespec="seconds")
+    head = {"format": f"fde-{kind}/1", "host": target.host, "made_wall": made_wall}
+    write_json(place, {**head, **facts})
+    return place
+
+
 def checks_file(target: TargetDocument) -> Path:
     """Return where the last check of a target is kept, until it is provisioned."""
     return record_file("checks", target)
@@ -225,10 +236,8 @@ def checks_file(target: TargetDocument) -> Path:
 
 def expected_fingerprints(target: TargetDocument, answer: TargetAnswer) -> dict[str, str]:
     """Return the fingerprints that provisioning must find again: of the last check, else of now."""
-    try:
-        text = checks_file(target).read_text(encoding="utf-8")
-        kept = schema.read(KeptCheck, strict_json.loads(text))
-    except (OSError, ValueError):
+    kept = strict_json.load(KeptCheck, checks_file(target))
+    if kept is None:
         return answer.fingerprints
     # Disks may have changed their roles.
     same = {

@@ -148,11 +148,8 @@ class TestbedAction(ActionBase):
 
     def ask_agent(self, target, *arguments):
         """Return the answer of a command of the agent there; raises AgentError by its refusals."""
-        home = f"/{agent_bundle.HOME}"
-        path = f"PYTHONPATH={home}:{home}/lib"
         shell = ["sh", "-c", 'umask 022; exec "$@"', "sh"]
-        python = ["env", path, "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3", "-m", "agent"]
-        done = self.ask(target, [*shell, *python, *arguments])
+        done = self.ask(target, [*shell, *connection.PYTHON, "-m", "agent", *arguments])
         try:
             answer = json.loads(done.stdout.splitlines()[-1])
         except (IndexError, ValueError):  # `pack` prints nothing
