@@ -16,6 +16,7 @@ from contract.errors import AgentError
 from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Range
+from contract.strict_json import Document
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
 TARGET_FORMAT: Literal["fde-target/1"] = "fde-target/1"
@@ -457,7 +458,7 @@ class TargetDocument:
         return dict(schema.write(self))
 
 
-def canonical(document: Mapping[str, Any]) -> bytes:
+def canonical(document: Document) -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8; NaN and infinities are refused."""
     text = json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -465,13 +466,13 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return text.encode()
 
 
-def digest(document: Mapping[str, Any]) -> str:
+def digest(document: Document) -> str:
     """SHA-256 (hex) of the canonical JSON of all keys but `sha256`."""
     rest = {key: value for key, value in document.items() if key != "sha256"}
     return hashlib.sha256(canonical(rest)).hexdigest()
 
 
-def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
+def freeze(document: Document) -> dict[str, Any]:
     """Return the document with its `sha256`; raises PlanError where it is not a whole plan."""
     try:
         frozen = {**document, "sha256": digest(document)}
@@ -481,7 +482,7 @@ def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
     return frozen
 
 
-def parse(document: Mapping[str, Any]) -> Plan:
+def parse(document: Document) -> Plan:
     """Return a plan from its document.
 
     Raises PlanError if changed after freezing, or not a plan.
@@ -522,7 +523,7 @@ def read_target(path: Path) -> TargetDocument:
     return parse_target(_read(path, "description of the target"), path)
 
 
-def parse_target(document: Mapping[str, Any], path: Path) -> TargetDocument:
+def parse_target(document: Document, path: Path) -> TargetDocument:
     """Return a target from its description, which is in `path`; raises PlanError."""
     if document.get("format") != TARGET_FORMAT:
         raise PlanError(
@@ -534,16 +535,16 @@ def parse_target(document: Mapping[str, Any], path: Path) -> TargetDocument:
         raise PlanError("target-incomplete", path=path, error=error) from error
 
 
-def _read(path: Path, what: str) -> dict[str, Any]:
+def _read(path: Path, what: str) -> Document:
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanError("document-unread", what=what, path=path, reason=error.strerror) from error
     except ValueError as error:
         raise PlanError("document-not-json", what=what, path=path) from error
-    if not isinstance(document, dict):
-        raise PlanError("document-not-object", what=what, path=path)
-    return document
+    if isinstance(document, dict):
+        return document
+    raise PlanError("document-not-object", what=what, path=path)
 
 
 def _check(plan: Plan) -> None:

@@ -133,14 +133,14 @@ class Anonymous:
 
     def _write_meter(self, folder: Path, parent: Path) -> None:
         described = _document(folder / "meter.json")
-        schema.read(MeterDocument, described)
-        name = str(described["name"])
+        meter = schema.read(MeterDocument, described)
+        name = meter.name
         new = self.names.name("meter", name)
         number = re.fullmatch(r"\.\d{1,4}", folder.name.removeprefix(name))
         place = parent / f"{new}{number[0] if number else ''}"
         place.mkdir(parents=True)
         made = self.names.apply(DOCUMENTS["meter.json"], described, "meter.json")
-        _state_sources(made["accuracy"], described)
+        _state_sources(made["accuracy"], meter)
         try:
             if not self._raw_lines(folder, place, made):
                 self._records(folder, place, made)
@@ -197,17 +197,17 @@ class Anonymous:
         }
 
 
-def _state_sources(made: dict[str, Any], described: Mapping[str, Any]) -> None:
+def _state_sources(made: dict[str, Any], meter: MeterDocument) -> None:
     """Replace the source of a limit of error that is the driver's own sentence."""
-    settings = {k: v for k, v in described["settings"].items() if not isinstance(v, str)}
+    settings = {k: v for k, v in meter.settings.items() if not isinstance(v, str)}
     known = {NOT_STATED, OWNERS, ""}
     try:
-        driver = meter_kinds.load(described["kind"])(described["channels"], settings)
+        driver = meter_kinds.load(meter.kind)(meter.channels, settings)
         accuracy = driver.accuracy.described()
         known |= {str(accuracy["source"]), *(str(term["source"]) for term in accuracy["terms"])}
     except (ExtensionError, MeterError, TypeError, ValueError):
         pass  # it needs texts that its owner gave
-    old = described["accuracy"]
+    old = meter.accuracy
     terms = zip(made.get("terms") or (), old.get("terms") or (), strict=False)
     for new, before in ((made, old), *terms):
         if "source" in before:

@@ -27,6 +27,7 @@ from contract.plan import (
     TargetDocument,
 )
 from contract.problem import Problem, wordings_of
+from contract.strict_json import Document
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
 
@@ -118,7 +119,7 @@ def table(entries: Sequence[Configuration]) -> list[str]:
     return [f"{entry.name:<{width}}  {entry.disk:<5}  {words(entry)}" for entry in entries]
 
 
-def resolve(document: Mapping[str, Any]) -> TargetDocument:
+def resolve(document: Document) -> TargetDocument:
     """Resolve the variables of a host; raises AgentError with every broken rule."""
     try:
         variables = schema.read(Variables, document)

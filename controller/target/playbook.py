@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from contract import schema
 from contract.command_results import HostCounts, PlayFailure
@@ -23,6 +23,7 @@ from contract.places import ANSIBLE, SHARE, build_folder, python_path
 from contract.plan import TargetDocument, read_target
 from contract.private import PASSWORD_FILE
 from contract.problem import Problem
+from contract.strict_json import Document
 from controller.planning.known_names import inventories_beside
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ def suite(
     inventory: Path,
     target: TargetDocument,
     output_file: Path,
-    variables: Mapping[str, Any],
+    variables: Document,
 ) -> None:
     """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
     host = target.host
@@ -193,7 +194,7 @@ def suite(
 
 
 def run(
-    name: str, inventory: Path, variables: Mapping[str, Any], output: IO[str] | None = None
+    name: str, inventory: Path, variables: Document, output: IO[str] | None = None
 ) -> Play:
     """Play our `name` on all hosts of an inventory; without `output` in this terminal."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
