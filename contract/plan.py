@@ -323,7 +323,6 @@ class SuitePlan:
     tail_s: Rest = 0.0
     attempts: COUNT = 1
     run_limit_s: Lasting | None = None
-    assets: Mapping[str, Any] = field(default_factory=dict)
     quiet: Quiet | None = None
     rapl_source: RaplSource = field(default="powercap", metadata=OMITTED)
     reference_meters: Mapping[Name, Name] = field(default_factory=dict)
