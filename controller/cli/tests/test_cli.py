@@ -179,13 +179,6 @@ def test_the_exit_status_is_the_one_that_the_help_states(
         assert said in captured.err and not captured.out
 
 
-def _raises(error: BaseException) -> Callable[[], int]:
-    def work() -> int:
-        raise error
-
-    return work
-
-
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
@@ -193,13 +186,20 @@ def _raises(error: BaseException) -> Callable[[], int]:
         (PermissionError(13, "Permission denied", "x"), 1, "read x: Permission denied"),
         (KeyboardInterrupt(), 130, "interrupted, what was measured is kept."),
         (KeyboardInterrupt("fde resume s"), 130, "kept; continue with fde resume s."),
+        (ImportError("a.so: failed to map"), 1, "fde: A library cannot be loaded"),
+        (MemoryError(), 1, "fde: Memory or a thread was refused"),
+        (RuntimeError("can't start new thread"), 1, "fde: Memory or a thread was refused"),
     ],
 )
 def test_what_is_raised_becomes_one_sentence(
     error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guarded(_raises(error)) == status
-    assert said in capsys.readouterr().err
+    def fail() -> None:
+        raise error
+
+    assert guarded(fail) == status
+    captured = capsys.readouterr().err
+    assert said in captured and captured.count("\n") == 1
 
 
 def test_without_a_folder_the_newest_suite_is_meant(
@@ -353,17 +353,3 @@ def test_only_inventories_are_offered(tmp_path: Path, fde: Fde) -> None:
 def test_a_host_that_is_named_twice_is_refused(tmp_path: Path, fde: Fde) -> None:
     (tmp_path / "hosts.yml").write_text("targets:\n  hosts:\n    alder: {}\n    alder: {}\n")
     assert "key 'alder'" in fde("check", "-i", tmp_path, status=1).err
-
-
-@pytest.mark.parametrize(
-    "error",
-    [ImportError("a.so: failed to map"), MemoryError(), RuntimeError("can't start new thread")],
-)
-def test_what_limits_refuse_is_a_sentence(
-    error: Exception, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail() -> None:
-        raise error
-
-    assert guarded(fail) == 1
-    assert capsys.readouterr().err.count("\n") == 1
