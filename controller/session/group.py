@@ -161,8 +161,11 @@ def several(options: Options) -> bool:
         return False
     if options.inventory is None:
         raise ControllerError("no-inventory-or-target")
-    targets = hosts(options.inventory)
-    folder = options.suite_dir
+    inventory = playbook.resolve(options.inventory)
+    refused = inventory.refused.items()
+    if reasons := " ".join(f"{host}: {each}" for host, problems in refused for each in problems):
+        raise ControllerError("inventory-refused", path=options.inventory, reasons=reasons)
+    targets, folder = inventory.targets, options.suite_dir
     if folder is not None and is_group(folder):
         options.targets = targets
         return True
@@ -176,19 +179,6 @@ def targets_of(options: Options) -> Sequence[TargetDocument]:
     """Return the resolved target that is meant, or several. Raises ControllerError."""
     several(options)
     return options.targets
-
-
-def hosts(path: Path) -> Sequence[TargetDocument]:
-    """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
-    inventory = playbook.resolve(path)
-    if inventory.refused:
-        refused = " ".join(
-            f"{host}: {problem}"
-            for host, problems in inventory.refused.items()
-            for problem in problems
-        )
-        raise ControllerError("inventory-refused", path=path, reasons=refused)
-    return inventory.targets
 
 
 def plan(options: Options, freeze: Freeze) -> Path:

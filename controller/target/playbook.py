@@ -121,11 +121,6 @@ class Play:
     targets: Mapping[str, TargetDocument]
 
 
-@dataclass(frozen=True)
-class _Stats:
-    hosts: Mapping[str, HostCounts]
-
-
 def _play(
     arguments: Sequence[str], output: IO[str] | None, target: TargetDocument | None = None
 ) -> Play:
@@ -153,10 +148,10 @@ def _play(
             raise ControllerError("ansible-missing", program=program) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [read_target(path) for path in folder.glob("*.json")]
-    stats = [schema.read(_Stats, line) for line in lines if line["event"] == "stats"]
+    hosts = next((line["hosts"] for line in lines if line["event"] == "stats"), {})
     return Play(
         done.returncode,
-        stats[0].hosts if stats else {},
+        schema.read(dict[str, HostCounts], hosts),
         [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
         {resolved.host: resolved for resolved in targets},
     )

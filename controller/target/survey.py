@@ -137,19 +137,9 @@ def load(target: TargetDocument, seconds: float) -> None:
     _ask(target, "load", f"{seconds:g}")
 
 
-@dataclass(frozen=True)
-class _Joules:
-    readings: tuple[tuple[int, float], ...]
-
-
 def read_joules(target: TargetDocument, seconds: float) -> tuple[tuple[int, float], ...]:
     """Read RAPL of a target for so long: (monotonic ns, J since the first); raises TargetError."""
-    return schema.read(_Joules, {"readings": _ask(target, "joules", f"{seconds:g}")}).readings
-
-
-@dataclass(frozen=True)
-class _Writes:
-    by_workload: Mapping[str, int]
+    return schema.read(tuple[tuple[int, float], ...], _ask(target, "joules", f"{seconds:g}"))
 
 
 def read_writes(target: TargetDocument, plan: Plan) -> Mapping[str, int]:
@@ -157,7 +147,7 @@ def read_writes(target: TargetDocument, plan: Plan) -> Mapping[str, int]:
 
     Workloads are missing whose files the target does not have.
     """
-    return schema.read(_Writes, {"by_workload": _ask(target, "writes", plan=plan)}).by_workload
+    return schema.read(dict[str, int], _ask(target, "writes", plan=plan))
 
 
 def _ask(target: TargetDocument, *what: str, plan: Plan | None = None) -> object:
