@@ -148,8 +148,6 @@ def _start(
         "host_page": str(host_page),
         "network_pid": lab_network.pid,
         "address": address,
-        "console": str(layout.console),
-        "sockets": str(launcher.sockets),
         "ssh": ssh.where(layout, lab_network, address),
         "drives": drives,
         "secrets": str(layout.secrets),

@@ -76,7 +76,7 @@ class GuestState(TypedDict):
 
 
 class DriveState(TypedDict):
-    """A virtual drive; `disk` is its entry of an inventory; the last two are of Opal drives."""
+    """A virtual drive; `disk` is its entry of an inventory; the last is of Opal drives."""
 
     pid: int
     port: int
@@ -90,7 +90,6 @@ class DriveState(TypedDict):
     block_size: int
     medium: str
     disk: dict[str, str | int]
-    state: NotRequired[str]
     psid_file: NotRequired[str]
 
 
@@ -112,8 +111,6 @@ class LabState(TypedDict):
     host_page: str
     network_pid: int | None
     address: tuple[str, int]  # in JSON an array
-    console: str
-    sockets: str
     ssh: SshState
     drives: dict[str, DriveState]
     secrets: str
