@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 
 from contract import schema
 from contract.schema import Items, Range
-from contract.strict_json import Document
 
 PAPER_WORKLOAD = "kernel_tree"  # the one the paper's payback uses
 # What the net present value depends on, besides the saving: what may have a range of its own.
@@ -58,7 +57,7 @@ class Assumptions:
         return self.duty or {PAPER_WORKLOAD: self.runs_per_day}
 
 
-def parse_assumptions(document: Document) -> Assumptions:
+def parse_assumptions(document: Mapping[str, object]) -> Assumptions:
     """Parse the assumptions of a plan; what is optional may be missing or null.
 
     Raises ValueError where one is missing, unknown or not what it must be.

@@ -10,7 +10,6 @@ from contract.disks import DiskAnswer, SurveyedDisk
 from contract.measured_command import CommandDocument, Note
 from contract.problem import Problem
 
-
 State = Literal["pass", "warn", "fail", "not_made"]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from contract.disks import Health
-from contract.strict_json import Document
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Finding:
     waited_s: float | None = None
     helped: str = ""
 
-    def document(self) -> Document:
+    def document(self) -> dict[str, object]:
         """Return the entry as JSON holds it; what was not waited for has no `waited_s`."""
         unused = {key for key in ("waited_s", "helped") if not getattr(self, key)}
         return {key: value for key, value in asdict(self).items() if key not in unused}

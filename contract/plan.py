@@ -471,7 +471,7 @@ def digest(document: Document) -> str:
     return hashlib.sha256(canonical(rest)).hexdigest()
 
 
-def freeze(document: Document) -> dict[str, Any]:
+def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with its `sha256`; raises PlanError where it is not a whole plan."""
     try:
         frozen = {**document, "sha256": digest(document)}

@@ -46,6 +46,7 @@ from instrumentation.ports import (
 from instrumentation.recorder_port import (
     RecorderError,
     cannot_open,
+    describe,
     driver_of,
     foreign,
     parse_meter,
@@ -95,7 +96,7 @@ def _writer(config: MeterEntry, out: Path) -> tuple[StreamWriter, dict[str, Json
     A stream is decoded by one description: with another one it is refused.
     """
     described: dict[str, Json] = {
-        **{"format": "fde-meter/2", **asdict(config), **driver_of(config).described()},
+        **describe(config),
         "controller_boot_id": boot_id(),
         "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
     }

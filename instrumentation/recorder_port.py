@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import ssl
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from contract import strict_json
@@ -13,6 +13,7 @@ from contract.extensions import ExtensionError
 from contract.plan import MeterEntry
 from contract.private import expanded, read_secret
 from contract.problem import ProblemError
+from contract.strict_json import Document
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.ports import (
@@ -132,6 +133,11 @@ def check_meter(entry: MeterEntry) -> MeterEntry:
             reason = error.strerror or error
             raise RecorderError("no-certificates", **facts, reason=reason) from None
     return replace(entry, baud=baud, settings=entry.settings or {})
+
+
+def describe(entry: MeterEntry) -> Document:
+    """Return what meter.json has of a meter."""
+    return {"format": "fde-meter/2", **asdict(entry), **driver_of(entry).described()}
 
 
 def driver_of(entry: MeterEntry) -> Meter:

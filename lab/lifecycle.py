@@ -148,6 +148,7 @@ def _start(
         "host_page": str(host_page),
         "network_pid": lab_network.pid,
         "address": address,
+        "sockets": str(launcher.sockets),
         "ssh": ssh.where(layout, lab_network, address),
         "drives": drives,
         "secrets": str(layout.secrets),

@@ -111,6 +111,7 @@ class LabState(TypedDict):
     host_page: str
     network_pid: int | None
     address: tuple[str, int]  # in JSON an array
+    sockets: str
     ssh: SshState
     drives: dict[str, DriveState]
     secrets: str

@@ -104,12 +104,12 @@ def words(entry: Configuration) -> str:
     named = {"name": entry.name, "kind": entry.kind, "disk": entry.disk}
     configuration = registry.complete({**entry.settings, **named})
     texts = [registry.label(configuration)]
-    for field in registry.load(configuration.kind).fields:
-        value = configuration.settings[field.name]
+    for parameter in registry.load(configuration.kind).fields:
+        value = configuration.settings[parameter.name]
         if isinstance(value, bool):
-            texts += [field.name] * value
+            texts += [parameter.name] * value
         else:
-            texts.append(f"{field.name} {value} {field.unit}".rstrip())
+            texts.append(f"{parameter.name} {value} {parameter.unit}".rstrip())
     return "; ".join(texts)
 
 

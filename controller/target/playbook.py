@@ -148,10 +148,10 @@ def _play(
             raise ControllerError("ansible-missing", program=program) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [read_target(path) for path in folder.glob("*.json")]
-    hosts = next((line["hosts"] for line in lines if line["event"] == "stats"), {})
+    counts = [line["hosts"] for line in lines if line["event"] == "stats"]
     return Play(
         done.returncode,
-        schema.read(dict[str, HostCounts], hosts),
+        schema.read(dict[str, HostCounts], counts[0] if counts else {}),
         [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
         {resolved.host: resolved for resolved in targets},
     )
@@ -188,9 +188,7 @@ def suite(
         )
 
 
-def run(
-    name: str, inventory: Path, variables: Document, output: IO[str] | None = None
-) -> Play:
+def run(name: str, inventory: Path, variables: Document, output: IO[str] | None = None) -> Play:
     """Play our `name` on all hosts of an inventory; without `output` in this terminal."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
     return _play([*arguments, str(PLAYBOOKS / name)], output)

@@ -20,7 +20,6 @@ from controller.target.doctor.noise import Noise
 from controller.target.doctor.probe import Probe
 from controller.target.survey import TargetAnswer
 
-
 WORDINGS = wordings_of("controller/target/doctor")
 
 

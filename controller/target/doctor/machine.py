@@ -69,7 +69,8 @@ def _by_agent(name: str) -> Judge:
     return judge
 
 
-governor, turbo, load, memory, swap = map(_by_agent, ("governor", "turbo", "load", "memory", "swap"))
+governor, turbo, load = map(_by_agent, ("governor", "turbo", "load"))
+memory, swap = map(_by_agent, ("memory", "swap"))
 
 
 def idle_states(scene: Scene) -> Iterator[CheckOutcome]:
