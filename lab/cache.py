@@ -121,10 +121,10 @@ def _require_sums(directory: Path, what: str) -> None:
 
 
 def _note_sums(directory: Path) -> None:
-    noted: dict[str, dict[str, object]] = {}
-    for path in _files(directory):
-        inode, sha256 = _inode(path), sha256_of(path)
-        noted[path.relative_to(directory).as_posix()] = {"sha256": sha256, "inode": inode}
+    noted = {  # the inode first: a file that is written to meanwhile is looked at again
+        path.relative_to(directory).as_posix(): {"inode": _inode(path), "sha256": sha256_of(path)}
+        for path in _files(directory)
+    }
     write_json(directory / SUMS, noted, 0o600)
 
 

@@ -69,14 +69,13 @@ class Kernel:
         return {"kernel": self.directory.name, **read_object(self.directory / cache.FACTS)}
 
 
-def location(directory: Path, wanted: str | None = None) -> Kernel:
+def location(directory: Path) -> Kernel:
     """Where the kernel of the present configuration is, or would be, in this cache.
 
-    `wanted` is `full` or `first`, by default LAB_KERNEL; a full one serves for both.
+    LAB_KERNEL is `full`, also where it is not set, or `first`; a full one serves for both.
     """
     full = _location(directory / "kernels", (CONFIG, MORE_CONFIG))
-    wanted = wanted or os.environ.get("LAB_KERNEL") or "full"
-    if wanted == "full" or full.directory.exists():
+    if os.environ.get("LAB_KERNEL", "") in ("", "full") or full.directory.exists():
         return full
     return _location(directory / "first-kernels", (CONFIG,))
 

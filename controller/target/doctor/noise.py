@@ -60,12 +60,12 @@ class Noise:
     terms: tuple[ErrorTerm, ...] = ()
 
 
-def stretch(times_s: Floats, power_w: Floats, batch_s: float = BATCH_S) -> Stretch:
+def stretch(times_s: Floats, power_w: Floats) -> Stretch:
     """Estimate a stretch from evenly spaced means of power; raises ValueError for too few."""
     import numpy as np
 
     step_s = float(np.mean(np.diff(times_s))) if len(times_s) > 1 else 0.0
-    size = max(1, round(batch_s / step_s)) if step_s else 0
+    size = max(1, round(BATCH_S / step_s)) if step_s else 0
     n = len(power_w)
     if not size or n < FEWEST_BATCHES * size:
         raise ValueError(f"{n} readings are too few to estimate the scatter of the power")
