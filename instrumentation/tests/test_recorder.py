@@ -434,7 +434,7 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path, refused: Refus
         ({"kind": "smartpower"}, "did you mean smartpower3"),
         ({"origin": "guessed"}, "origin"),
         ({"channels": {"7": "system"}}, "no channel 7"),
-        ({"name": "../meter0"}, "cannot name a meter"),
+        ({"name": "../meter0"}, "name is '../meter0'"),
         ({"port": "usb:10c4"}, "names no port"),
         ({"settings": {"interval_ms": 7}}, "interval_ms"),
         ({"baud": "fast"}, "baud"),
