@@ -120,12 +120,7 @@ class Meters:
             edges.add(Edge(end, "after" if behind_ns else None, behind_ns))
         energies: dict[Span, dict[str, Used]] = {span: {} for span in (*spans, *rests)}
         for meter in meters:
-            late_ns = round(meter.arrival_delay_limit_s * 1e9)
-            # Without what is still reported of the run before it, but at least half of the rest.
-            quiet = {
-                (start, end): (start + min(late_ns, (end - start) // 2), end)
-                for start, end in rests
-            }
+            quiet = {rest: _quiet(rest, meter.arrival_delay_limit_s) for rest in rests}
             every = edges | {Edge(start) for start, _ in quiet.values()}
             metered = Metered.of(
                 *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
@@ -165,6 +160,12 @@ class Meters:
         if len(meters) < len(self._entries):
             raise ControllerError("recording-unread", problems=" ".join(problems))
         return meters
+
+
+def _quiet(rest: Span, late_s: float) -> Span:
+    """Return a rest without what a meter still reports of the run before it, at least a half."""
+    start, end = rest
+    return start + min(round(late_s * 1e9), (end - start) // 2), end
 
 
 def _rest_behind_ns(end_ns: int, rests: Sequence[Span]) -> int:
