@@ -259,12 +259,9 @@ def _allowed(profile: str, path: Path) -> bool:
     """
     query = b"label\0" + profile.encode() + b"\0" + bytes([_CLASS_FILE]) + os.fsencode(path)
     try:
-        access = os.open(APPARMOR / ".access", os.O_RDWR)
-        try:
-            os.write(access, query)
-            answer = os.read(access, 4096).split()
-        finally:
-            os.close(access)
+        with (APPARMOR / ".access").open("r+b", buffering=0) as access:
+            access.write(query)
+            answer = (access.read(4096) or b"").split()
         return int(answer[1], 16) & _READ_WRITE == _READ_WRITE
     except (OSError, IndexError, ValueError):
         return False

@@ -130,17 +130,6 @@ def planned(parameters: Parameters) -> Iterator[Job]:
                 yield Job(recipe, kind, size)
 
 
-def measured(parameters: Parameters) -> Iterator[tuple[Job, str]]:
-    """Every file and recipe with the directions that are measured.
-
-    Of what is too long for RSA's private operations, encrypting alone.
-    """
-    for job in planned(parameters):
-        yield job, "encrypt"
-        if not _too_long(job, parameters):
-            yield job, "decrypt"
-
-
 def _too_long(job: Job, parameters: Parameters) -> bool:
     return job.recipe == OAEP and job.size_bytes > int(parameters["oaep_max_bytes"])
 
