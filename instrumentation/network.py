@@ -262,7 +262,7 @@ class SnmpTransport:
         asked, self._asking = self._asking, None
         return monotonic_ns(), asked.result()
 
-    def _note(self, _: object, context: Mapping[str, object]) -> None:
+    def _note(self, _: object, context: Mapping[str, Any]) -> None:
         """Keep what no task of ours raised: a datagram that the library could not read."""
         self._broken = _one_line(context.get("exception") or context["message"])
 

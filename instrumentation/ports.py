@@ -277,7 +277,12 @@ class Lookup:
             return same[0]
         alike = [port for port in fitting if port.usb_id and port.is_same_kind(known)]
         if alike:
-            raise _moved(known, alike[0])
+            serial = known.serial_number
+            why = "it has no serial number"
+            why = f"others have the serial number {serial}, too" if serial else why
+            facts = {"device": alike[0].device, "socket": alike[0].location, "reason": why}
+            facts |= {"before": known.location, "port": alike[0].name_of_socket}
+            raise PortError(errno.ENOTUNIQ, "device-moved", **facts)
         if match is not None:
             raise self._missing(ports, match)
         other = f"; {self._wanted} is {at_path.label} now" if at_path is not None else ""
@@ -320,14 +325,6 @@ def _ambiguous(ports: Sequence[Port]) -> PortError:
     way = f"usb:{ports[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
     facts = {"count": len(ports), "choices": choices, "form": way}
     return PortError(errno.ENOTUNIQ, "several-devices", **facts)
-
-
-def _moved(known: Port, alike: Port) -> PortError:
-    serial = known.serial_number
-    reason = f"others have the serial number {serial}, too" if serial else "it has no serial number"
-    facts = {"device": alike.device, "socket": alike.location, "reason": reason}
-    facts |= {"before": known.location, "port": alike.name_of_socket}
-    return PortError(errno.ENOTUNIQ, "device-moved", **facts)
 
 
 def looks_like(data: bytes, besides: str) -> str:

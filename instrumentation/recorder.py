@@ -29,9 +29,10 @@ from pathlib import Path
 
 from contract import files, schema, strict_json
 from contract.documents import UsbAdapter
+from contract.journal import boot_id
 from contract.names import sentence
 from contract.strict_json import Json
-from instrumentation.clock import boot_id, monotonic_ns
+from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import (
     Finder,
@@ -301,7 +302,12 @@ class Recorder:
         if self._must_be_heard:
             self._check_start(max(start_ns, self._opened_ns))
         elif self._transport is not None:
-            self._check_silence(monotonic_ns())
+            # Later: a port that gives nothing more is opened again.
+            now_ns, limits = monotonic_ns(), self._limits
+            if now_ns - self._heard_ns > limits.silence_s * 1e9:
+                self._lose(f"no data for {limits.silence_s:.3g} s")
+            elif now_ns - self._record_ns > (limits.silence_s + limits.foreign_s) * 1e9:
+                self._lose("the incoming data are not valid records any more")
 
     @property
     def _must_be_heard(self) -> bool:
@@ -386,7 +392,11 @@ class Recorder:
             is_set_wrongly = fault is not None and fault.kind == "configuration"
             # It is this meter, and what is wrong is known; of many wrong logins it may lock.
             is_known = is_set_wrongly and self._meter.framed
-            if is_known or heard_s > self._limits.foreign_s or self._is_another(heard_s):
+            is_another = False
+            if not self._compared and heard_s >= self._meter.period_s + SETTLE_S:
+                self._compared = True
+                is_another = bool(looks_like(self._first_bytes, self._config.kind))
+            if is_known or heard_s > self._limits.foreign_s or is_another:
                 self._close_port()
                 reason = fault.detail if fault else ""
                 if is_set_wrongly:
@@ -396,13 +406,6 @@ class Recorder:
             self._close_port()
             limit_s = self._limits.silence_s
             raise silent(self._config, limit_s, self._device)
-
-    def _is_another(self, heard_s: float) -> bool:
-        """Whether, once a period is over, what came is another kind of meter's stream."""
-        if self._compared or heard_s < self._meter.period_s + SETTLE_S:
-            return False
-        self._compared = True
-        return bool(looks_like(self._first_bytes, self._config.kind))
 
     def _check_flood(self, t_ns: int, count: int) -> None:
         """Close a port that would fill the disk."""
@@ -414,14 +417,6 @@ class Recorder:
             self._paused_until_ns = t_ns + round(self._pause_s * 1e9)
             self._pause_s = min(2 * self._pause_s, _FLOOD_PAUSES_S[1])
             self._lose("it sends more than any meter does")
-
-    def _check_silence(self, now_ns: int) -> None:
-        """Later: a port that gives nothing more is opened again."""
-        limits = self._limits
-        if now_ns - self._heard_ns > limits.silence_s * 1e9:
-            self._lose(f"no data for {limits.silence_s:.3g} s")
-        elif now_ns - self._record_ns > (limits.silence_s + limits.foreign_s) * 1e9:
-            self._lose("the incoming data are not valid records any more")
 
     def _lose(self, message: str) -> None:
         self._close_port()

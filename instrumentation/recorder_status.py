@@ -130,18 +130,14 @@ class Status:
             f"{self.faults} faults{reopened}"
         )
 
-    def _rate(self, now_ns: int) -> float:
-        self._ticks.append((now_ns, self.records))
-        then_ns, then = self._ticks[0]
-        if now_ns == then_ns:
-            return 0.0
-        return (self.records - then) / ((now_ns - then_ns) / 1e9)
-
     def write(self) -> None:
         """Replace the file. A failure is ignored: the recording matters, not the display."""
         now_ns = monotonic_ns()
         self._due_ns = now_ns + _PERIOD_NS
-        self.rate_hz = self._rate(now_ns)
+        self._ticks.append((now_ns, self.records))
+        then_ns, then = self._ticks[0]
+        seconds = (now_ns - then_ns) / 1e9
+        self.rate_hz = (self.records - then) / seconds if seconds else 0.0
         fault = self.last_fault
         content = RecorderStatus(
             format="fde-recorder-status/1",

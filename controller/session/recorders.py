@@ -18,11 +18,12 @@ from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
+from contract.journal import boot_id
 from contract.places import module_command
 from contract.plan import MeterEntry
 from contract.strict_json import read_object
 from controller.session.suite_folder import lack_of_room
-from instrumentation.clock import boot_id, monotonic_ns
+from instrumentation.clock import monotonic_ns
 
 POLL_S = 0.1
 STOP_LIMIT_S = 15.0

@@ -14,7 +14,8 @@ from contract import strict_json
 from contract.attempts import NS
 from contract.documents import SessionLine
 from contract.files import append_line
-from instrumentation.clock import ClockReading, boot_id, monotonic_ns
+from contract.journal import boot_id
+from instrumentation.clock import ClockReading, monotonic_ns
 
 SESSIONS = "sessions.jsonl"
 

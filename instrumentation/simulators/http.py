@@ -88,7 +88,10 @@ class HttpSimulator(NetworkSimulator):
         number = parse_qs(url.query).get("id")
         match self.profile, url.path:
             case "shelly-gen1" | "shelly-gen1-em", "/status":
-                return self._first_generation(watts[0], joules[0])
+                kind, unit_j = ("emeters", 3600) if self.profile.endswith("em") else ("meters", 60)
+                meter: Document = {"power": round(watts[0], 2), "is_valid": True}
+                total = round(joules[0] / unit_j, 1)
+                return {"uptime": self.refreshes, kind: [{**meter, "total": total}]}
             case "shelly-switch", "/rpc/Switch.GetStatus" if number == ["0"]:
                 return {"source": "init", "output": self.output, **self._metered()}
             case "shelly-pm1", "/rpc/PM1.GetStatus" if number == ["0"]:
@@ -118,12 +121,6 @@ class HttpSimulator(NetworkSimulator):
         }
         errors = {"errors": self.errors} if self.errors else {}
         return {"id": 0, "apower": round(self.power_w[0], 1), "aenergy": total, **errors}
-
-    def _first_generation(self, power_w: float, energy_j: float) -> dict[str, Json]:
-        is_em = self.profile == "shelly-gen1-em"
-        unit_j = 3600.0 if is_em else 60.0
-        meter = {"power": round(power_w, 2), "is_valid": True, "total": round(energy_j / unit_j, 1)}
-        return {"uptime": self.refreshes, ("emeters" if is_em else "meters"): [meter]}
 
     def _state(self, power_w: float) -> dict[str, Json]:
         state, reported = self._reported

@@ -13,19 +13,8 @@ class SourceError(ProblemError):
 
 
 _GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name")
-
-
-def names() -> tuple[str, ...]:
-    """List the sources, with those of installed packages."""
-    return _GROUP.names()
-
-
-def load(name: str) -> type[Any]:
-    """Return the class of a source.
-
-    Raises ExtensionError.
-    """
-    return _GROUP.load(name)
+names = _GROUP.names
+load = _GROUP.load
 
 
 def is_installed(name: str) -> bool:

@@ -95,10 +95,10 @@ def broker() -> Iterator[int]:
 
 @contextlib.contextmanager
 def on_the_network(
-    simulator: NetworkSimulator, port: int = 0, secret: str = ""
+    simulator: NetworkSimulator, port: int = 0, secret: str = "", **tls: ssl.SSLContext
 ) -> Iterator[Server]:
     """Provide a simulator that is served, in true time."""
-    server = simulator.serve(HOST, port, secret)
+    server = simulator.serve(HOST, port, secret, **tls)
     live = Live(simulator, [WATTS] * len(simulator.channels))
     try:
         yield server
@@ -502,21 +502,10 @@ def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
     return context
 
 
-@contextlib.contextmanager
-def with_tls(plug: HttpSimulator, context: ssl.SSLContext) -> Iterator[Server]:
-    server = plug.serve(HOST, 0, tls=context)
-    live = Live(plug, [WATTS])
-    try:
-        yield server
-    finally:
-        live.close()
-        server.close()
-
-
 def test_a_certificate_of_its_own_is_accepted_where_it_was_named(tmp_path: Path) -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
     context = a_certificate(tmp_path, x509.IPAddress(ip_address(HOST)))
-    with with_tls(plug, context) as server:
+    with on_the_network(plug, tls=context) as server:
         assert server.address.startswith("https://")
         with refuses("address-refused"):
             recorded(a_config(plug, server.address), tmp_path / "wrong", records(1))
@@ -527,7 +516,7 @@ def test_a_certificate_of_its_own_is_accepted_where_it_was_named(tmp_path: Path)
 def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
     context = a_certificate(tmp_path, x509.DNSName("plug.example"))
-    with with_tls(plug, context) as server:
+    with on_the_network(plug, tls=context) as server:
         config = a_config(plug, server.address, ca_file=str(tmp_path / "ca.pem"))
         with refuses("address-refused"):
             recorded(config, tmp_path / "plug", records(1))
