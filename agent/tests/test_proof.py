@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.storage import ciphers, mapping, plaintext_probe, proof, registry, tcrypt
+from agent.storage import mapping, plaintext_probe, proof, registry, tcrypt
 from agent.storage.base import KindFindings, Layer, Place, Segment, VolumeHeader
 from agent.storage.layout import DiscardFindings
 from agent.storage.opal import LuksHeader, LuksIntegrity, LuksSegment, OpalFindings
@@ -38,7 +38,7 @@ OFF = OpalFindings(STATUS, RangeStatus(0, 0, False, False, "unlocked"), "off", N
 HEADER = VolumeHeader("aes-twofish-serpent", "xts-plain64", "1536")
 
 
-def _planned(kind: str, **entry: object) -> Planned:
+def _planned(kind: str, **entry: Any) -> Planned:
     disk = "sed" if kind == "opal" else "plain"
     configuration = registry.complete({"name": "c", "kind": kind, "disk": disk, **entry})
     expectation = registry.load(kind).expectation(PLACE, configuration)
@@ -333,16 +333,6 @@ def test_a_probe_that_could_not_be_looked_for_and_a_discard_are_told() -> None:
     assert proof.mismatches(replace(plan, discards=True), mounted) == []
     silent = replace(findings, discard=DiscardFindings({}, mounted=False))
     assert proof.mismatches(replace(plan, discards=True), silent) == [_mismatch("no-discard")]
-
-
-def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:
-    crypto = (
-        "name         : xts(aes)\ndriver       : xts-aes-aesni\npriority     : 401\n\n"
-        "name         : xts(aes)\ndriver       : xts-aes-vaes-avx2\npriority     : 600\n\n"
-        "name         : __xts(aes)\ndriver       : other\npriority     : 900\n"
-    )
-    assert ciphers.driver(ciphers.algorithm("aes-xts-plain64"), crypto) == "xts-aes-vaes-avx2"
-    assert ciphers.driver("xts(serpent)", crypto) is None
 
 
 def test_canaries_differ_by_run_and_can_be_made_again() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -254,10 +252,3 @@ def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
 def test_a_configuration_is_called_by_what_it_is(entry: dict[str, Any], label: str) -> None:
     complete = registry.complete({"name": "c1", "disk": "plain", "kind": "dmcrypt", **entry})
     assert registry.label(complete) == label
-
-
-def test_a_missing_tcplay_is_told_with_the_way_out() -> None:
-    if shutil.which("tcplay", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
-        pytest.skip("tcplay is installed here")
-    reason = registry.load("tcrypt").why_not(made("tcrypt", **EXAMPLES["tcrypt"][0])) or ""
-    assert "install its package" in reason

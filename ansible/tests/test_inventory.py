@@ -67,7 +67,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
 def test_what_is_resolved_is_whole_and_typed() -> None:
     resolved = resolve(changed("disks/plain/size_bytes", str(2**31)))
     assert resolved.format == "fde-target/1"
-    assert resolved.packages == ("tcplay",)
+    assert resolved.packages == ()
     assert resolved.disks["plain"] == Disk("plain", "/dev/disk/by-id/nvme-A_1", "1", 2**31)
     entry = resolved.configurations[2]
     assert (entry.name, entry.kind, entry.disk) == ("aes", "dmcrypt", "plain")
