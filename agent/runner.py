@@ -77,7 +77,12 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
             try:
-                with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
+                with ExitStack() as held:
+
+                    def hold() -> None:
+                        held.enter_context(lock.disks(f"suite {suite_dir.name}"))
+
+                    waits.until("disks", hold, limit_s=PATIENCE_S)
                     watchdog.within(STEP_S)
                     with listening(go_on):
                         yield Stack(suite.storage, secrets), counters
@@ -103,12 +108,6 @@ def _counters() -> PowercapSource:
         raise NotYetError(error) from error
 
 
-def _locked(suite_dir: Path) -> ExitStack:
-    held = ExitStack()
-    held.enter_context(lock.disks(f"suite {suite_dir.name}"))
-    return held
-
-
 class Suite:
     """One execution of a plan, from wherever the journal left it."""
 
@@ -129,7 +128,12 @@ class Suite:
         """
         entries = self.journal.entries
         ended = entries and entries[-1].state == "suite-finished"
-        self._fold_interrupted()
+        # What an agent that died, or a machine that did, left open.
+        for attempt in self.history.begun():
+            self._set_aside(attempt.run_id, again=False)
+            same = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
+            cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
+            self._tell("void", attempt.run_id, _CUT_SHORT[cause], cause, attempt.cut_short)
         self._fold_requests()
         if ended and self._finished() == len(self.plan.runs):
             self._say_finished()
@@ -274,14 +278,6 @@ class Suite:
         facts: Mapping[str, journal.Fact] | None = None,
     ) -> None:
         self.history.add(self.journal.append(state, run_id, detail, cause, facts))
-
-    def _fold_interrupted(self) -> None:
-        """Close what an agent that died, or a machine that did, left open."""
-        for attempt in self.history.begun():
-            self._set_aside(attempt.run_id, again=False)
-            same = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
-            cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
-            self._tell("void", attempt.run_id, _CUT_SHORT[cause], cause, attempt.cut_short)
 
     def _fold_requests(self) -> bool:
         """Void what is asked to be repeated, but never a run that has no try left."""

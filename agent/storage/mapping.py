@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from agent.storage.base import Layer, Segment
@@ -43,8 +44,12 @@ def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[
     for name, kernel in mappings.items():
         # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
         made_by = "-".join(uuid(kernel).split("-")[:2])
-        segments = tuple(_with_name(parse_line(line)) for line in lines.get(name, []))
-        stack.append(Layer(name, made_by, segments))
+        segments = []
+        for segment in map(parse_line, lines.get(name, [])):
+            below = Path(f"/sys/dev/block/{segment.device}").resolve().name
+            device = segment.device and (dm_name(below) or below)
+            segments.append(replace(segment, device=device))
+        stack.append(Layer(name, made_by, tuple(segments)))
     return stack
 
 
@@ -100,14 +105,6 @@ def _key_bits(field: str) -> int:
     if len(field) == 1:
         return 0
     return 8 * int(field.split(":")[1]) if field.startswith(":") else 4 * len(field)
-
-
-def _with_name(segment: Segment) -> Segment:
-    """Return the segment with the name of the device below instead of its number."""
-    if segment.device is None:
-        return segment
-    kernel = Path(f"/sys/dev/block/{segment.device}").resolve().name
-    return Segment(**{**vars(segment), "device": dm_name(kernel) or kernel})
 
 
 PATH = f"/dev/mapper/{MAPPING}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import os
 import struct
+from io import FileIO
 from pathlib import Path
 
 from contract import system_text
@@ -32,11 +32,8 @@ class NvmeError(OSError):
 
 def namespaces(device: str) -> set[int]:
     """Return identifiers of the namespaces that the controller of a disk knows; raises OSError."""
-    fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return _listed(fd, _ACTIVE) | _listed(fd, _ALLOCATED, optional=True)
-    finally:
-        os.close(fd)
+    with Path(device).open("rb", buffering=0) as file:
+        return _listed(file, _ACTIVE) | _listed(file, _ALLOCATED, optional=True)
 
 
 def reads_zeros(name: str) -> bool:
@@ -45,16 +42,11 @@ def reads_zeros(name: str) -> bool:
     `name` is the kernel's; see Identify Namespace, DLFEAT, of the NVM Command Set Specification.
     """
     try:
-        namespace = int(system_text.read(Path(f"/sys/class/block/{name}/nsid")))
-        fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        namespace = system_text.read_number(Path(f"/sys/class/block/{name}/nsid"))
+        with Path(f"/dev/{name}").open("rb", buffering=0) as file:
+            return _ask(file, _IDENTIFY, namespace, 0, _PAGE_BYTES)[33] & 0b111 == 1
     except OSError:
         return False
-    try:
-        return _ask(fd, _IDENTIFY, namespace, 0, _PAGE_BYTES)[33] & 0b111 == 1
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 def throttlings(device: str) -> int:
@@ -73,16 +65,13 @@ def writes(device: str) -> int:
 
 
 def _health(device: str) -> bytes:
-    fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return _ask(fd, _GET_LOG_PAGE, _ALL_NAMESPACES, _HEALTH, _HEALTH_BYTES)
-    finally:
-        os.close(fd)
+    with Path(device).open("rb", buffering=0) as file:
+        return _ask(file, _GET_LOG_PAGE, _ALL_NAMESPACES, _HEALTH, _HEALTH_BYTES)
 
 
-def _listed(fd: int, which: int, *, optional: bool = False) -> set[int]:
+def _listed(file: FileIO, which: int, *, optional: bool = False) -> set[int]:
     try:
-        page = _ask(fd, _IDENTIFY, 0, which, _PAGE_BYTES)
+        page = _ask(file, _IDENTIFY, 0, which, _PAGE_BYTES)
     except NvmeError:
         if not optional:
             raise
@@ -90,10 +79,10 @@ def _listed(fd: int, which: int, *, optional: bool = False) -> set[int]:
     return set(struct.unpack(f"<{_PAGE_BYTES // 4}I", page)) - {0}
 
 
-def _ask(fd: int, opcode: int, namespace: int, cdw10: int, length_bytes: int) -> bytes:
+def _ask(file: FileIO, opcode: int, namespace: int, cdw10: int, length_bytes: int) -> bytes:
     page = ctypes.create_string_buffer(length_bytes)
     head = (opcode, 0, 0, namespace, 0, 0, 0, ctypes.addressof(page), 0, length_bytes)
-    status = fcntl.ioctl(fd, _ADMIN, bytearray(_COMMAND.pack(*head, cdw10, *bytes(7))), True)
+    status = fcntl.ioctl(file, _ADMIN, bytearray(_COMMAND.pack(*head, cdw10, *bytes(7))), True)
     if status:
         raise NvmeError(0, f"NVMe status {status:#x}")
     return page.raw

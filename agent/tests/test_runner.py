@@ -197,8 +197,7 @@ def test_a_signal_voids_the_run_and_leaves_the_storage_bare(lab: Lab) -> None:
 def test_reasons_reach_the_journal(lab: Lab, act: Action, reason: str) -> None:
     lab.acts["file_io"] = act
     lab.execute()
-    entries = journal.read(lab.folder / "journal.jsonl")
-    void = [entry for entry in entries if entry.state == "void"]
+    void = [entry for entry in entries(lab) if entry.state == "void"]
     assert void
     assert all(reason in entry.detail for entry in void)
 
@@ -219,7 +218,7 @@ def test_an_asset_is_compared_before_the_first_run_and_its_sum_kept(lab: Lab) ->
     entry = {"path": str(clip), "sha256": "0" * 64, "sums": None}
     lab.plan = plan.parse(plan.freeze({**blocks_document(), "assets": {"clip": entry}}))
     assert lab.execute() == 1
-    ended = journal.read(lab.folder / "journal.jsonl")[-1]
+    ended = entries(lab)[-1]
     assert ended.state == "suite-failed"
     assert f"The asset clip ({clip}) has the SHA-256" in ended.detail
     assert not (lab.folder / "runs").exists()
@@ -234,7 +233,7 @@ def test_a_locked_range_that_can_be_read_fails_the_suite_each_time(lab: Lab) -> 
     lab.stack.reads = {"S": None}
     for _ in range(2):
         assert lab.execute() == 1
-        entry = journal.read(lab.folder / "journal.jsonl")[-1]
+        entry = entries(lab)[-1]
         assert entry.state == "suite-failed"
         assert "The locked range of S can be read" in entry.detail
 

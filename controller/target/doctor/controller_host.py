@@ -37,7 +37,7 @@ def secrets_file(scene: Scene) -> Iterator[CheckOutcome]:
 
 def psid(scene: Scene) -> Iterator[CheckOutcome]:
     """Check its form alone: a try with a wrong one counts against the drive's limit."""
-    if not self_encrypting(scene.target.document()):
+    if not self_encrypting(scene.target):
         return
     try:
         value = secrets.load(Path(scene.target.secrets_file)).sed_psid

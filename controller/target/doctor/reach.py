@@ -57,7 +57,7 @@ def cryptsetup(scene: Scene) -> Iterable[CheckOutcome]:
 
 def allow_tpm(scene: Scene) -> Iterable[CheckOutcome]:
     """Check that Opal commands pass to a SATA disk."""
-    if not self_encrypting(scene.target.document()):
+    if not self_encrypting(scene.target):
         return []
     if scene.facts.sed_transport != "ata":
         how = scene.facts.sed_transport or "unknown means"
