@@ -118,6 +118,23 @@ class ProveResult:
 
 
 @dataclass(frozen=True)
+class Delivery:
+    """What came of a message to a receiver of a host; `problem` is empty where it was taken."""
+
+    host: str
+    receiver: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class NotifyResult:
+    """`fde notify`: a test message to every receiver."""
+
+    ok: bool
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclass(frozen=True)
 class SuiteResult:
     """`fde plan`, `run`, `resume`, `seal`: the folder of the suite, or of a group of suites."""
 
@@ -376,6 +393,7 @@ COMMANDS: dict[str, type[Any]] = {
     "init": InitResult,
     **dict.fromkeys(("provision", "assets", "teardown"), PlayResult),
     "prove": ProveResult,
+    "notify": NotifyResult,
     **dict.fromkeys(("plan", "run", "resume", "seal"), SuiteResult),
     "report": ReportResult,
     "verify": VerifyResult,

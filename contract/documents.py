@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from contract.counts import Edge, Gap
 from contract.disks import Lifetime
 from contract.journal import Entry
+from contract.messages import Message
 from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.plan import Plan, TargetDocument
@@ -214,6 +215,22 @@ class SessionLine:
     controller_cpu_wall_s: float | None = None
 
 
+HangCause = Literal["lost", "stuck"]
+
+
+@dataclass(frozen=True)
+class PowerLine:
+    """A line of power.jsonl: the controller switched a target off and on that hung.
+
+    `cause` is `lost` where it was silent, `stuck` where its run was beyond all limits.
+    """
+
+    t_mono_ns: COUNT
+    controller_boot_id: str
+    cause: HangCause
+    hung_s: SECONDS
+
+
 @dataclass(frozen=True)
 class LockedRead:
     """How a locked drive answered a read after the last run."""
@@ -392,4 +409,5 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "manifest": ("manifest.json", ManifestDocument),
     "identity": ("identity.json", IdentityDocument),
     "bundle": ("bundle.json", BundleDocument),
+    "message": ("a message to a receiver of fde_notify", Message),
 }

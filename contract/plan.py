@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 
 from contract import schema, steady_state, strict_json
 from contract.errors import AgentError
+from contract.messages import Notify
 from contract.names import Name
 from contract.parameters import ParameterValue
-from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Range
+from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Closed, Range
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
 TARGET_FORMAT: Literal["fde-target/1"] = "fde-target/1"
@@ -415,9 +416,51 @@ class MeterEntry:
     settings: Mapping[str, Any] | None = field(default=None, metadata=OMITTED)
 
 
+WAKE_ADDRESS = r"((?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2})@([\w.-]+):(\d{1,5})"
+_SWITCH_ADDRESSES = {
+    "snmp": r"snmp://[\w.:\[\]-]+",
+    "ipmi": r"[\w.:-]+",
+    "wake-on-lan": WAKE_ADDRESS,
+    "program": "",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerSwitch(Closed):
+    """`fde_power`: what a target that hangs is switched off and on by (instrumentation/power.py).
+
+    `address` is a URL, a BMC's host or `MAC@HOST:PORT`, `user` and `secret_file` are its login. It
+    hangs once it has been silent, or beyond a run's limit, for `hang_s`; it is off for `off_s`,
+    once a hang and `most` times a suite. `measures`: it is also the meter.
+    """
+
+    kind: Literal["shelly", "shelly-gen1", "tasmota", "snmp", "ipmi", "wake-on-lan", "program"]
+    address: str = ""
+    outlet: COUNT = 0
+    oid: str = ""
+    argv: tuple[str, ...] = ()
+    user: str = ""
+    secret_file: str = ""
+    hang_s: Annotated[float, Range(least=30)] = 600.0
+    off_s: Annotated[float, Range(least=0, most=600)] = 10.0
+    most: COUNT = 3
+    measures: bool = False
+
+    @property
+    def faults(self) -> list[str]:
+        """The keys that are not as its kind needs them."""
+        needed = {"ipmi": ["user", "secret_file"], "program": ["argv"]}.get(self.kind, [])
+        form = _SWITCH_ADDRESSES.get(self.kind, r"https?://[\w.:\[\]-]+/?")
+        address = [] if re.fullmatch(form, self.address) else ["address"]
+        return [*address, *(key for key in needed if not getattr(self, key))]
+
+
 @dataclass(frozen=True)
 class TargetDocument:
-    """The resolved description of a target; `ssh` is null where the target is the controller."""
+    """The resolved description of a target; `ssh` is null where the target is the controller.
+
+    `notify` and `power` are the controller's alone: `for_target` leaves them out.
+    """
 
     format: Literal["fde-target/1"]
     disks: Mapping[Name, Disk]
@@ -436,6 +479,13 @@ class TargetDocument:
     rapl_source: RaplSource = "powercap"
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     secrets_file: str = ""
+    notify: Notify = field(default=Notify(), metadata=OMITTED)
+    power: PowerSwitch | None = field(default=None, metadata=OMITTED)
+
+    @property
+    def for_target(self) -> TargetDocument:
+        """What of it the target itself gets."""
+        return replace(self, notify=Notify(), power=None)
 
     @property
     def extent(self) -> Extent:

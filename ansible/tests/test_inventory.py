@@ -19,6 +19,7 @@ from contract import schema
 from contract.assumptions import parse_assumptions
 from contract.plan import Asset, Disk, TargetDocument
 from contract.problem import ProblemError
+from contract.tests.refusal import refuses
 from controller.target import inventory
 from controller.target.inventory import resolve
 
@@ -48,6 +49,9 @@ GIVEN: dict[str, Any] = {
     "assumptions": {},
     "secrets_file": "/x/secrets.json",
 }
+
+
+HOOK = {"name": "hook", "kind": "webhook", "url_file": "/x/hook"}
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
@@ -202,6 +206,11 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: s
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
+        ("notify", {"receivers": [{"name": "p", "kind": "program"}]}, "receiver-incomplete"),
+        ("notify", {"receivers": [HOOK, HOOK]}, "receivers-twice"),
+        ("notify", {"receivers": [{**HOOK, "url": "https://example.org"}]}, "unknown key"),
+        ("power", {"kind": "shelly"}, "switch-incomplete"),
+        ("power", {"kind": "http", "address": "http://192.0.2.7"}, "must be 'shelly'"),
         ("disks", {}, "no-disk"),
         ("disks/sed", ..., "configuration-disk"),
         ("disks/a b", {}, "disk-name"),
@@ -270,6 +279,19 @@ def test_what_breaks_a_rule_is_refused(path: str, value: object, expected: str) 
         resolve(changed(path, value))
     first = raised.value.problems[0]
     assert expected == first.code or re.search(expected, str(first.facts.get("error", "")))
+
+
+def test_the_plug_that_measures_switches_only_where_that_is_declared() -> None:
+    plug = {"name": "m", "kind": "http", "port": "http://192.0.2.7", "origin": "measured"}
+    power = {"kind": "shelly", "address": "http://192.0.2.7/"}
+    with refuses("switch-measures", meter="m"):
+        resolve({**GIVEN, "meters": [plug], "power": power})
+    declared = resolve({**GIVEN, "meters": [plug], "power": {**power, "measures": True}})
+    assert declared.power and declared.power.measures
+    assert resolve({**GIVEN, "meters": [plug], "power": {**power, "address": "http://192.0.2.8"}})
+    with refuses("switch-of-controller"):
+        resolve({**GIVEN, "ssh": None, "power": power})
+    assert declared.for_target.power is None and "power" not in declared.for_target.document()
 
 
 def test_the_processors_counters_alone_are_enough() -> None:

@@ -143,7 +143,7 @@ def send(
 
     With `dry` it is compared alone. Raises TargetError.
     """
-    document = strict_json.dumps(target.document()).encode()
+    document = strict_json.dumps(target.for_target.document()).encode()
     unit = (ANSIBLE / "roles" / "agent" / "files" / UNIT.name).read_bytes()
     archive = pack(collect() | {TARGET: document, UNIT: unit})
     done = run(target, ["sh", "-c", SEND, "sh", "look" if dry else "unpack"], archive)

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from agent.storage import layout, registry
 from agent.storage.base import UNENCRYPTED
 from agent.system import quiet
 from contract import schema
-from contract.errors import AgentError
+from contract.errors import AgentError, ControllerError
+from contract.messages import Notify
 from contract.parameters import Parameter, ParameterValue, described
 from contract.plan import (
     DATA_OFFSET_BYTES,
@@ -25,7 +27,9 @@ from contract.plan import (
     Disk,
     Extent,
     MeterEntry,
+    PowerSwitch,
     Quiet,
+    SshLink,
     TargetDocument,
 )
 from contract.problem import Problem
@@ -99,6 +103,9 @@ class Variables:
     meters: tuple[MeterEntry, ...] = ()
     assets: Mapping[str, Asset] = field(default_factory=dict)
     quiet: Quiet = field(default_factory=Quiet)
+    notify: Notify = field(default_factory=Notify)
+    power: PowerSwitch | None = None
+    ssh: SshLink | None = None
     assumptions: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -160,6 +167,15 @@ def _check(variables: Variables) -> Iterator[Problem]:
     for name, asset in variables.assets.items():
         yield from _check_asset(name, asset)
     yield from _check_quiet(variables.quiet)
+    receivers = variables.notify.receivers
+    yield from _check_unique("receivers", "name", [receiver.name for receiver in receivers])
+    for each in receivers:
+        if each.missing:
+            yield _problem("receiver-incomplete", receiver=each.name, key=each.missing)
+    if variables.power and variables.ssh is None:
+        yield _problem("switch-of-controller")
+    elif variables.power:
+        yield from _check_power(variables.power, variables.meters)
     yield from assumptions.broken(variables.assumptions)
     if Path(variables.secrets_file).name != "secrets.json":
         yield Problem(
@@ -324,6 +340,19 @@ def _check_quiet(settings: Quiet) -> Iterator[Problem]:
     if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", governor):
         remedy = "Name one that cpupower frequency-info lists."
         yield Problem("governor", {}, f"fde_governor is {governor!r}.", remedy)
+
+
+def _check_power(switch: PowerSwitch, meters: Sequence[MeterEntry]) -> Iterator[Problem]:
+    if switch.faults:
+        yield _problem("switch-incomplete", kind=switch.kind, keys=", ".join(switch.faults))
+    host = urlsplit(switch.address).hostname
+    for meter in meters:
+        if host and host == urlsplit(meter.port).hostname and not switch.measures:
+            yield _problem("switch-measures", meter=meter.name, address=switch.address)
+
+
+def _problem(code: str, **facts: str) -> Problem:
+    return Problem.from_wording(ControllerError.wordings(), code, facts)
 
 
 def _check_asset(name: str, asset: Asset) -> Iterator[Problem]:

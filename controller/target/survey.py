@@ -206,7 +206,7 @@ def _run_script(
     files = collect()
     if plan:
         files[PurePosixPath("plan.json")] = json.dumps(plan.document()).encode()
-    files[PurePosixPath("target.json")] = json.dumps(target.document()).encode()
+    files[PurePosixPath("target.json")] = json.dumps(target.for_target.document()).encode()
     done = run(target, ["sh", "-c", SCRIPT, "sh", *what], pack(files))
     before, begun, printed = done.stdout.partition(BEGIN)
     if not begun:
