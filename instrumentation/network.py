@@ -16,7 +16,7 @@ import queue
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -230,7 +230,10 @@ def _topic(message: Any) -> str:
 
 
 class SnmpTransport:
-    """GET requests of SNMP version 2c; an answer is a JSON list of `[OID, type, value]`."""
+    """Requests of SNMP version 2c: `GET OID…`, or `SET OID NUMBER`.
+
+    An answer is a JSON list of `[OID, type, value]`.
+    """
 
     def __init__(self, host: str, port: int, *, community: str, limit_s: float) -> None:
         with missing_explained("plugs"):
@@ -269,20 +272,25 @@ class SnmpTransport:
     def write(self, data: bytes) -> None:
         """Ask; an earlier question without an answer is given up."""
         self._give_up()
-        self._asking = self._loop.create_task(self._ask(data.decode("ascii").split()[1:]))
+        self._asking = self._loop.create_task(self._ask(*data.decode("ascii").split()))
 
-    async def _ask(self, oids: list[str]) -> bytes:
+    async def _ask(self, verb: str, *words: str) -> bytes:
         """Return the answer, nothing where none came."""
         try:
-            return await self._answer(oids)
+            return await self._answer(verb, words)
         except Exception as error:  # noqa: BLE001 - the library's parser raises what it meets
             return envelope(f"what cannot be read ({type(error).__name__})", b"")
 
-    async def _answer(self, oids: list[str]) -> bytes:
+    async def _answer(self, verb: str, words: Sequence[str]) -> bytes:
         snmp = self._snmp
-        wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in oids]
+        if verb == "SET":
+            value = snmp.Integer32(int(words[1]))
+            wanted = [snmp.ObjectType(snmp.ObjectIdentity(words[0]), value)]
+        else:
+            wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in words]
         context = snmp.ContextData()
-        failure, status, _, bindings = await snmp.get_cmd(
+        command = snmp.set_cmd if verb == "SET" else snmp.get_cmd
+        failure, status, _, bindings = await command(
             self._engine, self._community, self._target, context, *wanted, lookupMib=False
         )
         if failure:

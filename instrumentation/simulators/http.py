@@ -101,6 +101,15 @@ class HttpSimulator(NetworkSimulator):
                 return {"id": 0, **phases, "total_act_power": round(sum(watts), 3), **errors}
             case "shelly-em1", "/rpc/EM1.GetStatus" if number == ["0"]:
                 return {"id": 0, "voltage": 230.0, "act_power": round(watts[0], 1), "pf": 0.9}
+            case "shelly-switch", "/rpc/Switch.Set" if number == ["0"]:
+                before, self.output = self.output, "on=true" in url.query
+                return {"was_on": before}
+            case "shelly-gen1", "/relay/0":
+                self.output = "turn=on" in url.query
+                return {"ison": self.output, "source": "http"}
+            case "tasmota", "/cm" if "cmnd=Power" in url.query:
+                self.output = url.query.endswith(" On")
+                return {"POWER": "ON" if self.output else "OFF"}
             case "tasmota", "/cm" if "cmnd=Status 8" in url.query:
                 return tasmota_status(watts[0], joules[0])
             case "home-assistant", "/api/states/sensor.plug_power":
