@@ -15,10 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract import files
+from contract import files, strict_json
 from contract.errors import ControllerError
 from contract.journal import TERMINAL
+from contract.places import with_extra
 from contract.status import SuiteStatus
+from controller.session.metrics import exposition
 from controller.session.progress_text import about, answers, counted, minutes, scope
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ def _is_ours(host: str) -> bool:
 
 
 def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
-    """`/name/` is a suite's page; `/` that of the only one, or a list of several."""
+    """`/name/` is a suite's page; `/` that of the only one, or a list; `/metrics` for programs."""
     routes = {f"{name}/{file}": folders[name] / file for name in folders for file in TYPES}
     if len(folders) == 1:
         routes |= {file: next(iter(folders.values())) / file for file in TYPES}
@@ -165,6 +167,15 @@ def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
                 self.send_error(421)
                 return
             path = self.path.partition("?")[0].removeprefix("/")
+            if path == "metrics":
+                loaded = (
+                    strict_json.load(SuiteStatus, at / "status.json") for at in folders.values()
+                )
+                try:
+                    self._send(*exposition(status for status in loaded if status))
+                except ModuleNotFoundError:
+                    self.send_error(501, f"prometheus-client is missing: {with_extra('metrics')}")
+                return
             if not path and len(folders) > 1:
                 self._send(LIST.format(links=links).encode(), TYPES["index.html"])
                 return
