@@ -16,7 +16,7 @@ from analysis.suite.documents import read_lines
 from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
 from contract.attempts import NS, Attempt, History, spans
-from contract.documents import SessionLine
+from contract.documents import PowerLine, SessionLine
 from contract.journal import INTERRUPTIONS, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
@@ -124,7 +124,8 @@ class IncidentLog:
     `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
     `restarts` in the same boot, `resumed` after the suite had been closed. Tries that were cut
     short are `interrupted`, runs that were made again `repeated`. `ended`: the last line of all
-    closes the suite. Of the controller's `sessions`, `killed` ones did not end in order.
+    closes the suite. Of the controller's `sessions`, `killed` ones did not end in order. It
+    switched the target off and on `power_cycles` times.
     """
 
     starts: int = 0
@@ -142,6 +143,7 @@ class IncidentLog:
     failed: str = ""
     sessions: int = 1
     killed: int = 0
+    power_cycles: int = 0
     controller_boots: int = 1
     controller_sleeps: int = 0
     silences: tuple[Silence, ...] = ()
@@ -163,6 +165,7 @@ class IncidentLog:
             or self.unlinked
             or self.sessions > 1
             or self.killed
+            or self.power_cycles
             or self.controller_boots > 1
             or self.controller_sleeps
             or not self.ended
@@ -195,6 +198,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         failed=last.detail if last is not None and last.state == "suite-failed" else "",
         sessions=max(1, begun),
         killed=killed,
+        power_cycles=sum(1 for _ in read_lines(PowerLine, suite.folder / "power.jsonl", [])),
         controller_boots=suite.controller_boots,
         controller_sleeps=suite.controller_sleeps,
         silences=tuple(silence for silence in silences if silence is not None),

@@ -218,6 +218,14 @@ def test_a_session_that_did_not_end_was_killed_unless_it_is_still_at_work(tmp_pa
     assert "2 sessions of the controller killed" in provenance.sentence(log)
 
 
+def test_a_power_cycle_is_an_interruption(tmp_path: Path) -> None:
+    line = {"t_mono_ns": 1, "controller_boot_id": "a", "cause": "lost", "hung_s": 61.0}
+    (tmp_path / "power.jsonl").write_text(json.dumps(line) + "\n")
+    log = incident_log(replace(suite(STARTED, ("suite-finished", "", "")), folder=tmp_path))
+    assert (log.power_cycles, log.quiet) == (1, False)
+    assert "1 power cycle of the target that hung" in provenance.sentence(log)
+
+
 def test_nobody_listens_before_the_agent_starts_nor_once_the_target_is_down() -> None:
     cut = suite(STARTED, ("running", "a", ""), ("suite-started", "", "", "two"))
     assert (

@@ -52,6 +52,9 @@ Skip = Annotated[
 Configurations = Annotated[
     list[str] | None, typer.Option("--configurations", "-c", help="Instead of the suite's own.")
 ]
+Report = Annotated[
+    bool, typer.Option(help="Make the report and verify the suite once it is sealed.")
+]
 Confirm = Annotated[
     list[str] | None,
     typer.Option(metavar="SERIAL", help="A disk whose preconditioning may take much of its life."),
@@ -104,6 +107,7 @@ def run(
     configurations: Configurations = None,
     skip: Skip = None,
     confirm: Confirm = None,
+    report: Report = True,
 ) -> SuiteResult:
     """Run a planned suite, or plan one (--suite) and run it, on every host at once.
 
@@ -133,9 +137,12 @@ def resume(
     *,
     inventory: Inventory,
     target: Target = None,
+    report: Report = True,
 ) -> SuiteResult:
     """Continue with an interrupted suite."""
-    options = _options(suite_dir=suite_dir or newest(), inventory=inventory, target=target)
+    options = _options(
+        suite_dir=suite_dir or newest(), inventory=inventory, target=target, report=report
+    )
     return _measured(options, _several(options))
 
 
@@ -225,7 +232,8 @@ def _measured(options: Options, several: bool) -> SuiteResult:
         target = target_of(options)
         suite_folder.require_plain(folder)
         try:
-            say(f"sealed: {session.run(folder, target, options.inventory, say)}")
+            report = options.report
+            say(f"sealed: {session.run(folder, target, options.inventory, say, report=report)}")
         finally:
             _say_where_time_went(folder)
     except ClockError as error:

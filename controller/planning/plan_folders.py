@@ -27,7 +27,8 @@ class Options:
     """What a plan is made of, and whom a session is with.
 
     `target` is the file of a resolved target, `targets` are those that are meant once
-    `group.several` has read them; `confirm` are serials of disks that may be preconditioned.
+    `group.several` has read them; `confirm` are serials of disks that may be preconditioned. With
+    `report` a sealed suite is reported and verified at once.
     """
 
     suite: str = ""
@@ -43,6 +44,7 @@ class Options:
     configurations: Sequence[str] = ()
     skip: Sequence[str] = ()
     confirm: Sequence[str] = ()
+    report: bool = True
     targets: Sequence[TargetDocument] = ()
 
 

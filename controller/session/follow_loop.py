@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 from contract.errors import ControllerError
-from contract.journal import Entry
+from contract.journal import BEGUN, Entry
 from contract.plan import Plan, TargetDocument
 from controller.session.agent_client import AgentClient
+from controller.session.hang_watch import HangWatch
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow, follow_command
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
@@ -39,6 +41,7 @@ class FollowLoop:
         recorders: Recorders,
         *,
         answers: RunningAnswers | None = None,
+        hangs: HangWatch | None = None,
     ) -> None:
         self._plan = plan
         self._target = target
@@ -46,6 +49,8 @@ class FollowLoop:
         self._board = board
         self._recorders = recorders
         self._answers = answers
+        self._hangs = hangs
+        self._heard_s = time.monotonic()
         self._link = LinkMonitor(board.warn)
         self._secrets = SecretsDelivery(target, board.warn)
         self._starts = 0
@@ -62,6 +67,12 @@ class FollowLoop:
             events = replace(events, record=self._answers.record)
         for entry in follow(command, events, start=len(known), stop=threading.Event()):
             self._recorders.tend()
+            if entry is not None:
+                self._heard_s = time.monotonic()
+            if self._hangs:
+                at_work = entries and entries[-1].state in BEGUN
+                working_s = time.monotonic() - self._heard_s if at_work else 0.0
+                self._hangs.observe(self._link.lost_s, working_s)
             watts, gaps = self._recorders.watts(), self._recorders.gaps()
             if entry is None:
                 self._link.tick()

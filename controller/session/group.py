@@ -298,7 +298,7 @@ def run(options: Options) -> bool:
     targets = [_of_host(options.targets, host, options.inventory) for host in named]
     with deferred_interrupts() as interrupts:
         sessions = [
-            _start(target, path, options.inventory)
+            _start(target, path, options.inventory, options.report)
             for target, path in zip(targets, named.values(), strict=True)
         ]
         print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
@@ -313,7 +313,7 @@ def run(options: Options) -> bool:
     return not failed
 
 
-def _start(target: Target, folder: Path, path: Path) -> Session:
+def _start(target: Target, folder: Path, path: Path, report: bool) -> Session:
     """Start a host's session, whose resolved target is in a file without a name.
 
     The session writes to a file, not to us: it continues if this process ends.
@@ -322,7 +322,7 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
         resolved.write(json.dumps(target.document()).encode())
         resolved.flush()
         argv = [*SESSION, str(folder), "--inventory", str(path)]
-        argv += ["--target", f"/dev/fd/{resolved.fileno()}"]
+        argv += ["--target", f"/dev/fd/{resolved.fileno()}", *([] if report else ["--no-report"])]
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

@@ -43,6 +43,11 @@ class LinkMonitor:
         """Whether the target cannot be heard now."""
         return self._since_s is not None
 
+    @property
+    def lost_s(self) -> float:
+        """Seconds since the target was last heard; 0 where it is heard now."""
+        return time.monotonic() - self._since_s if self._since_s is not None else 0.0
+
     def up(self) -> None:
         """Note that the link is there."""
         if self._since_s is not None and self._told:

@@ -22,7 +22,10 @@ from controller.session import meter_losses, session_times, suite_folder, target
 from controller.session import seal as fetch
 from controller.session.agent_client import AgentClient
 from controller.session.follow_loop import FollowLoop
+from controller.session.hang_watch import HangWatch
 from controller.session.hold import Hold
+from controller.session.messenger import Messenger
+from controller.session.morning import make_report
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
 from controller.session.seal import MANIFEST, decode, seal, unseal
@@ -49,6 +52,7 @@ class Session:
     plan: Plan
     agent: AgentClient
     board: Board
+    hangs: HangWatch
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -72,12 +76,15 @@ class Session:
         }
 
 
-def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> Path:
+def run(
+    suite_dir: Path, target: TargetDocument, inventory: Path, say: Say, *, report: bool = False
+) -> Path:
     """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
 
     A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
     (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
     is brought over before KeyboardInterrupt continues; a terminal that is closed does not end it.
+    With `report` the sealed suite is verified and its report is made.
     """
     suite_folder.require_plain(suite_dir)
     say = lasting(say)
@@ -85,9 +92,17 @@ def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> P
     say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
     target_identity.require_same_target(plan, target)
     require_own(plan, target)
-    with outliving_the_terminal(), suite_folder.locked(suite_dir), suite_folder.logged(suite_dir):
+    with (
+        outliving_the_terminal(),
+        suite_folder.locked(suite_dir),
+        suite_folder.logged(suite_dir),
+        Messenger(plan.suite_id, target) as messenger,
+    ):
         try:
-            return _session(suite_dir, target, inventory, plan, say)
+            manifest = _session(suite_dir, target, inventory, plan, say, messenger=messenger)
+            outcome = make_report(suite_dir, say) if report else "sealed"
+            messenger.send("sealed", outcome)
+            return manifest
         except OSError as error:
             raise ControllerError(
                 "suite-unwritable",
@@ -98,7 +113,13 @@ def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> P
 
 
 def _session(
-    suite_dir: Path, target: TargetDocument, inventory: Path, plan: Plan, say: Say
+    suite_dir: Path,
+    target: TargetDocument,
+    inventory: Path,
+    plan: Plan,
+    say: Say,
+    *,
+    messenger: Messenger,
 ) -> Path:
     sealed = (suite_dir / MANIFEST).exists()
     agent = AgentClient(target, plan.suite_id)
@@ -110,9 +131,11 @@ def _session(
     identity = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
     target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())
-    with closing(Board(plan, suite_dir, say)) as board:
-        session = Session(suite_dir, target, inventory, plan, agent, board)
+    with closing(Board(plan, suite_dir, say, messenger=messenger)) as board:
+        hangs = HangWatch(plan, target.power, suite_dir, board)
+        session = Session(suite_dir, target, inventory, plan, agent, board, hangs)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
+        messenger.send("started", f"{len(plan.runs)} runs")
         for line in quiet.describe_disturbers(agent.disturbers(), plan.quiet.stop):
             board.note(line)
         by = partial(connection.command, target) if connection.is_local(target) else list
@@ -163,10 +186,18 @@ def _measure(session: Session) -> Entry:
         known = session.agent.journal()
 
         def reason() -> str:
-            return suite_folder.lack_of_room(suite_dir) or recorders.silence()
+            silence = recorders.silence()
+            board.alarm("meter-silent", silence)
+            return suite_folder.lack_of_room(suite_dir) or silence
 
         loop = FollowLoop(
-            session.plan, session.target, session.agent, board, recorders, answers=answers
+            session.plan,
+            session.target,
+            session.agent,
+            board,
+            recorders,
+            answers=answers,
+            hangs=session.hangs,
         )
         with Hold(session.agent, reason, board.warn):
             try:
@@ -226,7 +257,9 @@ def _fetch(session: Session) -> None:
                     session.board.warn(
                         "the target is away; its results are fetched as soon as it answers"
                     )
+                    away_s = time.monotonic()
                     while not session.agent.reached():
+                        session.hangs.observe(time.monotonic() - away_s)
                         session.board.tick({}, {})
                         time.sleep(AWAY_S)
             finally:

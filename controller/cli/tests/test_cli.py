@@ -61,7 +61,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         connection, "python", lambda *_: [sys.executable, "-c", f"print('{PROOF}')"]
     )
     monkeypatch.setattr(secrets, "place", lambda _target: None)
-    monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
+    monkeypatch.setattr(session, "run", lambda folder, *_, **__: folder / "manifest.json")
     monkeypatch.setattr(init, "list_disks", lambda _: Survey("h", (surveyed("S1"),)))
     return str(path)
 
@@ -79,6 +79,10 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     planned = tmp_path / "planned"
     planned.mkdir()
     (planned / "plan.json").write_text(json.dumps(examples.plan()), encoding="utf-8")
+    receiver = {"name": "p", "kind": "program", "argv": ["true"]}
+    notifying = tmp_path / "notifying.json"
+    described = json.loads(Path(target).read_text(encoding="utf-8"))
+    notifying.write_text(json.dumps(described | {"notify": {"receivers": [receiver]}}))
     whom = ["--target", target, "--inventory", str(tmp_path)]
     play = ["--inventory", str(tmp_path / "hosts.yml")]
     run_id = next(path.name for path in sorted(Path(suites[0], "runs").iterdir()))
@@ -90,6 +94,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "assets": (play, 1),
         "teardown": (play, 1),
         "prove": (["--target", target, "plain"], 0),
+        "notify": (["--target", str(notifying)], 0),
         "plan": (
             ["--suite", "micro", "-c", "plain,opal", "--target", target, "--out", str(tmp_path)],
             0,

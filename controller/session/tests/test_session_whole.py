@@ -26,14 +26,16 @@ import pytest
 
 from agent.system import lock
 from analysis.stats.results import results
-from contract import derived, journal, schema
+from contract import derived, journal, schema, strict_json
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.journal import REPEAT
+from contract.messages import Message, Notify, Receiver
 from contract.places import ROOT
 from contract.tests.refusal import refuses
 from controller.session import journal_link, running_answer, seal, session
+from controller.session.morning import make_report
 from controller.session.tests.test_recorders import meter, speaking, wait_until
 from controller.target import connection, playbook
 from controller.tests.examples import plan, resolved
@@ -171,6 +173,36 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     unsealed = {scene.here / ".lock", scene.here / "controller.log"}
     assert {path for path in after if after[path] != before.get(path)} <= unsealed
     assert scene.starts == 1
+
+
+def test_its_messages_end_with_the_report_that_is_ready(scene: Scene) -> None:
+    log = scene.here.parent / "messages"
+    note = ("sh", "-c", f"tr -d '\\n' >>{log}; echo >>{log}")
+    receivers = (Receiver(name="log", kind="program", argv=note),)
+    target = replace(scene.target, notify=Notify(receivers=receivers))
+    session.run(scene.here, target, Path("inventory"), scene.said.append, report=True)
+    messages = list(strict_json.lines(Message, log))
+    assert [message.event for message in messages] == ["started", "finished", "sealed"]
+    assert messages[-1].status and messages[-1].status.finished == 6
+    assert "report passed; verify " in messages[-1].sentence  # no sums are in this journal
+    assert (scene.here / "report.html").exists()
+    scene.require_complete()
+    assert str(log) not in (scene.here / "controller.log").read_text(encoding="utf-8")
+
+
+def test_a_report_that_fails_is_an_outcome_and_no_error(tmp_path: Path) -> None:
+    outcome = make_report(tmp_path / "none", lambda _: None)
+    assert "report failed" in outcome and "verify failed" in outcome
+
+
+def test_a_session_that_fails_says_so(scene: Scene, tmp_path: Path) -> None:
+    scene.run()
+    log = tmp_path / "message"
+    receiver = Receiver(name="log", kind="program", argv=("sh", "-c", f"cat >>{log}"))
+    scene.target = replace(scene.target, notify=Notify(receivers=(receiver,)))
+    with refuses("suite-sealed"):
+        scene.run()
+    assert strict_json.parse(Message, log.read_bytes()).event == "failed"
 
 
 def test_after_each_block_the_answer_so_far_is_there_and_costs_the_target_no_command(
