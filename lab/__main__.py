@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,10 +75,17 @@ def _power_on(layout: Layout) -> None:
     power.wait_until_up(layout, say)
 
 
+def _power_cycle(layout: Layout) -> None:
+    power.power_cut(layout)
+    time.sleep(2)  # its port is in use for a moment
+    _power_on(layout)
+
+
 # What happens to a lab that is up: what it is called, in words, and how it is done.
 EVENTS: dict[str, tuple[str, Callable[[Layout], None]]] = {
     "power-cut": ("take the target's and its drives' power away", power.power_cut),
     "power-on": ("give it back, and wait until the target is up", _power_on),
+    "power-cycle": ("take it away and give it back", _power_cycle),
     "reset": ("press the target's reset button", power.reset),
     "unplug-net": ("take the target's network away", lambda at: power.network(at, plugged=False)),
     "plug-net": ("give it back", lambda at: power.network(at, plugged=True)),
