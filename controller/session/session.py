@@ -262,6 +262,7 @@ def _fetch(session: Session) -> None:
                         session.hangs.observe(time.monotonic() - away_s)
                         session.board.tick({}, {})
                         time.sleep(AWAY_S)
+                    session.hangs.observe(0.0)
             finally:
                 archive.unlink(missing_ok=True)
     log.info("the results are here")
