@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agent import pack, requests
-from agent.system import lock, notify, packages, quiet
+from agent.system import admission, lock, notify, packages, quiet
 from agent.system.command import keep_private
 from agent.system.limits import Stop
-from contract import identity, journal, plan
+from contract import identity, journal, plan, strict_json
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry
@@ -125,6 +125,15 @@ def _add_suite_commands(commands: Any) -> None:
     held.add_argument("--for", dest="seconds", type=float, metavar="SECONDS")
     held.add_argument("--end", action="store_true", help="let go")
 
+    def bound(options: argparse.Namespace) -> int:
+        admission.store(options.suite_dir, options.bounds)
+        return 0
+
+    bounded = _command(commands, "bound", "set which runs of a suite may still begin", bound)
+    bounded.add_argument("--suite-dir", type=Path, required=True)
+    shape = partial(strict_json.parse, admission.Bounds)
+    bounded.add_argument("bounds", type=shape, metavar="JSON", help="seconds, known_s and block")
+
     again = _command(commands, "request-repeat", "have a finished run repeated", _request_repeat)
     again.add_argument("--suite-dir", type=Path, required=True)
     again.add_argument("--run", required=True, metavar="ID")
@@ -214,13 +223,13 @@ def _follow(options: argparse.Namespace) -> int:
 def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
     """Collect in `finished` the runs since the configuration was switched last.
 
-    Return them where it is switched again, or where the suite ends.
+    Return them where it is switched again, the controller looks at them, or the suite ends.
 
     Nothing is measured then, so that sending their records disturbs no run.
     """
     if entry.state == "finished":
         finished.append(entry.run_id)
-    if entry.state not in ("switching", *journal.TERMINAL):
+    if entry.state not in ("switching", *journal.TERMINAL) and entry.cause != journal.LOOK:
         return []
     sent = list(finished)
     finished.clear()

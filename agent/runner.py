@@ -14,7 +14,7 @@ from agent.checks.disks import links
 from agent.readiness import PATIENCE_S, NotYetError, Waits
 from agent.requests import pending
 from agent.storage.stack import Stack
-from agent.system import limits, lock, notify
+from agent.system import admission, limits, lock, notify
 from agent.system.command import listening
 from agent.system.limits import Stop
 from agent.system.notify import Watchdog
@@ -195,6 +195,10 @@ class Suite:
             self.journal.reserve.keep()
             self.waits.for_controller(run.run_id)
             self.waits.for_disks(self.plan.storage.disks.values(), run.run_id)
+            self.waits.for_look(self.plan, run, self.folder)
+            bounds = admission.load(self.folder)
+            if bounds.seconds is not None and not bounds.admit(self.plan, self.history, run):
+                return
             self.watchdog.within(STEP_S)
             self._set_aside(run.run_id)
             self._attempt(run, stack, bench)
@@ -326,10 +330,13 @@ class Suite:
 
     def _say_finished(self) -> None:
         finished = self._finished()
-        skipped = sum(self.history.account(run.run_id).cannot for run in self.plan.runs)
-        void = len(self.plan.runs) - finished - skipped
+        accounts = [self.history.account(run.run_id) for run in self.plan.runs]
+        skipped = sum(account.cannot for account in accounts)
+        left = sum(account.due(self.plan.attempts, journal.boot_id()) for account in accounts)
+        void = len(self.plan.runs) - finished - skipped - left
         skips = f", {skipped} skipped" if skipped else ""
-        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}")
+        rest = f", {left} left" if left else ""
+        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}{rest}")
 
     def _leave(self) -> str:
         """To bare; why not, if that fails."""

@@ -197,12 +197,16 @@ class WatermarkLine:
     cpus: COUNT | None = None
 
 
+EndCode = Literal["", "until", "stopped", "settled"]
+"""Why a session ended with runs left: at its hard end, by a person, or all was settled."""
+
+
 @dataclass(frozen=True)
 class SessionLine:
     """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended.
 
-    Then it has what its steps took; `controller_cpu_s` within `controller_cpu_wall_s` where the
-    controller ran on the target.
+    Then it has what its steps took, and why it ended early; `controller_cpu_s` within
+    `controller_cpu_wall_s` where the controller ran on the target.
     """
 
     begun_ns: int
@@ -212,6 +216,7 @@ class SessionLine:
     fetch_s: float = 0.0
     controller_cpu_s: float | None = None
     controller_cpu_wall_s: float | None = None
+    ended: EndCode = ""
 
 
 @dataclass(frozen=True)

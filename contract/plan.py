@@ -45,7 +45,9 @@ class Disk:
     """A disk named three ways; all three must match before it is written.
 
     `role` is its key in `disks`. `erase` is the serial number again where the owner permits erasing
-    what is on the disk, followed by a blank and the 12 digits of its contents.
+    what is on the disk, followed by a blank and the 12 digits of its contents. `endurance_bytes` is
+    what its maker rates it for, `max_written_bytes` what the owner allows it to have written in its
+    life.
     """
 
     role: str = field(metadata=KEY)
@@ -53,6 +55,8 @@ class Disk:
     serial: str
     size_bytes: COUNT
     erase: str | None = None
+    endurance_bytes: COUNT | None = field(default=None, metadata=OMITTED)
+    max_written_bytes: COUNT | None = field(default=None, metadata=OMITTED)
 
     @property
     def erase_digits(self) -> str | None:
@@ -118,8 +122,11 @@ class StorageSpec:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of it as canonical JSON, less what may be erased."""
-        disks = {role: replace(disk, erase=None) for role, disk in self.disks.items()}
+        """The SHA-256 of it as canonical JSON, less what may be erased or written."""
+        disks = {
+            role: Disk(role, disk.by_id, disk.serial, disk.size_bytes)
+            for role, disk in self.disks.items()
+        }
         return digest(schema.write(replace(self, disks=disks)))
 
 

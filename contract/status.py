@@ -41,7 +41,8 @@ class WithoutRatio:
 class RunningAnswer:
     """Every configuration against its baseline after `blocks` blocks.
 
-    `origin` is the worst of the joules'.
+    `origin` is the worst of the joules'; `settled`: each declared question has a verdict that
+    holds at any number of blocks.
     """
 
     blocks: int
@@ -49,6 +50,7 @@ class RunningAnswer:
     origin: str
     contrasts: tuple[RunningContrast, ...]
     left_out: tuple[WithoutRatio, ...]
+    settled: bool = False
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,11 @@ def _kind_of_interval(results: Results) -> str:
         if results.suite.any_look
         else "Intervals are plain 95 %, for one look at the planned number of blocks"
     )
+    if results.suite.ended == "settled":
+        looks += (
+            ". The suite ended after the block that settled all that was asked, of "
+            f"{results.suite.planned_blocks} planned"
+        )
     return (
         f"{looks}. Verdicts are those of all {results.family.tested} comparisons that have one on "
         "this page, with at most 5 % for any false one; other figures have an interval and no "

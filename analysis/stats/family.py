@@ -60,6 +60,14 @@ class Family:
         return len({_same(c) for c in comparisons if c is not None and c.p_adjusted is not None})
 
 
+    @property
+    def settled(self) -> bool:
+        """Whether every declared contrast and comparison has a verdict; without any, all contrasts."""
+        declared = [c for c in self.contrasts if c.declared] or self.contrasts
+        asked = [each.comparison for each in (*declared, *self.answers)]
+        return bool(asked) and all(c is not None and c.verdict != "inconclusive" for c in asked)
+
+
 def judge(suite: Suite, energy: pl.DataFrame) -> Family:
     """Compare all that a suite's page compares, and decide on what it gives a verdict of."""
     groups = groups_of(suite, energy)

@@ -97,7 +97,8 @@ class Suite:
     its own sum, `seal_holds` where all files have those of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
-    void, for nothing failed. `latencies` are those of fio's requests, by run.
+    void, for nothing failed. `latencies` are those of fio's requests, by run. `ended` is why the last
+    session ended with runs left.
     """
 
     folder: Path
@@ -121,6 +122,7 @@ class Suite:
     preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
     assumptions: Assumptions | None = None
     latencies: Mapping[str, Sequence[Latency]] = field(default_factory=dict)
+    ended: documents.EndCode = ""
 
     @property
     def suite_id(self) -> str:

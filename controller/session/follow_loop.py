@@ -13,6 +13,7 @@ from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.plan import Plan, TargetDocument
 from controller.session.agent_client import AgentClient
+from controller.session.ending import Ending
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow, follow_command
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
@@ -37,6 +38,7 @@ class FollowLoop:
         agent: AgentClient,
         board: Board,
         recorders: Recorders,
+        ending: Ending,
         *,
         answers: RunningAnswers | None = None,
     ) -> None:
@@ -45,6 +47,7 @@ class FollowLoop:
         self._agent = agent
         self._board = board
         self._recorders = recorders
+        self._ending = ending
         self._answers = answers
         self._link = LinkMonitor(board.warn)
         self._secrets = SecretsDelivery(target, board.warn)
@@ -73,7 +76,10 @@ class FollowLoop:
                     self._answers.entry(entries)
             if self._answers and (answer := self._answers.poll()):
                 self._board.answer(answer)
-            if not self._link.gone:
+                self._ending.answered(answer)
+            looking = self._answers is not None and self._answers.busy
+            self._ending.follow(entries, reached=not self._link.gone, looking=looking)
+            if not self._link.gone and not self._ending.unsent:
                 self._secrets.look(entries[-1] if entries else None)
         return entries[-1]
 

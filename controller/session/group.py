@@ -291,6 +291,8 @@ def run(options: Options) -> bool:
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
     require_apart(options.targets)
+    if options.until_settled:
+        raise ControllerError("settled-together", folder=folder)
     waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
     if not waiting:
         raise ControllerError("group-sealed", folder=folder)
@@ -298,7 +300,7 @@ def run(options: Options) -> bool:
     targets = [_of_host(options.targets, host, options.inventory) for host in named]
     with deferred_interrupts() as interrupts:
         sessions = [
-            _start(target, path, options.inventory)
+            _start(target, path, options)
             for target, path in zip(targets, named.values(), strict=True)
         ]
         print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
@@ -313,7 +315,7 @@ def run(options: Options) -> bool:
     return not failed
 
 
-def _start(target: Target, folder: Path, path: Path) -> Session:
+def _start(target: Target, folder: Path, options: Options) -> Session:
     """Start a host's session, whose resolved target is in a file without a name.
 
     The session writes to a file, not to us: it continues if this process ends.
@@ -321,8 +323,10 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
     with os.fdopen(os.memfd_create("target"), "wb") as resolved, (folder / LOG).open("ab") as log:
         resolved.write(json.dumps(target.document()).encode())
         resolved.flush()
-        argv = [*SESSION, str(folder), "--inventory", str(path)]
+        argv = [*SESSION, str(folder), "--inventory", str(options.inventory)]
         argv += ["--target", f"/dev/fd/{resolved.fileno()}"]
+        argv += ["--until", options.until] if options.until else []
+        argv += ["--between", options.between] if options.between else []
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -344,7 +348,7 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
             for line in session.new_lines():
                 view.line(session.host, line)
             if (code := session.process.poll()) is not None:
-                view.ended(session.host, "failed" if code else "sealed")
+                view.ended(session.host, "failed" if code else "ended")
             else:
                 path = session.folder / "status" / "status.json"
                 view.status(session.host, strict_json.load(SuiteStatus, path))
@@ -362,11 +366,12 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
 
 
 def _outcome(session: Session, path: Path) -> str:
-    if session.process.returncode == 0:
+    if (session.folder / MANIFEST).exists() and session.process.returncode == 0:
         return f"sealed, {session.folder}"
     reason = session.last.removeprefix("fde: ") or "no output"
+    outcome = "failed" if session.process.returncode else "ended"
     way = command_line("resume", session.folder, inventory=path)
-    return f"failed: {reason}\n  continue with: {way}"
+    return f"{outcome}: {reason}\n  continue with: {way}"
 
 
 def _planned_host(folder: Path) -> str:

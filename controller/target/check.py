@@ -14,7 +14,7 @@ from contract.errors import AgentError
 from contract.files import write_json
 from contract.places import command_line, suites_folder
 from contract.plan import Disk, TargetDocument
-from controller.planning import wear
+from controller.planning import past_durations, wear
 from controller.planning.suites import at_scale, load_suite
 from controller.target import doctor, first_writes, survey
 from controller.target import inventory as stacks
@@ -124,8 +124,13 @@ def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[C
         if cost.reason and not target.lab:
             way = command_line("run", confirm=shlex.quote(cost.serial))
             print_wrapped("  will ask", f"{way}, as {cost.reason}", say)
-    for sentence in wear.describe_writes(plan, answer.disks, survey.read_writes(target, plan)):
+    written = past_durations.read_writes(suites_folder(), plan, survey.read_writes(target, plan))
+    for sentence in wear.describe_writes(plan, answer.disks, written):
         print_wrapped("  writes", sentence, say)
+    try:
+        wear.require_within_limits(plan, answer.disks, written)
+    except AgentError as error:
+        return [replace(refused(problem_of(error)), code="suite")]
     return []
 
 

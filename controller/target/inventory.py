@@ -44,6 +44,8 @@ class DiskVariables:
     serial: str | int | None = None
     size_bytes: _Number | None = None
     erase: str | int | None = None
+    endurance_bytes: _Number | None = None
+    max_written_bytes: _Number | None = None
     unknown: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
 
     @property
@@ -55,7 +57,12 @@ class DiskVariables:
     def disk(self, role: str) -> Disk:
         """Return the disk; raises ValueError where its size is not a number."""
         erase = None if self.erase is None else str(self.erase)
-        return Disk(role, str(self.by_id), str(self.serial), int(self.size_bytes or 0), erase)
+        names = str(self.by_id), str(self.serial)
+        writes = (
+            None if count is None else int(count)
+            for count in (self.endurance_bytes, self.max_written_bytes)
+        )
+        return Disk(role, *names, int(self.size_bytes or 0), erase, *writes)
 
 
 @dataclass(frozen=True)
@@ -221,9 +228,11 @@ def _check_disk_keys(disks: Mapping[str, DiskVariables]) -> Iterator[Problem]:
             )
         if entry.missing:
             yield Problem("disk-keys", facts, f"Disk {role} lacks {', '.join(entry.missing)}.")
-        elif not str(entry.size_bytes).isdecimal():
-            what = f"The size_bytes of disk {role} is {entry.size_bytes!r}."
-            yield Problem("disk-size-bytes", facts, what, "It must be a number of bytes.")
+        for key in ("size_bytes", "endurance_bytes", "max_written_bytes"):
+            count = getattr(entry, key)
+            if count is not None and not str(count).isdecimal():
+                what = f"The {key} of disk {role} is {count!r}."
+                yield Problem("disk-size-bytes", facts, what, "It must be a number of bytes.")
         if entry.unknown:
             yield Problem(
                 "disk-keys",

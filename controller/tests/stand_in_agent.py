@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 from agent import requests
-from agent.system import lock
+from agent.system import admission, lock
 from contract import journal, plan
 from contract.attempts import History
 from contract.files import write_json
-from contract.journal import Journal
+from contract.journal import LOOK, Journal
 from controller.tests.examples import run_json
 
 
@@ -46,6 +46,13 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             while reason := lock.reason(lease):
                 tell("waiting", run.run_id, reason, "held")
                 time.sleep(0.1)
+            if admission.load(suite_dir).holds(suite, run):
+                tell("waiting", run.run_id, cause=LOOK)
+            while admission.load(suite_dir).holds(suite, run):
+                time.sleep(0.1)
+            bounds = admission.load(suite_dir)
+            if bounds.seconds is not None and not bounds.admit(suite, history, run):
+                break
             folder = suite_dir / "runs" / run.run_id
             folder.mkdir(parents=True, exist_ok=True)
             if entered != (run.block, run.configuration):

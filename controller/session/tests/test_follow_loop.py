@@ -22,6 +22,7 @@ from contract.places import ROOT
 from contract.plan import TargetDocument
 from controller.session import journal_link, secrets_delivery
 from controller.session.agent_client import AgentClient
+from controller.session.ending import Ending
 from controller.session.follow_loop import FollowLoop
 from controller.session.recorders import Recorders
 from controller.session.status import Board
@@ -78,7 +79,8 @@ class Watched:
         board = Board(PLAN, suite_dir, self.said.append)
         client = AgentClient(where, PLAN.suite_id)
         recorders = Recorders([], suite_dir)
-        self._loop = FollowLoop(PLAN, where, client, board, recorders)
+        ending = Ending(PLAN, suite_dir, client)
+        self._loop = FollowLoop(PLAN, where, client, board, recorders, ending)
         self._known = known
         self.last: Entry | None = None
         self.error: ControllerError | None = None
