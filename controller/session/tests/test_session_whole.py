@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,17 @@ import pytest
 
 from agent.system import lock
 from analysis.stats.results import results
-from contract import derived, journal, schema
+from analysis.tests.pages import whole_page
+from contract import derived, journal, schema, strict_json
 from contract import plan as plans
+from contract.documents import SessionLine
 from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.journal import REPEAT
 from contract.places import ROOT
 from contract.tests.refusal import refuses
-from controller.session import journal_link, running_answer, seal, session
+from controller.session import ending, journal_link, running_answer, seal, session, watch
+from controller.session.evening import Window
 from controller.session.tests.test_recorders import meter, speaking, wait_until
 from controller.target import connection, playbook
 from controller.tests.examples import plan, resolved
@@ -69,9 +73,10 @@ class Scene:
         self.starts = 0
         self.run_s = RUN_S
 
-    def take(self, runs: int) -> None:
+    def take(self, runs: int, **changes: Any) -> None:
         """Plan so many runs, six a block."""
-        kept = {key: value for key, value in plan(attempts=3).items() if key != "sha256"}
+        made = plan(**{"attempts": 3, **changes})
+        kept = {key: value for key, value in made.items() if key != "sha256"}
         self.document = plans.freeze(kept | {"runs": kept["runs"][:runs], "blocks": runs // 6})
         self.plan = plans.parse(self.document)
         (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
@@ -94,8 +99,15 @@ class Scene:
             out = given["variables"]["suite_archive_file"]
             subprocess.run([*argv, "--out", out], check=True, cwd=ROOT)
 
-    def run(self) -> Path:
-        return session.run(self.here, self.target, Path("inventory"), self.said.append)
+    def run(self, window: Window | None = None, *, until_settled: bool = False) -> Path | None:
+        where = self.here, self.target, Path("inventory"), self.said.append
+        return session.run(*where, window, until_settled=until_settled)
+
+    @property
+    def sessions(self) -> list[str]:
+        """Why each session ended."""
+        lines = strict_json.lines(SessionLine, self.here / "sessions.jsonl")
+        return [line.ended for line in lines if line.wall_s is not None]
 
     @property
     def entries(self) -> list[journal.Entry]:
@@ -319,3 +331,99 @@ def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pac
         scene.run()
     assert len(refused) == 2  # away, then without room: it is sent over SSH
     scene.require_complete()
+
+
+@dataclass(frozen=True)
+class Evenings(Window):
+    """Windows of so many seconds from now on, one after the other."""
+
+    length_s: float = 4.0
+    since_s: float = field(default_factory=time.time)
+
+    def open_until(self, now_s: float, zone: tzinfo | None = None) -> float | None:
+        return self.since_s + (1 + (now_s - self.since_s) // self.length_s) * self.length_s
+
+
+def test_a_suite_takes_the_evenings_that_it_needs_and_no_run_ends_after_one(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "FETCH_S", 1.0)
+    scene.take(6, run_limit_s=1.0)
+    evenings = Evenings("22:00", "07:00")
+    offset_s = time.time() - time.monotonic()
+    assert scene.run(evenings) == scene.here / seal.MANIFEST
+    scene.require_complete()
+    assert len(scene.sessions) > 1 and set(scene.sessions[:-1]) == {"until"}
+    assert scene.sessions[-1] == ""
+    begun = {e.run_id: e.t_mono_ns / 1e9 for e in scene.entries if e.state == "running"}
+    for entry in scene.entries:
+        if entry.state == "finished":
+            first, last = begun[entry.run_id], entry.t_mono_ns / 1e9
+            assert evenings.open_until(first + offset_s) == evenings.open_until(last + offset_s)
+    assert not any(entry.cause in journal.INTERRUPTIONS for entry in scene.entries)
+
+
+def test_a_run_under_way_at_the_hard_end_is_interrupted_and_repeated(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "FETCH_S", 0.0)
+    scene.take(6, run_limit_s=1.0)
+    scene.run_s = 30.0  # it breaks its limit
+    assert scene.run(Evenings(None, "07:00", length_s=8.0)) is None
+    assert scene.sessions == ["until"]
+    assert not (scene.here / seal.MANIFEST).exists()
+    assert "finished" not in journal.last_states(scene.entries).values()
+    scene.run_s = RUN_S
+    scene.run()
+    scene.require_complete()
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once: bool) -> None:
+    lines: list[str] = []
+
+    def stop() -> None:
+        scene.wait_for_run(1)
+        watch.stop(scene.here, scene.here.parent, lines.append, at_once=at_once)
+
+    scene.run_s = 3.0
+    if at_once:
+        monkeypatched = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            with meanwhile(stop), pytest.raises(KeyboardInterrupt):
+                scene.run()
+        finally:
+            signal.signal(signal.SIGTERM, monkeypatched)
+    else:
+        with meanwhile(stop):
+            assert scene.run() is None
+        assert scene.sessions == ["stopped"]
+        assert scene.entries[-1].state == "suite-finished"
+        finished = [e.run_id for e in scene.entries if e.state == "finished"]
+        assert finished == [run.run_id for run in scene.plan.runs[:2]]
+        assert lines[1] == "4 of 6 runs are left."
+    assert lines[-1].endswith("continues with it.")
+    scene.run_s = RUN_S
+    scene.run()
+    scene.require_complete()
+    with refuses("nothing-runs"):
+        watch.stop(None, scene.here.parent, lines.append, at_once=False)
+
+
+def test_a_suite_ends_with_the_block_that_settles_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with refuses("looks-at-end"):
+        scene.run(until_settled=True)
+    scene.take(36, looks="any", blocks=6)
+    scene.there.mkdir()
+    (scene.there / "slow").write_text("opal dmcrypt-aes128", encoding="utf-8")
+    scene.run_s = 0.25
+    assert scene.run(until_settled=True)
+    ended = results(scene.here)
+    assert ended.suite.ended == "settled" and ended.family.settled
+    blocks = {run.block for run in ended.suite.runs}
+    assert len(blocks) < 6 and len(ended.suite.runs) == 6 * len(blocks), "whole blocks alone"
+    assert scene.entries[-1].state == "suite-finished"
+    page = whole_page(ended)
+    assert "ended after the block that settled all that was asked, of 6 planned" in page
