@@ -92,9 +92,7 @@ def needed_s(plan: Plan, history: History, run: Run, known_s: Mapping[str, float
         if attempt.worked_s is not None and workloads.get(attempt.run_id) == run.workload
     ]
     switch_s = max((s for attempt in attempts for s in attempt.switches_s), default=0.0)
-    longest_s = max(
-        max(worked_s) + switch_s if worked_s else 0.0, known_s.get(run.workload, 0.0)
-    )
+    longest_s = max(max(worked_s) + switch_s if worked_s else 0.0, known_s.get(run.workload, 0.0))
     if longest_s:
         return RESERVE * longest_s
     return (math.inf if plan.run_limit_s is None else plan.run_limit_s) + switch_s

@@ -15,6 +15,7 @@ from agent.system.admission import RESERVE, Bounds
 from agent.tests.suite_lab import blocks_document
 from contract import plan as plans
 from contract.attempts import NS, History
+from contract.files import write_json
 from contract.journal import Entry
 from contract.plan import DriftCheckEntry
 
@@ -78,7 +79,7 @@ def test_bounds_hold_in_the_boot_that_they_were_set_in(tmp_path: Path) -> None:
     assert 99 < bounds.left_s <= 100 and bounds.known_s == {"idle": 1.5}
     admission.lift(tmp_path)
     assert admission.load(tmp_path) == replace(bounds, block=None)
-    admission.write_json(tmp_path / admission.FILE, {"seconds": 0.0, "boot_id": "another"})
+    write_json(tmp_path / admission.FILE, {"seconds": 0.0, "boot_id": "another"})
     assert admission.load(tmp_path) == Bounds()
     with pytest.raises(SystemExit):
         cli.main(["bound", "--suite-dir", str(tmp_path), '{"seconds": "soon"}'])

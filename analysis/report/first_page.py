@@ -339,7 +339,7 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     incidents = results.incidents
     if unsound := _unsound(results.suite, incidents, folder):
         return unsound
-    if incidents.void_to_end or incidents.never:
+    if incidents.void_to_end or (incidents.never and results.suite.ended != "settled"):
         return line("next", "resume", _command("resume", folder), "void")
     lacking = [cost.why[0] for cost in compared if cost.comparison is None]
     for why in lacking:
@@ -402,7 +402,7 @@ def without_report(suite: Suite, incidents: IncidentLog, folder: Path) -> Answer
 def _unsound(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine | None:
     """Return the next step of a suite that is not sealed, or not as it was sealed."""
     if not suite.sealed:
-        way = "ended" if incidents.ended else "unfinished"
+        way = "ended" if incidents.ended and not incidents.never else "unfinished"
         return line("next", "resume", _command("resume", folder), way)
     return None if suite.seal_holds else line("next", "verify", _command("verify", folder))
 

@@ -182,9 +182,9 @@ def _written_apart(suite: Suite) -> Iterator[str]:
         by_disk, by_kernel = (sum(side) for side in zip(*pairs, strict=True)) if pairs else (0, 0)
         if abs(by_disk - by_kernel) > APART * by_kernel + SMART_UNIT_BYTES * len(pairs):
             yield (
-                f"In {len(pairs)} runs on {suite.label(name)} the disk counted {by_disk / 1e9:.3g} "
-                f"GB written, the kernel {by_kernel / 1e9:.3g} GB: other programs wrote to the disk, "
-                "or one of the counters is wrong."
+                f"In {len(pairs)} runs on {suite.label(name)} the disk counted "
+                f"{by_disk / 1e9:.3g} GB written, the kernel {by_kernel / 1e9:.3g} GB: other "
+                "programs wrote to the disk, or one of the counters is wrong."
             )
 
 

@@ -59,10 +59,9 @@ class Family:
         comparisons += [a.comparison for a in self.answers]
         return len({_same(c) for c in comparisons if c is not None and c.p_adjusted is not None})
 
-
     @property
     def settled(self) -> bool:
-        """Whether every declared contrast and comparison has a verdict; without any, all contrasts."""
+        """Whether every declared contrast (without any, each) and comparison has a verdict."""
         declared = [c for c in self.contrasts if c.declared] or self.contrasts
         asked = [each.comparison for each in (*declared, *self.answers)]
         return bool(asked) and all(c is not None and c.verdict != "inconclusive" for c in asked)

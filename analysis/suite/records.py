@@ -97,8 +97,8 @@ class Suite:
     its own sum, `seal_holds` where all files have those of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
-    void, for nothing failed. `latencies` are those of fio's requests, by run. `ended` is why the last
-    session ended with runs left.
+    void, for nothing failed. `latencies` are those of fio's requests, by run. `ended` is why the
+    last session ended with runs left.
     """
 
     folder: Path

@@ -110,7 +110,7 @@ def test_counters_are_those_of_the_runs_alone(suite: Suite) -> None:
 
 
 def test_a_disk_that_counts_other_writes_than_the_kernel_is_named(suite: Suite) -> None:
-    def counting(run: Run, when: str, state: State) -> State:
+    def counting(_run: Run, when: str, state: State) -> State:
         return state | {"written_bytes": 10**9 * (when == "after")}
 
     def writing(written_bytes: float | None) -> Suite:

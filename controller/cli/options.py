@@ -27,7 +27,9 @@ Blocks = Annotated[int | None, typer.Option(help="Instead of the suite's own num
 Hours = Annotated[float | None, typer.Option(help="As many blocks as end within so long.")]
 Until = Annotated[
     str | None,
-    typer.Option(metavar="HH:MM", help="Begin no run that would not end by then; `resume` goes on."),
+    typer.Option(
+        metavar="HH:MM", help="Begin no run that would not end by then; `resume` goes on."
+    ),
 ]
 Between = Annotated[
     str | None,

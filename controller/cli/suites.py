@@ -223,36 +223,35 @@ def queue(
 
     options = _options(until=until, between=between)
     window = Window.from_options(options.until, options.between)
-    if action in ("add", "remove") and suite_dir is None:
-        raise typer.BadParameter(f"queue {action}: name SUITE_DIR.")
-    if action in ("timer", "install") and (window is None or window.begin is None):
-        raise typer.BadParameter(f"queue {action}: give --between.")
-    if action == "add":
-        _add_to_queue(suite_dir, inventory, until_settled=until_settled)
-    elif action == "remove":
-        suite_queue.remove(suite_dir)
+    if action in ("add", "remove"):
+        if suite_dir is None:
+            raise typer.BadParameter(f"queue {action}: name SUITE_DIR.")
+        if action == "add":
+            _add_to_queue(suite_dir, inventory, until_settled=until_settled)
+        else:
+            suite_queue.remove(suite_dir)
+    elif action in ("timer", "install"):
+        if window is None or window.begin is None:
+            raise typer.BadParameter(f"queue {action}: give --between.")
+        for name, text in suite_queue.units(window).items():
+            say(f"# ~/{suite_queue.UNITS}/{name}\n{text}")
+        if action == "install":
+            suite_queue.install(window)
+            say("Enabled. `loginctl enable-linger` lets it run while you are not logged in.")
     elif action == "run":
         times = ["--until", until] if until else ["--between", between] if between else []
         return suite_queue.run(times, window, say)
-    elif action == "list":
+    else:
         for number, entry in enumerate(suite_queue.read().entries, 1):
             say(f"{number}  {entry.state:<9}  {entry.folder}")
-    elif action == "timer":
-        for name, text in suite_queue.units(window).items():
-            say(f"# ~/{suite_queue.UNITS}/{name}\n{text}")
-    else:
-        for path in suite_queue.install(window):
-            say(f"written: {path}")
-        say("`loginctl enable-linger` lets it run while you are not logged in.")
     return True
 
 
-def _add_to_queue(folder: Path | None, inventory: Path | None, *, until_settled: bool) -> None:
+def _add_to_queue(folder: Path, inventory: Path | None, *, until_settled: bool) -> None:
     from controller.session import suite_queue
 
     if inventory is None:
         raise ControllerError("no-inventory-or-target")
-    assert folder is not None
     entry = suite_queue.Entry(str(folder.resolve()), str(inventory.resolve()), until_settled)
     suite_queue.add(entry)
 

@@ -95,11 +95,11 @@ def read_writes(folder: Path, plan: Plan, least: Mapping[str, int]) -> dict[str,
     for suite_dir, earlier in _read_suites(folder, plan.host, plan.origin):
         for run in (run for run in earlier.runs if run.block < BLOCKS_READ):
             what = key_of(earlier, run)[:2]
-            names = [name for name, wanted in entries.items() if wanted == what]
+            alike = [name for name, wanted in entries.items() if wanted == what]
             document = strict_json.load(_Phases, suite_dir / "runs" / run.run_id / "run.json")
-            for name in names if document else ():
+            if document is not None:
                 count = sum(round(phase.disk_written_bytes or 0) for phase in document.phases)
-                written[name] = max(written.get(name, 0), count)
+                written.update((name, max(written.get(name, 0), count)) for name in alike)
     return written
 
 

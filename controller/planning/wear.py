@@ -38,7 +38,7 @@ class Cost:
 
     @property
     def life_bytes(self) -> float | None:
-        """Bytes that the disk may write in its life: as rated, else extrapolated; None if unknown."""
+        """Bytes that it may write in its life, as rated, else extrapolated; None if unknown."""
         if self.endurance_bytes:
             return self.endurance_bytes
         if not (self.written_bytes and self.used_percent):

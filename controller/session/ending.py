@@ -57,7 +57,7 @@ class Ending:
             known = read_durations(self.suite_dir.parent, self.plan.host, self.plan.origin)
             self._known_s = longest_s(known, self.plan)
         if self.until_settled:
-            self._block = complete_blocks(self.plan, History(entries))
+            self._block = max(1, complete_blocks(self.plan, History(entries)))
         if not self.agent.bound(self._bounds) and self._bounds != Bounds():
             raise ControllerError("bounds-not-set", host=self.plan.host)
 
@@ -87,8 +87,8 @@ class Ending:
             self._retry_s = time.monotonic() + RETRY_S
             self.unsent = not self.agent.bound(self._bounds)
 
-    def has_ended(self, entries: Sequence[Entry]) -> bool:
-        """Return whether the suite has runs left at the agent's closing line; `code` is why."""
+    def conclude(self, entries: Sequence[Entry]) -> bool:
+        """Set why the agent has closed the suite with runs left; whether it has."""
         if not unfinished(self.plan, History(entries)) or entries[-1].state not in TERMINAL:
             self.code = ""
         elif self.end_ns is not None:

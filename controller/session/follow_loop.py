@@ -38,8 +38,8 @@ class FollowLoop:
         agent: AgentClient,
         board: Board,
         recorders: Recorders,
-        ending: Ending,
         *,
+        ending: Ending,
         answers: RunningAnswers | None = None,
     ) -> None:
         self._plan = plan

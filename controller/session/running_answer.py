@@ -124,7 +124,7 @@ class RunningAnswers:
 
     def _begin(self) -> None:
         self._begun = self._wanted
-        niceness = 0 if self._entries[-1].state in TERMINAL else 19
+        niceness = 19 if self._entries[-1].state == "switching" else 0
         lines = (json.dumps(asdict(entry), ensure_ascii=False) for entry in self._entries)
         argv = ["nice", "-n", str(niceness), *module_command("controller.session.running_answer")]
         with suppress(OSError):  # a full disk ends no suite

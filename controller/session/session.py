@@ -114,7 +114,11 @@ def run(
                 window,
                 suite_dir,
                 say,
-                partial(_session, suite_dir, target, inventory, plan, say, until_settled),
+                lambda end_ns: _session(
+                    *(suite_dir, target, inventory, plan, say),
+                    until_settled=until_settled,
+                    end_ns=end_ns,
+                ),
             )
         except OSError as error:
             raise ControllerError(
@@ -162,6 +166,7 @@ def _session(
     inventory: Path,
     plan: Plan,
     say: Say,
+    *,
     until_settled: bool,
     end_ns: int | None,
 ) -> tuple[EndCode, Path | None]:
@@ -215,7 +220,7 @@ def _until_complete(session: Session) -> None:
                 reason=last.detail or "it gave no reason",
                 suite_dir=session.suite_dir,
             )
-        if session.ending.has_ended(journal.read(session.suite_dir / "journal.jsonl")):
+        if session.ending.conclude(journal.read(session.suite_dir / "journal.jsonl")):
             return
         losses = meter_losses.review(session.plan, session.suite_dir, session.meters)
         meter_losses.ask(session.agent, losses, session.board.note)
@@ -245,7 +250,8 @@ def _measure(session: Session) -> Entry:
             return suite_folder.lack_of_room(suite_dir) or recorders.silence()
 
         loop = FollowLoop(
-            *(session.plan, session.target, session.agent, board, recorders, session.ending),
+            *(session.plan, session.target, session.agent, board, recorders),
+            ending=session.ending,
             answers=answers,
         )
         session.ending.begin(known)

@@ -25,8 +25,8 @@ def recorded(
 ) -> Iterator[None]:
     """Write a session's begin to sessions.jsonl, and at its end what it took.
 
-    That is `wall_s`, the `seconds` of its steps (`start_s`, `fetch_s`), and why it `ended` with runs
-    left. One that was killed is known by its begin alone.
+    That is `wall_s`, the `seconds` of its steps (`start_s`, `fetch_s`), and why it `ended` with
+    runs left. One that was killed is known by its begin alone.
     """
     path = suite_dir / SESSIONS
     begin = {"begun_ns": monotonic_ns(), "controller_boot_id": boot_id()}

@@ -150,14 +150,12 @@ def units(window: Window) -> dict[str, str]:
     }
 
 
-def install(window: Window) -> list[str]:
-    """Write the units, enable the timer, and return the paths written. Raises ControllerError."""
+def install(window: Window) -> None:
+    """Write the units and enable the timer; raises ControllerError where that fails."""
     folder = Path.home() / UNITS
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
     for name, text in units(window).items():
         write(folder / name, [text.encode()])
-        written.append(str(folder / name))
     for command in (["daemon-reload"], ["enable", "--now", "fde-queue.timer"]):
         argv = ["systemctl", "--user", *command]
         try:
@@ -165,7 +163,6 @@ def install(window: Window) -> list[str]:
         except (OSError, subprocess.CalledProcessError) as error:
             reason = getattr(error, "stderr", "") or error
             raise ControllerError("timer-not-enabled", reason=str(reason).strip()) from None
-    return written
 
 
 @contextmanager

@@ -80,7 +80,7 @@ class Watched:
         client = AgentClient(where, PLAN.suite_id)
         recorders = Recorders([], suite_dir)
         ending = Ending(PLAN, suite_dir, client)
-        self._loop = FollowLoop(PLAN, where, client, board, recorders, ending)
+        self._loop = FollowLoop(PLAN, where, client, board, recorders, ending=ending)
         self._known = known
         self.last: Entry | None = None
         self.error: ControllerError | None = None

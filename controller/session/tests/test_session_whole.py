@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
@@ -335,31 +335,26 @@ def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pac
 
 @dataclass(frozen=True)
 class Evenings(Window):
-    """Windows of so many seconds from now on, one after the other."""
+    """A window that is open for so long from whenever it is looked at, another one each time."""
 
-    length_s: float = 4.0
-    since_s: float = field(default_factory=time.time)
+    length_s: float = 300.0
 
-    def open_until(self, now_s: float, zone: tzinfo | None = None) -> float | None:
-        return self.since_s + (1 + (now_s - self.since_s) // self.length_s) * self.length_s
+    def open_until(self, now_s: float, zone: tzinfo | None = None) -> float | None:  # noqa: ARG002
+        return now_s + self.length_s
 
 
-def test_a_suite_takes_the_evenings_that_it_needs_and_no_run_ends_after_one(
+def test_a_suite_takes_the_evenings_that_it_needs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "FETCH_S", 1.0)
-    scene.take(6, run_limit_s=1.0)
-    evenings = Evenings("22:00", "07:00")
-    offset_s = time.time() - time.monotonic()
-    assert scene.run(evenings) == scene.here / seal.MANIFEST
+    """In the first two, one of its workloads would take too long."""
+    long = [{"file_io": 1e4}, {"idle": 1e4}, {}]
+    monkeypatch.setattr(ending, "longest_s", lambda *_: long[len(scene.sessions)])
+    scene.take(6, run_limit_s=20.0)
+    assert scene.run(Evenings("22:00", "07:00")) == scene.here / seal.MANIFEST
     scene.require_complete()
-    assert len(scene.sessions) > 1 and set(scene.sessions[:-1]) == {"until"}
-    assert scene.sessions[-1] == ""
-    begun = {e.run_id: e.t_mono_ns / 1e9 for e in scene.entries if e.state == "running"}
-    for entry in scene.entries:
-        if entry.state == "finished":
-            first, last = begun[entry.run_id], entry.t_mono_ns / 1e9
-            assert evenings.open_until(first + offset_s) == evenings.open_until(last + offset_s)
+    assert scene.sessions == ["until", "until", ""]
+    starts = [entry.detail for entry in scene.entries if entry.state == "suite-started"]
+    assert len(starts) == 3
     assert not any(entry.cause in journal.INTERRUPTIONS for entry in scene.entries)
 
 
@@ -368,8 +363,8 @@ def test_a_run_under_way_at_the_hard_end_is_interrupted_and_repeated(
 ) -> None:
     monkeypatch.setattr(ending, "FETCH_S", 0.0)
     scene.take(6, run_limit_s=1.0)
-    scene.run_s = 30.0  # it breaks its limit
-    assert scene.run(Evenings(None, "07:00", length_s=8.0)) is None
+    scene.run_s = 60.0  # it breaks its limit
+    assert scene.run(Evenings(None, "07:00", length_s=10.0)) is None
     assert scene.sessions == ["until"]
     assert not (scene.here / seal.MANIFEST).exists()
     assert "finished" not in journal.last_states(scene.entries).values()
@@ -400,8 +395,8 @@ def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once
         assert scene.sessions == ["stopped"]
         assert scene.entries[-1].state == "suite-finished"
         finished = [e.run_id for e in scene.entries if e.state == "finished"]
-        assert finished == [run.run_id for run in scene.plan.runs[:2]]
-        assert lines[1] == "4 of 6 runs are left."
+        assert 2 <= len(finished) < 6
+        assert lines[1] == f"{6 - len(finished)} of 6 runs are left."
     assert lines[-1].endswith("continues with it.")
     scene.run_s = RUN_S
     scene.run()
@@ -410,9 +405,7 @@ def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once
         watch.stop(None, scene.here.parent, lines.append, at_once=False)
 
 
-def test_a_suite_ends_with_the_block_that_settles_it(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_ends_with_the_block_that_settles_it(scene: Scene) -> None:
     with refuses("looks-at-end"):
         scene.run(until_settled=True)
     scene.take(36, looks="any", blocks=6)
