@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from contract.command_results import SuiteResult
+from contract.command_results import QueueResult, SuiteResult
 from contract.errors import AgentError, ControllerError
 from contract.places import command_line, suites_folder
 from controller.cli.measured_command import SuiteRun
@@ -202,6 +202,7 @@ def stop(
 
 
 @commands.command(rich_help_panel=MEASURE)
+@with_json
 def queue(
     action: Annotated[Action, typer.Argument(help="What to do; `plan --queue` adds, too.")],
     suite_dir: Annotated[
@@ -212,7 +213,7 @@ def queue(
     until: Until = None,
     between: Between = None,
     until_settled: UntilSettled = False,
-) -> bool:
+) -> QueueResult:
     """Keep planned suites in a queue and run them in order, in the evenings that it takes.
 
     `run` continues what is not sealed; a suite that fails does not stop the next. `timer` prints
@@ -221,7 +222,7 @@ def queue(
     from controller.session import suite_queue
     from controller.session.evening import Window
 
-    options = _options(until=until, between=between)
+    options, ok = _options(until=until, between=between), True
     window = Window.from_options(options.until, options.between)
     if action in ("add", "remove"):
         if suite_dir is None:
@@ -234,17 +235,18 @@ def queue(
         if window is None or window.begin is None:
             raise typer.BadParameter(f"queue {action}: give --between.")
         for name, text in suite_queue.units(window).items():
-            say(f"# ~/{suite_queue.UNITS}/{name}\n{text}")
+            for line in (f"# ~/{suite_queue.UNITS}/{name}", *text.splitlines()):
+                say(line)
         if action == "install":
             suite_queue.install(window)
             say("Enabled. `loginctl enable-linger` lets it run while you are not logged in.")
     elif action == "run":
         times = ["--until", until] if until else ["--between", between] if between else []
-        return suite_queue.run(times, window, say)
-    else:
-        for number, entry in enumerate(suite_queue.read().entries, 1):
-            say(f"{number}  {entry.state:<9}  {entry.folder}")
-    return True
+        ok = suite_queue.run(times, window, say)
+    queued = tuple(entry.queued for entry in suite_queue.read().entries)
+    for number, each in enumerate(queued if action == "list" else (), 1):
+        say(f"{number}  {each.state:<9}  {each.folder}")
+    return QueueResult(ok, queued)
 
 
 def _add_to_queue(folder: Path, inventory: Path | None, *, until_settled: bool) -> None:

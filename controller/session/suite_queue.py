@@ -6,13 +6,14 @@ import fcntl
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from contract import strict_json
+from contract.command_results import QueuedSuite
 from contract.errors import ControllerError
 from contract.files import write, write_json
 from contract.interrupts import deferred_interrupts, outliving_the_terminal
@@ -41,11 +42,14 @@ class Entry:
     outcome: int | None = None
 
     @property
-    def state(self) -> str:
-        """Its state in a word: `sealed`, `waiting`, `continues` or `failed`."""
+    def queued(self) -> QueuedSuite:
+        """The same for people and programs."""
         if is_sealed(Path(self.folder)):
-            return "sealed"
-        return {None: "waiting", 0: "continues", 130: "continues"}.get(self.outcome, "failed")
+            return QueuedSuite(self.folder, "sealed")
+        if self.outcome is None:
+            return QueuedSuite(self.folder, "waiting")
+        # An interrupted one is not at fault.
+        return QueuedSuite(self.folder, "continues" if self.outcome in (0, 130) else "failed")
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def read() -> Queue:
 def add(entry: Entry) -> None:
     """Append a suite; those that are sealed are dropped."""
     with _changed() as entries:
-        entries[:] = [*(each for each in entries if each.state != "sealed"), entry]
+        entries[:] = [*(each for each in entries if each.queued.state != "sealed"), entry]
 
 
 def remove(folder: Path) -> None:
@@ -99,7 +103,8 @@ def run(options: Sequence[str], window: Window | None, say: Say) -> bool:
     end_s = window.open_until(time.time()) if window and window.begin is None else None
     with outliving_the_terminal(), _locked("runner"), deferred_interrupts() as interrupts:
         while entry := next(
-            (e for e in read().entries if e.state != "sealed" and e.folder not in tried), None
+            (e for e in read().entries if e.queued.state != "sealed" and e.folder not in tried),
+            None,
         ):
             if end_s is not None and time.time() > end_s - LEAST_S:
                 break
@@ -113,10 +118,16 @@ def run(options: Sequence[str], window: Window | None, say: Say) -> bool:
                     replace(each, outcome=status) if each.folder == entry.folder else each
                     for each in entries
                 ]
-            say(f"{entry.folder}: {replace(entry, outcome=status).state}")
+            say(f"{entry.folder}: {replace(entry, outcome=status).queued.state}")
             if interrupts or (status == 0 and not is_sealed(Path(entry.folder))):
                 break  # its time is over, or a person has stopped it
-    return all(each.state != "failed" for each in read().entries if each.folder in tried)
+    return all(each.queued.state != "failed" for each in read().entries if each.folder in tried)
+
+
+def _next(tried: Collection[str]) -> Entry | None:
+    """Return the first suite that is not sealed, without those that were `tried`."""
+    left = (each for each in read().entries if each.folder not in tried)
+    return next((each for each in left if each.queued.state != "sealed"), None)
 
 
 def _wait_for(argv: Sequence[str], interrupts: Sequence[int]) -> int:

@@ -61,7 +61,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         connection, "python", lambda *_: [sys.executable, "-c", f"print('{PROOF}')"]
     )
     monkeypatch.setattr(secrets, "place", lambda _target: None)
-    monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
+    monkeypatch.setattr(session, "run", lambda folder, *_, **__: folder / "manifest.json")
     monkeypatch.setattr(init, "list_disks", lambda _: Survey("h", (surveyed("S1"),)))
     return str(path)
 
@@ -97,6 +97,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "run": ([str(planned), *whom], 0),
         "resume": ([str(planned), *whom], 0),
         "seal": ([str(planned)], 0),
+        "queue": (["list"], 0),
         "report": ([suites[1]], 0),
         "verify": ([suites[0]], 0),
         "summary": ([suites[0]], 0),
@@ -145,13 +146,13 @@ def test_proofs_end_with_what_the_agent_refuses(
 
 
 def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:
-    """`watch` alone shows what changes; its figures are those of status/status.json."""
+    """`watch` shows what changes, `stop` changes it; both are seen in status/status.json."""
     with_json = {
         name
         for name, command in commands_page.commands().items()
         if any("--json" in left for left, _ in commands_page.parameters(command))
     }
-    assert with_json == set(COMMANDS) == set(commands_page.commands()) - {"watch"}
+    assert with_json == set(COMMANDS) == set(commands_page.commands()) - {"stop", "watch"}
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def order(folder: Path) -> list[str]:
 
 
 def states() -> list[str]:
-    return [entry.state for entry in suite_queue.read().entries]
+    return [entry.queued.state for entry in suite_queue.read().entries]
 
 
 def test_suites_are_measured_in_order_and_one_that_fails_stops_none(
