@@ -2,7 +2,7 @@
 
 It goes through the plan as the agent does, with the agent's own journal, lock, accounts of tries
 and requests, but a run is a rest of so many seconds. A run named in `broken` (a file in the suite's
-folder) is void; on a configuration in `slow` a rest takes twice as long.
+folder) is void; each time that `slow` names a configuration, its rests take as long once more.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             tell("running", run.run_id)
             start_ns = time.monotonic_ns()
             slow = suite_dir / "slow"
-            time.sleep(seconds * (1 + (slow.exists() and run.configuration in slow.read_text())))
+            names = slow.read_text(encoding="utf-8").split() if slow.exists() else []
+            time.sleep(seconds * (1 + names.count(run.configuration)))
             times = {"t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
             broken = suite_dir / "broken"
             void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")

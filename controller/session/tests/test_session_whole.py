@@ -408,15 +408,15 @@ def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once
 def test_a_suite_ends_with_the_block_that_settles_it(scene: Scene) -> None:
     with refuses("looks-at-end"):
         scene.run(until_settled=True)
-    scene.take(36, looks="any", blocks=6)
+    scene.take(54, looks="any", blocks=9)
     scene.there.mkdir()
-    (scene.there / "slow").write_text("opal dmcrypt-aes128", encoding="utf-8")
+    (scene.there / "slow").write_text("opal dmcrypt-aes128 dmcrypt-aes128", encoding="utf-8")
     scene.run_s = 0.25
     assert scene.run(until_settled=True)
     ended = results(scene.here)
     assert ended.suite.ended == "settled" and ended.family.settled
     blocks = {run.block for run in ended.suite.runs}
-    assert len(blocks) < 6 and len(ended.suite.runs) == 6 * len(blocks), "whole blocks alone"
+    assert len(blocks) < 9 and len(ended.suite.runs) == 6 * len(blocks), "whole blocks alone"
     assert scene.entries[-1].state == "suite-finished"
     page = whole_page(ended)
-    assert "ended after the block that settled all that was asked, of 6 planned" in page
+    assert "ended after the block that settled all that was asked, of 9 planned" in page
