@@ -74,7 +74,7 @@ def load(suite_dir: Path) -> Bounds:
 
 
 def lift(suite_dir: Path) -> None:
-    """Let every block begin, and leave the time as it is."""
+    """Let every block begin, and leave the time unchanged."""
     write_json(suite_dir / FILE, asdict(replace(load(suite_dir), block=None)))
 
 

@@ -86,7 +86,7 @@ def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
 
 
 def read_writes(folder: Path, plan: Plan, least: Mapping[str, int]) -> dict[str, int]:
-    """Return by entry the most that a run wrote here before at these sizes, as far as it is known.
+    """Return by entry the most that a run wrote here before at these sizes, where known.
 
     It is never less than in `least`, which the workloads' files need.
     """

@@ -120,7 +120,7 @@ def require_within_limits(
 
 
 def _runs_on(plan: Plan, role: str, run_bytes: Mapping[str, int]) -> tuple[list[str], int]:
-    """Return the workloads of the runs on a disk, and what they write as far as it is known."""
+    """Return the workloads of the runs on a disk, and what they write as far as known."""
     carried = {each.name for each in plan.configurations if each.disk == role}
     workloads = [run.workload for run in plan.runs if run.configuration in carried]
     return workloads, sum(run_bytes.get(name, 0) for name in workloads)

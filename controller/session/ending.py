@@ -66,7 +66,7 @@ class Ending:
         self._settled = answer.settled
 
     def follow(self, entries: Sequence[Entry], *, reached: bool, looking: bool) -> None:
-        """Set the bounds anew where something asks for it; `looking`: an answer is computed.
+        """Set the bounds again where something asks for it; `looking`: an answer is computed.
 
         Raises TimeOverError at the hard end, whatever is under way.
         """

@@ -54,11 +54,11 @@ def next_time(now_s: float, clock: str, zone: tzinfo | None = None) -> float:
     before = _shown(moment, zone)
     while True:
         moment += MINUTE_S
-        now = _shown(moment, zone)
+        shown = _shown(moment, zone)
         hour, minute = map(int, clock.split(":"))
-        if before < now.replace(hour=hour, minute=minute) <= now:
+        if before < shown.replace(hour=hour, minute=minute) <= shown:
             return moment
-        before = now
+        before = shown
 
 
 def _shown(moment_s: float, zone: tzinfo | None) -> datetime:

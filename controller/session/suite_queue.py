@@ -190,7 +190,7 @@ def _locked(name: str) -> Iterator[None]:
 
 @contextmanager
 def _changed() -> Iterator[list[Entry]]:
-    """Yield the entries as a list; it is written back as it is then."""
+    """Yield the entries as a list, which is written back at the end."""
     with _locked("file"):
         entries = list(read().entries)
         yield entries

@@ -20,7 +20,7 @@ def at(text: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("now", "clock", "then"),
+    ("moment", "clock", "next_moment"),
     [
         ("2026-07-01T20:00", "07:00", "2026-07-02T05:00"),
         ("2026-07-01T04:59:59", "07:00", "2026-07-01T05:00"),
@@ -33,12 +33,12 @@ def at(text: str) -> float:
         ("2026-12-31T22:30", "00:00", "2026-12-31T23:00"),
     ],
 )
-def test_the_next_time_that_clocks_show(now: str, clock: str, then: str) -> None:
-    assert next_time(at(now), clock, BERLIN) == at(then)
+def test_the_next_time_that_clocks_show(moment: str, clock: str, next_moment: str) -> None:
+    assert next_time(at(moment), clock, BERLIN) == at(next_moment)
 
 
 @pytest.mark.parametrize(
-    ("now", "end"),
+    ("moment", "end"),
     [
         ("2026-07-01T20:00", "2026-07-02T05:00"),
         ("2026-07-02T04:59", "2026-07-02T05:00"),
@@ -47,8 +47,8 @@ def test_the_next_time_that_clocks_show(now: str, clock: str, then: str) -> None
         ("2026-10-24T23:59", "2026-10-25T06:00"),
     ],
 )
-def test_a_window_is_open_until_its_end(now: str, end: str | None) -> None:
-    assert NIGHT.open_until(at(now), BERLIN) == (None if end is None else at(end))
+def test_a_window_is_open_until_its_end(moment: str, end: str | None) -> None:
+    assert NIGHT.open_until(at(moment), BERLIN) == (None if end is None else at(end))
 
 
 def test_a_window_without_a_begin_is_always_open() -> None:
