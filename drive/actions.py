@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from drive import behaviour, faults, vices
-from drive.behaviour import Timing
-from drive.control import Action, ControlError
-from drive.faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
-from drive.opal.tper import Tper
-from drive.server import Server
-from drive.subsystem import Subsystem
+from . import behaviour, faults, vices
+from .behaviour import Timing
+from .control import Action, ControlError
+from .faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
+from .opal.tper import Tper
+from .server import Server
+from .subsystem import Subsystem
 
 
 class Actions:

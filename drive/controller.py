@@ -7,13 +7,13 @@ import struct
 import time
 from collections.abc import Callable
 
-from drive import identify, status
-from drive.behaviour import Timing
-from drive.faults import Kind
-from drive.media import AccessDeniedError
-from drive.nvme_tcp import Command, Connection
-from drive.status import CommandError
-from drive.subsystem import Controller, Subsystem
+from . import identify, status
+from .behaviour import Timing
+from .faults import Kind
+from .media import AccessDeniedError
+from .nvme_tcp import Command, Connection
+from .status import CommandError
+from .subsystem import Controller, Subsystem
 
 _SENDFILE_FROM_BYTES = 32 * 1024
 _ALL_NAMESPACES = 0xFFFFFFFF

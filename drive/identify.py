@@ -6,8 +6,8 @@ import struct
 import uuid
 from dataclasses import dataclass
 
-from drive.nvme_tcp import MAX_TRANSFER_BYTES
-from drive.vices import Vices
+from .nvme_tcp import MAX_TRANSFER_BYTES
+from .vices import Vices
 
 VERSION = 0x00010400
 FIRMWARE = "1.0"

@@ -20,7 +20,7 @@ def test_all_packages_are_named() -> None:
         for path in DRIVE.rglob("__init__.py")
         if not {"tests", "build"} & set(path.parts)
     }
-    assert set(declared["tool"]["setuptools"]["packages"]) == packages
+    assert set(declared["tool"]["setuptools"]["packages"]) == {f"virtual_opal_{name}" for name in packages}
 
 
 @pytest.mark.slow
@@ -29,6 +29,6 @@ def test_it_installs_into_an_empty_environment(tmp_path: Path) -> None:
     source = shutil.copytree(DRIVE, tmp_path / "drive")  # an install leaves a folder in its source
     binaries = tmp_path / "venv" / "bin"
     subprocess.run([str(binaries / "pip"), "install", "--quiet", str(source)], check=True)
-    command = [str(binaries / "virtual-drive"), "--help"]
+    command = [str(binaries / "virtual-opal-drive"), "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "--opal" in done.stdout
