@@ -119,17 +119,22 @@ lint: venv-dev docs ## style, wording, types, layers, playbooks, shell, the link
 # Of what the lock has with the extra `release`, without what we need ourselves.
 DIST_VENV = $(call quoted,$(FDE_BUILD)/dist-venv)
 .PHONY: dist
-dist: ## wheel and sdist, checked, with their bill of materials and sums: build/dist
+dist: ## wheels and sdists of the testbed and of the drive, checked, with their bill of materials and sums: build/dist
 	$(NEED_PYTHON)
 	@rm -rf $(DIST_VENV) "$$FDE_BUILD"/dist && $(PYTHON) -m venv $(DIST_VENV)
 	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
-	@PATH=$(DIST_VENV)/bin:"$$PATH"; python -m build --outdir "$$FDE_BUILD"/dist . >/dev/null; cd "$$FDE_BUILD"/dist; \
+	@PATH=$(DIST_VENV)/bin:"$$PATH"; for project in . drive; do python -m build --outdir "$$FDE_BUILD"/dist $$project >/dev/null; done; cd "$$FDE_BUILD"/dist; \
 	  twine check --strict *.whl *.tar.gz; check-wheel-contents *.whl; \
 	  cyclonedx-py requirements $(call quoted,$(CURDIR)/requirements.lock) --output-reproducible --output-file sbom.cdx.json; \
 	  sha256sum * > SHA256SUMS; ls -l
 
+EXAMPLE := data/examples/lab-one-disk.tar.gz
 .PHONY: docs
-docs: venv-dev ## the documentation as a site, its links checked: build/site/index.html
+docs: venv-dev ## the documentation as a site, its links checked, the notebook executed: build/site/index.html
+	@parts="$$FDE_BUILD"/site-parts; [ "$$parts"/docs/notebook.md -nt analysis/notebook.ipynb ] || { rm -rf "$$parts"; \
+	  mkdir -p "$$parts" "$$FDE_BUILD"/example; tar xzf $(EXAMPLE) -C "$$FDE_BUILD"/example --strip-components 1; \
+	  FDE_SUITE_DIR="$$FDE_BUILD"/example jupyter nbconvert --log-level ERROR --to markdown --execute analysis/notebook.ipynb \
+	    --output-dir "$$parts"/docs; $(FDE) gallery --out "$$parts"/gallery >/dev/null; }
 	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir "$$FDE_BUILD"/site
 
 PYTEST := $(VENV)/bin/pytest
