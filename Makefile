@@ -124,7 +124,7 @@ dist: ## wheels and sdists of the testbed and of the drive, checked, with their 
 	@rm -rf $(DIST_VENV) "$$FDE_BUILD"/dist && $(PYTHON) -m venv $(DIST_VENV)
 	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
 	@PATH=$(DIST_VENV)/bin:"$$PATH"; for project in . drive; do python -m build --outdir "$$FDE_BUILD"/dist $$project >/dev/null; done; cd "$$FDE_BUILD"/dist; \
-	  twine check --strict *.whl *.tar.gz; check-wheel-contents *.whl; \
+	  twine check --strict *.whl *.tar.gz; check-wheel-contents --config $(call quoted,$(CURDIR)/pyproject.toml) *.whl; \
 	  cyclonedx-py requirements $(call quoted,$(CURDIR)/requirements.lock) --output-reproducible --output-file sbom.cdx.json; \
 	  sha256sum * > SHA256SUMS; ls -l
 

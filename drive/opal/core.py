@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..identify import DriveConfig
+from ..state import Authority, DriveState, RangeState
 from . import credentials, uids
 from .byte_table import ByteTable
 from .locking import Locking, new_media_key
 from .uids import MethodError, Status
-from ..state import Authority, DriveState, RangeState
 
 TRY_LIMIT = 5
 MAX_PIN_BYTES = 32

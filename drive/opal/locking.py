@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 
 from ..aes_xts import KEY_BYTES, AesXts
 from ..media import EncryptedMedia, Segment, Shadow
-from .byte_table import ByteTable
-from .uids import RANGES, MethodError, Status
 from ..state import POWER_CYCLE, DriveState, MbrControl, RangeState
 from ..vices import Vices
+from .byte_table import ByteTable
+from .uids import RANGES, MethodError, Status
 
 _log = logging.getLogger("drive.opal")
 

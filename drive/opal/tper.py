@@ -8,6 +8,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from ..state import HARDWARE, PROGRAMMATIC
+from ..vices import Vices
 from . import admin_sp, locking_sp, negotiation, uids
 from .calls import Call, CallRecord, encode_call, encode_result, parse_call
 from .core import Core
@@ -25,8 +27,6 @@ from .packets import (
 )
 from .session import Session
 from .uids import MethodError, Status
-from ..state import HARDWARE, PROGRAMMATIC
-from ..vices import Vices
 
 _log = logging.getLogger("drive.opal")
 _FIRST_SESSION = 0x1000

@@ -210,8 +210,9 @@ def test_the_blocks_of_a_page_run_in_their_order(page: str, checkout: Path) -> N
     with moving(counters):
         for block in (b for b in SHELL if b.page == page and b.how == HERE):
             is_counting = not block.run.startswith(WITHOUT_COUNTERS)
+            script = f"trap 'kill $(jobs -p)' EXIT\n{_script(block)}"
             done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p)' EXIT\n{_script(block)}"],
+                ["bash", "-euo", "pipefail", "-c", script],
                 cwd=checkout,
                 env={**environment, "COUNTERS": str(counters if is_counting else "none")},
                 input="one\ntwo\nthree\n",
