@@ -118,7 +118,7 @@ def test_each_command_of_fde_has_these_options() -> None:
         code = [block.text for block in SHELL if block.page == page]
         code += re.findall(r"(?<!`)`((?:\./)?fde [^`]+)`", FENCE.sub("", text))
         for line in (line for part in code for line in _commands(part)):
-            name, *words = shlex.split(re.sub(r"[…'\[\]]", "", line)) or ["--help"]
+            name, *words = shlex.split(re.sub(r"['\[\]]", "", line)) or ["--help"]
             if name.startswith("-") or not name.isalpha() or not name.islower():
                 continue
             name = "measure" if name == "run" and "--" in words else name
