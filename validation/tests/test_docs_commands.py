@@ -147,9 +147,10 @@ def checkout(tmp_path: Path) -> Path:
     """Lay out a folder that looks like this checkout, with a copy of the examples."""
     folder = tmp_path / "checkout"
     (folder / "data").mkdir(parents=True)
-    for path in ROOT.iterdir():
-        if path.name not in (".git", ".venv", "build", "data", "fde"):
-            (folder / path.name).symlink_to(path)
+    for path in (*ROOT.iterdir(), *(ROOT / "data").iterdir()):
+        if path.name not in (".git", ".venv", "build", "data", "examples", "fde", "suites"):
+            (folder / path.relative_to(ROOT)).symlink_to(path)
+    (folder / "examples").symlink_to(ROOT / "examples")
     shutil.copytree(ROOT / "data" / "examples", folder / "data" / "examples")
     (folder / ".venv").symlink_to(sys.prefix)
     (folder / "build").mkdir()
