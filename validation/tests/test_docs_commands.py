@@ -197,6 +197,7 @@ def _script(block: Block) -> str:
     return "\n".join([set_up, *(f"{{ {step}; }} || exit 1" for step in steps)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted({b.page for b in SHELL if b.how == HERE}))
 def test_the_blocks_of_a_page_run_in_their_order(page: str, checkout: Path) -> None:
     (checkout / "home").mkdir()
