@@ -91,7 +91,7 @@ def foreign(config: MeterConfig, data: bytes, device: str, reason: str = "") -> 
 _FORMS = {
     "port": "a serial port",
     "tcpip": "TCPIP::HOST::PORT::SOCKET",
-    **{name: f"{name}://HOST" for name in ("http", "https", "mqtt", "mqtts", "snmp")},
+    **{name: f"{name}://HOST" for name in ("http", "https", "mqtt", "mqtts", "snmp", "ipmi")},
 }
 
 

@@ -17,6 +17,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from contract.strict_json import Document, Json
 from instrumentation.simulators.networked import NetworkSimulator
 
+_QUERY = 'sum(power_watts{host="target"})'
+
 
 class HttpSimulator(NetworkSimulator):
     """A device of one of the profiles. `period_s` of the settings is its refresh.
@@ -46,7 +48,7 @@ class HttpSimulator(NetworkSimulator):
         super().__init__(**display)
         self._counter = counter
         self.delay_s, self.dribbles = delay_s, False
-        usual = "Basic" if profile.startswith("shelly-gen1") else "SHA-256"
+        usual = "Basic" if profile.startswith(("shelly-gen1", "redfish")) else "SHA-256"
         self.challenge, self.opaque = challenge or usual, opaque
         self.errors: list[str] = []
         self.output = True
@@ -58,6 +60,8 @@ class HttpSimulator(NetworkSimulator):
     def settings(self) -> Document:
         described: dict[str, dict[str, Json]] = {
             "home-assistant": {"entity": "sensor.plug_power"},
+            "redfish": {"entity": "System.Embedded.1"},
+            "prometheus": {"entity": _QUERY},
             "generic": {
                 "path": "/data?what=all",
                 "power": "/meter/power",
@@ -105,6 +109,13 @@ class HttpSimulator(NetworkSimulator):
                 return tasmota_status(watts[0], joules[0])
             case "home-assistant", "/api/states/sensor.plug_power":
                 return self._state(watts[0])
+            case "redfish", "/redfish/v1/Chassis/System.Embedded.1/Power":
+                control: Document = {"MemberId": "0", "PowerConsumedWatts": round(watts[0], 1)}
+                return {"@odata.type": "#Power.v1_2_0.Power", "PowerControl": [control]}
+            case "prometheus", "/api/v1/query" if parse_qs(url.query) == {"query": [_QUERY]}:
+                sample: Document = {"metric": {}, "value": [self.refreshes, f"{watts[0]:.1f}"]}
+                vector: Document = {"resultType": "vector", "result": [sample]}
+                return {"status": "success", "data": vector}
             case "generic", "/data":
                 reading: Document = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
                 return {"n": self.refreshes, "meter": reading}

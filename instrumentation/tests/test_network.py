@@ -39,6 +39,7 @@ from instrumentation.network import recognised
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators.http import HttpSimulator
+from instrumentation.simulators.ipmi import IpmiSimulator
 from instrumentation.simulators.mqtt import MqttServer, MqttSimulator
 from instrumentation.simulators.networked import Live, NetworkSimulator, Server, TcpServer
 from instrumentation.simulators.scpi import ScpiSimulator
@@ -186,23 +187,51 @@ SIMULATORS: dict[str, Callable[[], NetworkSimulator]] = {
         profile: lambda profile=profile: HttpSimulator(profile, refresh_s=REFRESH_S)  # type: ignore[misc]
         for profile in (
             *("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-pm1", "shelly-em"),
-            *("shelly-em1", "tasmota", "home-assistant", "generic"),
+            *("shelly-em1", "tasmota", "home-assistant", "redfish", "prometheus", "generic"),
         )
     },
     "snmp": lambda: SnmpSimulator(refresh_s=REFRESH_S),
     "apc-rpdu2": lambda: SnmpSimulator("apc-rpdu2", refresh_s=REFRESH_S),
     "scpi": lambda: ScpiSimulator(refresh_s=REFRESH_S),
+    "ipmi": lambda: IpmiSimulator(refresh_s=REFRESH_S),
 }
+
+# What the driver starts in place of ipmitool: it asks a simulator by TCP, not by RMCP+.
+STAND_IN = """
+import os, socket, sys
+host, port, user = (sys.argv[sys.argv.index(option) + 1] for option in ("-H", "-p", "-U"))
+assert sys.argv[1:3] == ["-I", "lanplus"]
+login = f"{user}:{os.environ['IPMITOOL_PASSWORD']}"
+with socket.create_connection((host, int(port)), 2) as wire:
+    wire.sendall(f"{login}\\t{' '.join(sys.argv[sys.argv.index('-E') + 1:])}\\n".encode())
+    text = b""
+    while not text.endswith(b"\\n\\n"):
+        text += wire.recv(4096)
+if text == b"\\n\\n":
+    sys.exit("Error: Unable to establish IPMI v2 / RMCP+ session")
+sys.stdout.buffer.write(text)
+"""
+
+
+@pytest.fixture
+def ipmitool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "bin" / "ipmitool"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n{STAND_IN}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return program
 
 
 @pytest.mark.parametrize("name", SIMULATORS)
+@pytest.mark.usefixtures("ipmitool")
 def test_it_is_recorded_and_decoded_again(name: str, tmp_path: Path) -> None:
     simulator = SIMULATORS[name]()
     with on_the_network(simulator) as server:
         summary = recorded(a_config(simulator, server.address), tmp_path / "plug", records(4))
     samples = decode(tmp_path / "plug").samples
     assert summary.startswith("plug: ") and samples.height >= 4
-    step_w = 1.0 if name in ("tasmota", "snmp", "apc-rpdu2") else 0.1
+    step_w = 1.0 if name in ("tasmota", "snmp", "apc-rpdu2", "ipmi") else 0.1
     for column in samples.select("^power_w_.*$"):
         assert abs(column[-1] - WATTS) <= step_w / 2 + 1e-9
     assert set(samples["window_s"]) == {REFRESH_S}
@@ -275,7 +304,31 @@ def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
     assert "the broker closed the connection" in lost[0]
 
 
+@pytest.mark.usefixtures("ipmitool")
+def test_a_controller_is_asked_with_its_login_and_says_what_is_off(tmp_path: Path) -> None:
+    controller = IpmiSimulator(refresh_s=REFRESH_S)
+    with on_the_network(controller, secret=SECRET) as server:
+        config = a_config(controller, server.address, secret_file=secret_file(tmp_path))
+        recorded(config, tmp_path / "plug", records(2))
+        with the_wire(a_config(controller, server.address)) as wire:
+            watts, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+        assert (fault.kind, watts) == ("no-data", []) and "RMCP+" in fault.detail
+        controller.active = False
+        with the_wire(config) as wire:
+            _, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+        assert fault.kind == "configuration"
+    assert in_no_file(SECRET, tmp_path / "plug")
+
+
+def test_a_controller_needs_ipmitool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = a_config(IpmiSimulator(), f"ipmi://{HOST}:1")
+    with refuses("address-refused"):
+        recorded(config, tmp_path / "plug", records(1))
+
+
 LOGINS = {
+    "redfish": SECRET,
     "shelly-gen1": SECRET,
     "shelly-switch": SECRET,
     "tasmota": SECRET,

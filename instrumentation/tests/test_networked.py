@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.http import PROFILES, HttpMeter
+from instrumentation.meters.ipmi import IpmiMeter
 from instrumentation.meters.json_paths import value_at
 from instrumentation.meters.mqtt import MqttMeter
 from instrumentation.meters.rows import ParseResult
@@ -137,6 +138,7 @@ DRIVERS: list[tuple[type[Meter], dict[str, Any], str, str]] = [
     (MqttMeter, {"profile": "tasmota", "device": "plug"}, "0", "message t"),
     (SnmpMeter, {"profile": "apc-rpdu2", "period_s": 1}, "device", "ok"),
     (ScpiMeter, {"query": ":P?", "period_s": 1, "resolution_w": 0.1}, "0", "ok"),
+    (IpmiMeter, {"period_s": 1}, "0", "ok"),
 ]
 
 
@@ -289,6 +291,21 @@ def test_a_counter_that_is_missing_once_takes_no_power_with_it() -> None:
 # Profiles
 
 
+def series(*watts: str) -> dict[str, Any]:
+    """Return Prometheus's answer: a sample of each series."""
+    result = [{"metric": {}, "value": [1435781451.781, sample]} for sample in watts]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def test_a_query_of_several_series_is_flagged_and_one_of_none_is_no_reading() -> None:
+    settings = {"profile": "prometheus", "entity": "up", "period_s": 1, "resolution_w": 1}
+    outputs = answer_in_turn(
+        a_meter(HttpMeter, **settings), series("1"), series("2", "3"), series()
+    )
+    assert flag_words(HttpMeter, outputs[1]) == ["device-error"]
+    assert kinds(outputs[2]) == ["no-data"]
+
+
 @pytest.mark.parametrize(
     ("profile", "channel", "body", "expected_w"),
     [
@@ -301,12 +318,15 @@ def test_a_counter_that_is_missing_once_takes_no_power_with_it() -> None:
         ("shelly-em1", "0", {"id": 0, "act_power": 51.2}, 51.2),
         ("tasmota", "0", {"StatusSNS": {"ENERGY": {"Power": 27}}}, 27.0),
         ("tasmota", "1", {"StatusSNS": {"ENERGY": {"Power": [3, 4]}}}, 4.0),
+        ("redfish", "0", {"PowerControl": [{"PowerConsumedWatts": 590}]}, 590.0),
+        ("prometheus", "0", series("7.5"), 7.5),
     ],
 )
 def test_profiles_read_what_is_documented(
     profile: str, channel: str, body: dict[str, Any], expected_w: float
 ) -> None:
-    meter = a_meter(HttpMeter, channel, profile=profile, counter=False)
+    named = {"entity": "1", "period_s": 1, "resolution_w": 1} if PROFILES[profile].entity else {}
+    meter = a_meter(HttpMeter, channel, profile=profile, counter=False, **named)
     assert watts(answer_in_turn(meter, body, body)) == [expected_w]
 
 
@@ -539,6 +559,13 @@ def test_pointers_are_those_of_rfc_6901(pointer: str, expected: Any) -> None:
         (HttpMeter, {**GENERIC, "power": {}}, "power"),
         (HttpMeter, {**GENERIC, "path": "/a b\nHost: x"}, "path"),
         (HttpMeter, {"profile": "home-assistant", "period_s": 1, "resolution_w": 1}, "entity"),
+        (
+            HttpMeter,
+            {"profile": "redfish", "entity": "1/../2", "period_s": 1, "resolution_w": 1},
+            "entity",
+        ),
+        (HttpMeter, {"profile": "prometheus", "entity": "up"}, "period_s"),
+        (IpmiMeter, {}, "period_s"),
         (MqttMeter, {}, "profile"),
         (MqttMeter, {"profile": "tasmota", "device": "a/#"}, "device"),
         (MqttMeter, {"profile": "zigbee2mqtt", "device": "plug"}, "period_s"),
