@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.report import view, words
 from analysis.report.texts import catalogue, say
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Verdict
 from analysis.report.words import count, listed
 from analysis.stats import disks
 from analysis.stats.comparison import Comparison
@@ -36,6 +36,13 @@ def line(
     return AnswerLine(
         question, code, verdict.format(**fields), reason.format(**fields), facts or {}
     )
+
+
+def on_their_disks(suite: Suite, base: str | None, other: str, verdict: Verdict) -> Verdict:
+    """Return a verdict; between two disks with the words that it is on these as well."""
+    if verdict.kind not in ("differs", "equivalent") or not disks.across(suite, base, other):
+        return verdict
+    return Verdict(say("verdict.two-disks", verdict=verdict), verdict.kind)
 
 
 def banner(origin: str) -> Blocks:

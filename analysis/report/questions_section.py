@@ -28,7 +28,13 @@ def contrasts_section(results: Results) -> Blocks:
         "Change [95 % interval]": lambda contrast: words.change_in(contrast.comparison),
         "n": lambda contrast: _text_of(contrast, lambda c: str(c.n), "0"),
         "p, adjusted": lambda contrast: _text_of(contrast, lambda c: words.p_value(c.p_of_verdict)),
-        "Verdict": lambda contrast: _text_of(contrast, words.verdict_of, "inconclusive"),
+        "Verdict": lambda contrast: _text_of(
+            contrast,
+            lambda c: answer.on_their_disks(
+                results.suite, contrast.base, contrast.other, words.verdict_of(c)
+            ),
+            "inconclusive",
+        ),
     }
     caption = f"Contrasts: system energy over “{answer.over_all(results.suite)}”"
     page = view.table_of(caption, compared, columns, words=1, origin=results.origin)

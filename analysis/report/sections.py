@@ -27,7 +27,7 @@ from analysis.report import (
     workload_section,
 )
 from analysis.report.figures import forest
-from analysis.report.tables import columns, headline_rows
+from analysis.report.tables import PYRAPL_COMPONENTS, columns, headline_rows
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Link, Page, Section, Terms
 from analysis.stats.results import Results
@@ -130,11 +130,12 @@ class Report:
         )
         page += questions_section.contrasts_section(results)
         shown = columns(results.summary)
-        by_pyrapl = [f"{words.name_of(name)} (J)" for name in shown[len(HEADLINE) - 2 :]]
+        further = [words.name_of(name) for name in shown[len(HEADLINE) - 2 :]]
         caption = (
             "Energy of one run without its tail: mean ± 95 % interval, with the meter's own error"
         )
-        heads = [*HEADLINE, *by_pyrapl, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
+        columns_of = [f"{name[0].upper()}{name[1:]} (J)" for name in further]
+        heads = [*HEADLINE, *columns_of, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
         rows = headline_rows(results, shown)
         page += view.table(caption, heads, rows, words=2, origin=results.origin, group=True)
         page += other_sources.section(results)
@@ -154,7 +155,7 @@ class Report:
             else f"{not_counted(components)} "
         )
         return page + view.paragraph(
-            f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}"
+            f"{sources}{PYRAPL_KEY * any(name in PYRAPL_COMPONENTS for name in shown)}"
             f"Ratios are against {baseline}{of_disks}. {single}",
             "key",
         )

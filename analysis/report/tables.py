@@ -10,10 +10,11 @@ from analysis.report import answer, view, words
 from analysis.report.figures import forest
 from analysis.report.texts import say
 from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
+from analysis.stats import disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
-from analysis.stats.summary import COMPONENTS, SummaryRow
+from analysis.stats.summary import COMPONENTS, SummaryRow, other_channels
 from analysis.suite.records import SYSTEM
 
 PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
@@ -22,14 +23,13 @@ PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 def columns(summary: pl.DataFrame) -> tuple[str, ...]:
     """Return the components of the headline table: of several packages their sum.
 
-    PyRAPL's if there.
+    A meter's further channels, such as `usb`, and PyRAPL's zones follow where they are there.
     """
     components = set(summary["component"])
     left_out = "package-0" if "package" in components else "package"
     by_pyrapl = (name for name in PYRAPL_COMPONENTS if name in components)
-    return tuple(
-        name for name in (*COMPONENTS, *by_pyrapl) if name.removeprefix("pyrapl-") != left_out
-    )
+    names = (*COMPONENTS, *other_channels(summary), *by_pyrapl)
+    return tuple(name for name in names if name.removeprefix("pyrapl-") != left_out)
 
 
 def headline_rows(results: Results, components: Sequence[str]) -> list[list[str]]:
@@ -59,13 +59,21 @@ def _headline(
     by = {row.component: row for row in rows}
     judged = by.get(results.family.component)
     lead = judged or rows[0]
+    verdict = ""
+    if judged is not None:
+        verdict = answer.on_their_disks(
+            results.suite,
+            results.suite.base_of(configuration),
+            configuration,
+            words.verdict(judged.verdict, judged.ratio, judged.both, judged.n),
+        )
     return [
         *names,
         *(words.plus_minus(by[c].joules if c in by else None) for c in components),
         words.number(lead.mean_s),
         str(lead.n),
         "1" if configuration == results.suite.baseline else _ratio(judged),
-        verdict_of(judged),
+        verdict,
     ]
 
 
@@ -87,11 +95,6 @@ def _ratio(row: SummaryRow | None) -> str:
         return words.NOTHING
     text = words.ratio_of(row.ratio, row.ratio_low, row.ratio_high)
     return f"{text} ({words.NO_INTERVAL})" if row.n < 2 and row.ratio is not None else text
-
-
-def verdict_of(row: SummaryRow | None) -> str:
-    """Return the verdict of a row of the summary in words."""
-    return "" if row is None else words.verdict(row.verdict, row.ratio, row.both, row.n)
 
 
 NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
@@ -133,7 +136,8 @@ def matrix(results: Results) -> Blocks:
             if any(base_disk == disk for base_disk, _ in on)
         )
     shown = Matrix(caption, (corner, *heads), groups, results.origin)
-    return (shown, *_legend(results, over))
+    two = any(disks.across(results.suite, results.suite.base_of(other), other) for other in others)
+    return (shown, *_legend(results, over, two))
 
 
 def overall_picture(results: Results) -> Blocks:
@@ -163,12 +167,13 @@ def cell_of(c: Comparison | None) -> MatrixCell:
     return MatrixCell(text, c.verdict, hint, f"[{interval} {sign}" if interval else sign)
 
 
-def _legend(results: Results, over: str) -> Blocks:
+def _legend(results: Results, over: str, two_disks: bool) -> Blocks:
     suite, margin = results.suite, f"±{results.suite.margin * 100:g} %"
     names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
     aside = f" {over}: without idle and what is there for a question ({', '.join(names)})."
     return view.paragraph(
         f"▲ significant increase, ▼ decrease, ≈ equivalent within {margin}, ? not settled; in "
-        f"brackets 95 % intervals. At most 5 % for any false sign.{aside * bool(names)}",
+        "brackets 95 % intervals. At most 5 % for any false sign."
+        f"{say('matrix.two-disks') * two_disks}{aside * bool(names)}",
         "key",
     )

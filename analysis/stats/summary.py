@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import polars as pl
 
-from analysis.energy.energy import ALL, BETWEEN
+from analysis.energy.energy import ALL, BETWEEN, COUNTERS
 from analysis.stats.comparison import Comparison, compare
 from analysis.stats.incomplete import in_blocks
 from analysis.stats.stats import LEVEL, Estimate, estimate
@@ -136,6 +136,12 @@ def compare_in_blocks(
                 if values.get(block, 0.0) > 0:
                     logs[number, row, place] = math.log(values[block])
     return in_blocks(logs, suite.margin, suite.any_look) if blocks else None
+
+
+def other_channels(table: pl.DataFrame) -> list[str]:
+    """Return a meter's channels in the energy table or the summary that `COMPONENTS` lacks."""
+    metered = table.filter(~pl.col("source").is_in(COUNTERS))
+    return sorted(set(metered["component"]) - set(COMPONENTS))
 
 
 def first_component(order: Sequence[str], *sets: Collection[str]) -> str:
