@@ -21,6 +21,7 @@ import polars as pl
 from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
+from analysis.money.battery_hours import battery_hours
 from analysis.money.payback import Payback
 from analysis.stats.contrasts import Contrast
 from analysis.stats.responsiveness import delays
@@ -70,6 +71,10 @@ LATENCIES = _schema(
     "workload phase way configuration percentile n:i median_ms:f ratio:f ratio_low:f ratio_high:f"
 )
 BATTERY = _schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
+BATTERY_HOURS = _schema(
+    "configuration hours:f hours_low:f hours_high:f lost_min:f lost_min_low:f lost_min_high:f "
+    "idle_share:f n:i origin"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -310,6 +315,20 @@ class Suite:
             for b in batteries
         ]
         return pl.DataFrame(rows, schema=BATTERY)
+
+    def battery_hours(self, **assumptions: object) -> pl.DataFrame:
+        """Return hours on a battery at the declared `battery_hour`, and minutes lost to the base.
+
+        A row a configuration; assumptions as `payback`.
+        """
+        held = battery_hours(self._assuming(assumptions), self.energy)
+        rows = [
+            {"configuration": b.configuration, "origin": b.origin, "n": b.n}
+            | {"idle_share": b.idle_share, **columns("hours", b.hours)}
+            | columns("lost_min", b.lost_min)
+            for b in held
+        ]
+        return pl.DataFrame(rows, schema=BATTERY_HOURS)
 
     def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
         """Return the suite with other assumptions."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from contract.assumptions import HourlyWork
 from contract.disks import DiskAnswer, SurveyedDisk
 from contract.measured_command import CommandDocument, Note
 from contract.problem import Problem
@@ -161,10 +162,29 @@ class AnswerLine:
 
 
 @dataclass(frozen=True)
+class LatencyResult:
+    """A percentile (`p50`, `p99`, `p99.9`) of fio's latencies in a phase: the median over blocks.
+
+    `ratio` is to the base configuration's, with its 95 % interval; null for the base itself.
+    """
+
+    workload: str
+    phase: str
+    way: str
+    configuration: str
+    percentile: str
+    blocks: int
+    median_ms: float
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
 class ReportResult:
     """`fde report`: the page and the suites that it is of.
 
-    Of a single suite alone its answer, contrasts, and notes on the flags of its joules.
+    Of a single suite alone its answer, contrasts, latencies, and notes on the flags of its joules.
     """
 
     ok: bool
@@ -174,6 +194,7 @@ class ReportResult:
     contrasts: tuple[ContrastResult, ...] | None
     flags: tuple[Note, ...] | None = None
     answer: tuple[AnswerLine, ...] | None = None
+    latencies: tuple[LatencyResult, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -371,6 +392,17 @@ class MetersResult:
     ports: tuple[MeterPort, ...]
 
 
+@dataclass(frozen=True)
+class DutyResult:
+    """`fde duty record`: what the machine did in an hour awake; `file` is null if not kept."""
+
+    ok: bool
+    hours: float
+    idle_share: float
+    battery_hour: Mapping[HourlyWork, float]
+    file: str | None
+
+
 COMMANDS: dict[str, type[Any]] = {
     **dict.fromkeys(("check", "doctor"), CheckResult),
     "init": InitResult,
@@ -386,6 +418,7 @@ COMMANDS: dict[str, type[Any]] = {
     "notebook": NotebookResult,
     "gallery": GalleryResult,
     "meters": MetersResult,
+    "duty": DutyResult,
     "measure": CommandDocument,
 }
 """The shape of each command's document; `data/schema/fde-COMMAND.json` is made from it."""

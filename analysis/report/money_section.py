@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis.money import costs
+from analysis.money.battery_hours import BatteryHours, battery_hours
 from analysis.money.costs import Battery
 from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
 from analysis.report.payback_text import chance, name_of, price, saved, span
+from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
 from analysis.stats.results import Results
@@ -104,14 +106,41 @@ def money_section(results: Results) -> Blocks:
         named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
         others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
         page += _lines(results, a, profiles, others)
-    return page + _batteries(results, a)
+    return page + _batteries(results, a) + _battery_hours(results, a)
+
+
+def _battery_hours(results: Results, a: Assumptions) -> Blocks:
+    """Return how long a battery lasts at the declared hour; nothing where none is declared."""
+    if not a.battery_hour:
+        return ()
+    held = battery_hours(results.suite, results.energy)
+    if not held:
+        return view.paragraph(say("battery.lacking"))
+    work = catalogue().tables["hourly_work"]
+    each = [f"{words.exact(n)} {work[name]}" for name, n in a.battery_hour.items()]
+    columns: Fields[BatteryHours] = {
+        "Configuration": lambda b: results.suite.label(b.configuration),
+        "Hours (95 % interval)": lambda b: span(b.hours),
+        "Minutes lost (95 % interval)": lambda b: span(b.lost_min),
+        "Idle": lambda b: f"{b.idle_share * 100:.0f} %",
+        "n": lambda b: str(b.n),
+    }
+    caption = say("battery.hours", battery=words.exact(a.battery_wh), work=words.listed(each))
+    worst = records.joint(b.origin for b in held)
+    page = view.table_of(caption, held, columns, words=1, origin=worst)
+    return page + view.paragraph(say("battery.key"), "key")
 
 
 def _declared(a: Assumptions) -> Blocks:
+    pair = ""
+    if a.plain_price is not None:
+        price_of_sed = payback_text.money(a.plain_price + a.sed_extra_price, a)
+        percent = words.rounded(100 * a.sed_extra_price / a.plain_price)
+        pair = f" ({price_of_sed} against {payback_text.money(a.plain_price, a)}, {percent} %)"
     text = (
         "Declared before the first run: the self-encrypting drive costs "
-        f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.exact(a.life_years)} "
-        "years; "
+        f"{payback_text.money(a.sed_extra_price, a)} more{pair} and lives "
+        f"{words.exact(a.life_years)} years; "
         f"electricity costs {words.exact(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
         f"is {words.exact(a.discount_rate * 100)} % a year; each workload alone is computed at "
         f"{payback_text.times(a.runs_per_day)} runs a day; a battery holds "

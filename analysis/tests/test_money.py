@@ -202,6 +202,13 @@ def test_one_block_says_of_every_figure_that_it_has_no_interval(tmp_path: Path) 
     assert text_of(section).count("no saving is shown") == 2
 
 
+def test_a_pair_of_prices_is_shown_with_its_share(derived: Results) -> None:
+    assert "(90 USD against 65 USD, 38.5 %)" in text_of(
+        money_section(assuming(derived, sed_extra_price=25.0, plain_price=65.0))
+    )
+    assert "against 65" not in text_of(money_section(assuming(derived)))
+
+
 def test_many_lines_open_only_when_asked_for() -> None:
     kinds = {"plain": "plain", "opal": "opal", **{f"soft{i}": "dmcrypt" for i in range(7)}}
     loads = ("kernel_tree", "file_io", "kernel_grep", "sql", "video")
