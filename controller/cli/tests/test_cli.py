@@ -106,6 +106,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
         "notebook": ([suites[0]], 0),
         "meters": ([], 0),
+        "duty": (["record", "--hours", "0.0001", "--out", str(tmp_path / "duty.yml"), "--yes"], 0),
     }
     arguments, status = words[command]
     document = json.loads(fde(command, *arguments, "--json", status=status).out)
