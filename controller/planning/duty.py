@@ -1,7 +1,7 @@
 """Sample how much this machine reads, writes and rests, for `fde_assumptions.battery_hour`.
 
-Only totals of /proc/stat and /proc/diskstats (proc(5)) are read: no program, file or person is
-named in them. Video and SQL cannot be told from them.
+Only totals of /proc/stat and /proc/diskstats (proc(5)) are read, which name no program, file or
+person. How much of it is video or SQL they do not show.
 """
 
 from __future__ import annotations
