@@ -16,6 +16,8 @@ from contract import system_text
 from contract.errors import AgentError
 from contract.problem import wordings_of
 
+ENCRYPTING = ("crypt", "inlinecrypt")  # targets whose tables have a key after the cipher
+
 
 class TableError(AgentError):
     """A table cannot be read."""
@@ -28,7 +30,10 @@ class HeldError(AgentError):
 
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
-    """Return the lines of the table of each of these mappings, by name; keys are shown as zeros."""
+    """Return the lines of the table of each of these mappings, by name.
+
+    dmsetup shows dm-crypt's keys as zeros, but not dm-inlinecrypt's.
+    """
     lines: dict[str, list[str]] = {name: [] for name in mappings}
     for line in run(["dmsetup", "table"]).out.splitlines():
         name, _, rest = line.partition(": ")
@@ -49,7 +54,7 @@ def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[
 
 
 def parse_line(text: str) -> Segment:
-    """Parse one line of a `linear`, `crypt` or `integrity` table, others by target alone.
+    """Parse a line of a `linear`, `crypt`, `inlinecrypt` or `integrity` table, else its target.
 
     `device` is `major:minor`. See the kernel's documentation of device-mapper. Raises TableError.
     """
@@ -62,8 +67,10 @@ def parse_line(text: str) -> Segment:
             return Segment(
                 length, target, fields[3], int(fields[4]), options=(f"mode:{fields[6]}",)
             )
-        if target != "crypt":
+        if target not in ENCRYPTING:
             return Segment(length, target)
+        if target == "inlinecrypt":
+            del fields[5]  # the type of the key
         options = fields[9 : 9 + int(fields[8])] if len(fields) > 8 else []
         sizes = [option.partition(":")[2] for option in options if option.startswith("sector_size")]
         return Segment(
@@ -84,9 +91,9 @@ def parse_line(text: str) -> Segment:
 
 
 def without_key(text: str) -> str:
-    """Return a line with a crypt target's key left out, even one that dmsetup has zeroed."""
+    """Return a line with its key left out, also one that dmsetup has zeroed."""
     fields = text.split()
-    if len(fields) > 4 and fields[2] == "crypt":
+    if len(fields) > 4 and fields[2] in ENCRYPTING:
         fields[4] = f"<{_key_bits(fields[4])}-bit-key>"
     return " ".join(fields)
 
@@ -156,7 +163,7 @@ def strangers(disks: Collection[str]) -> list[str]:
 
 
 def create(name: str, lines: list[str], uuid: str | None = None) -> None:
-    """Make a mapping from the lines of its table, which hold no keys."""
+    """Make a mapping from the lines of its table, which are on no command line."""
     run(
         ["dmsetup", "create", name, "--uuid", uuid or f"{OURS}-{name}"],
         stdin="".join(f"{line}\n" for line in lines).encode(),

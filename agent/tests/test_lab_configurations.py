@@ -267,7 +267,7 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
     ):  # named by the kernel in forms of its own
         assert len(layers) == 1
         assert layers[0]["cipher_driver"]
-    elif kind in ("dmcrypt", "opal_dmcrypt", "tcrypt"):
+    elif kind in ("dmcrypt", "inlinecrypt", "opal_dmcrypt", "tcrypt"):
         words = cipher.removesuffix("-xts-plain64").split("-")
         assert [layer["cipher"].split("-")[0] for layer in layers] == words
         for layer in layers:
@@ -282,6 +282,8 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
         kind == "dmcrypt" and configuration.get("header", "luks2") == "luks2"
     )
     assert (proof["luks"] is not None) == has_header
+    if kind == "inlinecrypt":
+        assert "fallback: no engine" in proof["of_kind"]["output"]
     if configuration["kind"] == "tcrypt":
         assert proof["tcrypt"]["chain"] == configuration["cipher"]
 

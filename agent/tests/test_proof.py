@@ -87,6 +87,12 @@ def test_lines_of_tables_are_parsed() -> None:
         assert mapping.parse_line(line) == mapping.parse_line(null)
         assert mapping.without_key(line) == null.replace(" - ", " <0-bit-key> ")
     assert mapping.parse_line("0 8 zero") == Segment(8, "zero")
+    inline = "2 sector_size:4096 iv_large_sectors"
+    assert mapping.parse_line(
+        f"0 8 inlinecrypt aes-xts-plain64 {'0' * 128} 1 0 8:1 64 {inline}"
+    ) == (
+        Segment(8, "inlinecrypt", "8:1", 64, "aes-xts-plain64", 512, 4096, 0, ("iv_large_sectors",))
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,12 +103,13 @@ def test_lines_that_are_none_are_refused(text: str) -> None:
         mapping.parse_line(text)
 
 
-def test_no_key_is_ever_told() -> None:
+@pytest.mark.parametrize("target", mapping.ENCRYPTING)
+def test_no_key_is_ever_told(target: str) -> None:
     key = "ab" * 32
-    text = f"0 8 crypt aes-xts-plain64 {key} 0 8:1 0"
+    text = f"0 8 {target} aes-xts-plain64 {key} 0 8:1 0"
     assert key not in mapping.without_key(text)
     with pytest.raises(mapping.TableError) as error:
-        mapping.parse_line(f"0 8 crypt aes-xts-plain64 {key} rubbish")
+        mapping.parse_line(f"0 8 {target} aes-xts-plain64 {key} rubbish")
     assert key not in str(error.value)
 
 

@@ -22,6 +22,7 @@ SIZE_BYTES = layout.partition_bytes(EXTENT)
 TREE = {
     "dmcrypt": "off",
     "external": "off",
+    "inlinecrypt": "off",
     "opal": "unlocked",
     "opal_dmcrypt": "unlocked",
     "plain": "off",
@@ -47,6 +48,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"cipher": ADIANTUM, "key_bits": 256, "sector_size": 4096},
     ],
     "external": [EXTERNAL],
+    "inlinecrypt": [{}, {"sector_size": 512, "discard": True}],
     "tcrypt": [
         {"cipher": "serpent", "key_bits": 256},
         {"cipher": "aes-twofish-serpent", "key_bits": 256},
@@ -182,6 +184,7 @@ def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
         ("tcrypt", {"cipher": "aes", "key_bits": 128}, "one of 256, not 128"),
         ("tcrypt", {"cipher": "aes", "key_bits": 256, "sector_size": 4096}, "sector_size means n"),
         ("opal", {"disk": "plain"}, "disk must be sed"),
+        ("inlinecrypt", {"key_bits": 128}, "one of 256, not 128"),
         *(
             ("dmcrypt", {**AES_4096, **changes}, reason)
             for changes, reason in (
