@@ -119,17 +119,22 @@ lint: venv-dev docs ## style, wording, types, layers, playbooks, shell, the link
 # Of what the lock has with the extra `release`, without what we need ourselves.
 DIST_VENV = $(call quoted,$(FDE_BUILD)/dist-venv)
 .PHONY: dist
-dist: ## wheel and sdist, checked, with their bill of materials and sums: build/dist
+dist: ## wheels and sdists of the testbed and of the drive, checked, with their bill of materials and sums: build/dist
 	$(NEED_PYTHON)
 	@rm -rf $(DIST_VENV) "$$FDE_BUILD"/dist && $(PYTHON) -m venv $(DIST_VENV)
 	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
-	@PATH=$(DIST_VENV)/bin:"$$PATH"; python -m build --outdir "$$FDE_BUILD"/dist . >/dev/null; cd "$$FDE_BUILD"/dist; \
-	  twine check --strict *.whl *.tar.gz; check-wheel-contents *.whl; \
+	@PATH=$(DIST_VENV)/bin:"$$PATH"; for project in . drive; do python -m build --outdir "$$FDE_BUILD"/dist $$project >/dev/null; done; cd "$$FDE_BUILD"/dist; \
+	  twine check --strict *.whl *.tar.gz; check-wheel-contents --config $(call quoted,$(CURDIR)/pyproject.toml) *.whl; \
 	  cyclonedx-py requirements $(call quoted,$(CURDIR)/requirements.lock) --output-reproducible --output-file sbom.cdx.json; \
 	  sha256sum * > SHA256SUMS; ls -l
 
+EXAMPLE := data/examples/lab-one-disk.tar.gz
 .PHONY: docs
-docs: venv-dev ## the documentation as a site, its links checked: build/site/index.html
+docs: venv-dev ## the documentation as a site, its links checked, the notebook executed: build/site/index.html
+	@parts="$$FDE_BUILD"/site-parts; [ "$$parts"/docs/notebook.md -nt analysis/notebook.ipynb ] || { rm -rf "$$parts"; \
+	  mkdir -p "$$parts" "$$FDE_BUILD"/example; tar xzf $(EXAMPLE) -C "$$FDE_BUILD"/example --strip-components 1; \
+	  FDE_SUITE_DIR="$$FDE_BUILD"/example jupyter nbconvert --log-level ERROR --to markdown --execute analysis/notebook.ipynb \
+	    --output-dir "$$parts"/docs; $(FDE) gallery --out "$$parts"/gallery >/dev/null; }
 	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir "$$FDE_BUILD"/site
 
 PYTEST := $(VENV)/bin/pytest
@@ -145,6 +150,11 @@ LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadfile
 .PHONY: test-unit
 test-unit: venv-dev ## tests that need no guest
 	@$(UNIT_TESTS)
+
+# A step of its own: below Python 3.12 counting lines slows the tests.
+.PHONY: coverage
+coverage: venv-dev ## the same, with the share of our lines that they run: COVERAGE=percent is the least
+	@COVERAGE_FILE="$$FDE_BUILD"/.coverage $(UNIT_TESTS) --cov --cov-report=term $(if $(COVERAGE),--cov-fail-under=$(COVERAGE))
 
 # pytest ends with 2 where it was interrupted.
 .PHONY: test

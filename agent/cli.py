@@ -10,15 +10,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agent import pack, requests
-from agent.system import lock, notify, packages, quiet
+from agent.system import admission, lock, notify, packages, quiet
 from agent.system.command import keep_private
 from agent.system.limits import Stop
-from contract import identity, journal, plan
+from contract import identity, journal, plan, strict_json
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry
@@ -67,130 +66,141 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNFORESEEN
 
 
+def _bounds(text: str) -> admission.Bounds:
+    return strict_json.parse(admission.Bounds, text)
+
+
 def _parser() -> argparse.ArgumentParser:
+    target, suite = (argparse.ArgumentParser(add_help=False) for _ in range(2))
+    target.add_argument("--target", type=Path, default=TARGET)
+    storage = argparse.ArgumentParser(add_help=False, parents=[target])
+    storage.add_argument("--secrets", type=Path, default=SECRETS)
+    suite.add_argument("--suite-dir", type=Path, required=True)
+
     parser = argparse.ArgumentParser(prog="python3 -m agent", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    check = _command(commands, "check", "list what is on the disks; touches nothing")
-    check.add_argument("--target", type=Path, default=TARGET)
-
-    prepare = _command(
-        commands, "prepare", "partition the test disks and own the self-encrypting one"
-    )
+    _command(commands, "check", "list what is on the disks; touches nothing", parents=[target])
+    about = "partition the test disks and own the self-encrypting one"
+    prepare = _command(commands, "prepare", about, parents=[storage])
     prepare.add_argument(
         "--checked",
-        type=_fingerprints,
+        type=json.loads,
         metavar="JSON",
         help="role to fingerprint as check prints them: refuse a disk that changed since",
     )
-    teardown = _command(
-        commands, "teardown", "revert the self-encrypting disk, remove our partitions"
-    )
+    about = "revert the self-encrypting disk, remove our partitions"
+    teardown = _command(commands, "teardown", about, parents=[storage])
     teardown.add_argument(
         "--psid-revert",
         metavar="SERIAL",
         help="erase the drive with this serial by its PSID (sed_psid of the secrets)",
     )
     for command in (prepare, teardown):
-        _add_storage_options(command)
         command.add_argument("--check", action="store_true", help="only print what would be done")
 
-    run = _command(commands, "run", "execute the plan of a suite, or continue with it", _run)
-    run.add_argument("--suite-dir", type=Path, required=True)
-    _add_storage_options(run)
+    about = "execute the plan of a suite, or continue with it"
+    _command(commands, "run", about, _run_suite, parents=[suite, storage])
 
-    follow = _command(commands, "follow", "print journal lines until the suite ends", _follow)
-    follow.add_argument("--suite-dir", type=Path, required=True)
+    about = "print journal lines until the suite ends"
+    follow = _command(commands, "follow", about, _follow, parents=[suite])
     follow.add_argument("--from", dest="start", type=int, default=0, metavar="N")
 
-    _add_suite_commands(commands)
-
-    storage = commands.add_parser("storage", help="move the storage by hand")
-    steps = storage.add_subparsers(required=True, metavar="step")
-    enter = _command(steps, "enter", "go to a configuration (formats it)")
-    enter.add_argument("configuration")
-    leave = _command(steps, "leave", "unmount, close and lock")
-    prove = _command(steps, "prove", "enter each configuration in turn and prove it")
-    prove.add_argument("configurations", nargs="*", metavar="configuration")
-    prove.add_argument("--storage", metavar="SHA256", help="refuse where --target has another")
-    for command in (enter, leave, prove):
-        _add_storage_options(command)
-    return parser
-
-
-def _add_suite_commands(commands: Any) -> None:
-    """Add what the controller asks of a suite beside running and following it."""
     held = _command(commands, "hold", "keep the agent from beginning the next run", _hold)
     held.add_argument("--reason", help="one sentence for people")
     held.add_argument("--for", dest="seconds", type=float, metavar="SECONDS")
     held.add_argument("--end", action="store_true", help="let go")
 
-    again = _command(commands, "request-repeat", "have a finished run repeated", _request_repeat)
-    again.add_argument("--suite-dir", type=Path, required=True)
+    def bound(options: argparse.Namespace) -> int:
+        admission.store(options.suite_dir, options.bounds)
+        return 0
+
+    about = "set which runs of a suite may still begin"
+    bounded = _command(commands, "bound", about, bound, parents=[suite])
+    bounded.add_argument("bounds", type=_bounds, metavar="JSON", help="seconds, known_s and block")
+
+    about = "have a finished run repeated"
+    again = _command(commands, "request-repeat", about, _request, parents=[suite])
     again.add_argument("--run", required=True, metavar="ID")
     again.add_argument("--seq", type=int, required=True, help="number of its finished line")
     again.add_argument("--reason", required=True, help="one sentence for people")
 
-    def print_identity(options: argparse.Namespace) -> int:
-        print(json_text(asdict(identity.read_identity(options.suites))))
-        return 0
-
     about = "print which machine this is and what it has run"
-    who = _command(commands, "identity", about, print_identity)
+    who = _command(
+        *(commands, "identity", about),
+        lambda options: _print(asdict(identity.read_identity(options.suites))),
+    )
     who.add_argument("--suites", type=Path, default=identity.SUITES)
 
-    packed = _command(commands, "pack", "write a suite's folder as a tar, its sums first", _pack)
-    packed.add_argument("--suite-dir", type=Path, required=True)
+    about = "write a suite's folder as a tar, its sums first"
+    packed = _command(commands, "pack", about, _pack, parents=[suite])
     packed.add_argument("--out", type=Path, help="a file instead of standard output")
 
-    silence = _command(commands, "quiet", "list, stop or start again what would disturb", _quiet)
+    about = "list, stop or start again what would disturb"
+    silence = _command(commands, "quiet", about, _quiet, parents=[target])
     silence.add_argument("what", choices=("list", "off", "back"))
     silence.add_argument("--suite-dir", type=Path, help="whose plan lists what is to be stopped")
-    silence.add_argument("--target", type=Path, default=TARGET)
 
-    provisioned = _command(
-        commands, "packages", "record, install or remove what provisioning installs", _packages
-    )
+    about = "record, install or remove what provisioning installs"
+    provisioned = _command(commands, "packages", about, _packages)
     provisioned.add_argument("what", choices=("note", "install", "remove"))
     provisioned.add_argument("--packages", nargs="*", default=())
     provisioned.add_argument("--files", nargs="*", default=())
 
+    _add_storage_steps(commands, storage)
+    return parser
+
+
+def _add_storage_steps(commands: Any, storage: argparse.ArgumentParser) -> None:
+    by_hand = commands.add_parser("storage", help="move the storage by hand")
+    steps = by_hand.add_subparsers(required=True, metavar="step")
+    enter = _command(steps, "enter", "go to a configuration (formats it)", parents=[storage])
+    enter.add_argument("configuration")
+    _command(steps, "leave", "unmount, close and lock", parents=[storage])
+    about = "enter each configuration in turn and prove it"
+    prove = _command(steps, "prove", about, parents=[storage])
+    prove.add_argument("configurations", nargs="*", metavar="configuration")
+    prove.add_argument("--storage", metavar="SHA256", help="refuse where --target has another")
+
 
 def _command(
-    commands: Any, name: str, about: str, does: Callable[[argparse.Namespace], int] | None = None
+    commands: Any,
+    name: str,
+    about: str,
+    does: Callable[[argparse.Namespace], int] | None = None,
+    **options: Any,
 ) -> argparse.ArgumentParser:
     """Add a command that calls `does`, or the function of its name in agent.storage.commands.
 
     The commands of a suite do not wait for the latter's modules.
     """
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=about)
-    parser.set_defaults(command=does or partial(_on_disks, name))
+
+    def on_disks(options: argparse.Namespace) -> int:
+        from agent.storage import commands
+
+        status: int = getattr(commands, name)(options)
+        return status
+
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=about, **options)
+    parser.set_defaults(command=does or on_disks)
     return parser
 
 
-def _on_disks(name: str, options: argparse.Namespace) -> int:
-    from agent.storage import commands
-
-    status: int = getattr(commands, name)(options)
-    return status
-
-
-def _add_storage_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", type=Path, default=TARGET)
-    parser.add_argument("--secrets", type=Path, default=SECRETS)
-
-
-def _fingerprints(text: str) -> dict[str, str]:
-    document = json.loads(text)
-    if not isinstance(document, dict):
-        raise ValueError(text)
-    return document
-
-
-def _run(options: argparse.Namespace) -> int:
+def _run_suite(options: argparse.Namespace) -> int:
     from agent import runner  # the other commands must not wait for what only runs need
 
     return runner.run_suite(options.suite_dir, options.secrets, options.target)
+
+
+def _request(options: argparse.Namespace) -> int:
+    request = requests.Request(options.run, options.seq, " ".join(options.reason.split()))
+    return _print({"changed": requests.add(options.suite_dir, request)})
+
+
+def _print(answer: object) -> int:
+    """Print an answer as JSON; 0, as for every command that did what it was asked."""
+    print(json_text(answer))
+    return 0
 
 
 def _follow(options: argparse.Namespace) -> int:
@@ -214,13 +224,13 @@ def _follow(options: argparse.Namespace) -> int:
 def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
     """Collect in `finished` the runs since the configuration was switched last.
 
-    Return them where it is switched again, or where the suite ends.
+    Return them where it is switched again, the controller looks at them, or the suite ends.
 
     Nothing is measured then, so that sending their records disturbs no run.
     """
     if entry.state == "finished":
         finished.append(entry.run_id)
-    if entry.state not in ("switching", *journal.TERMINAL):
+    if entry.state not in ("switching", *journal.TERMINAL) and entry.cause != journal.LOOK:
         return []
     sent = list(finished)
     finished.clear()
@@ -237,16 +247,9 @@ def _hold(options: argparse.Namespace) -> int:
     return 0
 
 
-def _request_repeat(options: argparse.Namespace) -> int:
-    request = requests.Request(options.run, options.seq, " ".join(options.reason.split()))
-    print(json_text({"changed": requests.add(options.suite_dir, request)}))
-    return 0
-
-
 def _quiet(options: argparse.Namespace) -> int:
     if options.what == "list":
-        print(json_text(quiet.disturbers()))
-        return 0
+        return _print(quiet.disturbers())
     if options.what == "off":
         suite = options.suite_dir
         wanted = plan.load(suite / "plan.json").quiet if suite else None
@@ -255,8 +258,7 @@ def _quiet(options: argparse.Namespace) -> int:
         units = quiet.off(wanted)
     else:
         units = quiet.back()
-    print(json_text({"changed": bool(units), "units": units}))
-    return 0
+    return _print({"changed": bool(units), "units": units})
 
 
 def _packages(options: argparse.Namespace) -> int:
@@ -268,8 +270,7 @@ def _packages(options: argparse.Namespace) -> int:
         install = options.what == "install"
         actions = packages.install(options.packages) if install else packages.remove()
         changed = bool(actions)
-    print(json_text({"changed": changed, "actions": actions}))
-    return 0
+    return _print({"changed": changed, "actions": actions})
 
 
 def _pack(options: argparse.Namespace) -> int:

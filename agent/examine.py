@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from agent import assets, checks
 from agent.checks import disks as disk_checks
@@ -42,22 +43,24 @@ from contract.examination import (
 from contract.files import json_text
 from contract.names import sentence
 from contract.plan import Asset, Disk, TargetDocument, read_target
+from contract.strict_json import Document, Json
 from instrumentation.sources.registry import SourceError
 
 # Of agent.checks those that say something of a machine on which no suite runs.
 CHECKS = ("load", "governor", "turbo", "memory", "swap", "disk-health", "powercap")
 SUITES = Path("/var/lib/fde-testbed")
 JOULES_PAUSE_S = 0.1
+RAPL_S = 0.5
 
 
-def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, object]:
+def examine(target: TargetDocument, sys: Path = Path("/sys")) -> Document:
     """Return every part by its name; `errors` are why others are missing."""
     disks = target.storage.disks
     names = {role: devices.kernel_name(disk.by_id) for role, disk in disks.items()}
     present = {role: name for role, name in names.items() if name}
     context = CheckContext(Path("/"), disks=tuple(present.values()), sys=sys)
     assets_by_name = target.assets.items()
-    parts: dict[str, Callable[[], object]] = {
+    parts: dict[str, Callable[[], Any]] = {
         "checks": lambda: [each.document() for each in checks.glance(CHECKS, context)],
         "rapl": lambda: asdict(rapl()),
         "disks": lambda: {role: asdict(disk(context, name)) for role, name in present.items()},
@@ -77,7 +80,7 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, objec
         ),
         "simulated_rapl": SIMULATED_RAPL.exists,
     }
-    answers: dict[str, object] = {}
+    answers: dict[str, Json] = {}
     errors: dict[str, str] = {}
     for name, part in parts.items():
         try:
@@ -87,16 +90,16 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> dict[str, objec
     return {**answers, "errors": errors}
 
 
-def rapl(seconds: float = 0.5, root: Path | None = None) -> RaplCounts:
-    """Read the zones over rest and load of `seconds` each."""
+def rapl() -> RaplCounts:
+    """Read the zones over rest and load."""
     from instrumentation.sources import powercap, standing
     from instrumentation.sources.counter import total
     from instrumentation.sources.zones import kind_of
 
-    with powercap.PowercapSource.open(root or powercap.ROOT) as source:
+    with powercap.PowercapSource.open() as source:
         reads = [source.read()]
         for spend in (time.sleep, processor.work):
-            spend(seconds)
+            spend(RAPL_S)
             reads.append(source.read())
         zones = source.zones
     used_uj = {
@@ -109,8 +112,8 @@ def rapl(seconds: float = 0.5, root: Path | None = None) -> RaplCounts:
         for name, uj in used_uj.items()
         if kind_of(name) == "psys"
         and standing.below(
-            [standing.Stretch(2 * seconds, uj * 1e-6)],
-            [standing.Stretch(2 * seconds, packages_uj * 1e-6)],
+            [standing.Stretch(2 * RAPL_S, uj * 1e-6)],
+            [standing.Stretch(2 * RAPL_S, packages_uj * 1e-6)],
             standing.UPDATE_S,
         )
     )

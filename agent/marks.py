@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from agent.phase_pyrapl import Measured, PhasePyrapl, measured_zones
+from agent.phase_pyrapl import Measured, PhasePyrapl
 from agent.sampler import Sampler, end_ns
 from contract import strict_json, system_text
 from contract.documents import Counter, Phase, WatermarkLine
@@ -25,6 +24,7 @@ from instrumentation.sources.counter import (
     REOPENED,
     EnergyDifference,
     ReadFailure,
+    Reading,
     Readings,
     edge_at,
     total,
@@ -91,16 +91,16 @@ class Marks:
             yield work
         self._rest()
 
-    def _rest(self) -> None:
-        if self._pad_s > 0:
-            time.sleep(self._pad_s)
-            self._rested_ns = time.monotonic_ns()
-
     def _check(self, name: str) -> None:
         if self._open is not None:
             raise MarkError("phase-within-phase", name=name, open=self._open)
         if any(marked.phase.name == name for marked in self._phases):
             raise MarkError("phase-twice", name=name)
+
+    def _rest(self) -> None:
+        if self._pad_s > 0:
+            time.sleep(self._pad_s)
+            self._rested_ns = time.monotonic_ns()
 
     @contextmanager
     def _marked(self, name: str) -> Iterator[Work]:
@@ -108,7 +108,7 @@ class Marks:
 
         The counters are read outside the two time stamps, as close to them as can be; each reading
         carries its own stamps, and ours enclose pyRAPL's. Our own CPU time is that between the
-        time stamps.
+        time stamps, of all threads but not of the programs that were started.
         """
         self._check(name)
         self._open = name
@@ -118,13 +118,13 @@ class Marks:
         busy_s, stolen_s = cpus_s()
         if self._pyrapl is not None:
             self._pyrapl.begin()
-        cpu_s = _own_cpu_s()
+        cpu_s = time.process_time()
         t_start_ns = time.monotonic_ns()
         try:
             yield work
         finally:
             t_end_ns = time.monotonic_ns()
-            own_cpu_s = _own_cpu_s() - cpu_s
+            own_cpu_s = time.process_time() - cpu_s
             measured = None if self._pyrapl is None else self._pyrapl.end()
             end = self._counters.read()
             busy_end_s, stolen_end_s = cpus_s()
@@ -164,28 +164,28 @@ class Marks:
 
     def _counters_of(self, marked: _Marked) -> Iterator[Counter]:
         """Our own reading of each zone, then pyRAPL's of those that it has."""
-        totals = {zone.name: self._total(zone, marked) for zone in self._counters.zones}
+        totals = {}
         for zone in self._counters.zones:
-            yield _counter(zone, marked, totals[zone.name])
+            first, last = marked.start[zone.name], marked.end[zone.name]
+            # Samples in between bound the wraps: what cannot wrap twice between two is exact.
+            between = self._sampler.between(zone.name, end_ns(first), last.t_before_ns)
+            series = [first, *between, last]
+            totals[zone.name] = total(series, zone.max_range_uj, zone.max_power_w, windows=False)
+            yield _counter(zone, first, last, totals[zone.name])
         if marked.pyrapl is not None:
-            for zone in measured_zones(self._counters.zones):
+            for zone in self._counters.zones:
                 name = zone.name
                 enclosing = totals[name], marked.start[name], marked.end[name]
-                yield marked.pyrapl.counter(zone, *enclosing)
-
-    def _total(self, zone: Zone, marked: _Marked) -> EnergyDifference:
-        """Return the energy between a phase's edges.
-
-        Samples in between bound the wraps: what cannot wrap twice between two is exact.
-        """
-        first, last = marked.start[zone.name], marked.end[zone.name]
-        between = self._sampler.between(zone.name, end_ns(first), last.t_before_ns)
-        series = [first, *between, last]
-        return total(series, zone.max_range_uj, zone.max_power_w, windows=False)
+                if zone.kind in ("package", "dram") and zone.mirror_of is None:
+                    yield marked.pyrapl.counter(zone, *enclosing)
 
 
-def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> Counter:
-    first, last = marked.start[zone.name], marked.end[zone.name]
+def _counter(
+    zone: Zone,
+    first: Reading | ReadFailure,
+    last: Reading | ReadFailure,
+    difference: EnergyDifference,
+) -> Counter:
     flags = set(difference.flags)
     # Only here is it known that a fall was no wrap: the counter was opened again in between.
     is_restarted = difference.energy_uj is None and REOPENED in flags
@@ -202,12 +202,6 @@ def _counter(zone: Zone, marked: _Marked, difference: EnergyDifference) -> Count
         flags=tuple(sorted(flags)),
         update_ns=zone.update_ns,
     )
-
-
-def _own_cpu_s() -> float:
-    """CPU time of the agent itself with all its threads, without the programs it started."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 def written_bytes(partition: Path) -> int:

@@ -33,7 +33,7 @@ from contract.errors import AgentError
 from contract.examination import Finding
 from contract.files import write_json
 from contract.journal import Fact, boot_id
-from contract.plan import Plan, Run, WorkloadEntry
+from contract.plan import Plan, Run
 from instrumentation.sources.powercap import PowercapSource
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
@@ -75,7 +75,7 @@ class Fault:
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
     @classmethod
-    def of_checks(cls, findings: list[Finding]) -> Fault | None:
+    def from_findings(cls, findings: list[Finding]) -> Fault | None:
         """None where no check voids the run."""
         failed = blockers(findings)
         names = " ".join(dict.fromkeys(finding.name for finding in failed))
@@ -117,7 +117,7 @@ class Bench:
         try:
             if reason := self._stack.why_not(self._plan.storage.configurations[run.configuration]):
                 return [reason]
-            spec = self._spec(run)
+            spec = self._plan.entries[run.workload]
             return registry.load(spec.workload_name).requires(
                 spec.parameters, self._plan.asset_paths
             )
@@ -151,7 +151,7 @@ class Bench:
         findings.inspection.after()
         stack = self._stack
         findings.proof = proof.prove(entered, stack.secrets, stack.mount_point, run.run_id)
-        fault = Fault.of_checks(findings.inspection.findings)
+        fault = Fault.from_findings(findings.inspection.findings)
         if mismatches := findings.proof.mismatches:
             sentences = [fault.sentence] if fault else []
             sentences += [mismatch.sentence for mismatch in mismatches]
@@ -169,9 +169,6 @@ class Bench:
         return CheckContext(
             self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
         )
-
-    def _spec(self, run: Run) -> WorkloadEntry:
-        return self._plan.entries[run.workload]
 
     def _try(
         self, run: Run, inspection: Inspection, waiting: Callable[[str, str], None]
@@ -202,7 +199,7 @@ class Bench:
         except AgentError:
             raise
         except _BlockedError:
-            return Fault.of_checks(inspection.findings)
+            return Fault.from_findings(inspection.findings)
         except TooLong:
             sentence = f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
             return Fault("time", sentence, {"limit_s": limit_s})
@@ -217,7 +214,7 @@ class Bench:
         return None
 
     def _work(self, run: Run, checks: Callable[[], None]) -> None:
-        spec = self._spec(run)
+        spec = self._plan.entries[run.workload]
         workload = registry.load(spec.workload_name)
         disk = self._stack.mount_point / f"run-{run.index:04d}"
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
@@ -288,8 +285,8 @@ class Bench:
             "block": run.block,
             "configuration": run.configuration,
             "workload": run.workload,
-            "parameters": dict(self._spec(run).parameters),
-            "program": program_of(self._spec(run).workload_name),
+            "parameters": dict(self._plan.entries[run.workload].parameters),
+            "program": program_of(self._plan.entries[run.workload].workload_name),
             "cpus": os.cpu_count(),
             "started_wall": findings.started_wall,
             "status": status,

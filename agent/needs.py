@@ -30,24 +30,30 @@ class NeedsError(AgentError):
 
 
 def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
-    """Raise NeedsError with one sentence for each shortfall.
+    """Raise NeedsError with a problem for each shortfall.
 
     Workloads that cannot run here at all are left out, their runs skipped, where the plan allows
     that.
     """
-    if sentences := list(_missing(plan)):
-        raise NeedsError(" ".join(sentences))
-    needs = {spec.name: need for spec in plan.workloads if (need := _needs(plan, spec))}
-    sentences = [
-        *_disk(needs, plan.storage.extent.size_bytes),
-        *_scratch(plan, needs, scratch),
-        *_memory(needs, meminfo),
-    ]
-    if sentences:
-        raise NeedsError(" ".join(sentences))
+    problems = list(_missing(plan))
+    if not problems:
+        needs = {spec.name: need for spec in plan.workloads if (need := _needs(plan, spec))}
+        room_bytes = round(plan.storage.extent.size_bytes * (1 - FILESYSTEM_SHARE))
+        room = _size(room_bytes)
+        problems = [
+            *(
+                NeedsError("disk-too-small", name=name, needed=_size(need.disk_bytes), room=room)
+                for name, need in needs.items()
+                if need.disk_bytes > room_bytes
+            ),
+            *_scratch(plan, needs, scratch),
+            *_memory(needs, meminfo),
+        ]
+    if problems:
+        raise NeedsError(*problems)
 
 
-def _missing(plan: Plan) -> Iterator[str]:
+def _missing(plan: Plan) -> Iterator[NeedsError]:
     """Yield what cannot run here, though the plan does not allow it to be skipped."""
     for spec in plan.workloads:
         if plan.may_skip is None or spec.name in plan.may_skip:
@@ -57,10 +63,8 @@ def _missing(plan: Plan) -> Iterator[str]:
             workload = registry.load(spec.workload_name)
             reasons = workload.requires(spec.parameters, plan.asset_paths)
         if reasons:
-            yield (
-                f"{spec.name} cannot run here: {' '.join(reasons)} If the suite is meant to go "
-                f"without it, allow that: {command_line('run', skip=spec.name)}."
-            )
+            skip = command_line("run", skip=spec.name)
+            yield NeedsError("cannot-run", name=spec.name, reasons=" ".join(reasons), skip=skip)
 
 
 def _needs(plan: Plan, spec: WorkloadEntry, *, to_run: bool = True) -> Needs | None:
@@ -74,18 +78,7 @@ def _needs(plan: Plan, spec: WorkloadEntry, *, to_run: bool = True) -> Needs | N
         return None
 
 
-def _disk(needs: dict[str, Needs], extent_bytes: int) -> Iterator[str]:
-    room_bytes = round(extent_bytes * (1 - FILESYSTEM_SHARE))
-    for name, need in needs.items():
-        if need.disk_bytes > room_bytes:
-            yield (
-                f"{name} needs {_size(need.disk_bytes)} on the file system under test, which has "
-                f"{_size(room_bytes)}: give it smaller sizes, or provision with a larger "
-                "fde_extent_bytes."
-            )
-
-
-def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[str]:
+def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[NeedsError]:
     """Yield the sum over all workloads, for what one leaves to later runs stays while others run.
 
     Of several sizes of the same workload, the largest.
@@ -97,24 +90,19 @@ def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[str
     wanted_bytes, free_bytes = sum(largest.values()), shutil.disk_usage(scratch).free
     if wanted_bytes > free_bytes:
         which = ", ".join(name for name, size_bytes in largest.items() if size_bytes)
-        yield (
-            f"{which} need {_size(wanted_bytes)} in {scratch} on the system disk, where "
-            f"{_size(free_bytes)} are free: make room there, or give them smaller sizes."
-        )
+        sizes = {"needed": _size(wanted_bytes), "free": _size(free_bytes)}
+        yield NeedsError("scratch-too-small", names=which, folder=scratch, **sizes)
 
 
-def _memory(needs: dict[str, Needs], meminfo: Path) -> Iterator[str]:
+def _memory(needs: dict[str, Needs], meminfo: Path) -> Iterator[NeedsError]:
     lines = (line.split() for line in system_text.read(meminfo).splitlines())
     # The kB of proc_meminfo(5) are KiB.
     memory = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
     available_bytes, total_bytes = memory["MemAvailable:"], memory["MemTotal:"]
     for name, need in needs.items():
         if need.memory_bytes > available_bytes:
-            yield (
-                f"{name} needs {_size(need.memory_bytes)} of memory, of which "
-                f"{_size(available_bytes)} of {_size(total_bytes)} are available: end what takes "
-                "it, or give it smaller sizes."
-            )
+            sizes = {"needed": _size(need.memory_bytes), "available": _size(available_bytes)}
+            yield NeedsError("memory-too-small", name=name, **sizes, total=_size(total_bytes))
 
 
 def _size(size_bytes: int) -> str:

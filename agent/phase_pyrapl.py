@@ -8,7 +8,6 @@ and seconds (device_api.py, result.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from contract.documents import Counter
@@ -93,8 +92,3 @@ class PhasePyrapl:
     def end(self) -> Measured:
         """Return what was used since `begin`; never raises."""
         return Measured(*self._begun, self._source.read())
-
-
-def measured_zones(zones: Iterable[Zone]) -> list[Zone]:
-    """Those that pyRAPL knows: packages and their memory."""
-    return [zone for zone in zones if zone.kind in ("package", "dram") and zone.mirror_of is None]

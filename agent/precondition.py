@@ -103,11 +103,17 @@ class _Work:
         name = devices.kernel_name(self.disk.by_id)
         before = smart.lifetime(name)
         outcome = layout.discard_extent(self.place)
-        passes = [self._pass(number, wanted) for number in range(wanted.passes)]
+        passes, limit_s = [], self.place.extent.size_bytes / LEAST_BYTES_PER_S
+        for number in range(wanted.passes):
+            self._report("pass", f"pass {number + 1} of {wanted.passes}")
+            passes.append(self._write(FILL, f"pass {number}", limit_s))
+        job = replace(ACCESSES[wanted.access], seconds=wanted.round_s)
         rounds: list[Written] = []
         window = None
         while len(rounds) < wanted.rounds and not (window and window.steady):
-            rounds.append(self._round(len(rounds), wanted))
+            rounds.append(self._write(job, f"round {len(rounds)}", wanted.round_s))
+            speed = f"{rounds[-1].mib_s:.1f} MiB/s"
+            self._report("round", f"round {len(rounds)} of at most {wanted.rounds}, {speed}")
             window = steady_state.window([each.mib_s for each in rounds])
         return PreconditionDocument(
             format="fde-precondition/1",
@@ -128,18 +134,8 @@ class _Work:
             **vars(wanted),
         )
 
-    def _pass(self, number: int, wanted: Precondition) -> Written:
-        detail = f"pass {number + 1} of {wanted.passes}"
-        self.tell(PRECONDITIONING, detail=detail, facts={"disk": self.disk.role, "step": "pass"})
-        limit_s = self.place.extent.size_bytes / LEAST_BYTES_PER_S
-        return self._write(FILL, f"pass {number}", limit_s)
-
-    def _round(self, number: int, wanted: Precondition) -> Written:
-        job = replace(ACCESSES[wanted.access], seconds=wanted.round_s)
-        written = self._write(job, f"round {number}", wanted.round_s)
-        detail = f"round {number + 1} of at most {wanted.rounds}, {written.mib_s:.1f} MiB/s"
-        self.tell(PRECONDITIONING, detail=detail, facts={"disk": self.disk.role, "step": "round"})
-        return written
+    def _report(self, step: str, detail: str) -> None:
+        self.tell(PRECONDITIONING, detail=detail, facts={"disk": self.disk.role, "step": step})
 
     def _write(self, job: fio.Job, seed: str, limit_s: float) -> Written:
         """Run fio on the extent and nothing else."""

@@ -1,21 +1,20 @@
-"""What a target is and has, and why it could not do what its description asks; changes nothing.
-
-It must load on the old Python that it is to refuse, so it stands alone.
-"""
+"""What a target is and has, and why it could not do what its description asks; changes nothing."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from agent.system.command import CommandError, run
+from contract.files import json_text
+from contract.plan import TargetDocument, read_target
+from contract.problem import Problem, wordings_of
+from contract.system_text import read_line_or_empty
 
 SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("24.04",)}
 PACKAGES = (
@@ -35,6 +34,7 @@ OLDEST_OPAL = (2, 7)
 OLDEST_OPAL_4K = (2, 7, 2)
 OLDEST_HCTR2 = (2, 7, 3)
 LISTS = Path("/var/lib/apt/lists")
+WORDINGS = wordings_of("agent/system")
 ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
 
 
@@ -63,17 +63,16 @@ class Target:
     hctr2: tuple[str, ...] = ()
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Target:
-        """Read a target.json that `contract.plan` has checked."""
-        quiet = document.get("quiet") or {}
-        stacks = document["configurations"]
+    def from_target(cls, target: TargetDocument) -> Target:
+        """Return what a resolved description asks."""
+        stacks = target.configurations
         return cls(
-            tuple(document["disks"][role]["by_id"] for role in self_encrypting(document)),
-            tuple(stack["name"] for stack in stacks if stack["kind"] in OPAL_KINDS),
-            document.get("database", "any"),
-            tuple(document.get("packages", ())),
-            quiet.get("governor") is not None or quiet.get("turbo") is not None,
-            tuple(s["name"] for s in stacks if str(s.get("cipher")).startswith("aes-hctr2")),
+            tuple(target.disks[role].by_id for role in self_encrypting(target)),
+            tuple(stack.name for stack in stacks if stack.kind in OPAL_KINDS),
+            target.database,
+            target.packages,
+            target.quiet.governor is not None or target.quiet.turbo is not None,
+            tuple(s.name for s in stacks if str(s.settings.get("cipher")).startswith("aes-hctr2")),
         )
 
 
@@ -101,16 +100,6 @@ class Facts:
     allow_tpm: bool
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """The fields of a `contract.problem.Problem`, which an old Python cannot load."""
-
-    code: str
-    facts: Mapping[str, str]
-    sentence: str
-    remedy: str
-
-
 def wanted(target: Target, installed: Set[str], distribution: str = "debian") -> list[str]:
     """Return the packages that the target's description asks for."""
     sets = target.sets_processor and distribution in CPUPOWER
@@ -123,7 +112,7 @@ def wanted(target: Target, installed: Set[str], distribution: str = "debian") ->
 
 def gather(target: Target) -> Facts:
     """Collect all facts that `refusals` judges."""
-    lines = (_text(Path("/etc/os-release")) or "").splitlines()
+    lines = read_line_or_empty(Path("/etc/os-release")).splitlines()
     pairs = (line.partition("=") for line in lines)
     release = {key: value.strip('"') for key, _, value in pairs}
     names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values(), *target.packages]
@@ -134,6 +123,10 @@ def gather(target: Target) -> Facts:
     cryptsetup = _output("cryptsetup", "--version")
     disks = [Path("/sys/block") / Path(path).resolve().name for path in target.sed_paths]
     sizes = [disk / "queue" / "logical_block_size" for disk in disks]
+    # What apt would install; its own caches are not written.
+    caches = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
+    policy = _output("apt-cache", *caches, "policy", *missing, "cryptsetup-bin")
+    candidates = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", policy, re.MULTILINE)
     # Of several self-encrypting disks `ata` needs the most.
     transports = [_transport(path) for path in target.sed_paths]
     return Facts(
@@ -148,82 +141,26 @@ def gather(target: Target) -> Facts:
         packages=packages,
         missing=missing,
         servers=sorted(installed & set(SERVERS)),
-        candidates=_candidates([*missing, "cryptsetup-bin"]),
+        candidates={name: version for name, version in candidates if version != "(none)"},
         lists=any(LISTS.glob("*Packages*")),
         cryptsetup=_version(cryptsetup),
         hw_opal="HW_OPAL" in cryptsetup,
         sed_transport="ata" if "ata" in transports else next(iter(transports), ""),
-        sed_block_bytes=max((int(_text(size) or 0) for size in sizes), default=0),
-        allow_tpm=_text(ALLOW_TPM) in ("1", "Y"),
+        sed_block_bytes=max((int(read_line_or_empty(size) or 0) for size in sizes), default=0),
+        allow_tpm=read_line_or_empty(ALLOW_TPM) in ("1", "Y"),
     )
 
 
-_OPAL_REMEDY = (
-    "Use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: "
-    "{asked}."
-)
-# By code: the sentence of a refusal and its remedy, which its facts fill.
-WORDINGS = {
-    "not-root": (
-        "The agent is not root there, and must be to write disks and read RAPL.",
-        "Set ansible_become: true, for root's rights by sudo, or ansible_user: root.",
-    ),
-    "distribution": ("{name} is not supported.", "Use Debian 12 or 13, or Ubuntu 24.04."),
-    "machine": ("It is a {machine} machine.", "Use an x86-64 one: no other has RAPL."),
-    "no-systemd": (
-        "The agent is a systemd service, and systemd does not run there.",
-        "Boot it with systemd.",
-    ),
-    "cryptsetup": (
-        "Its cryptsetup {version} has no Opal support (HW_OPAL, from 2.7 on).",
-        _OPAL_REMEDY,
-    ),
-    "cryptsetup-offered": (
-        "{name} would install cryptsetup {version}, which has no Opal support (HW_OPAL, from 2.7 "
-        "on).",
-        _OPAL_REMEDY,
-    ),
-    "cryptsetup-blocks": (
-        "Its cryptsetup {version} cannot make a locking range on a disk with blocks of "
-        "{block_bytes} bytes (2.7.2 and newer can).",
-        "Install a newer one, format the disk for blocks of 512 bytes (nvme format erases it), or "
-        "take these configurations out of fde_configurations: {asked}.",
-    ),
-    "cryptsetup-cipher": (
-        "Its cryptsetup {version} has no HCTR2 (2.7.3 and newer have).",
-        "Install a newer one, or take these configurations out of fde_configurations: {asked}.",
-    ),
-    "allow-tpm": (
-        "The self-encrypting disk is on SATA, where Linux lets no Opal command through unless it "
-        "was booted with libata.allow_tpm=1.",
-        "Add that to the kernel's command line, then reboot.",
-    ),
-    "other-database": (
-        "{other} is installed there, and {wanted} would replace it.",
-        "Remove it yourself, or set fde_database: {choice}.",
-    ),
-    "no-mysql": (
-        "{name} has no mysql-server.",
-        "Set fde_database: mariadb, or add MySQL's own package source there.",
-    ),
-    "no-package": (
-        "{name} offers no package {package}.",
-        "Enable the component that has it (universe on Ubuntu), or run apt-get update there.",
-    ),
-}
-
-
-def refusals(target: Target, facts: Facts) -> list[Refusal]:
+def refusals(target: Target, facts: Facts) -> list[Problem]:
     """Judge whether the target can do what is asked; empty if it can."""
     return [*_machine(facts), *_cryptsetup(target, facts), *_packages(target, facts)]
 
 
-def _refusal(code: str, **facts: str) -> Refusal:
-    sentence, remedy = (text.format(**facts) for text in WORDINGS[code])
-    return Refusal(code, facts, sentence, remedy)
+def _refusal(code: str, **facts: str) -> Problem:
+    return Problem.from_wording(WORDINGS, code, facts)
 
 
-def _machine(facts: Facts) -> list[Refusal]:
+def _machine(facts: Facts) -> list[Problem]:
     problems = []
     if facts.uid != 0:
         problems.append(_refusal("not-root"))
@@ -236,7 +173,7 @@ def _machine(facts: Facts) -> list[Refusal]:
     return problems
 
 
-def _cryptsetup(target: Target, facts: Facts) -> list[Refusal]:
+def _cryptsetup(target: Target, facts: Facts) -> list[Problem]:
     """Opal needs cryptsetup 2.7 built with HW_OPAL, and a kernel that lets commands through."""
     problems = []
     version, offered = facts.cryptsetup, _version(facts.candidates.get("cryptsetup-bin", ""))
@@ -261,7 +198,7 @@ def _cryptsetup(target: Target, facts: Facts) -> list[Refusal]:
     return problems
 
 
-def _packages(target: Target, facts: Facts) -> list[Refusal]:
+def _packages(target: Target, facts: Facts) -> list[Problem]:
     problems = []
     database = target.database
     for other in facts.servers:
@@ -281,21 +218,18 @@ def _packages(target: Target, facts: Facts) -> list[Refusal]:
     return problems
 
 
-def _candidates(packages: list[str]) -> dict[str, str]:
-    """Return what apt would install, by package; apt's own caches are not written."""
-    policy = _output(
-        *("apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
-        *("policy", *packages),
-    )
-    candidates = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", policy, re.MULTILINE)
-    return {name: version for name, version in candidates if version != "(none)"}
+def _output(*command: str) -> str:
+    """Return standard output of a command, whatever its exit code; empty if it is not there."""
+    try:
+        return run(command, ok=range(256)).out
+    except CommandError:
+        return ""
 
 
-def self_encrypting(target: Mapping[str, Any]) -> list[str]:
+def self_encrypting(target: TargetDocument) -> list[str]:
     """Return the disks that are called sed, or that a configuration of the kind `opal` lies on."""
-    stacks = target.get("configurations", ())
-    opal = {entry["disk"] for entry in stacks if entry["kind"] in OPAL_KINDS}
-    return [role for role in target["disks"] if role == "sed" or role in opal]
+    opal = {entry.disk for entry in target.configurations if entry.kind in OPAL_KINDS}
+    return [role for role in target.disks if role == "sed" or role in opal]
 
 
 def _transport(by_id: str) -> str:
@@ -306,7 +240,7 @@ def _transport(by_id: str) -> str:
     name = path.resolve().name
     if name.startswith("nvme"):
         return "nvme"
-    vendor = _text(Path("/sys/block") / name / "device" / "vendor")
+    vendor = read_line_or_empty(Path("/sys/block") / name / "device" / "vendor")
     return "ata" if vendor == "ATA" else "scsi"
 
 
@@ -320,41 +254,15 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode("utf-8", "backslashreplace").strip()
-    except OSError:
-        return None
-
-
-def _output(*command: str) -> str:
-    """Return standard output of a command, whatever its exit code; empty if it is not there."""
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C", "PATH": path},
-            check=False,
-        )
-    except OSError:
-        return ""
-    return done.stdout.decode("utf-8", "backslashreplace")
-
-
-def main() -> int:
+def main() -> None:
     """Print {"facts", "refusals"} as one line of JSON."""
     parser = argparse.ArgumentParser(prog="python3 -m agent.preflight", description=__doc__)
     parser.add_argument("--target", type=Path, required=True)
-    text = parser.parse_args().target.read_text(encoding="utf-8")
-    target = Target.from_document(json.loads(text))
+    target = Target.from_target(read_target(parser.parse_args().target))
     facts = gather(target)
-    problems = [asdict(refusal) for refusal in refusals(target, facts)]
-    print(json.dumps({"facts": asdict(facts), "refusals": problems}))
-    return 0
+    problems = [refusal.document() for refusal in refusals(target, facts)]
+    print(json_text({"facts": asdict(facts), "refusals": problems}))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,10 +16,11 @@ from agent.storage import devices
 from agent.storage.devices import BLOCK
 from agent.system.command import CommandError, run
 from agent.system.virtual_lab import SIMULATED_RAPL, lab_word
-from contract import system_text
 from contract.disks import Lifetime
 from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec
+from contract.strict_json import Document
+from contract.system_text import read_line_or_empty
 
 ATA_LINKS = Path("/sys/class/ata_link")
 
@@ -33,11 +34,10 @@ PROGRAMS = {
     "mysqld": ["mysqld", "--version"],
     "smartctl": ["smartctl", "--version"],
     "sysbench": ["sysbench", "--version"],
-    "tcplay": ["tcplay", "--version"],
 }
 
 
-def gather(spec: StorageSpec) -> dict[str, object]:
+def gather(spec: StorageSpec) -> Document:
     """Everything for provenance/*.json; what the machine does not report is null."""
     command_line = _text(Path("/proc/cmdline"))
     return {
@@ -61,15 +61,11 @@ def gather(spec: StorageSpec) -> dict[str, object]:
 def versions() -> dict[str, str | None]:
     """First line that each program prints about itself; null where it is not installed."""
     programs = {name: _first_line(argv) for name, argv in PROGRAMS.items()}
-    return {"python": sys.version.split()[0], **programs, "pyRAPL": _pyrapl_version()}
-
-
-def _pyrapl_version() -> str | None:
-    """From its own text: importing it may fail, and a bare copy of it has no package metadata."""
+    # By pyRAPL's own text: importing it may fail, and a bare copy of it has no package metadata.
     spec = find_spec("pyRAPL")
     text = _text(Path(spec.origin)) if spec and spec.origin else None
     version = re.search(r'^__version__ = "([^"]+)"', text or "", re.MULTILINE)
-    return version[1] if version else None
+    return {"python": sys.version.split()[0], **programs, "pyRAPL": version and version[1]}
 
 
 def _first_line(argv: list[str]) -> str | None:
@@ -81,7 +77,7 @@ def _first_line(argv: list[str]) -> str | None:
     return next((line for line in lines if line), None)
 
 
-def _cpu() -> dict[str, object]:
+def _cpu() -> Document:
     lines = (_text(Path("/proc/cpuinfo")) or "").split("\n\n", maxsplit=1)[0].splitlines()
     fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
     root = Path("/sys/devices/system/cpu")
@@ -101,7 +97,7 @@ def _cpu() -> dict[str, object]:
     }
 
 
-def _disk(disk: Disk) -> dict[str, object]:
+def _disk(disk: Disk) -> Document:
     name = devices.kernel_name(disk.by_id)
     if name is None:
         return {"by_id": disk.by_id, "present": False}
@@ -137,7 +133,4 @@ def link_speed(device: Path, links: Path = ATA_LINKS) -> str | None:
 
 
 def _text(path: Path) -> str | None:
-    try:
-        return system_text.read(path).strip().strip("\0")
-    except OSError:
-        return None
+    return read_line_or_empty(path).strip("\0") or None

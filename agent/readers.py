@@ -39,10 +39,11 @@ Openers = Mapping[str, Callable[[], Source]]
 def registered() -> Openers:
     """Map each source but our own to what opens it.
 
-    Those that this machine is known not to have are left out.
+    Those that this machine is known not to have, and those that disturb disks, are left out.
     """
-    names = (name for name in registry.names() if name != PowercapSource.name)
-    return {name: partial(registry.opened, name) for name in names if registry.is_present(name)}
+    others = (name for name in registry.names() if name != PowercapSource.name)
+    names = (n for n in others if not registry.disturbs_disks(n) and registry.is_present(n))
+    return {name: partial(registry.opened, name) for name in names}
 
 
 class OtherReaders:

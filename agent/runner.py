@@ -14,7 +14,7 @@ from agent.checks.disks import links
 from agent.readiness import PATIENCE_S, NotYetError, Waits
 from agent.requests import pending
 from agent.storage.stack import Stack
-from agent.system import limits, lock, notify
+from agent.system import admission, limits, lock, notify
 from agent.system.command import listening
 from agent.system.limits import Stop
 from agent.system.notify import Watchdog
@@ -77,7 +77,12 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
             try:
-                with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
+                with ExitStack() as held:
+
+                    def hold() -> None:
+                        held.enter_context(lock.disks(f"suite {suite_dir.name}"))
+
+                    waits.until("disks", hold, limit_s=PATIENCE_S)
                     watchdog.within(STEP_S)
                     with listening(go_on):
                         yield Stack(suite.storage, secrets), counters
@@ -103,12 +108,6 @@ def _counters() -> PowercapSource:
         raise NotYetError(error) from error
 
 
-def _locked(suite_dir: Path) -> ExitStack:
-    held = ExitStack()
-    held.enter_context(lock.disks(f"suite {suite_dir.name}"))
-    return held
-
-
 class Suite:
     """One execution of a plan, from wherever the journal left it."""
 
@@ -129,7 +128,12 @@ class Suite:
         """
         entries = self.journal.entries
         ended = entries and entries[-1].state == "suite-finished"
-        self._fold_interrupted()
+        # What an agent that died, or a machine that did, left open.
+        for attempt in self.history.begun():
+            self._set_aside(attempt.run_id, again=False)
+            same = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
+            cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
+            self._tell("void", attempt.run_id, _CUT_SHORT[cause], cause, attempt.cut_short)
         self._fold_requests()
         if ended and self._finished() == len(self.plan.runs):
             self._say_finished()
@@ -195,6 +199,10 @@ class Suite:
             self.journal.reserve.keep()
             self.waits.for_controller(run.run_id)
             self.waits.for_disks(self.plan.storage.disks.values(), run.run_id)
+            self.waits.for_look(self.plan, run, self.folder)
+            bounds = admission.load(self.folder)
+            if bounds.seconds is not None and not bounds.admit(self.plan, self.history, run):
+                return
             self.watchdog.within(STEP_S)
             self._set_aside(run.run_id)
             self._attempt(run, stack, bench)
@@ -275,14 +283,6 @@ class Suite:
     ) -> None:
         self.history.add(self.journal.append(state, run_id, detail, cause, facts))
 
-    def _fold_interrupted(self) -> None:
-        """Close what an agent that died, or a machine that did, left open."""
-        for attempt in self.history.begun():
-            self._set_aside(attempt.run_id, again=False)
-            same = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
-            cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
-            self._tell("void", attempt.run_id, _CUT_SHORT[cause], cause, attempt.cut_short)
-
     def _fold_requests(self) -> bool:
         """Void what is asked to be repeated, but never a run that has no try left."""
         folded = False
@@ -326,10 +326,13 @@ class Suite:
 
     def _say_finished(self) -> None:
         finished = self._finished()
-        skipped = sum(self.history.account(run.run_id).cannot for run in self.plan.runs)
-        void = len(self.plan.runs) - finished - skipped
+        accounts = [self.history.account(run.run_id) for run in self.plan.runs]
+        skipped = sum(account.cannot for account in accounts)
+        left = sum(account.due(self.plan.attempts, journal.boot_id()) for account in accounts)
+        void = len(self.plan.runs) - finished - skipped - left
         skips = f", {skipped} skipped" if skipped else ""
-        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}")
+        rest = f", {left} left" if left else ""
+        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}{rest}")
 
     def _leave(self) -> str:
         """To bare; why not, if that fails."""

@@ -6,7 +6,6 @@ Free of numpy and Polars, so that a command's result needs neither.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,21 @@ import yaml
 
 from contract.measured_command import Note
 
-
-@dataclass(frozen=True)
-class Flag:
-    """What a flag means. `reserves`: a suite's conclusions are given with a reservation for it."""
-
-    meaning: str
-    reserves: bool = False
-
-
 _TEXTS = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
-FLAGS = {
-    code: Flag(meaning, code in _TEXTS["reserving"]) for code, meaning in _TEXTS["meanings"].items()
-}
-"""By code. A meter's driver may set others (its `flag_words`)."""
+FLAGS: Mapping[str, str] = _TEXTS["meanings"]
+"""What each flag means, by code. A meter's driver may set others (its `flag_words`)."""
 DOUBTS: Mapping[str, str] = _TEXTS["doubts"]
 """What contradicts an assumption of a ratio, by code."""
 
 
-def doubt(code: str) -> str:
-    """Return what a doubt on a ratio means."""
-    return DOUBTS[code]
-
-
 def meaning(code: str) -> str:
     """Return what a flag means, if it is one of ours."""
-    return FLAGS[code].meaning if code in FLAGS else "see the driver that sets it"
+    return FLAGS.get(code, "see the driver that sets it")
 
 
 def reserves(code: str) -> bool:
     """Whether conclusions are given with a reservation for it; an unknown flag counts as such."""
-    return code not in FLAGS or FLAGS[code].reserves
+    return code not in FLAGS or code in _TEXTS["reserving"]
 
 
 def flag_note(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,11 @@ import polars as pl
 from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
+from analysis.money.battery_hours import battery_hours
 from analysis.money.payback import Payback
-from analysis.stats.contrasts import Contrast
 from analysis.stats.responsiveness import delays
 from analysis.stats.results import Results, results
-from analysis.stats.stats import ENDS, Span, columns
+from analysis.stats.stats import Span, ends
 from analysis.suite import bundle, records
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
@@ -38,12 +39,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _fit = lru_cache(maxsize=8)(fit)  # one pass over a whole recording
-SPANS = (
-    *("runs", "years", "kwh_per_year", "saving_per_year"),
-    *("net_present_value", "break_even_price", "break_even_electricity"),
-)
+SPANS = [
+    "runs",
+    "years",
+    "kwh_per_year",
+    "saving_per_year",
+    "net_present_value",
+    "break_even_price",
+    "break_even_electricity",
+]
 _KINDS: Mapping[str, pl.DataType] = {
-    **{"": pl.String(), "i": pl.Int64(), "f": pl.Float64(), "b": pl.Boolean()},
+    "": pl.String(),
+    "i": pl.Int64(),
+    "f": pl.Float64(),
+    "b": pl.Boolean(),
     "l": pl.List(pl.String()),
 }
 
@@ -61,7 +70,9 @@ CONTRASTS = _schema(
     "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f "
     "p_adjusted:f p_equivalence_adjusted:f verdict"
 )
-_OF_SPANS = " ".join(f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ENDS)
+_OF_SPANS = " ".join(
+    f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ("", "_low", "_high")
+)
 PAYBACK = _schema(
     "workload against n:i runs_per_day:f demonstrated:b "
     f"{_OF_SPANS} probability:f after_work origin"
@@ -70,6 +81,10 @@ LATENCIES = _schema(
     "workload phase way configuration percentile n:i median_ms:f ratio:f ratio_low:f ratio_high:f"
 )
 BATTERY = _schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
+BATTERY_HOURS = _schema(
+    "configuration hours:f hours_low:f hours_high:f lost_min:f lost_min_low:f lost_min_high:f "
+    "idle_share:f n:i origin"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,15 +175,14 @@ class Suite:
         ['run_id', 'block', 'workload', 'configuration', 'state']
         """
         suite = self.results.suite
-        rows: list[dict[str, object]] = [
-            _named(run)
-            | {"state": "finished", "started": run.started_wall, "origin": run.origin}
-            | {"duration_s": (run.t_end_ns - run.t_start_ns) / 1e9}
+        rows: list[tuple[object, ...]] = [
+            (*_PLACE(run), "finished", None, run.started_wall, seconds, run.origin)
             for run in suite.runs
+            for seconds in [(run.t_end_ns - run.t_start_ns) / 1e9]
         ]
-        rows += [_named(r) | {"state": "void", "reason": r.reason} for r in suite.void]
-        rows += [_named(r) | {"state": "skipped", "reason": r.reason} for r in suite.skipped]
-        return pl.DataFrame(rows, schema=RUNS).sort("run_id")
+        for state, runs in (("void", suite.void), ("skipped", suite.skipped)):
+            rows += [(*_PLACE(run), state, run.reason, None, None, None) for run in runs]
+        return pl.DataFrame(rows, schema=RUNS, orient="row").sort("run_id")
 
     @property
     def energy(self) -> pl.DataFrame:
@@ -250,8 +264,13 @@ class Suite:
         >>> contrasts.select("base", "other", "n").rows()[0]
         ('plain', 'opal', 2)
         """
-        rows = [_contrast(contrast) for contrast in self.results.contrasts]
-        return pl.DataFrame(rows, schema=CONTRASTS)
+        rows: list[tuple[object, ...]] = []
+        for contrast in self.results.contrasts:
+            c = contrast.comparison
+            figures = (0, *[None] * 6) if c is None else (c.n, *c.columns.values(), c.verdict)
+            pair = contrast.base, contrast.other, contrast.declared
+            rows.append((*pair, list(contrast.workloads), *figures))
+        return pl.DataFrame(rows, schema=CONTRASTS, orient="row")
 
     def latencies(self) -> pl.DataFrame:
         """Return a row a phase by fio × way × configuration × percentile (`p50`, `p99`, `p99.9`).
@@ -262,16 +281,14 @@ class Suite:
         >>> Suite.open(folder).latencies().height
         0
         """
-        rows: list[dict[str, object]] = [
-            {
-                **dict(zip(("workload", "phase", "way"), delay.work, strict=True)),
-                **{"configuration": delay.configuration, "percentile": delay.percentile},
-                **{"n": delay.n, "median_ms": delay.median_ms},
-                **columns("ratio", None if delay.ratio is None else delay.ratio.interval()),
-            }
+        rows = [
+            (
+                *(*delay.work, delay.configuration, delay.percentile, delay.n, delay.median_ms),
+                *ends(delay.ratio.interval() if delay.ratio else None),
+            )
             for delay in delays(self.results.suite)
         ]
-        return pl.DataFrame(rows, schema=LATENCIES)
+        return pl.DataFrame(rows, schema=LATENCIES, orient="row")
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """Compare the self-encrypting disk with each software, by workload and duty profile.
@@ -293,7 +310,7 @@ class Suite:
         paybacks = costs.paybacks(suite, self.energy)
         if suite.assumptions is not None and suite.assumptions.duty:
             paybacks = [*costs.profiles(suite, self.energy), *paybacks]
-        return pl.DataFrame([_payback(p) for p in paybacks], schema=PAYBACK)
+        return pl.DataFrame([_payback(p) for p in paybacks], schema=PAYBACK, orient="row")
 
     def battery(self, **assumptions: object) -> pl.DataFrame:
         """Return runs that a full battery holds, by workload and configuration.
@@ -303,13 +320,23 @@ class Suite:
         >>> Suite.open(folder).battery(battery_wh=50.0)["workload"].unique().to_list()
         ['sql']
         """
-        batteries = costs.batteries(self._assuming(assumptions), self.energy)
         rows = [
-            {"workload": b.workload, "configuration": b.configuration, "origin": b.origin}
-            | {"energy_j": b.energy_j.mean, **columns("runs", b.runs)}
-            for b in batteries
+            (b.workload, b.configuration, b.energy_j.mean, *ends(b.runs), b.origin)
+            for b in costs.batteries(self._assuming(assumptions), self.energy)
         ]
-        return pl.DataFrame(rows, schema=BATTERY)
+        return pl.DataFrame(rows, schema=BATTERY, orient="row")
+
+    def battery_hours(self, **assumptions: object) -> pl.DataFrame:
+        """Return hours on a battery at the declared `battery_hour`, and minutes lost to the base.
+
+        A row a configuration; assumptions as `payback`.
+        """
+        held = battery_hours(self._assuming(assumptions), self.energy)
+        rows = [
+            (b.configuration, *ends(b.hours), *ends(b.lost_min), b.idle_share, b.n, b.origin)
+            for b in held
+        ]
+        return pl.DataFrame(rows, schema=BATTERY_HOURS, orient="row")
 
     def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
         """Return the suite with other assumptions."""
@@ -321,10 +348,9 @@ class Suite:
         if not changes:
             return suite
         declared = asdict(suite.assumptions) if suite.assumptions else {}
-        stated = {key: value for key, value in declared.items() if value != {}}
-        assumed_values = {k: v for k, v in {**stated, **changes}.items() if v is not None}
+        stated = {k: v for k, v in {**declared, **changes}.items() if v not in (None, {})}
         try:
-            assumed = parse_assumptions(assumed_values)
+            assumed = parse_assumptions(stated)
         except ValueError as error:
             raise SuiteError("invalid-assumptions", error=error) from None
         return replace(suite, assumptions=assumed)
@@ -386,25 +412,12 @@ def _middle_ns(reading: Reading) -> int:
     return (reading.t_before_ns + reading.t_after_ns) // 2
 
 
-def _named(run: Run | records.VoidRun) -> dict[str, object]:
-    keys = ("run_id", "block", "workload", "configuration")
-    return {key: getattr(run, key) for key in keys}
+_PLACE = attrgetter("run_id", "block", "workload", "configuration")  # of a run
 
 
-def _contrast(contrast: Contrast) -> dict[str, object]:
-    c = contrast.comparison
-    figures = {} if c is None else {"n": c.n, "verdict": c.verdict, **c.columns}
-    return {
-        **{"base": contrast.base, "other": contrast.other, "declared": contrast.declared},
-        **{"workloads": list(contrast.workloads), "n": 0},
-        **figures,
-    }
-
-
-def _payback(p: Payback) -> dict[str, object]:
-    row: dict[str, object] = {key: getattr(p, key, None) for key in PAYBACK}
-    for name in SPANS:
-        row |= columns(name, getattr(p, name))
+def _payback(p: Payback) -> tuple[object, ...]:
     saved = p.whole_saving_j
-    saving = Span(saved.mean, saved.low, saved.high)
-    return row | columns("saving_j", saving) | {"n": saved.n}
+    spans = [Span(saved.mean, saved.low, saved.high), *(getattr(p, name) for name in SPANS)]
+    figures = (end for span in spans for end in ends(span))
+    first = p.workload, p.against, saved.n, p.runs_per_day, p.demonstrated
+    return *first, *figures, p.probability, p.after_work, p.origin

@@ -21,6 +21,7 @@ RANGED = (
 )
 
 
+HourlyWork = Literal["video_min", "transactions", "read_gb", "written_gb"]
 SLEEP: Final = "sleep"
 IDLE: Final = "idle"
 Positive = Annotated[float, Range(above=0, most=sys.float_info.max)]
@@ -29,10 +30,13 @@ NotNegative = Annotated[float, Range(least=0, most=sys.float_info.max)]
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Prices in `currency`, life in years; `duty` and `ranges` as declared, empty where not.
+    """Prices in `currency`, life in years; what is not declared of the mappings is empty.
 
     `after_work`: what the machine does once its work is done: `sleep`, so that time that is saved
     saves all that the machine takes, or `idle`, so that its power at rest is taken all the same.
+    `battery_hour` is the work of an hour on the battery: minutes of video, SQL transactions, GiB
+    read and written; the rest of it the machine is idle. `plain_price` is that of the disk that is
+    bought where `sed_extra_price` is not paid.
     """
 
     sed_extra_price: Positive
@@ -44,7 +48,11 @@ class Assumptions:
     discount_rate: Annotated[float, Range(least=0, below=1)] = 0.03
     grid_g_co2_per_kwh: Positive | None = None
     after_work: Literal["sleep", "idle"] = SLEEP
+    plain_price: Positive | None = None
     duty: Annotated[Mapping[str, Positive], Items(1)] = field(default_factory=dict)
+    battery_hour: Annotated[Mapping[HourlyWork, NotNegative], Items(1)] = field(
+        default_factory=dict
+    )
     ranges: Mapping[str, tuple[NotNegative, NotNegative]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from contract.assumptions import HourlyWork
 from contract.disks import DiskAnswer, SurveyedDisk
 from contract.measured_command import CommandDocument, Note
 from contract.problem import Problem
+
+State = Literal["pass", "warn", "fail", "not_made"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class CheckOutcome:
     """
 
     code: str
-    state: Literal["pass", "warn", "fail", "not_made"]
+    state: State
     sentence: str
     remedy: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -118,11 +121,44 @@ class ProveResult:
 
 
 @dataclass(frozen=True)
+class Delivery:
+    """What came of a message to a receiver of a host; `problem` is empty where it was taken."""
+
+    host: str
+    receiver: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class NotifyResult:
+    """`fde notify`: a test message to every receiver."""
+
+    ok: bool
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclass(frozen=True)
 class SuiteResult:
     """`fde plan`, `run`, `resume`, `seal`: the folder of the suite, or of a group of suites."""
 
     ok: bool
     folder: str
+
+
+@dataclass(frozen=True)
+class QueuedSuite:
+    """A suite in the queue; `continues`: some of its runs are left, `failed`: its last session."""
+
+    folder: str
+    state: Literal["waiting", "continues", "failed", "sealed"]
+
+
+@dataclass(frozen=True)
+class QueueResult:
+    """`fde queue`: all suites, in their order, once it has done what was asked."""
+
+    ok: bool
+    suites: tuple[QueuedSuite, ...]
 
 
 @dataclass(frozen=True)
@@ -161,10 +197,29 @@ class AnswerLine:
 
 
 @dataclass(frozen=True)
+class LatencyResult:
+    """A percentile (`p50`, `p99`, `p99.9`) of fio's latencies in a phase: the median over blocks.
+
+    `ratio` is to the base configuration's, with its 95 % interval; null for the base itself.
+    """
+
+    workload: str
+    phase: str
+    way: str
+    configuration: str
+    percentile: str
+    blocks: int
+    median_ms: float
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
 class ReportResult:
     """`fde report`: the page and the suites that it is of.
 
-    Of a single suite alone its answer, contrasts, and notes on the flags of its joules.
+    Of a single suite alone its answer, contrasts, latencies, and notes on the flags of its joules.
     """
 
     ok: bool
@@ -174,6 +229,7 @@ class ReportResult:
     contrasts: tuple[ContrastResult, ...] | None
     flags: tuple[Note, ...] | None = None
     answer: tuple[AnswerLine, ...] | None = None
+    latencies: tuple[LatencyResult, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -371,12 +427,25 @@ class MetersResult:
     ports: tuple[MeterPort, ...]
 
 
+@dataclass(frozen=True)
+class DutyResult:
+    """`fde duty record`: what the machine did in an hour awake; `file` is null if not kept."""
+
+    ok: bool
+    hours: float
+    idle_share: float
+    battery_hour: Mapping[HourlyWork, float]
+    file: str | None
+
+
 COMMANDS: dict[str, type[Any]] = {
     **dict.fromkeys(("check", "doctor"), CheckResult),
     "init": InitResult,
     **dict.fromkeys(("provision", "assets", "teardown"), PlayResult),
     "prove": ProveResult,
+    "notify": NotifyResult,
     **dict.fromkeys(("plan", "run", "resume", "seal"), SuiteResult),
+    "queue": QueueResult,
     "report": ReportResult,
     "verify": VerifyResult,
     "publish": PublishResult,
@@ -386,6 +455,7 @@ COMMANDS: dict[str, type[Any]] = {
     "notebook": NotebookResult,
     "gallery": GalleryResult,
     "meters": MetersResult,
+    "duty": DutyResult,
     "measure": CommandDocument,
 }
 """The shape of each command's document; `data/schema/fde-COMMAND.json` is made from it."""

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 from contract.counts import Edge, Gap
 from contract.disks import Lifetime
 from contract.journal import Entry
+from contract.messages import Message
 from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.plan import Plan, TargetDocument
-from contract.schema import COUNT, SECONDS, SHA256, Range
+from contract.schema import COUNT, SECONDS, SHA256, Items, Range
 
 TAIL = "tail"  # the phase after the last one, in which delayed writes reach the disk
 
@@ -197,12 +198,16 @@ class WatermarkLine:
     cpus: COUNT | None = None
 
 
+EndCode = Literal["", "until", "stopped", "settled"]
+"""Why a session ended with runs left: at its hard end, by a person, or all was settled."""
+
+
 @dataclass(frozen=True)
 class SessionLine:
     """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended.
 
-    Then it has what its steps took; `controller_cpu_s` within `controller_cpu_wall_s` where the
-    controller ran on the target.
+    Then it has what its steps took, and why it ended early; `controller_cpu_s` within
+    `controller_cpu_wall_s` where the controller ran on the target.
     """
 
     begun_ns: int
@@ -212,6 +217,23 @@ class SessionLine:
     fetch_s: float = 0.0
     controller_cpu_s: float | None = None
     controller_cpu_wall_s: float | None = None
+    ended: EndCode = ""
+
+
+HangCause = Literal["lost", "stuck"]
+
+
+@dataclass(frozen=True)
+class PowerLine:
+    """A line of power.jsonl: the controller switched a target off and on that hung.
+
+    `cause` is `lost` where it was silent, `stuck` where its run was beyond all limits.
+    """
+
+    t_mono_ns: COUNT
+    controller_boot_id: str
+    cause: HangCause
+    hung_s: SECONDS
 
 
 @dataclass(frozen=True)
@@ -341,6 +363,16 @@ class IdentityDocument:
     boot_id: str | None = None
 
 
+@dataclass(frozen=True)
+class GroupDocument:
+    """group.json: suites of one plan on several hosts; `hosts` are in the same order."""
+
+    format: Literal["fde-group/1"]
+    group: str
+    suites: Annotated[tuple[Name, ...], Items(1)]
+    hosts: tuple[str, ...]
+
+
 RecorderState = Literal["starting", "recording", "lost", "full", "stopped", "failed"]
 
 
@@ -392,4 +424,5 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "manifest": ("manifest.json", ManifestDocument),
     "identity": ("identity.json", IdentityDocument),
     "bundle": ("bundle.json", BundleDocument),
+    "message": ("a message to a receiver of fde_notify", Message),
 }

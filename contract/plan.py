@@ -13,9 +13,11 @@ from typing import Annotated, Any, Literal
 
 from contract import schema, steady_state, strict_json
 from contract.errors import AgentError
+from contract.messages import Notify
 from contract.names import Name
 from contract.parameters import ParameterValue
-from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Range
+from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Closed, Range
+from contract.strict_json import Document
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
 TARGET_FORMAT: Literal["fde-target/1"] = "fde-target/1"
@@ -45,7 +47,9 @@ class Disk:
     """A disk named three ways; all three must match before it is written.
 
     `role` is its key in `disks`. `erase` is the serial number again where the owner permits erasing
-    what is on the disk, followed by a blank and the 12 digits of its contents.
+    what is on the disk, followed by a blank and the 12 digits of its contents. `endurance_bytes` is
+    what its maker rates it for, `max_written_bytes` what the owner allows it to have written in its
+    life.
     """
 
     role: str = field(metadata=KEY)
@@ -53,6 +57,8 @@ class Disk:
     serial: str
     size_bytes: COUNT
     erase: str | None = None
+    endurance_bytes: COUNT | None = field(default=None, metadata=OMITTED)
+    max_written_bytes: COUNT | None = field(default=None, metadata=OMITTED)
 
     @property
     def erase_digits(self) -> str | None:
@@ -118,8 +124,11 @@ class StorageSpec:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of it as canonical JSON, less what may be erased."""
-        disks = {role: replace(disk, erase=None) for role, disk in self.disks.items()}
+        """The SHA-256 of it as canonical JSON, less what may be erased or written."""
+        disks = {
+            role: Disk(role, disk.by_id, disk.serial, disk.size_bytes)
+            for role, disk in self.disks.items()
+        }
         return digest(schema.write(replace(self, disks=disks)))
 
 
@@ -322,7 +331,6 @@ class SuitePlan:
     tail_s: Rest = 0.0
     attempts: COUNT = 1
     run_limit_s: Lasting | None = None
-    assets: Mapping[str, Any] = field(default_factory=dict)
     quiet: Quiet | None = None
     rapl_source: RaplSource = field(default="powercap", metadata=OMITTED)
     reference_meters: Mapping[Name, Name] = field(default_factory=dict)
@@ -415,9 +423,51 @@ class MeterEntry:
     settings: Mapping[str, Any] | None = field(default=None, metadata=OMITTED)
 
 
+WAKE_ADDRESS = r"((?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2})@([\w.-]+):(\d{1,5})"
+_SWITCH_ADDRESSES = {
+    "snmp": r"snmp://[\w.:\[\]-]+",
+    "ipmi": r"[\w.:-]+",
+    "wake-on-lan": WAKE_ADDRESS,
+    "program": "",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerSwitch(Closed):
+    """`fde_power`: what a target that hangs is switched off and on by (instrumentation/power.py).
+
+    `address` is a URL, a BMC's host or `MAC@HOST:PORT`, `user` and `secret_file` are its login. It
+    hangs once it has been silent, or beyond a run's limit, for `hang_s`; it is off for `off_s`,
+    once a hang and `most` times a suite. `measures`: it is also the meter.
+    """
+
+    kind: Literal["shelly", "shelly-gen1", "tasmota", "snmp", "ipmi", "wake-on-lan", "program"]
+    address: str = ""
+    outlet: COUNT = 0
+    oid: str = ""
+    argv: tuple[str, ...] = ()
+    user: str = ""
+    secret_file: str = ""
+    hang_s: Annotated[float, Range(least=30)] = 600.0
+    off_s: Annotated[float, Range(least=0, most=600)] = 10.0
+    most: COUNT = 3
+    measures: bool = False
+
+    @property
+    def faults(self) -> list[str]:
+        """The keys that are not as its kind needs them."""
+        needed = {"ipmi": ["user", "secret_file"], "program": ["argv"]}.get(self.kind, [])
+        form = _SWITCH_ADDRESSES.get(self.kind, r"https?://[\w.:\[\]-]+/?")
+        address = [] if re.fullmatch(form, self.address) else ["address"]
+        return [*address, *(key for key in needed if not getattr(self, key))]
+
+
 @dataclass(frozen=True)
 class TargetDocument:
-    """The resolved description of a target; `ssh` is null where the target is the controller."""
+    """The resolved description of a target; `ssh` is null where the target is the controller.
+
+    `notify` and `power` are the controller's alone: `for_target` leaves them out.
+    """
 
     format: Literal["fde-target/1"]
     disks: Mapping[Name, Disk]
@@ -436,6 +486,13 @@ class TargetDocument:
     rapl_source: RaplSource = "powercap"
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     secrets_file: str = ""
+    notify: Notify = field(default=Notify(), metadata=OMITTED)
+    power: PowerSwitch | None = field(default=None, metadata=OMITTED)
+
+    @property
+    def for_target(self) -> TargetDocument:
+        """What of it the target itself gets."""
+        return replace(self, notify=Notify(), power=None)
 
     @property
     def extent(self) -> Extent:
@@ -457,7 +514,7 @@ class TargetDocument:
         return dict(schema.write(self))
 
 
-def canonical(document: Mapping[str, Any]) -> bytes:
+def canonical(document: Document) -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8; NaN and infinities are refused."""
     text = json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -465,7 +522,7 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return text.encode()
 
 
-def digest(document: Mapping[str, Any]) -> str:
+def digest(document: Document) -> str:
     """SHA-256 (hex) of the canonical JSON of all keys but `sha256`."""
     rest = {key: value for key, value in document.items() if key != "sha256"}
     return hashlib.sha256(canonical(rest)).hexdigest()
@@ -481,7 +538,7 @@ def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
     return frozen
 
 
-def parse(document: Mapping[str, Any]) -> Plan:
+def parse(document: Document) -> Plan:
     """Return a plan from its document.
 
     Raises PlanError if changed after freezing, or not a plan.
@@ -522,7 +579,7 @@ def read_target(path: Path) -> TargetDocument:
     return parse_target(_read(path, "description of the target"), path)
 
 
-def parse_target(document: Mapping[str, Any], path: Path) -> TargetDocument:
+def parse_target(document: Document, path: Path) -> TargetDocument:
     """Return a target from its description, which is in `path`; raises PlanError."""
     if document.get("format") != TARGET_FORMAT:
         raise PlanError(
@@ -534,16 +591,16 @@ def parse_target(document: Mapping[str, Any], path: Path) -> TargetDocument:
         raise PlanError("target-incomplete", path=path, error=error) from error
 
 
-def _read(path: Path, what: str) -> dict[str, Any]:
+def _read(path: Path, what: str) -> Document:
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanError("document-unread", what=what, path=path, reason=error.strerror) from error
     except ValueError as error:
         raise PlanError("document-not-json", what=what, path=path) from error
-    if not isinstance(document, dict):
-        raise PlanError("document-not-object", what=what, path=path)
-    return document
+    if isinstance(document, dict):
+        return document
+    raise PlanError("document-not-object", what=what, path=path)
 
 
 def _check(plan: Plan) -> None:

@@ -68,7 +68,7 @@ class Range:
             and (self.below is None or value < self.below)
         )
 
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, float]:
         """Return it as keywords of JSON Schema."""
         bounds = {
             "minimum": self.least,
@@ -90,7 +90,7 @@ class Text:
         """Return whether a text keeps to it."""
         return re.fullmatch(self.pattern, value) is not None
 
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, str]:
         """Return it as keywords of JSON Schema."""
         return {"pattern": f"^(?:{self.pattern})$"}
 
@@ -110,7 +110,7 @@ class Items:
         """Return whether a list or mapping keeps to it."""
         return len(value) >= self.least
 
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, int]:
         """Return it as keywords of JSON Schema."""
         return {"minItems": self.least, "minProperties": self.least}
 

@@ -41,7 +41,8 @@ class WithoutRatio:
 class RunningAnswer:
     """Every configuration against its baseline after `blocks` blocks.
 
-    `origin` is the worst of the joules'.
+    `origin` is the worst of the joules'; `settled`: each declared question has a verdict that
+    holds at any number of blocks.
     """
 
     blocks: int
@@ -49,6 +50,7 @@ class RunningAnswer:
     origin: str
     contrasts: tuple[RunningContrast, ...]
     left_out: tuple[WithoutRatio, ...]
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class SuiteStatus:
 
     `since_s` is how long the last line of the journal has stood. `finished`, `void` and `skipped`
     (their workload cannot run there) count runs, `repeated` attempts. `left_s` and `ends_wall` are
-    null before the first finished run. `watts` is by channel, `gaps` by meter.
+    null before the first finished run. `watts` is by channel, `gaps` by meter. `void_in_a_row` are
+    runs that were void since one was finished, `interrupted` attempts that were cut short.
     """
 
     format: Literal["fde-status/1"]
@@ -95,3 +98,5 @@ class SuiteStatus:
     updated_wall: str
     holder: str
     answer: RunningAnswer | None = None
+    void_in_a_row: int = 0
+    interrupted: int = 0

@@ -14,6 +14,7 @@ SEALED = (
     "identity.json",
     "requests.jsonl",
     "sessions.jsonl",
+    "power.jsonl",
     "timing.json",
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")

@@ -1,11 +1,13 @@
 """MkDocs hook: the site's pages are the repository's Markdown files, each at its own path.
 
 So a link between pages is the same in a checkout and on the site, and a strict build checks all of
-them. Of other files the site has those that a page links to.
+them. Of other files the site has those that a page links to, and what `make docs` has written
+below `build/site-parts`: the executed notebook and the gallery.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import subprocess
@@ -15,6 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+PARTS = Path(os.environ.get("FDE_BUILD", ROOT / "build"), "site-parts")
 LINK = re.compile(r"\]\(([^)#:\s]+)")
 
 
@@ -32,6 +35,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     }
     for path in sorted(pages | (linked | {*config.extra_css}) & tracked):
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for file in filter(Path.is_file, PARTS.rglob("*")):
+        path = file.relative_to(PARTS).as_posix()
+        files.append(File.generated(config, path, abs_src_path=str(file)))
     return files
 
 

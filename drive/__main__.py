@@ -15,17 +15,17 @@ import sys
 import threading
 from types import FrameType
 
-from drive import factory
-from drive.actions import Actions
-from drive.aes_xts import CryptoError
-from drive.control import ControlError, ControlSocket
-from drive.media import MediaError
-from drive.options import UsageError, parse
-from drive.own_files import ForeignFileError, check_ready_file
-from drive.peers import unknown_hosts
-from drive.server import Server
-from drive.state import StateError, write_atomically
-from drive.subsystem import Subsystem
+from . import factory
+from .actions import Actions
+from .aes_xts import CryptoError
+from .control import ControlError, ControlSocket
+from .media import MediaError
+from .options import UsageError, parse
+from .own_files import ForeignFileError, check_ready_file
+from .peers import unknown_hosts
+from .server import Server
+from .state import StateError, write_atomically
+from .subsystem import Subsystem
 
 _PR_SET_DUMPABLE = 4
 _M_MMAP_THRESHOLD = -3
@@ -54,7 +54,7 @@ def _greet(options: argparse.Namespace, port: int) -> None:
         f"{options.block_size}, {kind}\n"
         f"  connect     sudo nvme connect -t tcp -a 127.0.0.1 -s {port} -n {options.nqn}\n"
         f"  disconnect  sudo nvme disconnect -n {options.nqn}\n"
-        f"  command     {shlex.quote(sys.executable)} -m drive.control {control} status\n"
+        f"  command     {shlex.quote(sys.executable)} -m {__package__}.control {control} status\n"
         f"  stop        Ctrl-C here, or kill {os.getpid()}",
         flush=True,
     )

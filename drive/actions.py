@@ -5,6 +5,8 @@
 - `power-cycle`, `warm-reset`: every connection ends; the drive does what it does on a loss of
   power, or on a reset.
 - `behave` with the parameters of a `drive.behaviour`; without any, as fast as it can be again.
+- `measure-power` with the coefficients of `drive.power`: from now on the drive measures its power;
+  without any, no longer.
 - `fault` with `name` and the fault's parameters (`drive.faults`); `clear-faults`.
 - `vices` with those of `drive.vices` that the drive is to have from now on; without any, none.
 """
@@ -16,13 +18,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from drive import behaviour, faults, vices
-from drive.behaviour import Timing
-from drive.control import Action, ControlError
-from drive.faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
-from drive.opal.tper import Tper
-from drive.server import Server
-from drive.subsystem import Subsystem
+from . import behaviour, faults, power, vices
+from .behaviour import Timing
+from .control import Action, ControlError
+from .faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
+from .opal.tper import Tper
+from .power import PowerMeter
+from .server import Server
+from .subsystem import Subsystem
 
 
 class Actions:
@@ -41,6 +44,7 @@ class Actions:
             "power-cycle": _bare(self.power_cycle),
             "warm-reset": _bare(self.warm_reset),
             "behave": self.behave,
+            "measure-power": self.measure_power,
             "fault": self.fault,
             "vices": self.vices,
             "clear-faults": _bare(self.clear_faults),
@@ -96,6 +100,14 @@ class Actions:
         timing = Timing(behaviour.parse(request), size_bytes, time.monotonic())
         subsystem.timing = timing
         return {"behaviour": asdict(timing.behaviour)}
+
+    def measure_power(self, request: Mapping[str, Any]) -> dict[str, object]:
+        """Measure from now on; a host sees that the drive can once it identifies it again."""
+        subsystem, coefficients = self._subsystem, power.parse(request)
+        if subsystem.power is not None:
+            subsystem.power.close()
+        subsystem.power = PowerMeter(subsystem.stats, coefficients) if request else None
+        return {"power": asdict(coefficients)}
 
     def fault(self, request: Mapping[str, Any]) -> dict[str, object]:
         parameters = dict(request)

@@ -135,7 +135,7 @@ def _setting(text: str) -> tuple[str, int | str]:
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 refused or no drive there."""
     parser = argparse.ArgumentParser(
-        prog="python -m drive.control", description="Ask a running virtual drive."
+        prog=f"python -m {__package__}.control", description="Ask a running virtual drive."
     )
     parser.add_argument("socket", type=Path, help="the drive's --control")
     parser.add_argument("command", help="status, stats, power-cycle, warm-reset, calls, fault, …")

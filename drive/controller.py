@@ -7,13 +7,13 @@ import struct
 import time
 from collections.abc import Callable
 
-from drive import identify, status
-from drive.behaviour import Timing
-from drive.faults import Kind
-from drive.media import AccessDeniedError
-from drive.nvme_tcp import Command, Connection
-from drive.status import CommandError
-from drive.subsystem import Controller, Subsystem
+from . import identify, status
+from .behaviour import Timing
+from .faults import Kind
+from .media import AccessDeniedError
+from .nvme_tcp import Command, Connection
+from .status import CommandError
+from .subsystem import Controller, Subsystem
 
 _SENDFILE_FROM_BYTES = 32 * 1024
 _ALL_NAMESPACES = 0xFFFFFFFF
@@ -205,7 +205,12 @@ class Queue:
         assert self._controller is not None
         cns = command.cdw10 & 0xFF
         if cns == 0x01:
-            payload = identify.controller(self._config, self._controller.id, self._subsystem.vices)
+            payload = identify.controller(
+                self._config,
+                self._controller.id,
+                self._subsystem.vices,
+                measures_power=self._subsystem.power is not None,
+            )
         elif cns == 0x02:
             payload = identify.active_namespaces(self._config, command.nsid)
         elif cns in (0x00, 0x03):
@@ -231,6 +236,8 @@ class Queue:
             units = [-(-counts[name] // 512_000) for name in ("bytes_read", "bytes_written")]
             for index, value in enumerate([*units, counts["reads"], counts["writes"]]):
                 struct.pack_into("<Q", log, 32 + 16 * index, value)
+            if self._subsystem.power is not None:
+                log[232:244] = self._subsystem.power.log_fields()
         elif page == 0x03:
             log[0] = 1
             log[8:16] = identify.FIRMWARE.encode("ascii").ljust(8)

@@ -9,18 +9,18 @@ import os
 import tempfile
 from pathlib import Path
 
-from drive.identify import DriveConfig
-from drive.media import EncryptedMedia, MediaError, PlainMedia, open_backing
-from drive.opal.byte_table import ByteTable
-from drive.opal.core import Core, new_secret, new_state
-from drive.opal.locking import Locking
-from drive.opal.tper import Tper
-from drive.opal.uids import DATA_STORE, MBR
-from drive.options import UsageError
-from drive.own_files import beside, check_distinct
-from drive.state import DriveState, StateError, StateFile, sweep_leftovers, write_atomically
-from drive.stats import Stats
-from drive.subsystem import Subsystem
+from .identify import DriveConfig
+from .media import EncryptedMedia, MediaError, PlainMedia, open_backing
+from .opal.byte_table import ByteTable
+from .opal.core import Core, new_secret, new_state
+from .opal.locking import Locking
+from .opal.tper import Tper
+from .opal.uids import DATA_STORE, MBR
+from .options import UsageError
+from .own_files import beside, check_distinct
+from .state import DriveState, StateError, StateFile, sweep_leftovers, write_atomically
+from .stats import Stats
+from .subsystem import Subsystem
 
 MBR_BYTES = 128 << 20  # the least that Opal 2.01 asks for, section 4.3.5.4
 DATA_STORE_BYTES = 10 << 20  # likewise, section 4.3.7.1

@@ -6,8 +6,8 @@ import struct
 import uuid
 from dataclasses import dataclass
 
-from drive.nvme_tcp import MAX_TRANSFER_BYTES
-from drive.vices import Vices
+from .nvme_tcp import MAX_TRANSFER_BYTES
+from .vices import Vices
 
 VERSION = 0x00010400
 FIRMWARE = "1.0"
@@ -43,7 +43,9 @@ class DriveConfig:
         return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{self.serial}{of_second}")
 
 
-def controller(config: DriveConfig, controller_id: int, vices: Vices) -> bytes:
+def controller(
+    config: DriveConfig, controller_id: int, vices: Vices, *, measures_power: bool = False
+) -> bytes:
     """Identify Controller (CNS 01h), 4096 bytes."""
     data = bytearray(4096)
     put = struct.pack_into
@@ -53,6 +55,7 @@ def controller(config: DriveConfig, controller_id: int, vices: Vices) -> bytes:
     put("<8s", data, 64, FIRMWARE.encode("ascii").ljust(8))
     put("<B", data, 76, 0b10 * vices.multipath)  # CMIC: several controllers
     put("<BHI", data, 77, MAX_TRANSFER_BYTES.bit_length() - 13, controller_id, VERSION)
+    put("<I", data, 96, measures_power << 21)  # CTRATT: power measurement, of version 2.3
     put("<B", data, 111, 1)  # an I/O controller
     put("<H", data, 256, 0x0001 if config.opal else 0)  # OACS: Security Send and Receive
     put("<H", data, 320, 10)  # KAS in 100 ms

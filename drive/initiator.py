@@ -7,7 +7,7 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
-from drive.nvme_tcp import (
+from .nvme_tcp import (
     COMMON,
     DATA,
     IC,

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from drive import aes_xts
-from drive.aes_xts import AesXts
-from drive.stats import Stats
+from . import aes_xts
+from .aes_xts import AesXts
+from .stats import Stats
 
 _KEEP_SIZE_PUNCH_HOLE = 0x01 | 0x02
 _LIBC = ctypes.CDLL(None, use_errno=True)

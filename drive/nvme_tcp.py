@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from drive.status import INVALID_FIELD
+from .status import INVALID_FIELD
 
 MAX_TRANSFER_BYTES = 1 << 20
 PDU_ICREQ, PDU_ICRESP, PDU_H2C_TERM, PDU_C2H_TERM = 0, 1, 2, 3

@@ -9,13 +9,13 @@ import pwd
 import re
 from pathlib import Path
 
-from drive.own_files import beside
+from .own_files import beside
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _MAX_BYTES = 1 << 50
 _EPILOG = """\
 example:
-  virtual-drive disk.img --size 1G --opal
+  virtual-opal-drive disk.img --size 1G --opal
 makes disk.img and, beside it, disk.img.state (verifiers and wrapped keys), disk.img.psid (the
 label) and disk.img.control (commands: power-cycle, fault, …), and prints how to connect.
 """
@@ -46,7 +46,7 @@ def _port(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="virtual-drive",
+        prog="virtual-opal-drive",
         description="Serve a file as an NVMe/TCP disk, until SIGTERM or Ctrl-C.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -93,7 +93,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Return the options with every default filled in; raises UsageError."""
     options = _parser().parse_args(arguments)
     if (options.image is None) == (options.backing is None):
-        raise UsageError("name one image file, such as: virtual-drive disk.img --size 1G")
+        raise UsageError("name one image file, such as: virtual-opal-drive disk.img --size 1G")
     image: Path = options.backing or options.image
     options.backing = image
     _fill(options, image)

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
-from drive.controller import Queue
-from drive.nvme_tcp import Connection, ProtocolError
-from drive.peers import refusal
-from drive.subsystem import Subsystem
+from .controller import Queue
+from .nvme_tcp import Connection, ProtocolError
+from .peers import refusal
+from .subsystem import Subsystem
 
 MAX_CONNECTIONS = 64
 _LOGIN_S = 10

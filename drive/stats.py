@@ -8,7 +8,7 @@ import struct
 import threading
 from pathlib import Path
 
-from drive.own_files import ForeignFileError, open_own
+from .own_files import ForeignFileError, open_own
 
 FIELDS = (
     "bytes_read",

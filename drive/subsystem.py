@@ -6,15 +6,16 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from drive.behaviour import Timing
-from drive.faults import Faults
-from drive.identify import DriveConfig
-from drive.media import Media
-from drive.nvme_tcp import Connection
-from drive.opal.tper import Tper
-from drive.stats import Stats
-from drive.status import CONNECT_INVALID, CommandError
-from drive.vices import Vices
+from .behaviour import Timing
+from .faults import Faults
+from .identify import DriveConfig
+from .media import Media
+from .nvme_tcp import Connection
+from .opal.tper import Tper
+from .power import PowerMeter
+from .stats import Stats
+from .status import CONNECT_INVALID, CommandError
+from .vices import Vices
 
 _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
 
@@ -37,6 +38,7 @@ class Subsystem:
         self.vices = Vices()
         self.denied_reads = self.denied_writes = 0
         self.timing: Timing | None = None  # as fast as it can be, and without a temperature
+        self.power: PowerMeter | None = None  # as most drives: it measures none
         self.on_power_loss: Callable[[], object] = lambda: None
         self._controllers: dict[int, Controller] = {}
         self._ids = itertools.count(1)

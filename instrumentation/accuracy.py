@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TypedDict, TypeGuard
+from typing import Annotated, TypedDict
 
 from contract import schema
+from contract.schema import Closed, Items, Range, Text
 from contract.strict_json import Document
 
 NOT_STATED = "not stated"
@@ -36,22 +37,14 @@ class ErrorTerm:
     """
 
     name: str
-    limit: float | None
+    limit: Annotated[float, Range(least=0)] | None
     source: str
     within: str = ""
-    correlation: float | None = None
+    correlation: Annotated[float, Range(least=0, most=1)] | None = None
 
     def __post_init__(self) -> None:
         if self.name not in UNITS:
             raise ValueError(f"unknown term of error {self.name!r} (known: {', '.join(UNITS)})")
-        if not isinstance(self.source, str) or not isinstance(self.within, str):
-            raise ValueError(f"the source of {self.name} must be a text")
-        if self.limit is not None and not (_is_number(self.limit) and self.limit >= 0):
-            raise ValueError(f"the limit of {self.name} must be 0 or more")
-        if self.correlation is not None and not (
-            _is_number(self.correlation) and 0 <= self.correlation <= 1
-        ):
-            raise ValueError(f"the correlation of {self.name} must be from 0 to 1")
 
     @property
     def unit(self) -> str:
@@ -117,25 +110,29 @@ class Accuracy:
         }
 
 
+@dataclass(frozen=True)
+class _Figures(Closed):
+    limit: Annotated[float, Range(least=0)]
+    correlation: Annotated[float, Range(least=0, most=1)] | None = None
+
+
+@dataclass(frozen=True)
+class _Calibration(Closed):
+    source: Annotated[str, Text(r"(?s).*\S.*", "where its figures are from")]
+    terms: Annotated[Mapping[str, Annotated[float, Range(least=0)] | _Figures], Items(1)]
+
+
 def calibration(document: object) -> tuple[ErrorTerm, ...]:
     """Return the terms of an inventory's `calibration`.
 
     `{source, terms: {name: limit}}`, or `{limit, correlation}` for a limit. Raises ValueError.
     """
-    if not isinstance(document, Mapping) or set(document) != {"source", "terms"}:
-        raise ValueError("calibration must have the keys source and terms")
-    source, terms = document["source"], document["terms"]
-    if not isinstance(source, str) or not source.strip():
-        raise ValueError("calibration.source must be where its figures are from")
-    if not isinstance(terms, Mapping) or not terms:
-        raise ValueError("calibration.terms must have a limit by the name of each term")
-    calibrated = []
-    for name, value in terms.items():
-        figures = value if isinstance(value, Mapping) else {"limit": value}
-        if not _is_number(figures.get("limit")) or not set(figures) <= {"limit", "correlation"}:
-            raise ValueError(f"calibration.terms.{name} must be a limit, or {{limit, correlation}}")
-        calibrated.append(ErrorTerm(str(name), source=source, **figures))
-    return tuple(calibrated)
+    stated = schema.read(_Calibration, document)
+    return tuple(
+        ErrorTerm(name, figures.limit, stated.source, correlation=figures.correlation)
+        for name, limit in stated.terms.items()
+        for figures in (limit if isinstance(limit, _Figures) else _Figures(limit),)
+    )
 
 
 @dataclass(frozen=True)
@@ -155,13 +152,8 @@ def read_terms(accuracy: Mapping[str, object]) -> tuple[ErrorTerm, ...]:
         pass  # of an earlier or later format or damaged: the two limits still hold
     source = str(accuracy.get("source") or NOT_STATED)
     gain, absolute_w = (
-        abs(float(limit)) if _is_number(limit := accuracy.get(name)) else None for name in LIMITS
+        abs(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
+        for limit in map(accuracy.get, LIMITS)
     )
     stated = ErrorTerm("gain", gain, source), ErrorTerm("range", absolute_w, source)
     return (*stated, LINEARITY, POWER_FACTOR)
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value)

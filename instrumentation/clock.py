@@ -22,11 +22,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from contract import system_text
+from contract.journal import boot_id
 from contract.problem import ProblemError
 
-BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-
+monotonic_ns = time.monotonic_ns
 # How far one clock's rate may wander from its own mean: quartz over some degrees, or NTP's slewing.
 WANDER_PPM = 5.0
 # How far two clocks may be apart in rate when nothing is known: NTP slews by at most 500 ppm.
@@ -41,16 +40,6 @@ BURST_GAP_NS = 2_000_000_000
 
 class ClockError(ProblemError):
     """Clock readings that are not available or cannot be used; the message has the remedy."""
-
-
-def monotonic_ns() -> int:
-    """Now, in nanoseconds of this boot's monotonic clock."""
-    return time.monotonic_ns()
-
-
-def boot_id() -> str:
-    """Return the name of this boot of this machine."""
-    return system_text.read_line(BOOT_ID_FILE)
 
 
 def ahead_ns(clock: int) -> int:

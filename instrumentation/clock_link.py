@@ -10,14 +10,16 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from contract.journal import boot_id
 from instrumentation.clock import (
     ClockError,
     ClockReading,
     append_reading,
     asleep_ns,
-    boot_id,
     monotonic_ns,
 )
+
+TIMEOUT_S = RETRY_S = 5.0
 
 
 class ClockLink:
@@ -25,7 +27,7 @@ class ClockLink:
 
     `argv` starts the responder, e.g. `ssh … python3 -m instrumentation.clock respond`. It is
     started when first needed and again when the link is lost; the first answer after a start may
-    take `connect_timeout_s`, each further one `timeout_s`.
+    take `connect_timeout_s`, each further one `TIMEOUT_S`.
     """
 
     def __init__(
@@ -34,12 +36,10 @@ class ClockLink:
         path: Path,
         *,
         connect_timeout_s: float = 60.0,
-        timeout_s: float = 5.0,
     ) -> None:
         self._argv = list(argv)
         self._path = path
         self._connect_timeout_s = connect_timeout_s
-        self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._pending = b""
         self._own_boot = boot_id()
@@ -59,9 +59,11 @@ class ClockLink:
             try:
                 if self._process is None:
                     self._start()
-                readings.append(self._round_trip(self._timeout_s))
+                readings.append(self._round_trip(TIMEOUT_S))
             except (OSError, ClockError, ValueError) as error:
-                reason = self._last_words() or str(error)
+                self._stderr.seek(0)
+                lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+                reason = lines[-1] if lines else str(error)
                 self._stop()
                 failures += 1
                 if failures >= attempts:
@@ -110,12 +112,6 @@ class ClockLink:
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
-    def _last_words(self) -> str:
-        """Return the last line that the responder's command wrote to stderr."""
-        self._stderr.seek(0)
-        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else ""
-
     def _stop(self) -> None:
         if self._process is None:
             return
@@ -143,13 +139,11 @@ def keep_measuring(
     period_s: float,
     stop: threading.Event,
     on_error: Callable[[str], None],
-    *,
-    retry_s: float = 5.0,
 ) -> None:
     """Measure a burst now, then every `period_s` until `stop` is set; for a separate thread.
 
     The suite outlives the loss of the link and a full disk: the first failure in a row goes to
-    `on_error`, and the burst is tried again every `retry_s` until it succeeds.
+    `on_error`, and the burst is tried again every `RETRY_S` until it succeeds.
     """
     failed = False
     while True:
@@ -160,5 +154,5 @@ def keep_measuring(
             if not failed:
                 on_error(str(error))
             failed = True
-        if stop.wait(retry_s if failed else period_s):
+        if stop.wait(RETRY_S if failed else period_s):
             return

@@ -13,7 +13,7 @@ from contract.private import expanded
 from instrumentation.ports import PortError
 
 OPEN_LIMIT_S = 2.0  # for a connection, and for a broker's greeting
-_USUAL_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883, "snmp": 161}
+_USUAL_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883, "snmp": 161, "ipmi": 623}
 
 
 def trusted(ca_file: str) -> ssl.SSLContext:

@@ -1,9 +1,10 @@
-"""The wire to a meter on a network: HTTP, MQTT, SNMP, and instruments by VISA over TCP.
+"""The wire to a meter on a network: HTTP, MQTT, SNMP, IPMI, and instruments by VISA over TCP.
 
 What a driver writes are lines, and they are what stream.raw keeps: `GET PATH`, `SUBSCRIBE TOPIC`,
-`PUBLISH TOPIC PAYLOAD`, `GET OID…`, or SCPI. Secrets are read from their file at each opening,
-added here, and so are in no recording. An answer that is not there in time is none; a host that
-refuses, or is not there when the meter is opened (again), is an OSError, as a lost port is.
+`PUBLISH TOPIC PAYLOAD`, `GET OID…`, ipmitool's commands, or SCPI. Secrets are read from their file
+at each opening, added here, and so are in no recording. An answer that is not there in time is
+none; a host that refuses, or is not there when the meter is opened (again), is an OSError, as a
+lost port is.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import asyncio
 import contextlib
 import errno
 import json
+import os
 import queue
+import shutil
 import socket
 import ssl
+import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from contract import system_text
 from contract.errors import AgentError
 from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
@@ -57,8 +62,8 @@ def opened(address: str, meter: Meter) -> Transport:
         raise PortError(errno.EACCES, str(error).rstrip(".")) from None
     form = form_of(address)
     limit_s = meter.answer_limit_s
+    blocked_s = min(max(USUAL_LIMIT_S, meter.period_s), MOST_BLOCKED_S)
     if form == "tcpip":
-        blocked_s = min(max(USUAL_LIMIT_S, meter.period_s), MOST_BLOCKED_S)
         return VisaTransport(address, framed=meter.framed, limit_s=blocked_s)
     if form.startswith("http"):
         with missing_explained("plugs"):
@@ -67,6 +72,8 @@ def opened(address: str, meter: Meter) -> Transport:
             address, login=meter.login, secret=secret, ca_file=meter.ca_file, limit_s=limit_s
         )
     host, port, tls = endpoint(address)
+    if form == "ipmi":
+        return IpmiTransport(host, port, secret=secret, limit_s=blocked_s)
     if form.startswith("mqtt"):
         return MqttTransport(
             host, port, trusted=trusted(meter.ca_file) if tls else None, secret=secret
@@ -230,7 +237,10 @@ def _topic(message: Any) -> str:
 
 
 class SnmpTransport:
-    """GET requests of SNMP version 2c; an answer is a JSON list of `[OID, type, value]`."""
+    """Requests of SNMP version 2c: `GET OID…`, or `SET OID NUMBER`.
+
+    An answer is a JSON list of `[OID, type, value]`.
+    """
 
     def __init__(self, host: str, port: int, *, community: str, limit_s: float) -> None:
         with missing_explained("plugs"):
@@ -262,27 +272,32 @@ class SnmpTransport:
         asked, self._asking = self._asking, None
         return monotonic_ns(), asked.result()
 
-    def _note(self, _: object, context: Mapping[str, object]) -> None:
+    def _note(self, _: object, context: Mapping[str, Any]) -> None:
         """Keep what no task of ours raised: a datagram that the library could not read."""
         self._broken = _one_line(context.get("exception") or context["message"])
 
     def write(self, data: bytes) -> None:
         """Ask; an earlier question without an answer is given up."""
         self._give_up()
-        self._asking = self._loop.create_task(self._ask(data.decode("ascii").split()[1:]))
+        self._asking = self._loop.create_task(self._ask(*data.decode("ascii").split()))
 
-    async def _ask(self, oids: list[str]) -> bytes:
+    async def _ask(self, verb: str, *words: str) -> bytes:
         """Return the answer, nothing where none came."""
         try:
-            return await self._answer(oids)
+            return await self._answer(verb, words)
         except Exception as error:  # noqa: BLE001 - the library's parser raises what it meets
             return envelope(f"what cannot be read ({type(error).__name__})", b"")
 
-    async def _answer(self, oids: list[str]) -> bytes:
+    async def _answer(self, verb: str, words: Sequence[str]) -> bytes:
         snmp = self._snmp
-        wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in oids]
+        if verb == "SET":
+            value = snmp.Integer32(int(words[1]))
+            wanted = [snmp.ObjectType(snmp.ObjectIdentity(words[0]), value)]
+        else:
+            wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in words]
         context = snmp.ContextData()
-        failure, status, _, bindings = await snmp.get_cmd(
+        command = snmp.set_cmd if verb == "SET" else snmp.get_cmd
+        failure, status, _, bindings = await command(
             self._engine, self._community, self._target, context, *wanted, lookupMib=False
         )
         if failure:
@@ -312,6 +327,46 @@ def _plain(value: Any) -> int | str | None:
     except (TypeError, ValueError):
         pass
     return str(value) if len(value) else None
+
+
+class IpmiTransport(QueryTransport):
+    """Commands of ipmitool by IPMI 2.0 (`lanplus`); `secret` is `user:password`.
+
+    The password is in the program's environment, not on its command line.
+    """
+
+    _answers_all = True
+
+    def __init__(self, host: str, port: int, *, secret: str, limit_s: float) -> None:
+        super().__init__()
+        if shutil.which("ipmitool") is None:
+            raise PortError(errno.ENOPKG, "the program ipmitool is missing: install its package")
+        user, _, password = secret.partition(":")
+        self._argv = ["ipmitool", "-I", "lanplus", "-H", host, "-p", str(port), "-U", user, "-E"]
+        self._environment = {**os.environ, "LC_ALL": "C", "IPMITOOL_PASSWORD": password}
+        self._limit_s = limit_s
+
+    def _put(self, message: bytes) -> None:
+        self._message = message.decode("ascii").split()
+
+    def _get(self) -> bytes:
+        try:
+            done = subprocess.run(
+                [*self._argv, *self._message],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self._limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+        if done.returncode:
+            return envelope(_one_line(system_text.decode(done.stderr)), b"")
+        return envelope("ok", done.stdout)
+
+    def close(self) -> None:
+        """Nothing stays open between two questions."""
 
 
 class VisaTransport(QueryTransport):

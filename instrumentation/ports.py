@@ -6,8 +6,8 @@ one of the driver's own ids. It is looked up again at each opening, for a meter 
 again may get another number. In another socket it is accepted by a serial number that no other
 adapter has; many adapters have none, or all of a kind the same. On a network it is at
 `http://HOST[:PORT]`, `https://…`, `mqtt://HOST[:PORT]` of a broker, `mqtts://…`,
-`snmp://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name of an instrument; what is not named
-there is not looked for.
+`snmp://HOST[:PORT]`, `ipmi://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name of an
+instrument; what is not named there is not looked for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from instrumentation.meters.base import MeterError
 
 _USB = re.compile(r"usb(?::([0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?::(?P<serial>.+)|@(?P<location>.+))?)?")
 _URL = re.compile(
-    r"(https?|mqtts?|snmp)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?"
+    r"(https?|mqtts?|snmp|ipmi)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?"
 )
 _VISA = re.compile(r"TCPIP\d*::[A-Za-z0-9_.-]+::(?:\d{1,5}::SOCKET|(?:\w+::)?INSTR)")
 _NETWORK = re.compile(r"\w+://|TCPIP\d*::")
@@ -191,7 +191,7 @@ def is_network(wanted: str) -> bool:
 
 
 def form_of(wanted: str) -> str:
-    """`http`, `https`, `mqtt`, `mqtts`, `snmp`, `tcpip`, or `port` of this machine."""
+    """`http`, `https`, `mqtt`, `mqtts`, `snmp`, `ipmi`, `tcpip`, or `port` of this machine."""
     if not is_network(wanted):
         return "port"
     return "tcpip" if wanted.startswith("TCPIP") else wanted.partition(":")[0]
@@ -204,8 +204,8 @@ def check_form(wanted: str) -> None:
             raise ValueError("a login does not belong into the address: put it into secret_file.")
         raise ValueError(
             f"{wanted} names no meter: write http://HOST, https://HOST, mqtt://BROKER, "
-            "mqtts://BROKER, snmp://HOST, each with :PORT where it is another than usual, or "
-            "TCPIP::HOST::PORT::SOCKET."
+            "mqtts://BROKER, snmp://HOST, ipmi://HOST, each with :PORT where it is another than "
+            "usual, or TCPIP::HOST::PORT::SOCKET."
         )
     if (wanted == "usb" or wanted.startswith("usb:")) and not _USB.fullmatch(wanted):
         raise ValueError(
@@ -277,7 +277,12 @@ class Lookup:
             return same[0]
         alike = [port for port in fitting if port.usb_id and port.is_same_kind(known)]
         if alike:
-            raise _moved(known, alike[0])
+            serial = known.serial_number
+            why = "it has no serial number"
+            why = f"others have the serial number {serial}, too" if serial else why
+            facts = {"device": alike[0].device, "socket": alike[0].location, "reason": why}
+            facts |= {"before": known.location, "port": alike[0].name_of_socket}
+            raise PortError(errno.ENOTUNIQ, "device-moved", **facts)
         if match is not None:
             raise self._missing(ports, match)
         other = f"; {self._wanted} is {at_path.label} now" if at_path is not None else ""
@@ -320,14 +325,6 @@ def _ambiguous(ports: Sequence[Port]) -> PortError:
     way = f"usb:{ports[0].usb_id}" + ("@LOCATION" if alike else ":SERIAL")
     facts = {"count": len(ports), "choices": choices, "form": way}
     return PortError(errno.ENOTUNIQ, "several-devices", **facts)
-
-
-def _moved(known: Port, alike: Port) -> PortError:
-    serial = known.serial_number
-    reason = f"others have the serial number {serial}, too" if serial else "it has no serial number"
-    facts = {"device": alike.device, "socket": alike.location, "reason": reason}
-    facts |= {"before": known.location, "port": alike.name_of_socket}
-    return PortError(errno.ENOTUNIQ, "device-moved", **facts)
 
 
 def looks_like(data: bytes, besides: str) -> str:

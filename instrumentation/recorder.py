@@ -29,9 +29,11 @@ from pathlib import Path
 
 from contract import files, schema, strict_json
 from contract.documents import UsbAdapter
+from contract.journal import boot_id
 from contract.names import sentence
+from contract.plan import MeterEntry
 from contract.strict_json import Json
-from instrumentation.clock import boot_id, monotonic_ns
+from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import (
     Finder,
@@ -42,7 +44,15 @@ from instrumentation.ports import (
     is_pseudo_terminal,
     looks_like,
 )
-from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
+from instrumentation.recorder_port import (
+    RecorderError,
+    cannot_open,
+    describe,
+    driver_of,
+    foreign,
+    parse_meter,
+    silent,
+)
 from instrumentation.recorder_status import LiveLine, Status
 from instrumentation.trace import StreamError, StreamWriter
 from instrumentation.transports import Transport, heard, open_meter
@@ -62,7 +72,7 @@ _MOST_MEMORY_BYTES = 128 << 20  # beyond what NumPy takes at the start
 
 
 @contextlib.contextmanager
-def _held(config: MeterConfig, out: Path) -> Iterator[None]:
+def _held(config: MeterEntry, out: Path) -> Iterator[None]:
     """Hold the folder of one meter for this process alone; the kernel lets go of it if we die.
 
     Raises RecorderError where another process records into it, OSError.
@@ -79,7 +89,7 @@ def _held(config: MeterConfig, out: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, dict[str, Json]]:
+def _writer(config: MeterEntry, out: Path) -> tuple[StreamWriter, dict[str, Json]]:
     """Return the stream, to be gone on with, and what meter.json beside it holds.
 
     Raises RecorderError, OSError.
@@ -87,7 +97,7 @@ def _writer(config: MeterConfig, out: Path) -> tuple[StreamWriter, dict[str, Jso
     A stream is decoded by one description: with another one it is refused.
     """
     described: dict[str, Json] = {
-        **config.described(),
+        **describe(config),
         "controller_boot_id": boot_id(),
         "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -200,7 +210,7 @@ class Recorder:
 
     def __init__(
         self,
-        config: MeterConfig,
+        config: MeterEntry,
         out: Path,
         status: Path,
         *,
@@ -214,7 +224,7 @@ class Recorder:
         self._out = out
         self._wait = wait
         self._status = Status(config, status, live.show if live else None)
-        self._meter: Meter = config.driver()
+        self._meter: Meter = driver_of(config)
         self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
         self._described: dict[str, Json] = {}
         self._device = ""
@@ -301,7 +311,12 @@ class Recorder:
         if self._must_be_heard:
             self._check_start(max(start_ns, self._opened_ns))
         elif self._transport is not None:
-            self._check_silence(monotonic_ns())
+            # Later: a port that gives nothing more is opened again.
+            now_ns, limits = monotonic_ns(), self._limits
+            if now_ns - self._heard_ns > limits.silence_s * 1e9:
+                self._lose(f"no data for {limits.silence_s:.3g} s")
+            elif now_ns - self._record_ns > (limits.silence_s + limits.foreign_s) * 1e9:
+                self._lose("the incoming data are not valid records any more")
 
     @property
     def _must_be_heard(self) -> bool:
@@ -318,7 +333,7 @@ class Recorder:
             if self._config.origin == "measured" and is_pseudo_terminal(self._device):
                 name = self._config.name
                 raise RecorderError("became-pseudo-terminal", meter=name, device=self._device)
-            self._transport = open_meter(self._device, self._config.baud, self._meter)
+            self._transport = open_meter(self._device, self._config.baud or 0, self._meter)
         except OSError as error:
             if self._must_be_heard:
                 raise cannot_open(self._config, error, self._device) from None
@@ -386,7 +401,11 @@ class Recorder:
             is_set_wrongly = fault is not None and fault.kind == "configuration"
             # It is this meter, and what is wrong is known; of many wrong logins it may lock.
             is_known = is_set_wrongly and self._meter.framed
-            if is_known or heard_s > self._limits.foreign_s or self._is_another(heard_s):
+            is_another = False
+            if not self._compared and heard_s >= self._meter.period_s + SETTLE_S:
+                self._compared = True
+                is_another = bool(looks_like(self._first_bytes, self._config.kind))
+            if is_known or heard_s > self._limits.foreign_s or is_another:
                 self._close_port()
                 reason = fault.detail if fault else ""
                 if is_set_wrongly:
@@ -396,13 +415,6 @@ class Recorder:
             self._close_port()
             limit_s = self._limits.silence_s
             raise silent(self._config, limit_s, self._device)
-
-    def _is_another(self, heard_s: float) -> bool:
-        """Whether, once a period is over, what came is another kind of meter's stream."""
-        if self._compared or heard_s < self._meter.period_s + SETTLE_S:
-            return False
-        self._compared = True
-        return bool(looks_like(self._first_bytes, self._config.kind))
 
     def _check_flood(self, t_ns: int, count: int) -> None:
         """Close a port that would fill the disk."""
@@ -414,14 +426,6 @@ class Recorder:
             self._paused_until_ns = t_ns + round(self._pause_s * 1e9)
             self._pause_s = min(2 * self._pause_s, _FLOOD_PAUSES_S[1])
             self._lose("it sends more than any meter does")
-
-    def _check_silence(self, now_ns: int) -> None:
-        """Later: a port that gives nothing more is opened again."""
-        limits = self._limits
-        if now_ns - self._heard_ns > limits.silence_s * 1e9:
-            self._lose(f"no data for {limits.silence_s:.3g} s")
-        elif now_ns - self._record_ns > (limits.silence_s + limits.foreign_s) * 1e9:
-            self._lose("the incoming data are not valid records any more")
 
     def _lose(self, message: str) -> None:
         self._close_port()
@@ -454,7 +458,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     live = LiveLine(sys.stderr) if options.live or sys.stderr.isatty() else None
     try:
         with Turns() as turns:
-            config = MeterConfig.from_json(options.meter)
+            config = parse_meter(options.meter)
             recorder = Recorder(
                 config, options.out, status, live=live, wait=options.wait, turns=turns
             )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import re
 import ssl
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
 
-from contract import schema, strict_json
+from contract import strict_json
 from contract.errors import AgentError
 from contract.extensions import ExtensionError
+from contract.plan import MeterEntry
 from contract.private import expanded, read_secret
 from contract.problem import ProblemError
 from contract.strict_json import Document
@@ -50,7 +48,7 @@ _OPEN_CODES = {
 }
 
 
-def cannot_open(config: MeterConfig, error: OSError, device: str) -> RecorderError:
+def cannot_open(config: MeterEntry, error: OSError, device: str) -> RecorderError:
     """Why the port could not be opened. `device` is its path, empty if none was found."""
     facts = {"meter": config.name, "port": config.port, "reason": error.strerror or str(error)}
     if is_network(config.port):
@@ -63,7 +61,7 @@ def cannot_open(config: MeterConfig, error: OSError, device: str) -> RecorderErr
     return RecorderError(code, **facts, device=device, known=known, ports=found_ports)
 
 
-def silent(config: MeterConfig, limit_s: float, device: str) -> RecorderError:
+def silent(config: MeterEntry, limit_s: float, device: str) -> RecorderError:
     """Not a byte came."""
     facts = {"meter": config.name, "port": config.port, "limit_s": limit_s}
     if is_network(config.port):
@@ -72,7 +70,7 @@ def silent(config: MeterConfig, limit_s: float, device: str) -> RecorderError:
     return RecorderError("port-silent", **facts, baud=config.baud, ports=what_is_here(device))
 
 
-def foreign(config: MeterConfig, data: bytes, device: str, reason: str = "") -> RecorderError:
+def foreign(config: MeterEntry, data: bytes, device: str, reason: str = "") -> RecorderError:
     """Refuse bytes that hold no record of this kind; `reason` is the driver's."""
     other = looks_like(data, config.kind)
     facts = {"meter": config.name, "port": config.port}
@@ -91,92 +89,60 @@ def foreign(config: MeterConfig, data: bytes, device: str, reason: str = "") -> 
 _FORMS = {
     "port": "a serial port",
     "tcpip": "TCPIP::HOST::PORT::SOCKET",
-    **{name: f"{name}://HOST" for name in ("http", "https", "mqtt", "mqtts", "snmp")},
+    **{name: f"{name}://HOST" for name in ("http", "https", "mqtt", "mqtts", "snmp", "ipmi")},
 }
 
 
-@dataclass(frozen=True)
-class _Kind:
-    kind: str
+def parse_meter(text: str) -> MeterEntry:
+    """Parse an entry of `meters`, checked and complete. Raises RecorderError."""
+    try:
+        return check_meter(strict_json.parse(MeterEntry, text))
+    except ValueError as error:
+        raise RecorderError("invalid-entry", error=error) from None
 
 
-@dataclass(frozen=True)
-class MeterConfig:
-    """One entry of `meters` in the resolved target."""
-
-    name: str
-    kind: str
-    port: str
-    baud: int
-    origin: Literal["measured", "modelled"]
-    channels: Mapping[str, str]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, text: str) -> MeterConfig:
-        """Return the entry, checked.
-
-        Raises RecorderError.
-        """
+def check_meter(entry: MeterEntry) -> MeterEntry:
+    """Return the entry with its kind's defaults. Raises RecorderError where it cannot be meant."""
+    try:
+        baud = registry.load(entry.kind).default_baud if entry.baud is None else entry.baud
+    except ExtensionError as error:
+        raise RecorderError(error) from None
+    try:
+        check_form(entry.port)
+    except ValueError as error:
+        raise RecorderError("invalid-port", meter=entry.name, error=error) from None
+    if entry.origin == "measured" and is_pseudo_terminal(entry.port):
+        raise RecorderError("pseudo-terminal", meter=entry.name, port=entry.port)
+    meter = driver_of(entry)
+    if form_of(entry.port) not in meter.addresses:
+        forms = " or ".join(_FORMS[form] for form in meter.addresses)
+        facts = {"meter": entry.name, "kind": entry.kind, "port": entry.port}
+        raise RecorderError("wrong-form", **facts, forms=forms)
+    if baud < ("port" in meter.addresses):
+        raise RecorderError("invalid-baud", meter=entry.name, baud=baud)
+    if meter.secret_file:
         try:
-            entry = {k: v for k, v in dict(strict_json.loads(text)).items() if v is not None}
-            baud = registry.load(schema.read(_Kind, entry).kind).default_baud
-            config = schema.read(cls, {"baud": baud, **entry})
-        except (TypeError, ValueError) as error:
-            raise RecorderError("invalid-entry", error=error) from None
-        except ExtensionError as error:
-            raise RecorderError(error) from None
-        config.check()
-        return config
-
-    def check(self) -> None:
-        """Raise RecorderError where the entry cannot be meant."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.name):
-            raise RecorderError("invalid-meter-name", name=self.name)
+            read_secret(Path(meter.secret_file))
+        except AgentError as error:
+            raise RecorderError("secret-unusable", meter=entry.name, error=error) from None
+    if meter.ca_file:
         try:
-            check_form(self.port)
-        except ValueError as error:
-            raise RecorderError("invalid-port", meter=self.name, error=error) from None
-        if self.origin == "measured" and is_pseudo_terminal(self.port):
-            raise RecorderError("pseudo-terminal", meter=self.name, port=self.port)
-        self._check_driver(self.driver())
+            ssl.create_default_context(cafile=expanded(meter.ca_file))
+        except OSError as error:  # ssl.SSLError is one
+            facts = {"meter": entry.name, "ca_file": meter.ca_file}
+            reason = error.strerror or error
+            raise RecorderError("no-certificates", **facts, reason=reason) from None
+    return replace(entry, baud=baud, settings=entry.settings or {})
 
-    def _check_driver(self, meter: Meter) -> None:
-        if form_of(self.port) not in meter.addresses:
-            forms = " or ".join(_FORMS[form] for form in meter.addresses)
-            raise RecorderError(
-                "wrong-form", meter=self.name, kind=self.kind, port=self.port, forms=forms
-            )
-        lowest = 1 if "port" in meter.addresses else 0
-        if not isinstance(self.baud, int) or self.baud < lowest:
-            raise RecorderError("invalid-baud", meter=self.name, baud=self.baud)
-        if meter.secret_file:
-            try:
-                read_secret(Path(meter.secret_file))
-            except AgentError as error:
-                raise RecorderError("secret-unusable", meter=self.name, error=error) from None
 
-        if meter.ca_file:
-            try:
-                ssl.create_default_context(cafile=expanded(meter.ca_file))
-            except OSError as error:  # ssl.SSLError is one
-                raise RecorderError(
-                    "no-certificates",
-                    meter=self.name,
-                    ca_file=meter.ca_file,
-                    reason=error.strerror or error,
-                ) from None
+def describe(entry: MeterEntry) -> Document:
+    """Return what meter.json has of a meter."""
+    return {"format": "fde-meter/2", **asdict(entry), **driver_of(entry).described()}
 
-    def driver(self) -> Meter:
-        """Return a fresh driver for this meter.
 
-        Raises RecorderError.
-        """
-        try:
-            return registry.load(self.kind)(self.channels, self.settings)
-        except MeterError as error:
-            raise RecorderError("meter-refused", meter=self.name, error=error) from None
-
-    def described(self) -> Document:
-        """Return the content of meter.json."""
-        return {"format": "fde-meter/2", **asdict(self), **self.driver().described()}
+def driver_of(entry: MeterEntry) -> Meter:
+    """Return a fresh driver for a meter. Raises RecorderError."""
+    try:
+        return registry.load(entry.kind)(entry.channels, entry.settings)
+    except MeterError as error:
+        raise RecorderError("meter-refused", meter=entry.name, error=error) from None

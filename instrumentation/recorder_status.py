@@ -13,9 +13,10 @@ from typing import TextIO
 
 from contract import files
 from contract.documents import MeterFault, RecorderState, RecorderStatus
+from contract.plan import MeterEntry
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.rows import ParseResult
-from instrumentation.recorder_port import MeterConfig
+from instrumentation.recorder_port import driver_of
 from instrumentation.trace import Fault
 
 _TO_START_OF_LINE, _CLEAR_REST = "\r", "\x1b[K"
@@ -66,13 +67,13 @@ class Status:
     """
 
     def __init__(
-        self, config: MeterConfig, path: Path, shown: Callable[[Status], object] | None = None
+        self, config: MeterEntry, path: Path, shown: Callable[[Status], object] | None = None
     ) -> None:
         self._config = config
         self._path = path
         self._shown = shown
         self.name = config.name
-        self.due_hz = 1 / config.driver().period_s
+        self.due_hz = 1 / driver_of(config).period_s
         self.state: RecorderState = "starting"
         self.message = ""
         self.epoch = 0
@@ -130,18 +131,14 @@ class Status:
             f"{self.faults} faults{reopened}"
         )
 
-    def _rate(self, now_ns: int) -> float:
-        self._ticks.append((now_ns, self.records))
-        then_ns, then = self._ticks[0]
-        if now_ns == then_ns:
-            return 0.0
-        return (self.records - then) / ((now_ns - then_ns) / 1e9)
-
     def write(self) -> None:
         """Replace the file. A failure is ignored: the recording matters, not the display."""
         now_ns = monotonic_ns()
         self._due_ns = now_ns + _PERIOD_NS
-        self.rate_hz = self._rate(now_ns)
+        self._ticks.append((now_ns, self.records))
+        then_ns, then = self._ticks[0]
+        seconds = (now_ns - then_ns) / 1e9
+        self.rate_hz = (self.records - then) / seconds if seconds else 0.0
         fault = self.last_fault
         content = RecorderStatus(
             format="fde-recorder-status/1",

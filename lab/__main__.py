@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,9 +20,9 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _image(_arguments: argparse.Namespace) -> int:
+def _image(arguments: argparse.Namespace) -> int:
     machines.ready(lifecycle.LabOptions().machine, say)
-    return _cached(_arguments)
+    return _cached(arguments)
 
 
 def _cached(_arguments: argparse.Namespace) -> int:
@@ -74,10 +75,17 @@ def _power_on(layout: Layout) -> None:
     power.wait_until_up(layout, say)
 
 
+def _power_cycle(layout: Layout) -> None:
+    power.power_cut(layout)
+    time.sleep(2)  # its port is in use for a moment
+    _power_on(layout)
+
+
 # What happens to a lab that is up: what it is called, in words, and how it is done.
 EVENTS: dict[str, tuple[str, Callable[[Layout], None]]] = {
     "power-cut": ("take the target's and its drives' power away", power.power_cut),
     "power-on": ("give it back, and wait until the target is up", _power_on),
+    "power-cycle": ("take it away and give it back", _power_cycle),
     "reset": ("press the target's reset button", power.reset),
     "unplug-net": ("take the target's network away", lambda at: power.network(at, plugged=False)),
     "plug-net": ("give it back", lambda at: power.network(at, plugged=True)),
@@ -92,12 +100,26 @@ def _event(arguments: argparse.Namespace) -> int:
     return 0
 
 
+COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
+    "image": ("build the guest's image and kernel where the cache has none", _image),
+    "cached": ("where in the cache they are", _cached),
+    "up": ("start drives, guest and meter", _up),
+    "down": ("stop them, and labs in directories below", _down),
+    "status": ("show what runs; exit 1 if the lab is not up", _status),
+    "ssh": ("run a command in the guest, or a shell", _ssh),
+    **{name: (text, _event) for name, (text, _) in EVENTS.items()},
+}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True, metavar="command")
-    commands.add_parser("image", help="build the guest's image and kernel where the cache has none")
-    commands.add_parser("cached", help="where in the cache they are")
-    up = commands.add_parser("up", help="start drives, guest and meter")
+    for name, (text, _) in COMMANDS.items():
+        command = commands.add_parser(name, help=text)
+        if name not in ("image", "cached"):
+            place = Path("build/lab")
+            command.add_argument("--dir", type=Path, default=place, help=f"default {place}")
+    up = commands.choices["up"]
     up.add_argument("--no-drives", action="store_true", help="the guest and the meter only")
     up.add_argument("--no-meter", action="store_true", help="the drives and the guest only")
     up.add_argument("--truth", action="store_true", help="write down what the meter is fed")
@@ -108,31 +130,15 @@ def _parser() -> argparse.ArgumentParser:
         "--disks", default="", metavar="MODEL", help="that disks behave as (lab/disk_models.yml)"
     )
     up.add_argument("--apparmor", action="store_true", help="confine the guest's programs by it")
-    down = commands.add_parser("down", help="stop them, and labs in directories below")
-    status = commands.add_parser("status", help="show what runs; exit 1 if the lab is not up")
-    shell = commands.add_parser("ssh", help="run a command in the guest, or a shell")
-    events = [commands.add_parser(name, help=what) for name, (what, _) in EVENTS.items()]
-    for command in (up, down, status, shell, *events):
-        command.add_argument(
-            "--dir", type=Path, default=Path("build/lab"), help="default build/lab"
-        )
-    shell.add_argument("command", nargs="*", metavar="-- command")
+    commands.choices["ssh"].add_argument("command", nargs="*", metavar="-- command")
     return parser
 
 
 def main() -> int:
     """Exit status: 0, 1 with a sentence on standard error, 2 for wrong usage, 130 after Ctrl-C."""
     arguments = _parser().parse_args()
-    action = {
-        "image": _image,
-        "cached": _cached,
-        "up": _up,
-        "down": _down,
-        "status": _status,
-        "ssh": _ssh,
-    }
     try:
-        return action.get(arguments.name, _event)(arguments)
+        return COMMANDS[arguments.name][1](arguments)
     except LabError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

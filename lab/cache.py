@@ -21,7 +21,8 @@ from pathlib import Path
 
 from contract.errors import LabError
 from contract.files import sha256_of, write_json
-from lab.state import read_json, require_room
+from contract.strict_json import read_object
+from lab.state import require_room
 
 Say = Callable[[str], None]
 
@@ -77,7 +78,7 @@ def ensure(
             seconds = time.monotonic() - started
             files = [p for p in temporary.rglob("*") if p.is_file()]
             allocated = sum(p.stat().st_blocks * 512 for p in files)
-            facts = read_json(temporary / FACTS) or {}
+            facts = read_object(temporary / FACTS)
             facts |= {"build_s": round(seconds, 1), "allocated_bytes": allocated}
             (temporary / FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
             _note_sums(temporary)
@@ -105,7 +106,7 @@ def _require_sums(directory: Path, what: str) -> None:
                 parent=directory.parent,
             )
     try:
-        document = read_json(directory / SUMS) or {}
+        document = read_object(directory / SUMS)
         noted = {name: (entry["sha256"], entry["inode"]) for name, entry in document.items()}
     except (KeyError, TypeError):
         noted = {}  # without sums, no file is what was built
@@ -120,10 +121,10 @@ def _require_sums(directory: Path, what: str) -> None:
 
 
 def _note_sums(directory: Path) -> None:
-    noted: dict[str, dict[str, object]] = {}
-    for path in _files(directory):
-        inode, sha256 = _inode(path), sha256_of(path)
-        noted[path.relative_to(directory).as_posix()] = {"sha256": sha256, "inode": inode}
+    noted = {  # the inode first: a file that is written to meanwhile is looked at again
+        path.relative_to(directory).as_posix(): {"inode": _inode(path), "sha256": sha256_of(path)}
+        for path in _files(directory)
+    }
     write_json(directory / SUMS, noted, 0o600)
 
 

@@ -173,7 +173,7 @@ def start_drive(launcher: Launcher, kind: DriveKind, psid: Path, network: Networ
     }
     if kind.opal:
         state["disk"]["erase"] = kind.serial
-        state["state"], state["psid_file"] = str(files["opal"]), str(psid)
+        state["psid_file"] = str(psid)
     return state
 
 

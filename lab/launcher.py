@@ -13,8 +13,9 @@ from typing import NotRequired, TypedDict, cast
 from contract import private
 from contract.errors import AgentError, LabError
 from contract.interrupts import deferred_interrupts
+from contract.strict_json import read_object
 from lab import processors
-from lab.state import REPOSITORY, Layout, Process, Started, read_json, write_started
+from lab.state import REPOSITORY, Layout, Process, Started, write_started
 
 READY_LIMIT_S = 120.0  # a process that ended is not waited for; a busy computer starts slowly
 
@@ -89,7 +90,7 @@ class Launcher:
         ready.unlink(missing_ok=True)
         process = self.start(name, [*command, "--ready-file", str(ready)])
         wait_for(lambda: ready.exists() or process.poll() is not None, READY_LIMIT_S)
-        if (announced := read_json(ready)) is None:
+        if not (announced := read_object(ready)):
             log = tail(self.layout.directory / f"{name}.log")
             code = process.poll()
             how = f"not within {READY_LIMIT_S:.0f} s" if code is None else f"exit status {code}"

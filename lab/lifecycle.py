@@ -14,6 +14,7 @@ from pathlib import Path
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
 from contract.places import module_command
+from contract.strict_json import read_object
 from lab import devices, image, machines, network, processors, ssh
 from lab.cache import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
@@ -29,7 +30,6 @@ from lab.state import (
     Layout,
     Process,
     cache_dir,
-    read_json,
     read_started,
     require_room,
 )
@@ -148,7 +148,6 @@ def _start(
         "host_page": str(host_page),
         "network_pid": lab_network.pid,
         "address": address,
-        "console": str(layout.console),
         "sockets": str(launcher.sockets),
         "ssh": ssh.where(layout, lab_network, address),
         "drives": drives,
@@ -173,9 +172,9 @@ def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:
 
 def running(layout: Layout) -> bool:
     """Whether the lab came up and all that it started still runs."""
-    state = read_json(layout.state)
+    state = read_object(layout.state)
     processes = read_started(layout).processes
-    return bool(state and state.get("ready") and processes) and all(p.alive() for p in processes)
+    return bool(state.get("ready") and processes) and all(p.alive() for p in processes)
 
 
 def down(layout: Layout) -> list[str]:

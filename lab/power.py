@@ -11,13 +11,14 @@ from typing import cast
 from contract.errors import LabError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
+from contract.strict_json import read_object
 from drive import control
 from lab import machines, ssh
 from lab.cache import Say
 from lab.launcher import Launcher, wait_for
 from lab.machines.base import Machine
 from lab.network import Network
-from lab.state import GuestState, LabState, Layout, Process, read_json, read_started
+from lab.state import GuestState, LabState, Layout, Process, read_started
 
 PATIENCE_S = 10.0
 
@@ -105,8 +106,7 @@ def machine_of(state: LabState) -> Machine:
 
 def require_state(layout: Layout) -> LabState:
     """Return the lab's state. Raises LabError where there is none."""
-    state = read_json(layout.state)
-    if state is None:
+    if not (state := read_object(layout.state)):
         raise LabError("lab-not-up", directory=layout.directory)
     return cast(LabState, state)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Self
 
 import yaml
 
+from contract import schema
 from contract.errors import LabError
+from contract.schema import Closed, Range
 
 MODEL_FILE = Path(__file__).with_name("power_model.yml")
 ZONES = ("package", "dram")  # of the modelled RAPL counters
@@ -103,11 +105,9 @@ class PowerModel:
     def load(cls, path: Path = MODEL_FILE) -> Self:
         """Read the file. Raises LabError where a coefficient is missing or has no source."""
         model = _load(path)
-        idle_w, busy_w = (
-            _coefficient(path, model, "system", key) for key in ("idle_w", "busy_w_per_cpu")
-        )
+        idle_w, busy_w = (_value(path, model, "system", k) for k in ("idle_w", "busy_w_per_cpu"))
         media = {*model, DRIVE} - {"rapl", "stolen", "system"}
-        share = _coefficient(path, model, "stolen", "idle_share")
+        share = _value(path, model, "stolen", "idle_share")
         return cls(idle_w, busy_w, {name: _medium(path, model, name) for name in media}, share)
 
     def power(self, activity: Activity, dt_s: float, media: Sequence[str]) -> Power:
@@ -129,33 +129,40 @@ class PowerModel:
         return round((1 - self.stolen_idle_share) * stolen_ns)
 
 
-def _medium(path: Path, model: Any, name: str) -> DrivePower:
-    """Parse a medium's section; without a model, all but `busy_w` is required."""
-    section = model.get(name)
-    keys = [field.name for field in fields(DrivePower)]
-    if name == DRIVE:
-        keys.remove("busy_w")
-    elif isinstance(section, Mapping) and set(section) <= set(keys):
-        keys = ["idle_w", *(key for key in section if key != "idle_w")]
-    return DrivePower(**{key: _coefficient(path, model, name, key) for key in keys})
+@dataclass(frozen=True)
+class Coefficient(Closed):
+    """A figure of power_model.yml, with its unit and where it is from."""
+
+    value: Annotated[float, Range(least=0, most=1e6)]
+    unit: str
+    source: str
 
 
-def _load(path: Path) -> Any:
+Model = dict[str, dict[str, Coefficient]]
+
+
+def _load(path: Path) -> Model:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        return schema.read(Model, yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise LabError("model-unread", path=path, error=error) from None
 
 
-def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
-    keys = model.get(section) if isinstance(model, Mapping) else None
-    entry = keys.get(key) if isinstance(keys, Mapping) else None
-    if not isinstance(entry, Mapping) or not {"value", "unit", "source"} <= entry.keys():
-        raise LabError("coefficient-incomplete", path=path, section=section, key=key)
-    value = entry["value"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
-        raise LabError("no-coefficient", path=path, section=section, key=key, value=value)
-    return float(value)
+def _value(path: Path, model: Model, section: str, key: str) -> float:
+    try:
+        return model[section][key].value
+    except KeyError:
+        raise LabError("no-coefficient", path=path, section=section, key=key) from None
+
+
+def _medium(path: Path, model: Model, name: str) -> DrivePower:
+    """Return a medium's coefficients; without a model of the disk, all but `busy_w` are needed."""
+    known = [field.name for field in fields(DrivePower)]
+    needed = known[:-1] if name == DRIVE else known[:1]
+    keys = dict.fromkeys([*needed, *model.get(name, ())])
+    if unknown := set(keys) - set(known):
+        raise LabError("no-coefficient", path=path, section=name, key=min(unknown))
+    return DrivePower(**{key: _value(path, model, name, key) for key in keys})
 
 
 def rapl_words(path: Path = MODEL_FILE, packages: int = 1) -> list[str]:
@@ -165,5 +172,5 @@ def rapl_words(path: Path = MODEL_FILE, packages: int = 1) -> list[str]:
     """
     model = _load(path)
     names = [f"{zone}_{part}" for zone in ZONES for part in ("idle_mw", "busy_mw_per_cpu")]
-    words = [f"{name}={round(_coefficient(path, model, 'rapl', name))}" for name in names]
+    words = [f"{name}={round(_value(path, model, 'rapl', name))}" for name in names]
     return [f"fde_rapl_sim.{word}" for word in (*words, f"packages={packages}")]

@@ -69,15 +69,15 @@ def taken(proc: Path = PROC) -> set[int]:
     return cpus
 
 
-def busy_ticks(window_s: float, proc: Path = PROC) -> dict[int, int]:
+def busy_ticks(window_s: float) -> dict[int, int]:
     """Ticks that each processor was busy within a window from now on."""
-    before = _ticks(proc)
+    before = _ticks()
     time.sleep(window_s)
-    return {cpu: ticks - before.get(cpu, ticks) for cpu, ticks in _ticks(proc).items()}
+    return {cpu: ticks - before.get(cpu, ticks) for cpu, ticks in _ticks().items()}
 
 
-def _ticks(proc: Path) -> dict[int, int]:
-    lines = (line.split() for line in (proc / "stat").read_text(encoding="ascii").splitlines())
+def _ticks() -> dict[int, int]:
+    lines = (line.split() for line in (PROC / "stat").read_text(encoding="ascii").splitlines())
     return {
         int(name[3:]): sum(int(fields[place]) for place in BUSY)
         for name, *fields in lines

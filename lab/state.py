@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -10,8 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from contract import strict_json
 from contract.errors import LabError
 from contract.files import write_json
+from contract.journal import boot_id
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GIB = 1 << 30
@@ -75,7 +76,7 @@ class GuestState(TypedDict):
 
 
 class DriveState(TypedDict):
-    """A virtual drive; `disk` is its entry of an inventory; the last two are of Opal drives."""
+    """A virtual drive; `disk` is its entry of an inventory; the last is of Opal drives."""
 
     pid: int
     port: int
@@ -89,7 +90,6 @@ class DriveState(TypedDict):
     block_size: int
     medium: str
     disk: dict[str, str | int]
-    state: NotRequired[str]
     psid_file: NotRequired[str]
 
 
@@ -111,7 +111,6 @@ class LabState(TypedDict):
     host_page: str
     network_pid: int | None
     address: tuple[str, int]  # in JSON an array
-    console: str
     sockets: str
     ssh: SshState
     drives: dict[str, DriveState]
@@ -135,7 +134,7 @@ class Process:
         stat = _stat(pid)
         if stat is None:
             raise ProcessLookupError(pid)
-        return cls(name, pid, stat[1], _boot_id())
+        return cls(name, pid, stat[1], boot_id())
 
     def alive(self) -> bool:
         """Whether this very process still runs; a zombie does not."""
@@ -144,7 +143,7 @@ class Process:
             stat is not None
             and stat[0] not in "ZX"
             and stat[1] == self.start_ticks
-            and _boot_id() == self.boot_id
+            and boot_id() == self.boot_id
         )
 
 
@@ -189,24 +188,12 @@ class Started:
 
 def read_started(layout: Layout) -> Started:
     """Return what was started in this directory; nothing if the file is missing or unreadable."""
-    data = read_json(layout.processes)
-    if data is None:
-        return Started(None, ())
-    return Started(data["sockets"], tuple(Process(**p) for p in data["processes"]))
+    return strict_json.load(Started, layout.processes) or Started(None, ())
 
 
 def write_started(layout: Layout, started: Started) -> None:
     """Write processes.json."""
     write_json(layout.processes, asdict(started))
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the object in a JSON file, None if the file is missing or holds anything else."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # no JSON, or no UTF-8
-        return None
-    return data if isinstance(data, dict) else None
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
@@ -217,7 +204,3 @@ def _stat(pid: int) -> tuple[str, int] | None:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
     return fields[0], int(fields[19])
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()

@@ -40,7 +40,10 @@ class Place:
 def places(paper: str | None = None) -> tuple[Place, ...]:
     """Return the places of one paper, or of all, in the order of the papers."""
     return tuple(
-        Place(**row | {"entries": tuple(row["entries"].split())})
+        Place(
+            entries=tuple(row["entries"].split()),
+            **{key: value for key, value in row.items() if key != "entries"},
+        )
         for row in rows("places")
         if paper in (None, row["paper"])
     )

@@ -177,10 +177,11 @@ class Scene:
             raise LabError(f"{suite} has no plan: {done.stderr.strip()}")
         return Path(done.stdout.split()[-1])
 
-    def session_argv(self, verb: str, suite_dir: Path) -> list[str]:
-        """Return the controller's command: `run` or `resume`."""
+    def session_argv(self, verb: str, suite_dir: Path, target: Path | None = None) -> list[str]:
+        """Return the controller's command, `run` or `resume`, for this resolved target or ours."""
         argv = module_command("controller", verb, str(suite_dir))
-        return [*argv, "--inventory", str(INVENTORY), "--target", str(self.target_file)]
+        argv += ["--no-report", "--inventory", str(INVENTORY)]
+        return [*argv, "--target", str(target or self.target_file)]
 
     def run(self, work: Callable[[], int], keep_lab: bool, kept: Path) -> int:
         """Return the exit status of `work`; 1 after LabError, 130 after Ctrl-C. Takes the lab down.

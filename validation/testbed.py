@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     further: dict[str, list[str]] = {
         **{name: [f"TARGET={options.target}"] for name in OF_MAKE},
         "provision": inventory,
-        "run": ["--suite", options.suite, *inventory, *options.plan_options],
+        "run": ["--suite", options.suite, "--no-report", *inventory, *options.plan_options],
     }
     if options.suite in FIRST_SUITES:
         os.environ.setdefault("LAB_KERNEL", "first")

@@ -69,16 +69,15 @@ class Instance:
 
 
 def find(wanted: str = "any") -> Binaries | None:
-    """Return the installed server of that kind, MariaDB before MySQL; None if there is none."""
-    server, client = programs.find("mariadbd"), programs.find("mariadb")
-    if wanted != "mysql" and server and client:
-        install = programs.find("mariadb-install-db", "mysql_install_db")
-        return Binaries(server, client, install)
+    """Return the installed server of that kind, MySQL before MariaDB; None if there is none."""
     server, client = programs.find("mysqld"), programs.find("mysql")
     # MariaDB answers to MySQL's names as well.
-    if wanted == "mariadb" or not server or not client or "maria" in server.resolve().name:
+    if wanted != "mariadb" and server and client and "maria" not in server.resolve().name:
+        return Binaries(server, client, None)
+    server, client = programs.find("mariadbd"), programs.find("mariadb")
+    if wanted == "mysql" or not server or not client:
         return None
-    return Binaries(server, client, None)
+    return Binaries(server, client, programs.find("mariadb-install-db", "mysql_install_db"))
 
 
 def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) -> list[str]:
@@ -259,12 +258,9 @@ def _allowed(profile: str, path: Path) -> bool:
     """
     query = b"label\0" + profile.encode() + b"\0" + bytes([_CLASS_FILE]) + os.fsencode(path)
     try:
-        access = os.open(APPARMOR / ".access", os.O_RDWR)
-        try:
-            os.write(access, query)
-            answer = os.read(access, 4096).split()
-        finally:
-            os.close(access)
+        with (APPARMOR / ".access").open("r+b", buffering=0) as access:
+            access.write(query)
+            answer = (access.read(4096) or b"").split()
         return int(answer[1], 16) & _READ_WRITE == _READ_WRITE
     except (OSError, IndexError, ValueError):
         return False

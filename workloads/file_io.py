@@ -94,15 +94,20 @@ class FileIo(Workload):
         for label, indices in groups.items():
             size_bytes = MIB * sum(sizes_mib[i] for i in indices)
             policy = ["conv=fsync"] if context.parameters["fsync"] else []
-            sources = [_slice(context, sizes_mib, i) for i in indices]
+            # Each file has its own slice of the source.
+            is_zero = context.parameters["source"] == "zero"
+            source = Path("/dev/zero") if is_zero else _source(context)
+            slices = [
+                [f"count={sizes_mib[i]}", *([] if is_zero else [f"skip={sum(sizes_mib[:i])}"])]
+                for i in indices
+            ]
             writes = [
                 _dd(source, files[i], *operands, *policy)
-                for i, (source, operands) in zip(indices, sources, strict=True)
+                for i, operands in zip(indices, slices, strict=True)
             ]
             # The source is brought into memory, so that the phase does not read the system disk.
-            from_file = context.parameters["source"] != "zero"
-            preloads = [_dd(source, Path("/dev/null"), *operands) for source, operands in sources]
-            programs.cold_start(context, *WARM_UP, *(preloads if from_file else ()))
+            preloads = [] if is_zero else [_dd(source, Path("/dev/null"), *s) for s in slices]
+            programs.cold_start(context, *WARM_UP, *preloads)
             _measure(context, f"write-{label}", writes, size_bytes)
             if not context.parameters["read_back"]:
                 continue
@@ -155,14 +160,6 @@ def _provide_incompressible(context: Context, size_mib: int) -> None:
 
 def _dd(source: Path, target: Path, *operands: str) -> list[str]:
     return ["dd", f"if={source}", f"of={target}", "bs=1M", *operands]
-
-
-def _slice(context: Context, sizes_mib: list[int], index: int) -> tuple[Path, list[str]]:
-    """Where the content of a file comes from: a slice of the source that no other file uses."""
-    count = f"count={sizes_mib[index]}"
-    if context.parameters["source"] == "zero":
-        return Path("/dev/zero"), [count]
-    return _source(context), [count, f"skip={sum(sizes_mib[:index])}"]
 
 
 def _warmed(context: Context, reads: list[list[str]], seconds: float) -> int:

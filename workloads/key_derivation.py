@@ -8,7 +8,6 @@ version 1.25. `system` is the encryption of the disk that the machine boots from
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -103,7 +102,7 @@ class KeyDerivation(Workload):
         planned(parameters)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        costs = [derivation.job.argon2 for derivation in planned(parameters)]
+        costs = [job.argon2 for job in planned(parameters)]
         return Needs(memory_bytes=max(cost.memory_kib if cost else 0 for cost in costs) * KIB)
 
     def run(self, context: Context) -> None:
@@ -115,11 +114,11 @@ class KeyDerivation(Workload):
                 "VeraCrypt has Argon2id for volumes only: set system to false for it.",
             )
         with Child(self.name, context.disk) as child:
-            for derivation in planned(parameters):
+            for job in planned(parameters):
                 try:
-                    work, derived = repeat(context, child, derivation.phase, derivation.job)
+                    work, derived = repeat(context, child, job.phase, job)
                 except MissingError as reason:
-                    context.leave_out(derivation.phase, str(reason))
+                    context.leave_out(job.phase, str(reason))
                 else:
                     work.add(derivations=derived)
 
@@ -133,52 +132,33 @@ class KeyJob(Job):
     iterations: int = 0
     argon2: Argon2 | None = None
 
-
-@dataclass(frozen=True)
-class Derivation:
-    """One phase, and the child's job in it."""
-
-    phase: str
-    job: KeyJob
+    @property
+    def phase(self) -> str:
+        if cost := self.argon2:
+            return f"argon2id.t{cost.passes}-m{cost.memory_kib}KiB-p{cost.lanes}"
+        return f"pbkdf2-{self.function}.{self.iterations}i"
 
 
-def planned(parameters: Parameters) -> list[Derivation]:
+def planned(parameters: Parameters) -> list[KeyJob]:
     """Every derivation once, in the order of the functions.
 
     WorkloadError for what is none, and where there is none.
     """
-    costs = [
-        derivation
-        for function in lists.words(parameters["functions"])
-        for derivation in (
-            _argon2id(parameters) if function == ARGON2ID else _pbkdf2(function, parameters)
-        )
-    ]
-    if not costs:
+    system, key_bytes = bool(parameters["system"]), int(parameters["key_bytes"])
+    pims = lists.numbers("pims", parameters["pims"], least=0, optional=True)
+    jobs = []
+    for function in lists.words(parameters["functions"]):
+        if function == ARGON2ID:
+            costs = [_cost(word) for word in lists.words(parameters["argon2id"])]
+            costs += [] if system else map(argon2id, pims)
+            jobs += [KeyJob(function, key_bytes, argon2=cost) for cost in costs]
+        else:
+            counts = lists.numbers("iterations", parameters["iterations"], optional=True)
+            counts += [iterations(function, pim, system=system) for pim in pims]
+            jobs += [KeyJob(function, key_bytes, count) for count in counts]
+    if not jobs:
         raise WorkloadError("no-derivations")
-    return list({derivation.phase: derivation for derivation in costs}.values())
-
-
-def _pbkdf2(hash_name: str, parameters: Parameters) -> Iterator[Derivation]:
-    system = bool(parameters["system"])
-    counts = lists.numbers("iterations", parameters["iterations"], optional=True)
-    counts += [iterations(hash_name, pim, system=system) for pim in _pims(parameters)]
-    for count in counts:
-        job = KeyJob(hash_name, int(parameters["key_bytes"]), count)
-        yield Derivation(f"pbkdf2-{hash_name}.{count}i", job)
-
-
-def _argon2id(parameters: Parameters) -> Iterator[Derivation]:
-    costs = [_cost(word) for word in lists.words(parameters["argon2id"])]
-    if not parameters["system"]:
-        costs += [argon2id(pim) for pim in _pims(parameters)]
-    for cost in costs:
-        phase = f"argon2id.t{cost.passes}-m{cost.memory_kib}KiB-p{cost.lanes}"
-        yield Derivation(phase, KeyJob(ARGON2ID, int(parameters["key_bytes"]), argon2=cost))
-
-
-def _pims(parameters: Parameters) -> list[int]:
-    return lists.numbers("pims", parameters["pims"], least=0, optional=True)
+    return list(dict.fromkeys(jobs))
 
 
 def _cost(word: str) -> Argon2:

@@ -12,11 +12,7 @@ from workloads import lists
 from workloads.base import Workload, WorkloadError
 
 _GROUP = Group("workload", "fde.workloads", "workloads", "name", Workload)
-
-
-def names() -> tuple[str, ...]:
-    """List the workloads, with those of installed packages."""
-    return _GROUP.names()
+names = _GROUP.names
 
 
 def load(name: str) -> Workload:

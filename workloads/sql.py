@@ -20,8 +20,9 @@ ROW_BYTES = 400
 class Sql(Workload):
     """Phases `create`, `load`, `query`, `drop`, on a server with its data on the disk under test.
 
-    Initialising and starting the server is not measured, nor is stopping it. The load comes from
-    sysbench's read-write transactions, which are committed durably. The page cache is emptied
+    Initialising and starting the server is not measured, nor is stopping it. The queries are those
+    of sysbench's `script`: its read-write transactions, which are committed durably, or its
+    read-only ones, the paper's "a few queries". The page cache is emptied
     before `create` and `query`; `load` and `drop` continue with what their forerunner left.
     """
 
@@ -35,7 +36,8 @@ class Sql(Workload):
         Parameter(
             "redo_log_mib", 0, "MiB", "the server's log of changes, 0 for its own size", minimum=0
         ),
-        one_of("server", "which database server", "any", "mariadb", "mysql"),
+        one_of("server", "any: MySQL if it is there", "any", "mariadb", "mysql"),
+        one_of("script", "sysbench's transactions", "read-write", "read-only"),
     )
     small: ClassVar = {"rows": 100, "events": 3}
     program = "the database server, driven by sysbench"
@@ -116,13 +118,17 @@ def counted(output: str, events: int) -> dict[str, float]:
 def _sysbench(context: Context, server: database.Instance) -> list[str]:
     parameters = context.parameters
     return [
-        *("sysbench", "oltp_read_write", "--db-driver=mysql", "--mysql-user=root"),
+        *("sysbench", _script(context), "--db-driver=mysql", "--mysql-user=root"),
         *(f"--mysql-socket={server.socket_path}", f"--mysql-db={DATABASE}"),
         *("--tables=1", f"--table-size={parameters['rows']}", f"--threads={parameters['threads']}"),
         *(f"--events={parameters['events']}", "--time=0", f"--rand-seed={context.seed}"),
     ]
 
 
+def _script(context: Context) -> str:
+    return f"oltp_{context.parameters['script']}".replace("-", "_")
+
+
 def _warm_up(context: Context, server: database.Instance) -> None:
-    programs.cold_start(context, ["sysbench", "oltp_read_write", "help"])
+    programs.cold_start(context, ["sysbench", _script(context), "help"])
     server.execute("SELECT 1")

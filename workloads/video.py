@@ -13,6 +13,7 @@ from workloads import programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 from workloads.child import keep
 
+MIB = 1 << 20
 # Nobody's settings, no terminal, no remote.
 PLAYER = ("mplayer", "-noconfig", "all", "-noconsolecontrols", "-nolirc", "-nojoystick")
 # A driver or decoder as mplayer names it, with its options; a list of them ends in a comma.
@@ -29,7 +30,7 @@ HELD_S = 0.5
 
 
 class Video(Workload):
-    """One phase, `play`: the first seconds of a clip that lies on the disk under test.
+    """Phase `play`: the first seconds of a clip that lies on the disk under test; `read` beside it.
 
     They are counted in frames: the time stamps of many clips do not begin at 0. The player has been
     run on the original beforehand, so the phase loads the clip alone. Picture and sound go to
@@ -37,6 +38,9 @@ class Video(Workload):
     others; `picture` and `sound` name its drivers where the machine has both, as the paper's had.
     `decoder` names one of mplayer's (`mplayer -vc help`), `ffh264vdpau,` for one in the graphics
     processor; what decoded is kept with the run, and whether that is hardware.
+
+    With `reads`, `read` reads by dd as many bytes as these seconds of the clip have, so often, past
+    the page cache: from the disk and decrypted each time, but not played.
     """
 
     name = "video"
@@ -46,10 +50,11 @@ class Video(Workload):
         Parameter("picture", "null", "", "mplayer's video output; null: no picture"),
         Parameter("sound", "null", "", "mplayer's audio output; null: no sound"),
         Parameter("decoder", "", "", "mplayer's video codec; empty: its own choice"),
+        Parameter("reads", 0, "", "how often what was played is read, not played", minimum=0),
     )
-    small: ClassVar = {"seconds": 1}
+    small: ClassVar = {"seconds": 1, "reads": 2}
     program = "mplayer"
-    programs = ("mplayer",)
+    programs = ("mplayer", "dd")
     assets = ("clip",)
 
     def check(self, parameters: Parameters) -> None:
@@ -68,7 +73,8 @@ class Video(Workload):
     def run(self, context: Context) -> None:
         seconds = float(context.parameters["seconds"])
         context.drop_caches()
-        frames = round(seconds * _warm_up(context, seconds))
+        length_s, frames_per_s = _warm_up(context, seconds)
+        frames = round(seconds * frames_per_s)
         command: programs.Command = [
             *_player(context.parameters),
             *(*ONLY_STATUS, "-frames", str(frames), _clip(context)),
@@ -78,10 +84,20 @@ class Video(Workload):
             started_s = time.monotonic()
             output = go()
             elapsed_s = time.monotonic() - started_s
-        work.add(video_s=seconds)
+        clip_bytes = _clip(context).stat().st_size
+        blocks = max(1, round(clip_bytes * min(1.0, seconds / length_s) / MIB))
+        work.add(video_s=seconds, bytes=min(blocks * MIB, clip_bytes))
         _require_played(output, frames)
         if elapsed_s < SHORTEST_SHARE * seconds - HELD_S:
             raise WorkloadError("played-too-fast", seconds=seconds, elapsed_s=elapsed_s)
+        if reads := int(context.parameters["reads"]):
+            read = ["dd", f"if={_clip(context)}", "of=/dev/null", "bs=1M", "iflag=direct"]
+            command = programs.script(
+                context.scratch / "read.sh", [[*read, f"count={blocks}"]], reads
+            )
+            programs.cold_start(context, ["dd", "--version"])
+            work, _ = programs.measured(context, "read", command, name="dd")
+            work.add(bytes=reads * min(blocks * MIB, clip_bytes))
 
 
 def _require_played(output: str, frames: int) -> None:
@@ -108,10 +124,10 @@ def _clip(context: Context) -> Path:
     return context.disk / f"clip{context.assets['clip'].suffix}"
 
 
-def _warm_up(context: Context, seconds: float) -> float:
+def _warm_up(context: Context, seconds: float) -> tuple[float, float]:
     """Decode the first frame of the original, which also shows whether it is long enough.
 
-    Returns its frames per second.
+    Returns its length in s and its frames per second.
     """
     clip = context.assets["clip"]
     identify: programs.Command = [
@@ -142,4 +158,4 @@ def _warm_up(context: Context, seconds: float) -> float:
     rate = re.search(r"^ID_VIDEO_FPS=([\d.]+)$", output, re.MULTILINE)
     if rate is None or float(rate[1]) <= 0:
         raise WorkloadError("no-frame-rate", clip=clip.name)
-    return float(rate[1])
+    return float(match[1]), float(rate[1])

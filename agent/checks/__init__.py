@@ -6,11 +6,10 @@ import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from agent.checks import disks
 from agent.checks.context import CheckContext, Observation
-from agent.checks.table import TABLE, Change, Check, Wait
+from agent.checks.table import TABLE, Change, Check, Reading, Wait
 from contract.disks import Health
 from contract.documents import RunDisks
 from contract.examination import Finding
@@ -64,7 +63,7 @@ class Memory:
     """
 
     given_up: dict[str, int] = field(default_factory=dict)
-    last: dict[str, object] = field(default_factory=dict)
+    last: dict[str, Reading] = field(default_factory=dict)
     health: dict[str, Health] | None = None
     health_s: float = -math.inf
 
@@ -86,7 +85,7 @@ class Inspection:
         self._context = context
         self._sleep = sleep
         self._clock = clock
-        self._begun: dict[tuple[str, str], Any] = {}
+        self._begun: dict[tuple[str, str], Reading] = {}
 
     def before(self, waiting: Callable[[str, str], None]) -> None:
         """Look before the run. What time can fix is waited for; `waiting` gets what, and why."""
@@ -180,7 +179,7 @@ def _look(
         return Observation(None, False, {"error": str(error)}, cause=UNREADABLE)
 
 
-def _read(change: Change, context: CheckContext) -> Any:
+def _read(change: Change, context: CheckContext) -> Reading:
     try:
         return change.read(context)
     except (OSError, ValueError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from agent.storage.devices import opened
 from contract import system_text
 
 ALLOWED = Path(__file__).with_name("kernel_log_allowed.txt")
@@ -41,13 +42,10 @@ def read(path: Path) -> list[Line] | None:
     The format is that of /dev/kmsg (Documentation/ABI/testing/dev-kmsg): a record a read.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+            return parse(_records(fd))
     except OSError:
         return None
-    try:
-        return parse(_records(fd))
-    finally:
-        os.close(fd)
 
 
 def _records(fd: int) -> str:

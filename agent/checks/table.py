@@ -11,6 +11,10 @@ from typing import Any
 
 from agent.checks import disks, machine, processor
 from agent.checks.context import CheckContext, Observation
+from agent.checks.kernel_log import Line
+
+Counts = dict[str, int]
+Reading = int | str | Counts | dict[str, str] | tuple[float, ...] | list[Line] | None
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Change:
     before and this one counts, too.
     """
 
-    read: Callable[[CheckContext], Any]
+    read: Callable[[CheckContext], Reading]
     judge: Callable[[Any, Any], Observation]
     lasting: bool = False
 

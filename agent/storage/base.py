@@ -13,6 +13,7 @@ from agent.storage.devices import SECTOR_BYTES
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
 from contract.plan import Configuration, Disk, EncryptedBy, Extent
+from contract.strict_json import Document
 
 
 @dataclass(frozen=True)
@@ -198,9 +199,7 @@ class Kind(ABC):
         return KindFindings()
 
 
-def settings(
-    kind: Kind, disk: str, entry: Mapping[str, object]
-) -> tuple[dict[str, ParameterValue], list[str]]:
+def settings(kind: Kind, disk: str, entry: Document) -> tuple[dict[str, ParameterValue], list[str]]:
     """All settings of a configuration, by default where they are not given, and what is wrong.
 
     False is what a missing flag means, None what a missing value means. A number may stand in
@@ -224,7 +223,7 @@ def settings(
     return values, broken or list(kind.conflicts(values))
 
 
-def _broken(kind: Kind, disk: str, stated: Mapping[str, object]) -> Iterator[str]:
+def _broken(kind: Kind, disk: str, stated: Document) -> Iterator[str]:
     known = {field.name for field in kind.fields}
     if kind.range_state != "off" and disk == "plain":
         yield (

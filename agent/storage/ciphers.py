@@ -46,8 +46,3 @@ def missing(cipher: str, configuration: Configuration) -> str | None:
                 "install the kernel's module for it, or leave the configuration out."
             )
     return None
-
-
-def driver(name: str, crypto: str) -> str | None:
-    """Return the driver of highest priority for an algorithm, from the text of /proc/crypto."""
-    return kernel_ciphers.driver(name, crypto) or None

@@ -38,27 +38,24 @@ def prepare(options: argparse.Namespace) -> int:
             done = provision.prepare(
                 stack.spec, stack.secrets, dry=options.check, checked=options.checked
             )
-        _print_actions(done if options.check else [*done, *_confined()])
-    return 0
+        allowed = [] if options.check else confinement.set_rule(wanted=True)
+        done += [Action("confinement", None, sentence) for sentence in allowed]
+        return _print_actions(done)
 
 
 def teardown(options: argparse.Namespace) -> int:
     """Give the disks back."""
-    with lock.disks("teardown"):
-        with _stack(options) as stack:
-            done = provision.teardown(
+    with lock.disks("teardown"), _stack(options) as stack:
+        return _print_actions(
+            provision.teardown(
                 stack.spec, stack.secrets, dry=options.check, psid_revert=options.psid_revert
             )
-        _print_actions(done)
-    return 0
+        )
 
 
-def _confined() -> list[Action]:
-    return [Action("confinement", None, sentence) for sentence in confinement.allow()]
-
-
-def _print_actions(actions: list[Action]) -> None:
+def _print_actions(actions: list[Action]) -> int:
     print(json_text({"changed": bool(actions), "actions": [asdict(each) for each in actions]}))
+    return 0
 
 
 @contextmanager

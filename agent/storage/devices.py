@@ -9,7 +9,7 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ _USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
 EDGE_BYTES = 2**20
 _GET_DISKSEQ = 0x80081280  # BLKGETDISKSEQ, linux/fs.h
-_LOCK_S = 10.0
+_LOCK_S = _NODE_S = 10.0
 _held: dict[str, int] = {}
 
 
@@ -135,7 +135,10 @@ def held(name: str) -> Iterator[int]:
     fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + _LOCK_S
-        while not _flocked(fd) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            with suppress(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             time.sleep(0.02)
         _held[name] = _diskseq_of(fd)
         yield _held[name]
@@ -144,26 +147,18 @@ def held(name: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _flocked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _diskseq_of(fd: int) -> int:
     buffer = bytearray(8)
     fcntl.ioctl(fd, _GET_DISKSEQ, buffer, True)
     return int(struct.unpack("=Q", buffer)[0])
 
 
-def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
+def wait_for_partition(disk: str) -> str | None:
     """Return the kernel name of the disk's only partition once its node is there.
 
     None if it never is.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + _NODE_S
     while time.monotonic() < deadline:
         names = partitions(disk)
         if len(names) == 1 and kernel_name(f"/dev/{names[0]}") == names[0]:
@@ -178,18 +173,14 @@ def serial(name: str) -> str:
     It can be typed: bytes that are no text stand as their codes, xff behind a backslash.
     """
     for place in ("device/serial", "serial"):
-        try:
-            number = system_text.read(BLOCK / name / place).strip(" \t\n\0")
-        except OSError:
-            continue
-        if number:
+        if number := system_text.read_line_or_empty(BLOCK / name / place).strip(" \t\n\0"):
             return sentence(number)
     return sentence(run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip())
 
 
-def same_identity(name: str, serial_of: Callable[[str], str] = serial) -> list[str]:
+def same_identity(name: str) -> list[str]:
     """Other disks of the same size and serial: a second path to this one, or a clone of it."""
-    own_bytes, own_serial = size_bytes(name), serial_of(name)
+    own_bytes, own_serial = size_bytes(name), serial(name)
     return [
         other
         for other in sorted(entry.name for entry in BLOCK.iterdir())
@@ -197,7 +188,7 @@ def same_identity(name: str, serial_of: Callable[[str], str] = serial) -> list[s
         and (BLOCK / other / "device").exists()  # neither a partition, a mapping nor a loop device
         and not _hidden(other)
         and size_bytes(other) == own_bytes
-        and serial_of(other) == own_serial != ""
+        and serial(other) == own_serial != ""
     ]
 
 
@@ -270,10 +261,7 @@ def progress(path: str) -> Progress:
     name = Path(path).resolve().name
 
     def counts() -> str:
-        try:
-            numbers = system_text.read(BLOCK / name / "stat").split()
-        except OSError:
-            return ""
+        numbers = system_text.read_line_or_empty(BLOCK / name / "stat").split()
         # Completed reads, writes, discards and flushes: not the time that one is waited for.
         return " ".join(numbers[i] for i in (0, 4, 11, 15) if i < len(numbers))
 
@@ -341,12 +329,9 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
             os.fsync(fd)
 
 
-def dm_name(name: str) -> str | None:
-    """Return the device-mapper name of a device; None if it is no mapping."""
-    try:
-        return system_text.read(BLOCK / name / "dm" / "name").strip()
-    except OSError:
-        return None
+def dm_name(name: str) -> str:
+    """Return the device-mapper name of a device; empty if it is no mapping."""
+    return system_text.read_line_or_empty(BLOCK / name / "dm" / "name")
 
 
 def uses(disk: str) -> list[Use]:

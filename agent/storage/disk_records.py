@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent.checks import smart
 from agent.storage import samples
@@ -58,12 +58,13 @@ def reverting(
     """
     earlier = _record(place, disk)
     written_bytes = _written(facts)
-    _keep(place, disk, Record(None, (), boot_id(), facts.diskseq, written_bytes))
+    reverted = Record(None, (), boot_id(), facts.diskseq, written_bytes)
+    _change(place, disk, **vars(reverted))
     try:
         yield
     except AgentError:
         if not was_done():
-            _keep(place, disk, earlier)
+            _change(place, disk, **vars(earlier))
         raise
 
 
@@ -80,8 +81,7 @@ def _written(facts: DiskFacts) -> int | None:
 
 def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
     """Record that the present contents of the disk are ours, and may become blank."""
-    record = replace(_record(place, disk), edges=facts.edges, samples=facts.samples)
-    _keep(place, disk, record)
+    _change(place, disk, edges=facts.edges, samples=facts.samples)
 
 
 def begin_taking(disk: Disk, place: Path = PLACE) -> None:
@@ -89,7 +89,7 @@ def begin_taking(disk: Disk, place: Path = PLACE) -> None:
 
     It does not show the PIN until all of it is done.
     """
-    _keep(place, disk, replace(_record(place, disk), taking=True))
+    _change(place, disk, taking=True)
 
 
 def taking(disk: Disk, place: Path = PLACE) -> bool:
@@ -99,22 +99,17 @@ def taking(disk: Disk, place: Path = PLACE) -> bool:
 
 def end_taking(disk: Disk, place: Path = PLACE) -> None:
     """Record that the ownership that was begun has ended."""
-    record = _record(place, disk)
-    if record.taking:
-        _keep(place, disk, replace(record, taking=False))
+    _change(place, disk, taking=False)
 
 
 def forget_contents(disk: Disk, place: Path = PLACE) -> None:
     """Drop what is recorded of the contents: they are no longer what we left."""
-    record = _record(place, disk)
-    if record.edges is not False:
-        _keep(place, disk, replace(record, edges=False, samples=()))
+    _change(place, disk, edges=False, samples=())
 
 
 def forget(disk: Disk, place: Path = PLACE) -> None:
     """Drop the record of a disk that is laid out as ours and whole, or somebody else's."""
-    if _record(place, disk) != NOTHING:
-        _keep(place, disk, NOTHING)
+    _change(place, disk, **vars(NOTHING))
 
 
 def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
@@ -147,7 +142,12 @@ def _record(place: Path, disk: Disk) -> Record:
         return NOTHING
 
 
-def _keep(place: Path, disk: Disk, record: Record) -> None:
+def _change(place: Path, disk: Disk, **changes: Any) -> None:
+    """Write the record with these fields changed, without those that are as in `NOTHING`."""
+    before = _record(place, disk)
+    record = replace(before, **changes)
+    if record == before:
+        return
     records = {serial: other for serial, other in read_object(place).items() if other is not None}
     records.pop(disk.serial, None)
     if record != NOTHING:

@@ -226,6 +226,9 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     name = ciphers.algorithm(cipher(configuration))
     of_hmac = settings["integrity"] == HMAC
     nonce = cipher(configuration).rpartition("-")[2]
+    # What cryptsetup keeps of a sector: HMAC-SHA-256, or the tag and the nonce of the cipher.
+    of_cipher = 16 + (12 if name == "gcm(aes)" else 16)
+    tag_bytes = HMAC_BITS // 8 if of_hmac else of_cipher
     crypt = Segment(
         None,
         "crypt",
@@ -235,7 +238,7 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
         key_bits=volume_key_bits(configuration) + (HMAC_BITS if of_hmac else 0),
         sector_size=int(settings["sector_size"]),
         iv_offset_sectors=0,
-        options=tuple(sorted((*options(configuration), f"integrity:{_tag_bytes(settings)}:aead"))),
+        options=tuple(sorted((*options(configuration), f"integrity:{tag_bytes}:aead"))),
     )
     tags = Segment(
         None,
@@ -253,16 +256,6 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
         luks_cipher=(cipher(configuration), "hmac(sha256)" if of_hmac else AEAD),
         interleaved=True,
     )
-
-
-def _tag_bytes(settings: Mapping[str, ParameterValue]) -> int:
-    """Return what cryptsetup keeps of a sector.
-
-    HMAC-SHA-256, or the tag and the nonce of the cipher.
-    """
-    if settings["integrity"] == HMAC:
-        return HMAC_BITS // 8
-    return 16 + (12 if str(settings["cipher"]).startswith("aes-gcm") else 16)
 
 
 def options(configuration: Configuration) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from contract.parameters import Parameter, ParameterValue
 from contract.plan import Configuration, EncryptedBy
 
 TIMEOUT_S = 120
+_BEFORE_SECTORS = BEFORE_BYTES // SECTOR_BYTES
 _LISTS = ("open", "close", "prove", "describe")
 _HELP = {
     "open": "makes a new volume on {device}, opens it, prints the path of the block device",
@@ -99,10 +100,10 @@ class External(Kind):
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         del configuration
         below = Segment(
-            place.size_sectors + _before_sectors(),
+            place.size_sectors + _BEFORE_SECTORS,
             "linear",
             partition_name(place),
-            place.offset_sectors - _before_sectors(),
+            place.offset_sectors - _BEFORE_SECTORS,
         )
         return Expectation(
             layers=(
@@ -113,8 +114,8 @@ class External(Kind):
         )
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
-        length = place.size_sectors + _before_sectors()
-        start = place.offset_sectors - _before_sectors()
+        length = place.size_sectors + _BEFORE_SECTORS
+        start = place.offset_sectors - _BEFORE_SECTORS
         uuid = _uuid(configuration)
         mapping.create(
             mapping.CONTAINER, [f"0 {length} linear {place.partition} {start}"], uuid=uuid
@@ -174,7 +175,3 @@ def _call(
 
 def _uuid(configuration: Configuration) -> str:
     return f"{mapping.EXTERNAL}-{configuration.name}"
-
-
-def _before_sectors() -> int:
-    return BEFORE_BYTES // SECTOR_BYTES

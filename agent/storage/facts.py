@@ -12,7 +12,6 @@ import json
 import os
 import tempfile
 import uuid
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -202,7 +201,7 @@ def _plain(signatures: tuple[Signature, ...]) -> list[tuple[str, int, str | None
     return [(s.type, s.offset_bytes, s.label, s.uuid) for s in signatures]
 
 
-def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> DiskFacts:
+def gather(disk: Disk) -> DiskFacts:
     """Look at the disk: sysfs, mounts, swap, an exclusive open, wipefs and sfdisk (read only)."""
     name = devices.kernel_name(disk.by_id)
     if name is None:
@@ -210,15 +209,19 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
     with ExitStack() as stack:
         with suppress(OSError):  # reading it will say what is wrong
             stack.enter_context(devices.held(name))
-        return _gather(disk, name, serial_of)
+        return _gather(disk, name)
 
 
-def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts:
+def _gather(disk: Disk, name: str) -> DiskFacts:
     path, size = f"/dev/{name}", devices.size_bytes(name)
     is_whole = devices.is_whole_disk(name)
-    serial, names = serial_of(name), devices.partitions(name) if is_whole else []
+    serial, names = devices.serial(name), devices.partitions(name) if is_whole else []
     read_error = locked_read(path, 0)
-    opal, opal_error = _opal(path)
+    opal, opal_error = None, None
+    try:
+        opal = opal_ioctl.offered(path)
+    except opal_ioctl.OpalError as error:
+        opal_error = str(error)
     signatures: dict[str, list[Signature]] = {n: [] for n in (name, *names)}
     if read_error is None and opal and opal.locked:
         signatures = _signatures([path]) | {n: _header_signatures(n) for n in names}
@@ -226,9 +229,9 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         signatures = _signatures([f"/dev/{n}" for n in signatures])
     types = [signature.type for signature in signatures[name]]
     table = _table(path) if "gpt" in types else None
-    entries = table.parsed() if table else []
+    entries, unit = (table.partitions, table.sectorsize) if table else ((), 0)
     shown = [(devices.partition_start_bytes(n), devices.size_bytes(n)) for n in names]
-    listed = {(e.start_bytes, e.size_bytes): e for e in entries}
+    listed = {(e.start * unit, e.size * unit): e for e in entries}
     uses = devices.uses(name)
     if not uses and devices.busy(path):
         uses = [Use(name, devices.holder_elsewhere(name))]
@@ -240,15 +243,16 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         size_bytes=size,
         diskseq=devices.diskseq(name) if is_whole else 0,
         uses=tuple(uses),
-        same_identity=tuple(devices.same_identity(name, serial_of)) if is_whole else (),
+        same_identity=tuple(devices.same_identity(name)) if is_whole else (),
         beside=tuple(devices.beside(name)) if is_whole else (),
         # A table that can be seen but not read is one all the same.
         table="gpt" if table else next((t for t in types if t in _TABLES), None),
         table_uuid=table.id if table else "",
         signatures=tuple(s for s in signatures[name] if s.type not in _TABLES),
         partitions=tuple(
-            _partition(n, place, listed.get(place), signatures[n])
+            Partition(f"/dev/{n}", e.type, e.name, *place, e.uuid, tuple(signatures[n]))
             for n, place in zip(names, shown, strict=True)
+            for e in (listed.get(place, _UNLISTED),)
         ),
         stale=bool(table) and sorted(shown) != sorted(listed),
         read_error=read_error,
@@ -360,20 +364,15 @@ class _Entry:
     uuid: str = ""
 
 
+_UNLISTED = _Entry("", "", 0, 0)  # of a partition that the kernel shows and the table has not
+
+
 @dataclass(frozen=True)
 class _Table:
     label: str
     id: str = ""
     sectorsize: int = SECTOR_BYTES
     partitions: tuple[_Entry, ...] = ()
-
-    def parsed(self) -> list[Partition]:
-        """Return the partitions, in bytes."""
-        unit = self.sectorsize
-        return [
-            Partition(e.node, e.type, e.name, e.start * unit, e.size * unit, e.uuid)
-            for e in self.partitions
-        ]
 
 
 @dataclass(frozen=True)
@@ -404,25 +403,3 @@ class _Wiped:
 @dataclass(frozen=True)
 class _Wipefs:
     signatures: tuple[_Wiped, ...] = ()
-
-
-def _partition(
-    name: str, place: tuple[int, int], entry: Partition | None, signatures: list[Signature]
-) -> Partition:
-    """Return what the kernel shows, with the table's entry."""
-    return Partition(
-        f"/dev/{name}",
-        entry.type_guid if entry else "",
-        entry.name if entry else "",
-        *place,
-        uuid=entry.uuid if entry else "",
-        signatures=tuple(signatures),
-    )
-
-
-def _opal(path: str) -> tuple[opal_ioctl.Status | None, str | None]:
-    """Level 0 discovery, which needs no PIN, and why it failed; None where there is no Opal."""
-    try:
-        return opal_ioctl.offered(path), None
-    except opal_ioctl.OpalError as error:
-        return None, str(error)

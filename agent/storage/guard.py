@@ -6,7 +6,7 @@ Checked again right before every destructive step, for a disk may change hands i
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -20,9 +20,6 @@ from contract.plan import Disk
 from contract.problem import Fact, Problem, wordings_of
 
 MAPPING = "fde-data"
-
-SerialOf = Callable[[str], str]
-
 
 SUBJECT = "Disk {role} ({by_id}, {path}) "
 WORDINGS = wordings_of("agent/storage", "refusal")
@@ -182,16 +179,16 @@ def _types(signatures: Iterable[Signature]) -> str:
     return ", ".join(sorted({s.type for s in signatures}))
 
 
-def check(disk: Disk, serial_of: SerialOf = devices.serial) -> DiskFacts:
+def check(disk: Disk) -> DiskFacts:
     """Gather and judge; raises GuardError with every reason."""
-    facts = gather(disk, serial_of)
+    facts = gather(disk)
     _refuse(refusals(disk, facts))
     return facts
 
 
-def check_ours(disk: Disk, serial_of: SerialOf = devices.serial) -> Partition:
+def check_ours(disk: Disk) -> Partition:
     """Like `check`, and the disk must already be laid out as ours with nothing foreign inside."""
-    facts = gather(disk, serial_of)
+    facts = gather(disk)
     _refuse(refusals(disk, facts, erase=False))
     if facts.partition is None:
         raise GuardError(refusal("unmarked", disk, facts))
@@ -218,16 +215,16 @@ def holding(disk: Disk) -> Iterator[None]:
     devices.settle()
 
 
-def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.serial) -> DiskFacts:
+def check_still(disk: Disk, approved: DiskFacts) -> DiskFacts:
     """Right before a destructive step: nothing but our own use may differ from what was approved.
 
     Raises GuardError.
     """
     try:
-        facts = gather(disk, serial_of)
+        facts = gather(disk)
     except CommandError:  # it was unplugged while it was looked at: is another one there now?
         devices.settle()
-        facts = gather(disk, serial_of)
+        facts = gather(disk)
     _refuse(refusals(disk, facts))
     refuse_changed(disk, approved, facts)
     return facts

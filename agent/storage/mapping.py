@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from agent.storage.base import Layer, Segment
@@ -15,6 +16,8 @@ from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
 from contract.problem import wordings_of
+
+ENCRYPTING = ("crypt", "inlinecrypt")  # targets whose tables have a key after the cipher
 
 
 class TableError(AgentError):
@@ -28,7 +31,10 @@ class HeldError(AgentError):
 
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
-    """Return the lines of the table of each of these mappings, by name; keys are shown as zeros."""
+    """Return the lines of the table of each of these mappings, by name.
+
+    dmsetup shows dm-crypt's keys as zeros, but not dm-inlinecrypt's.
+    """
     lines: dict[str, list[str]] = {name: [] for name in mappings}
     for line in run(["dmsetup", "table"]).out.splitlines():
         name, _, rest = line.partition(": ")
@@ -43,13 +49,17 @@ def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[
     for name, kernel in mappings.items():
         # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
         made_by = "-".join(uuid(kernel).split("-")[:2])
-        segments = tuple(_with_name(parse_line(line)) for line in lines.get(name, []))
-        stack.append(Layer(name, made_by, segments))
+        segments = []
+        for segment in map(parse_line, lines.get(name, [])):
+            below = Path(f"/sys/dev/block/{segment.device}").resolve().name
+            device = segment.device and (dm_name(below) or below)
+            segments.append(replace(segment, device=device))
+        stack.append(Layer(name, made_by, tuple(segments)))
     return stack
 
 
 def parse_line(text: str) -> Segment:
-    """Parse one line of a `linear`, `crypt` or `integrity` table, others by target alone.
+    """Parse a line of a `linear`, `crypt`, `inlinecrypt` or `integrity` table, else its target.
 
     `device` is `major:minor`. See the kernel's documentation of device-mapper. Raises TableError.
     """
@@ -62,8 +72,10 @@ def parse_line(text: str) -> Segment:
             return Segment(
                 length, target, fields[3], int(fields[4]), options=(f"mode:{fields[6]}",)
             )
-        if target != "crypt":
+        if target not in ENCRYPTING:
             return Segment(length, target)
+        if target == "inlinecrypt":
+            del fields[5]  # the type of the key
         options = fields[9 : 9 + int(fields[8])] if len(fields) > 8 else []
         sizes = [option.partition(":")[2] for option in options if option.startswith("sector_size")]
         return Segment(
@@ -84,9 +96,9 @@ def parse_line(text: str) -> Segment:
 
 
 def without_key(text: str) -> str:
-    """Return a line with a crypt target's key left out, even one that dmsetup has zeroed."""
+    """Return a line with its key left out, also one that dmsetup has zeroed."""
     fields = text.split()
-    if len(fields) > 4 and fields[2] == "crypt":
+    if len(fields) > 4 and fields[2] in ENCRYPTING:
         fields[4] = f"<{_key_bits(fields[4])}-bit-key>"
     return " ".join(fields)
 
@@ -100,14 +112,6 @@ def _key_bits(field: str) -> int:
     if len(field) == 1:
         return 0
     return 8 * int(field.split(":")[1]) if field.startswith(":") else 4 * len(field)
-
-
-def _with_name(segment: Segment) -> Segment:
-    """Return the segment with the name of the device below instead of its number."""
-    if segment.device is None:
-        return segment
-    kernel = Path(f"/sys/dev/block/{segment.device}").resolve().name
-    return Segment(**{**vars(segment), "device": dm_name(kernel) or kernel})
 
 
 PATH = f"/dev/mapper/{MAPPING}"
@@ -156,7 +160,7 @@ def strangers(disks: Collection[str]) -> list[str]:
 
 
 def create(name: str, lines: list[str], uuid: str | None = None) -> None:
-    """Make a mapping from the lines of its table, which hold no keys."""
+    """Make a mapping from the lines of its table, which are on no command line."""
     run(
         ["dmsetup", "create", name, "--uuid", uuid or f"{OURS}-{name}"],
         stdin="".join(f"{line}\n" for line in lines).encode(),

@@ -1,42 +1,27 @@
-"""What an NVMe controller reports, by the kernel's pass-through (linux/nvme_ioctl.h)."""
+"""What an NVMe disk reports of its namespaces, its heat and its writes."""
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
-import os
 import struct
+from io import FileIO
 from pathlib import Path
 
 from contract import system_text
+from instrumentation.nvme import IDENTIFY, PAGE_BYTES, NvmeError, ask, read_health
 
-# Opcode, flags, 2 reserved, namespace, CDW 2 and 3, metadata, data, their lengths, CDW 10 to 15,
-# time-out, result.
-_COMMAND = struct.Struct("=BBHIIIQQII6III")
-_ADMIN = 3 << 30 | _COMMAND.size << 16 | ord("N") << 8 | 0x41
-_GET_LOG_PAGE, _IDENTIFY = 0x02, 0x06
 # Identify's lists of namespaces (NVM Express Base Specification 2.0, 5.17): those that exist, where
 # the controller manages them, else those that are attached to it.
 _ALLOCATED, _ACTIVE = 0x10, 0x02
-_PAGE_BYTES = 4096
-# The log page of health (5.14.1.2) of the whole controller: 512 bytes, asked for in words, counted
-# from 0. Of it, minutes at and above the two limits of temperature, transitions to slower states.
-_HEALTH, _ALL_NAMESPACES, _HEALTH_BYTES = 0x02 | (512 // 4 - 1) << 16, 0xFFFFFFFF, 512
+# Of the log page of health: minutes at and above the two limits of temperature, transitions to
+# slower states.
 _HEAT = struct.Struct("<192xII16xII")
 _HOST_WRITES = slice(80, 96)  # of the same page: write commands completed, little-endian
 
 
-class NvmeError(OSError):
-    """The controller refused a command."""
-
-
 def namespaces(device: str) -> set[int]:
     """Return identifiers of the namespaces that the controller of a disk knows; raises OSError."""
-    fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return _listed(fd, _ACTIVE) | _listed(fd, _ALLOCATED, optional=True)
-    finally:
-        os.close(fd)
+    with Path(device).open("rb", buffering=0) as file:
+        return _listed(file, _ACTIVE) | _listed(file, _ALLOCATED, optional=True)
 
 
 def reads_zeros(name: str) -> bool:
@@ -45,16 +30,11 @@ def reads_zeros(name: str) -> bool:
     `name` is the kernel's; see Identify Namespace, DLFEAT, of the NVM Command Set Specification.
     """
     try:
-        namespace = int(system_text.read(Path(f"/sys/class/block/{name}/nsid")))
-        fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        namespace = system_text.read_number(Path(f"/sys/class/block/{name}/nsid"))
+        with Path(f"/dev/{name}").open("rb", buffering=0) as file:
+            return ask(file, IDENTIFY, namespace, 0, PAGE_BYTES)[33] & 0b111 == 1
     except OSError:
         return False
-    try:
-        return _ask(fd, _IDENTIFY, namespace, 0, _PAGE_BYTES)[33] & 0b111 == 1
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 def throttlings(device: str) -> int:
@@ -64,36 +44,19 @@ def throttlings(device: str) -> int:
 
     Raises OSError.
     """
-    return sum(_HEAT.unpack_from(_health(device)))
+    return sum(_HEAT.unpack_from(read_health(device)))
 
 
 def writes(device: str) -> int:
     """Write commands that the controller of a disk has completed in its life; raises OSError."""
-    return int.from_bytes(_health(device)[_HOST_WRITES], "little")
+    return int.from_bytes(read_health(device)[_HOST_WRITES], "little")
 
 
-def _health(device: str) -> bytes:
-    fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+def _listed(file: FileIO, which: int, *, optional: bool = False) -> set[int]:
     try:
-        return _ask(fd, _GET_LOG_PAGE, _ALL_NAMESPACES, _HEALTH, _HEALTH_BYTES)
-    finally:
-        os.close(fd)
-
-
-def _listed(fd: int, which: int, *, optional: bool = False) -> set[int]:
-    try:
-        page = _ask(fd, _IDENTIFY, 0, which, _PAGE_BYTES)
+        page = ask(file, IDENTIFY, 0, which, PAGE_BYTES)
     except NvmeError:
         if not optional:
             raise
         return set()
-    return set(struct.unpack(f"<{_PAGE_BYTES // 4}I", page)) - {0}
-
-
-def _ask(fd: int, opcode: int, namespace: int, cdw10: int, length_bytes: int) -> bytes:
-    page = ctypes.create_string_buffer(length_bytes)
-    head = (opcode, 0, 0, namespace, 0, 0, 0, ctypes.addressof(page), 0, length_bytes)
-    status = fcntl.ioctl(fd, _ADMIN, bytearray(_COMMAND.pack(*head, cdw10, *bytes(7))), True)
-    if status:
-        raise NvmeError(0, f"NVMe status {status:#x}")
-    return page.raw
+    return set(struct.unpack(f"<{PAGE_BYTES // 4}I", page)) - {0}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
 
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
@@ -148,8 +147,8 @@ def discover(device: str) -> Discovery:
     page = ctypes.create_string_buffer(2048)
     buffer = bytearray(_DISCOVERY.pack(ctypes.addressof(page), len(page)))
     try:
-        with _opened(device) as fd:
-            length = fcntl.ioctl(fd, _DISCOVER, buffer, True)
+        with _opened(device) as file:
+            length = fcntl.ioctl(file, _DISCOVER, buffer, True)
     except (OSError, OpalError):
         return SILENT
     return parse_discovery(page.raw[: max(length, 0)])
@@ -283,9 +282,9 @@ def _log_in(device: str, authority: str, request: int, buffer: bytearray, action
 
 
 def _call(device: str, request: int, buffer: bytearray, action: str) -> None:
-    with _opened(device) as fd:
+    with _opened(device) as file:
         try:
-            code = fcntl.ioctl(fd, request, buffer, True)
+            code = fcntl.ioctl(file, request, buffer, True)
         except OSError as error:
             facts = {"error": error.strerror, "number": error.errno or 0}
             raise OpalError("kernel", device=device, action=action, **facts) from error
@@ -294,13 +293,8 @@ def _call(device: str, request: int, buffer: bytearray, action: str) -> None:
         raise OpalError(_CODES.get(code, "status"), device=device, action=action, status=code)
 
 
-@contextmanager
-def _opened(device: str) -> Iterator[int]:
+def _opened(device: str) -> FileIO:
     try:
-        fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+        return Path(device).open("rb", buffering=0)
     except OSError as error:
         raise OpalError("not-opened", device=device, error=error.strerror) from error
-    try:
-        yield fd
-    finally:
-        os.close(fd)

@@ -22,6 +22,7 @@ from agent.storage.stack import Entered
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.problem import Problem, wordings_of
+from workloads.children.kernel_ciphers import driver
 
 MISMATCHES = wordings_of("agent/storage", "mismatch")
 
@@ -90,6 +91,14 @@ class LayerReport:
     sector_size: int | None
     options: tuple[str, ...]
     cipher_driver: str | None
+
+    @property
+    def key_bits(self) -> int | None:
+        """Bits of the cipher's own key: XTS takes two of them, and an HMAC has its own beside."""
+        if not (self.volume_key_bits and self.cipher):
+            return None
+        hmac_bits = HMAC_BITS if "(hmac(" in self.cipher else 0
+        return (self.volume_key_bits - hmac_bits) // ciphers.key_factor(self.cipher)
 
 
 @dataclass(frozen=True)
@@ -292,7 +301,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> Proof:
         tcrypt=findings.tcrypt,
         of_kind=findings.of_kind,
         cipher_driver=top.cipher_driver if top else None,
-        key_bits=_cipher_bits(top) if top else None,
+        key_bits=top.key_bits if top else None,
         sector_size=top.sector_size if top else None,
         plaintext_probe=findings.plaintext_probe,
         discard=findings.discard,
@@ -330,15 +339,5 @@ def _report(layer: Layer, lines: Sequence[str], crypto: str) -> LayerReport:
         volume_key_bits=first.key_bits,
         sector_size=first.sector_size,
         options=first.options,
-        cipher_driver=ciphers.driver(ciphers.algorithm(first.cipher), crypto)
-        if first.cipher
-        else None,
+        cipher_driver=(first.cipher and driver(ciphers.algorithm(first.cipher), crypto)) or None,
     )
-
-
-def _cipher_bits(top: LayerReport) -> int | None:
-    """Bits of the cipher's own key: XTS takes two of them, and an HMAC has its own beside."""
-    if not (top.volume_key_bits and top.cipher):
-        return None
-    hmac_bits = HMAC_BITS if "(hmac(" in top.cipher else 0
-    return (top.volume_key_bits - hmac_bits) // ciphers.key_factor(top.cipher)

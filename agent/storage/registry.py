@@ -12,11 +12,7 @@ from contract.extensions import Group
 from contract.plan import CONFIGURATION_KEYS, Configuration
 
 _GROUP = Group("storage kind", "fde.storage", "agent.storage", "name", Kind)
-
-
-def names() -> tuple[str, ...]:
-    """All kinds."""
-    return _GROUP.names()
+names = _GROUP.names
 
 
 def load(name: str) -> Kind:

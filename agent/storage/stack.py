@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol
@@ -77,21 +77,8 @@ class Entered:
     place: Place
     evidence: Evidence
     took_s: float
-    mkfs_s: float = 0
-    first_discard: str = layout.NOT_PLANNED
-
-
-@dataclass
-class _Ascent:
-    """What is known of a configuration on its way up."""
-
-    configuration: Configuration
-    kind: Kind
-    filesystem: Filesystem
-    place: Place | None = None
-    evidence: Evidence = field(default_factory=Evidence)
-    first_discard: str = layout.NOT_PLANNED
-    mkfs_s: float = 0
+    mkfs_s: float
+    first_discard: str
 
 
 class Stack:
@@ -142,23 +129,16 @@ class Stack:
         if broken:
             raise StorageError("settings", name=name, broken="; ".join(broken))
         configuration = replace(configuration, settings=completed)
-        ascent = _Ascent(configuration, kind, configuration.filesystem or self.spec.filesystem)
+        filesystem = configuration.filesystem or self.spec.filesystem
         if reason := self.why_not(configuration):
             raise StorageError("unavailable", why=reason)
         self.leave()
         try:
-            for climb in (self._map, self._format, self._mount):
-                climb(ascent)
-            assert ascent.place is not None
-            self.entered = Entered(
-                configuration,
-                ascent.kind,
-                ascent.place,
-                ascent.evidence,
-                took_s=time.monotonic() - start_s,
-                mkfs_s=ascent.mkfs_s,
-                first_discard=ascent.first_discard,
-            )
+            place, evidence, discard = self._map(configuration, kind)
+            mkfs_s = self._format(configuration, filesystem)
+            self._mount(configuration, filesystem)
+            took_s = time.monotonic() - start_s
+            self.entered = Entered(configuration, kind, place, evidence, took_s, mkfs_s, discard)
             return self.entered
         except BaseException as error:
             self._go_back(error)
@@ -268,40 +248,37 @@ class Stack:
 
     # The ways up.
 
-    def _map(self, ascent: _Ascent) -> None:
-        disk = self.spec.disks[ascent.configuration.disk]
+    def _map(self, configuration: Configuration, kind: Kind) -> tuple[Place, Evidence, str]:
+        """Make the mapping; the outcome of the discard before it comes last."""
+        disk = self.spec.disks[configuration.disk]
         with self._hold(disk):
-            ascent.place = place = layout.place(disk, self.spec.extent, self._check(disk))
-            if ascent.kind.range_state == "off":
+            place = layout.place(disk, self.spec.extent, self._check(disk))
+            if kind.range_state == "off":
                 opal.switch_off(place, self.secrets)
-            ascent.evidence |= ascent.kind.before_attach(place, ascent.configuration, self.secrets)
+            evidence = kind.before_attach(place, configuration, self.secrets)
             # A range that locks can be written once it is open; TrueCrypt's header is in there.
-            locks = ascent.kind.range_state == "unlocked"
-            if not locks:
-                self._discard(ascent)
-            ascent.evidence |= ascent.kind.attach(place, ascent.configuration, self.secrets)
-            if locks:
-                self._discard(ascent)
+            locks = kind.range_state == "unlocked"
+            discards, outcome = self.spec.discard_first, layout.NOT_PLANNED
+            if discards and not locks:
+                outcome = layout.discard_extent(place)
+            evidence |= kind.attach(place, configuration, self.secrets)
+            if discards and locks:
+                outcome = layout.discard_extent(place)
+            return place, evidence, outcome
 
-    def _discard(self, ascent: _Ascent) -> None:
-        assert ascent.place is not None
-        if self.spec.discard_first:
-            ascent.first_discard = layout.discard_extent(ascent.place)
-
-    def _format(self, ascent: _Ascent) -> None:
-        self._check(self.spec.disks[ascent.configuration.disk])
-        filesystem = ascent.filesystem
+    def _format(self, configuration: Configuration, filesystem: Filesystem) -> float:
+        """Make the file system; return the seconds that mkfs took."""
+        self._check(self.spec.disks[configuration.disk])
         start_s = time.monotonic()
         # -K: not by mkfs, which would reach the disk through some stacks alone.
         argv = [f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH]
         run(argv, progress=devices.progress(self._mapper.PATH))
-        ascent.mkfs_s = time.monotonic() - start_s
+        return time.monotonic() - start_s
 
-    def _mount(self, ascent: _Ascent) -> None:
+    def _mount(self, configuration: Configuration, filesystem: Filesystem) -> None:
         self.mount_point.mkdir(parents=True, exist_ok=True)
-        filesystem = ascent.filesystem
         wanted = [filesystem.mount_options] if filesystem.mount_options else []
-        wanted += ["discard"] if ascent.configuration.discard else []
+        wanted += ["discard"] if configuration.discard else []
         options = ["-o", ",".join(wanted)] if wanted else []
         argv = ["mount", "-t", filesystem.type, *options, self._mapper.PATH, str(self.mount_point)]
         run([*_for_all(), *argv])

@@ -1,6 +1,6 @@
-"""TrueCrypt and VeraCrypt volumes: `tcplay` creates the former, we write the latter's headers.
+"""TrueCrypt and VeraCrypt volumes: we write their headers, cryptsetup opens them.
 
-Cryptsetup opens both, one mapping for each cipher.
+There is one mapping for each cipher.
 
 A volume has 128 KiB of headers in front of its data and as many behind it. It lies in a container
 of dm-linear whose start is chosen so that the data area is exactly the extent of all
@@ -12,9 +12,8 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import subprocess
-import threading
 import zlib
+from dataclasses import dataclass
 from typing import ClassVar
 
 from agent.storage import ciphers, mapping
@@ -34,8 +33,7 @@ from agent.storage.devices import SECTOR_BYTES, opened
 from agent.storage.dmcrypt import cipher
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
-from agent.system.command import CommandError, run
-from contract import system_text
+from agent.system.command import run
 from contract.parameters import Parameter
 from contract.plan import Configuration, EncryptedBy
 from workloads.children.kernel_ciphers import Cipher
@@ -43,7 +41,7 @@ from workloads.children.kernel_ciphers import Cipher
 HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
 BACKUP_OFFSET_SECTORS = 8 * 2**20 // SECTOR_BYTES
 KEY_BITS = 256
-# What tcplay knows; the first cipher is the last to be applied and the mapping on top.
+# The cascades of both; the first cipher is the last to be applied and the mapping on top.
 CHAINS = (
     "aes",
     "serpent",
@@ -54,16 +52,30 @@ CHAINS = (
     "serpent-twofish-aes",
     "twofish-aes",
 )
-# Key derivation is not what is measured. All take about as long to create; opening tries them in
-# turn unless it is told, and this one is in every crypto library.
-_PRF = ("SHA512", "sha512")
-_TIMEOUT_S = 60
 # VeraCrypt's personal iterations multiplier: 15,000 + 1,000 rounds of PBKDF2 instead of 500,000,
-# for the passphrase is random.
+# for the passphrase is random, and key derivation is not what is measured.
 _PIM = 1
-_ROUNDS = 15_000 + 1_000 * _PIM
+
+
+@dataclass(frozen=True)
+class _Format:
+    """What the headers of one program begin with, its rounds of PBKDF2 (SHA-512), and its name."""
+
+    name: str
+    magic: bytes
+    needs_version: int
+    rounds: int
+    how: tuple[str, ...]
+
+
+_FORMATS = {
+    "truecrypt": _Format("TrueCrypt", b"TRUE", 0x0700, 1000, ("--disable-veracrypt",)),
+    "veracrypt": _Format(
+        "VeraCrypt", b"VERA", 0x010B, 15_000 + 1_000 * _PIM, ("--veracrypt-pim", str(_PIM))
+    ),
+}
 _SALT_BYTES, _BODY_BYTES, _KEYS_BYTES, _KEY_BYTES = 64, 448, 256, KEY_BITS // 8
-_VERSION, _NEEDS_VERSION = 5, 0x010B
+_VERSION = 5
 # Magic, version, program, CRC-32 of the keys, 16 unused, hidden volume's size, volume's size,
 # start and length of what is encrypted, flags, sector size, 120 unused.
 _FIELDS = struct.Struct(">4sHHI16xQQQQII120x")
@@ -79,22 +91,14 @@ class TrueCrypt(Kind):
             "cipher", "aes", "", "a cipher, or a cascade of them", choices=CHAINS, required=True
         ),
         Parameter("key_bits", KEY_BITS, "", "of each cipher", choices=(KEY_BITS,), required=True),
-        Parameter(
-            "volume", "truecrypt", "", "whose header it has", choices=("truecrypt", "veracrypt")
-        ),
+        Parameter("volume", "truecrypt", "", "whose header it has", choices=tuple(_FORMATS)),
     )
-    packages: ClassVar[tuple[str, ...]] = ("tcplay",)
 
     def label(self, configuration: Configuration) -> str:
-        program = "VeraCrypt" if _is_veracrypt(configuration) else "TrueCrypt"
-        return f"{program} {'–'.join(map(cipher_label, _words(configuration)))}-{KEY_BITS}"
+        chain = "–".join(map(cipher_label, _words(configuration)))
+        return f"{_format(configuration).name} {chain}-{KEY_BITS}"
 
     def why_not(self, configuration: Configuration) -> str | None:
-        if not _is_veracrypt(configuration):
-            try:
-                run(["tcplay", "--version"], ok=range(256))
-            except CommandError as error:  # missing, or it hangs: not the same thing
-                return f"Configuration {configuration.name} needs tcplay. {error}"
         lacks = (ciphers.missing(_dm_cipher(word), configuration) for word in _words(configuration))
         return next((sentence for sentence in lacks if sentence), None)
 
@@ -136,22 +140,15 @@ class TrueCrypt(Kind):
         mapping.create(mapping.CONTAINER, lines)
         path = f"/dev/mapper/{mapping.CONTAINER}"
         passphrase = os.urandom(24).hex().encode()  # TrueCrypt takes 64 characters at most
-        veracrypt = _is_veracrypt(configuration)
-        if veracrypt:
-            data_bytes, keys = place.extent.size_bytes, os.urandom(_KEYS_BYTES)
-            with opened(path, os.O_WRONLY) as fd:
-                # In front of the data, and behind it the backup, which has a separate salt.
-                for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
-                    header = _header(_words(configuration), passphrase, keys, data_bytes)
-                    os.pwrite(fd, header, offset)
-                os.fsync(fd)
-        else:
-            _create(path, _words(configuration), passphrase)
-        rounds = ("--veracrypt-pim", str(_PIM))
+        data_bytes, keys = place.extent.size_bytes, os.urandom(_KEYS_BYTES)
+        with opened(path, os.O_WRONLY) as fd:
+            # In front of the data, and behind it the backup, which has a separate salt.
+            for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
+                os.pwrite(fd, _header(configuration, passphrase, keys, data_bytes), offset)
+            os.fsync(fd)
         how = [
-            *("--batch-mode", "--type", "tcrypt"),
-            *(rounds if veracrypt else ("--disable-veracrypt",)),
-            *("--hash", _PRF[1], "--cipher", cipher(configuration)),
+            *("--batch-mode", "--type", "tcrypt", *_format(configuration).how),
+            *("--hash", "sha512", "--cipher", cipher(configuration)),
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
         run(["cryptsetup", "open", *how, path, MAPPING], stdin=passphrase + b"\n")
@@ -167,28 +164,29 @@ def parse_dump(text: str) -> VolumeHeader:
     )
 
 
-def _is_veracrypt(configuration: Configuration) -> bool:
-    return configuration.settings["volume"] == "veracrypt"
+def _format(configuration: Configuration) -> _Format:
+    return _FORMATS[str(configuration.settings["volume"])]
 
 
-def _header(words: list[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
-    """512 bytes as VeraCrypt documents them; no program of Debian's writes them.
+def _header(configuration: Configuration, passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
+    """512 bytes as VeraCrypt documents them, which has them from TrueCrypt.
 
-    `words` are ciphers, the first applied first; `keys` 256 random bytes, of which they take the
-    first.
+    `keys` are 256 random bytes, of which the ciphers take the first.
 
     https://veracrypt.io/en/VeraCrypt%20Volume%20Format%20Specification.html: a salt of 64 bytes,
     then 448 bytes that every cipher of the chain encrypts with XTS as one data unit numbered 0.
     Numbers are big-endian. cryptsetup reads it back, which is the check. Raises OSError, or
     WorkloadError where the kernel lacks a cipher.
     """
+    made, words = _format(configuration), _words(configuration)
     salt = os.urandom(_SALT_BYTES)
     fields = _FIELDS.pack(
-        *(b"VERA", _VERSION, _NEEDS_VERSION, zlib.crc32(keys), 0, data_bytes),
+        *(made.magic, _VERSION, made.needs_version, zlib.crc32(keys), 0, data_bytes),
         *(HEADERS_SECTORS * SECTOR_BYTES, data_bytes, 0, 512),
     )
     body = fields + struct.pack(">I", zlib.crc32(fields)) + keys
-    derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, _ROUNDS, 2 * _KEY_BYTES * len(words))
+    length = 2 * _KEY_BYTES * len(words)
+    derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, made.rounds, length)
     for number, word in enumerate(words):
         # All first keys of the chain come before all second ones, the tweaks'.
         places = (_KEY_BYTES * number, _KEY_BYTES * (number + len(words)))
@@ -220,53 +218,3 @@ def _container(place: Place) -> Layer:
             Segment(HEADERS_SECTORS, "linear", below, BACKUP_OFFSET_SECTORS),
         ),
     )
-
-
-def _create(path: str, words: list[str], passphrase: bytes) -> None:
-    """Make the headers; tcplay takes its answers from standard input, one read for each prompt.
-
-    `-z` leaves the data area unchanged. Raises CommandError.
-    """
-    chain = ",".join(f"{word.upper()}-{KEY_BITS}-XTS" for word in words)
-    process = subprocess.Popen(
-        ["tcplay", "--create", f"--device={path}", "-z", "-a", _PRF[0], "-b", chain],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        bufsize=0,
-        start_new_session=True,  # a terminal of ours would be asked instead
-        env={**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"},
-    )
-    deadline = threading.Timer(_TIMEOUT_S, process.kill)
-    deadline.start()
-    try:
-        printed = _converse(process, passphrase)
-        code = process.wait()
-    finally:
-        deadline.cancel()
-        process.kill()
-        process.wait()
-    if code:
-        words_said = " ".join(system_text.decode(printed).split())[-300:]
-        raise CommandError("tcplay-failed", code=code, output=words_said)
-
-
-def _converse(process: subprocess.Popen[bytes], passphrase: bytes) -> bytes:
-    """Answer the prompts in their order; all that was printed, answers are not echoed."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    printed = b""
-    answers = ((b"assphrase: ", passphrase), (b"assphrase: ", passphrase), (b"(y/n) ", b"y"))
-    with process.stdin, process.stdout:
-        for prompt, answer in answers:
-            line = b""
-            while not line.endswith(prompt):
-                byte = process.stdout.read(1)
-                if not byte:
-                    return printed + line
-                line += byte
-            printed += line
-            process.stdin.write(answer + b"\n")
-        while chunk := process.stdout.read(4096):
-            printed += chunk
-    return printed

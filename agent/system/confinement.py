@@ -21,21 +21,13 @@ RULE = f"{MOUNT_POINT}/** rwk,  # fde-testbed"
 PARSER_LIMIT_S = 300.0
 
 
-def allow(
-    folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser"
+def set_rule(
+    folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser", *, wanted: bool
 ) -> list[str]:
-    """Add the rule where AppArmor is on and a server has a profile; return what was done."""
-    return _set(folder, loaded, parser, wanted=True)
+    """Add the rule where AppArmor is on and a server has a profile, or take it out everywhere.
 
-
-def revoke(
-    folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser"
-) -> list[str]:
-    """Take the rule out, and whatever else stands there stays."""
-    return _set(folder, loaded, parser, wanted=False)
-
-
-def _set(folder: Path, loaded: Path, parser: str, *, wanted: bool) -> list[str]:
+    Whatever else stands there stays. Returns what was done.
+    """
     actions = []
     on = loaded.exists()
     for name in SERVERS:

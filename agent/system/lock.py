@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from contract import system_text
+from contract import strict_json, system_text
 from contract.errors import AgentError
 from contract.files import write_json
 
@@ -22,13 +22,19 @@ class HoldError(AgentError):
     """A lease that cannot be kept."""
 
 
+@dataclass(frozen=True)
+class _Lease:
+    reason: str
+    until_ns: int
+
+
 def take(reason: str, seconds: float, path: Path = HOLD) -> None:
     """Hold for `seconds` from now, in place of any lease before."""
     if not 0 < seconds <= LONGEST_S:
         raise HoldError("hold-too-long", longest_s=LONGEST_S)
     path.parent.mkdir(parents=True, exist_ok=True)
     until_ns = time.monotonic_ns() + round(seconds * 1e9)
-    write_json(path, {"reason": " ".join(reason.split()), "until_ns": until_ns})
+    write_json(path, asdict(_Lease(" ".join(reason.split()), until_ns)))
 
 
 def end(path: Path = HOLD) -> None:
@@ -41,13 +47,9 @@ def reason(path: Path = HOLD) -> str | None:
 
     One that cannot be read, or ends later than any lease may, does not count.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        left_ns = int(document["until_ns"]) - time.monotonic_ns()
-        text = str(document["reason"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return text if 0 < left_ns <= LONGEST_S * 1e9 else None
+    lease = strict_json.load(_Lease, path)
+    left_ns = lease.until_ns - time.monotonic_ns() if lease else 0
+    return lease.reason if lease and 0 < left_ns <= LONGEST_S * 1e9 else None
 
 
 RUN = Path("/run/fde-testbed")
@@ -111,16 +113,11 @@ def holder(folder: Path) -> int | None:
     for fields in (line.split() for line in system_text.read(Path("/proc/locks")).splitlines()):
         if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
             pid = int(fields[4])
-            if _has_open(pid, folder):
-                return pid
+            with suppress(OSError):  # it ended while we looked
+                files = Path(f"/proc/{pid}/fd").iterdir()
+                if any(file.samefile(folder) for file in files if file.exists()):
+                    return pid
     return None
-
-
-def _has_open(pid: int, folder: Path) -> bool:
-    try:
-        return any(fd.samefile(folder) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.exists())
-    except OSError:
-        return False  # it ended while we looked
 
 
 def _take(fd: int, why: Callable[[], str]) -> None:

@@ -136,7 +136,7 @@ def remove(path: Path = NOTE) -> list[str]:
     A package that something else needs by now stays. Raises CommandError.
     """
     before = _read(path)
-    actions = confinement.revoke()
+    actions = confinement.set_rule(wanted=False)
     brought = installed(before.packages)
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else

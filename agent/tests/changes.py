@@ -16,6 +16,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest import mock
 
 from agent.storage import facts
 from contract.plan import Disk
@@ -185,6 +186,11 @@ def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str
     """
     size = int(Path(f"/sys/class/block/{Path(device).name}/size").read_text()) * 512
     disk = Disk("plain", device, serial, size)
+
+    def gather(disk: Disk) -> facts.DiskFacts:
+        with mock.patch("agent.storage.devices.serial", return_value=serial):
+            return facts.gather(disk)
+
     part = f"{device}p" if device[-1].isdigit() else device
     noticed: dict[str, list[bool]] = {}
     for name in names:
@@ -199,11 +205,11 @@ def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str
         words |= {"S": str(draw.randrange(100, 550)), "K": str(4 * draw.randrange(2, 40))}
         shell("wipefs -qaf $D; blkdiscard -fq $D || dd if=/dev/zero of=$D bs=1M || true", words)
         shell(scenario.make, words)
-        before = facts.gather(disk, lambda _: serial)
+        before = gather(disk)
         changes = (*scenario.changes, *UNMARKED) if name == "somewhere" else scenario.changes
         for number, change in enumerate(changes):
             shell(change, words)
-            after = facts.gather(disk, lambda _: serial)
+            after = gather(disk)
             pair = [replace(f, writes=None).fingerprint for f in (before, after)]
             noticed[f"{name} {number}: {change}"] = [
                 before.fingerprint != after.fingerprint,

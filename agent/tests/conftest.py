@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent import measure
-from agent.tests.suite_lab import Lab, one_block_document
+from agent.tests.suite_lab import Lab, blocks_document
 from contract import plan
 
 
@@ -30,7 +30,7 @@ def three_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[La
 @pytest.fixture
 def one_block(three_blocks: Lab) -> Lab:
     """Four runs, each tried three times, and a plan that other processes read."""
-    document = plan.freeze({**one_block_document(), "attempts": 3})
+    document = plan.freeze({**blocks_document(), "attempts": 3})
     three_blocks.plan = plan.parse(document)
     (three_blocks.folder / "plan.json").write_text(json.dumps(document))
     return three_blocks

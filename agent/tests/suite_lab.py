@@ -136,14 +136,13 @@ class Lab:
             writer.close()
 
     def states(self) -> list[tuple[str, str]]:
-        return [(e.state, e.run_id) for e in journal.read(self.folder / "journal.jsonl")]
+        return [(entry.state, entry.run_id) for entry in entries(self)]
 
     def last(self) -> dict[str, str]:
-        return journal.last_states(journal.read(self.folder / "journal.jsonl"))
+        return journal.last_states(entries(self))
 
     def void_facts(self) -> list[dict[str, Any]]:
-        entries = journal.read(self.folder / "journal.jsonl")
-        return [dict(entry.facts) for entry in entries if entry.state == "void"]
+        return [dict(entry.facts) for entry in entries(self) if entry.state == "void"]
 
     def run_json(self, index: int) -> dict[str, Any]:
         path = self.folder / "runs" / self.plan.runs[index].run_id / "run.json"
@@ -172,25 +171,6 @@ class Lab:
                 work.add(files=1)
 
         return Scripted()
-
-
-def one_block_document() -> dict[str, Any]:
-    """One block of two configurations with two workloads each."""
-    names = [("plain", "idle"), ("plain", "file_io"), ("opal", "idle"), ("opal", "file_io")]
-    one = DOCUMENT["configurations"][0]
-    runs = [
-        {"run_id": f"000{n}-b00-{c}-{w}", "index": n, "block": 0, "configuration": c, "workload": w}
-        for n, (c, w) in enumerate(names)
-    ]
-    return {
-        **DOCUMENT,
-        "configurations": [{**one, "name": name} for name in ("plain", "opal")],
-        "workloads": [{"name": name, "parameters": {}} for name in ("idle", "file_io")],
-        "runs": runs,
-        "settle_s": 0,
-        "tail_s": 0,
-        "rapl_hz": 100,
-    }
 
 
 Deadly = Callable[[int, dict[str, Any]], str | None]

@@ -189,12 +189,6 @@ def test_erase_is_a_way_past_contents_and_past_nothing_else(name: str) -> None:
     assert cause in ("absent", "given-away") or "other-erase" in {other.code for other in others}
 
 
-def test_an_erase_that_names_another_serial_is_refused_even_for_a_blank_disk() -> None:
-    (refusal,) = guard.refusals(replace(DISK, erase="S11"), BLANK)
-    assert refusal.code == "other-erase"
-    assert refusal.facts["erase"] == "S11"
-
-
 def test_an_erase_that_was_given_for_other_contents_is_said_to_be() -> None:
     (refusal,) = guard.refusals(
         replace(DISK, erase="S1 000000000000"), replace(BLANK, signatures=(EXT4,))
@@ -387,9 +381,6 @@ def test_what_is_found_and_would_be_done_is_told_in_words(
 ) -> None:
     assert re.search(words, inspect.describe(DISK, disk_facts, _spec()))
     assert steps in "; ".join(inspect.would(_spec(), DISK, disk_facts))
-
-
-def test_nothing_would_be_done_to_a_disk_that_is_as_it_must_be() -> None:
     assert inspect.would(_spec(), DISK, READY) == []
 
 
@@ -469,14 +460,43 @@ def _disk(device: Path) -> Disk:
 
 
 def _facts(device: Path) -> DiskFacts:
-    return facts.gather(_disk(device), lambda _name: "LOOP")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "serial", lambda _name: "LOOP")
+        return facts.gather(_disk(device))
 
 
-def test_a_real_blank_disk_is_seen_as_blank(loop: Loop) -> None:
+@pytest.mark.parametrize("fill", [b"", b"\xff"])
+def test_a_real_disk_of_zeros_or_ones_is_blank(loop: Loop, fill: bytes) -> None:
     device, _ = loop()
+    with device.open("r+b") as file:
+        file.write(fill * (64 * 2**20))
     disk_facts = _facts(device)
     assert disk_facts.blank
     assert guard.refusals(_disk(device), disk_facts) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "place", "contents", "types"),
+    [
+        # Magic and version of a LUKS1 header, and a GFS2 superblock, are what blkid looks at.
+        ("true", 0, b"LUKS\xba\xbe\x00\x01", "crypto_LUKS"),
+        (
+            "mkfs.ext4",
+            65536,
+            struct.pack(">IIQIIII", 0x01161970, 1, 0, 100, 0, 1801, 1900),
+            "ext4, gfs2",
+        ),
+    ],
+)
+def test_real_signatures_are_named_also_two_at_once(
+    loop: Loop, start: str, place: int, contents: bytes, types: str
+) -> None:
+    device, _ = loop()
+    subprocess.run([*start.split(), "-q", device], check=True)
+    with device.open("r+b") as file:
+        file.seek(place)
+        file.write(contents)
+    assert guard.refusals(_disk(device), _facts(device))[0].facts["types"] == types
 
 
 @pytest.mark.parametrize("place", [0, 64 * 2**20 - 4096])
@@ -506,13 +526,6 @@ def test_any_write_ends_a_check(loop: Loop) -> None:
     assert after.fingerprint == before.fingerprint
     assert after.checked_print != before.checked_print
     assert provision.reasons_of_change(_disk(device), after, {"plain": str(before.checked_print)})
-
-
-def test_a_disk_of_ones_is_blank(loop: Loop) -> None:
-    device, _ = loop()
-    with device.open("r+b") as file:
-        file.write(b"\xff" * (64 * 2**20))
-    assert _facts(device).blank
 
 
 def test_who_holds_a_disk_for_himself_is_found(loop: Loop) -> None:
@@ -640,22 +653,6 @@ def test_a_loop_device_over_the_disk_is_a_use(loop: Loop) -> None:
     finally:
         subprocess.run(["losetup", "-d", over], check=True)
     assert [use.how for use in uses] == [f"held by {Path(over).name}"]
-
-
-def test_a_real_luks_header_without_our_label_is_refused(loop: Loop) -> None:
-    device, _ = loop()
-    with device.open("r+b") as file:  # magic and version of a LUKS1 header are what blkid knows
-        file.write(b"LUKS\xba\xbe\x00\x01")
-    assert guard.refusals(_disk(device), _facts(device))[0].facts["types"] == "crypto_LUKS"
-
-
-def test_two_signatures_at_once_are_not_taken_for_none(loop: Loop) -> None:
-    device, _ = loop()
-    subprocess.run(["mkfs.ext4", "-q", device], check=True)
-    with device.open("r+b") as file:  # a GFS2 superblock, as far as blkid looks at it
-        file.seek(65536)
-        file.write(struct.pack(">IIQIIII", 0x01161970, 1, 0, 100, 0, 1801, 1900))
-    assert guard.refusals(_disk(device), _facts(device))[0].facts["types"] == "ext4, gfs2"
 
 
 def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from contract import names
 from contract import plan as plans
 from contract.plan import PlanError
 from contract.tests.refusal import refuses
-from controller.session import agent_client, group
+from controller.session import agent_client
 from controller.tests.examples import plan
 from validation.synthetic.suite import Options, write_suite
 
@@ -101,9 +101,7 @@ def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
 def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
     for name in HOSTILE:
         document = {"format": "fde-group/1", "group": "g", "suites": [name], "hosts": ["h"]}
-        (tmp_path / group.FILE).write_text(json.dumps(document), encoding="utf-8")
-        with refuses("group-damaged"):
-            group.suites(tmp_path)
+        (tmp_path / hosts.FILE).write_text(json.dumps(document), encoding="utf-8")
         with refuses("group-unread"):
             hosts.members(tmp_path)
 

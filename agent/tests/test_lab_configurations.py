@@ -267,7 +267,7 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
     ):  # named by the kernel in forms of its own
         assert len(layers) == 1
         assert layers[0]["cipher_driver"]
-    elif kind in ("dmcrypt", "opal_dmcrypt", "tcrypt"):
+    elif kind in ("dmcrypt", "inlinecrypt", "opal_dmcrypt", "tcrypt"):
         words = cipher.removesuffix("-xts-plain64").split("-")
         assert [layer["cipher"].split("-")[0] for layer in layers] == words
         for layer in layers:
@@ -282,6 +282,8 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
         kind == "dmcrypt" and configuration.get("header", "luks2") == "luks2"
     )
     assert (proof["luks"] is not None) == has_header
+    if kind == "inlinecrypt":
+        assert "fallback: no engine" in proof["of_kind"]["output"]
     if configuration["kind"] == "tcrypt":
         assert proof["tcrypt"]["chain"] == configuration["cipher"]
 
@@ -470,7 +472,7 @@ def test_an_agent_killed_on_its_way_up_leaves_nothing_that_the_next_cannot_take_
         "until dmsetup ls | grep -q container; do sleep 0.05; done; kill -9 $pid; wait $pid",
         check=False,
     )
-    target.lab.ssh("while pgrep -x 'cryptsetup|tcplay' > /dev/null; do sleep 0.1; done")
+    target.lab.ssh("while pgrep -x cryptsetup > /dev/null; do sleep 0.1; done")
     assert "fde-data-container" in _mapped(target)
     (line,) = target.said("storage enter plain")
     assert line["state"] == "mounted"
@@ -494,11 +496,11 @@ from contract.plan import Configuration
 print(ciphers.missing("khazad-xts-plain64", Configuration("unheard-of", "dmcrypt", "plain")))
 """
         assert "This kernel has no xts(khazad)" in target.python(lacking)
-        target.lab.ssh("mv /usr/sbin/tcplay /usr/sbin/tcplay.away")
-        assert "nstall its package" in target.refusal(f"storage enter {CASCADE}")
+        target.lab.ssh("mv /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.ext4.away")
+        assert "needs mkfs.ext4" in target.refusal(f"storage enter {CASCADE}")
         assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
     finally:
-        target.lab.ssh("mv /usr/sbin/tcplay.away /usr/sbin/tcplay", check=False)
+        target.lab.ssh("mv /usr/sbin/mkfs.ext4.away /usr/sbin/mkfs.ext4", check=False)
         target.put(f"{FOLDER}/target.json", target.description())
 
 

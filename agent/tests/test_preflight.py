@@ -13,17 +13,25 @@ import pytest
 
 from agent import preflight
 from agent.preflight import Facts, Target
+from contract.plan import parse_target
 
-DOCUMENT: dict[str, Any] = {
-    "disks": {"sed": {"by_id": "/dev/disk/by-id/absent"}},
-    "configurations": [
-        {"name": "opal", "kind": "opal", "disk": "sed"},
-        {"name": "plain", "kind": "plain", "disk": "plain"},
-        {"name": "hctr2", "kind": "dmcrypt", "disk": "plain", "cipher": "aes-hctr2-plain64"},
-    ],
-    "database": "any",
-}
-HCTR2 = Target.from_document(DOCUMENT)
+TARGET_JSON = json.dumps(
+    {
+        "format": "fde-target/1",
+        "disks": {
+            role: {"by_id": "/dev/disk/by-id/absent", "serial": role, "size_bytes": 2**31}
+            for role in ("sed", "plain")
+        },
+        "extent_bytes": 2**30,
+        "filesystem": {"type": "ext4", "options": [], "mount_options": ""},
+        "configurations": [
+            {"name": "opal", "kind": "opal", "disk": "sed"},
+            {"name": "plain", "kind": "plain", "disk": "plain"},
+            {"name": "hctr2", "kind": "dmcrypt", "disk": "plain", "cipher": "aes-hctr2-plain64"},
+        ],
+    }
+)
+HCTR2 = Target.from_target(parse_target(json.loads(TARGET_JSON), Path("target.json")))
 TARGET = replace(HCTR2, hctr2=())
 NO_OPAL = replace(TARGET, opal=())
 TRIXIE = Facts(
@@ -117,7 +125,7 @@ MARIADB = {"servers": ["mariadb-server"], "candidates": {"mysql-server": "8"}}
         (NO_MYSQL, MYSQL, "no-mysql", {"name": TRIXIE.name}),
         ({**NO_MYSQL, "lists": False}, MYSQL, "no-mysql", {}),
         (MARIADB, MYSQL, "other-database", {"other": "mariadb-server", "choice": "mariadb"}),
-        ({"missing": ["tcplay"], "candidates": {}}, NO_OPAL, "no-package", {"package": "tcplay"}),
+        ({"missing": ["fio"], "candidates": {}}, NO_OPAL, "no-package", {"package": "fio"}),
     ],
 )
 def test_a_target_that_cannot_is_refused_with_the_way_out(
@@ -134,8 +142,8 @@ def test_packages_follow_what_is_asked() -> None:
         return set(preflight.wanted(replace(NO_OPAL, **changes), installed))
 
     assert "default-mysql-server" in wanted()
-    assert "tcplay" not in wanted()
-    assert "tcplay" in wanted(packages=("tcplay",))
+    assert "xfsprogs" not in wanted()
+    assert "xfsprogs" in wanted(packages=("xfsprogs",))
     for server in preflight.SERVERS:
         assert server in wanted({server})
         assert "default-mysql-server" not in wanted({server})
@@ -143,11 +151,10 @@ def test_packages_follow_what_is_asked() -> None:
     assert "mariadb-server" in wanted(database="mariadb")
 
 
-def test_this_machine_can_be_asked_by_a_python_that_knows_nothing_of_us(tmp_path: Path) -> None:
-    """As on a target: the module alone, isolated from our packages."""
+def test_this_machine_can_be_asked(tmp_path: Path) -> None:
     target = tmp_path / "target.json"
-    target.write_text(json.dumps(DOCUMENT), encoding="utf-8")
-    command = [sys.executable, "-I", preflight.__file__, "--target", str(target)]
+    target.write_text(TARGET_JSON, encoding="utf-8")
+    command = [sys.executable, "-m", "agent.preflight", "--target", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)
     assert set(answer["facts"]) == set(vars(TRIXIE))

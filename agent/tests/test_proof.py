@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.storage import ciphers, mapping, plaintext_probe, proof, registry, tcrypt
+from agent.storage import mapping, plaintext_probe, proof, registry, tcrypt
 from agent.storage.base import KindFindings, Layer, Place, Segment, VolumeHeader
 from agent.storage.layout import DiscardFindings
 from agent.storage.opal import LuksHeader, LuksIntegrity, LuksSegment, OpalFindings
@@ -38,7 +38,7 @@ OFF = OpalFindings(STATUS, RangeStatus(0, 0, False, False, "unlocked"), "off", N
 HEADER = VolumeHeader("aes-twofish-serpent", "xts-plain64", "1536")
 
 
-def _planned(kind: str, **entry: object) -> Planned:
+def _planned(kind: str, **entry: Any) -> Planned:
     disk = "sed" if kind == "opal" else "plain"
     configuration = registry.complete({"name": "c", "kind": kind, "disk": disk, **entry})
     expectation = registry.load(kind).expectation(PLACE, configuration)
@@ -87,6 +87,12 @@ def test_lines_of_tables_are_parsed() -> None:
         assert mapping.parse_line(line) == mapping.parse_line(null)
         assert mapping.without_key(line) == null.replace(" - ", " <0-bit-key> ")
     assert mapping.parse_line("0 8 zero") == Segment(8, "zero")
+    inline = "2 sector_size:4096 iv_large_sectors"
+    assert mapping.parse_line(
+        f"0 8 inlinecrypt aes-xts-plain64 {'0' * 128} 1 0 8:1 64 {inline}"
+    ) == (
+        Segment(8, "inlinecrypt", "8:1", 64, "aes-xts-plain64", 512, 4096, 0, ("iv_large_sectors",))
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,12 +103,13 @@ def test_lines_that_are_none_are_refused(text: str) -> None:
         mapping.parse_line(text)
 
 
-def test_no_key_is_ever_told() -> None:
+@pytest.mark.parametrize("target", mapping.ENCRYPTING)
+def test_no_key_is_ever_told(target: str) -> None:
     key = "ab" * 32
-    text = f"0 8 crypt aes-xts-plain64 {key} 0 8:1 0"
+    text = f"0 8 {target} aes-xts-plain64 {key} 0 8:1 0"
     assert key not in mapping.without_key(text)
     with pytest.raises(mapping.TableError) as error:
-        mapping.parse_line(f"0 8 crypt aes-xts-plain64 {key} rubbish")
+        mapping.parse_line(f"0 8 {target} aes-xts-plain64 {key} rubbish")
     assert key not in str(error.value)
 
 
@@ -333,16 +340,6 @@ def test_a_probe_that_could_not_be_looked_for_and_a_discard_are_told() -> None:
     assert proof.mismatches(replace(plan, discards=True), mounted) == []
     silent = replace(findings, discard=DiscardFindings({}, mounted=False))
     assert proof.mismatches(replace(plan, discards=True), silent) == [_mismatch("no-discard")]
-
-
-def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:
-    crypto = (
-        "name         : xts(aes)\ndriver       : xts-aes-aesni\npriority     : 401\n\n"
-        "name         : xts(aes)\ndriver       : xts-aes-vaes-avx2\npriority     : 600\n\n"
-        "name         : __xts(aes)\ndriver       : other\npriority     : 900\n"
-    )
-    assert ciphers.driver(ciphers.algorithm("aes-xts-plain64"), crypto) == "xts-aes-vaes-avx2"
-    assert ciphers.driver("xts(serpent)", crypto) is None
 
 
 def test_canaries_differ_by_run_and_can_be_made_again() -> None:

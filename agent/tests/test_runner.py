@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from agent import measure, runner
+from agent import measure, readiness, runner
 from agent.checks import Check
 from agent.checks.context import Observation
 from agent.storage.proof import MISMATCHES, Proof
-from agent.system import limits
+from agent.system import admission, limits
+from agent.system.admission import Bounds
 from agent.tests.injections import fail_at, lines_of
 from agent.tests.suite_lab import Action, Lab, blocks_document, entries
 from contract import journal, plan
@@ -79,6 +80,34 @@ def test_runs_of_a_configuration_that_cannot_be_had_are_skipped_with_the_reason(
     assert {each.cause for each in voids} == {journal.SKIPPED}
     assert {each.detail for each in voids} == set(lab.stack.lacks.values())
     assert "opal" not in lab.stack.calls
+
+
+def test_no_run_begins_that_would_not_end_in_time_and_the_next_start_goes_on(lab: Lab) -> None:
+    def end(_context: Context) -> None:
+        admission.store(lab.folder, Bounds(seconds=0.0))
+
+    lab.acts["file_io"] = end
+    assert lab.execute() == 0
+    finished = sum(state == "finished" for state, _ in lab.states())
+    last = entries(lab)[-1]
+    assert 0 < finished < len(lab.plan.runs)
+    assert last.state == "suite-finished" and last.detail.endswith(f"{12 - finished} left")
+    assert lab.stack.calls[-2:] == ["bare", "read"]
+    admission.store(lab.folder, Bounds())
+    lab.acts.clear()
+    assert lab.execute() == 0
+    assert [r for s, r in lab.states() if s == "finished"] == [r.run_id for r in lab.plan.runs]
+
+
+def test_a_block_waits_for_the_controller_but_not_for_ever(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "LOOK_S", 0.3)
+    admission.store(lab.folder, Bounds(block=1))
+    assert lab.execute() == 0
+    waits = [each for each in entries(lab) if each.cause == journal.LOOK]
+    assert [each.run_id for each in waits] == [lab.plan.runs[4].run_id]
+    assert admission.load(lab.folder).block is None
 
 
 def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
@@ -197,8 +226,7 @@ def test_a_signal_voids_the_run_and_leaves_the_storage_bare(lab: Lab) -> None:
 def test_reasons_reach_the_journal(lab: Lab, act: Action, reason: str) -> None:
     lab.acts["file_io"] = act
     lab.execute()
-    entries = journal.read(lab.folder / "journal.jsonl")
-    void = [entry for entry in entries if entry.state == "void"]
+    void = [entry for entry in entries(lab) if entry.state == "void"]
     assert void
     assert all(reason in entry.detail for entry in void)
 
@@ -219,7 +247,7 @@ def test_an_asset_is_compared_before_the_first_run_and_its_sum_kept(lab: Lab) ->
     entry = {"path": str(clip), "sha256": "0" * 64, "sums": None}
     lab.plan = plan.parse(plan.freeze({**blocks_document(), "assets": {"clip": entry}}))
     assert lab.execute() == 1
-    ended = journal.read(lab.folder / "journal.jsonl")[-1]
+    ended = entries(lab)[-1]
     assert ended.state == "suite-failed"
     assert f"The asset clip ({clip}) has the SHA-256" in ended.detail
     assert not (lab.folder / "runs").exists()
@@ -234,7 +262,7 @@ def test_a_locked_range_that_can_be_read_fails_the_suite_each_time(lab: Lab) -> 
     lab.stack.reads = {"S": None}
     for _ in range(2):
         assert lab.execute() == 1
-        entry = journal.read(lab.folder / "journal.jsonl")[-1]
+        entry = entries(lab)[-1]
         assert entry.state == "suite-failed"
         assert "The locked range of S can be read" in entry.detail
 

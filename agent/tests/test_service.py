@@ -21,8 +21,8 @@ import pytest
 from agent import cli, pack
 from agent.readiness import NotYetError, Waits
 from agent.system import lock, notify
-from agent.tests.suite_lab import one_block_document
-from contract import identity, journal, plan
+from agent.tests.suite_lab import blocks_document
+from contract import identity, journal
 from contract.files import write_json
 from contract.tests.refusal import refuses
 
@@ -347,7 +347,7 @@ def agent(suite: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_exit_codes_tell_systemd_whether_to_start_again(tmp_path: Path) -> None:
     refused = agent(tmp_path)
     assert refused.returncode == 1 and "cannot be read" in refused.stderr
-    (tmp_path / "plan.json").write_text(json.dumps(plan.freeze(one_block_document())))
+    (tmp_path / "plan.json").write_text(json.dumps(blocks_document()))
     with lock.suite(tmp_path):
         assert agent(tmp_path).returncode == 1
         assert agent(tmp_path, NOTIFY_SOCKET="/dev/null/none").returncode == cli.BUSY

@@ -195,18 +195,18 @@ def test_the_guard_is_asked_before_attaching_and_before_formatting(scene: Scene)
     assert blank.count(0) == len(blank)  # attached, but never formatted
 
 
-def test_a_failing_mkfs_ends_bare(scene: Scene) -> None:
-    broken = replace(scene.spec, filesystem=Filesystem("ext4", ("-O", "nonsense"), ""))
-    stack = scene.stack(broken)
-    with refuses("program-failed", program="mkfs.ext4"):
-        stack.enter("one")
-    assert (stack.state, stack.entered) == ("bare", None)
-
-
-def test_a_failing_mount_ends_bare(scene: Scene) -> None:
-    broken = replace(scene.spec, filesystem=Filesystem("ext4", (), "nonsense=1"))
-    stack = scene.stack(broken)
-    with refuses("program-failed", program="mount"):
+@pytest.mark.parametrize(
+    ("program", "filesystem"),
+    [
+        ("mkfs.ext4", Filesystem("ext4", ("-O", "nonsense"), "")),
+        ("mount", Filesystem("ext4", (), "nonsense=1")),
+    ],
+)
+def test_a_failing_mkfs_or_mount_ends_bare(
+    scene: Scene, program: str, filesystem: Filesystem
+) -> None:
+    stack = scene.stack(replace(scene.spec, filesystem=filesystem))
+    with refuses("program-failed", program=program):
         stack.enter("one")
     assert (stack.state, stack.entered) == ("bare", None)
 
@@ -296,12 +296,8 @@ def test_who_keeps_the_file_system_busy_is_named(
 def test_an_unknown_configuration_changes_nothing(scene: Scene) -> None:
     stack = scene.stack()
     stack.enter("one")
-    with pytest.raises(StorageError) as refused:
+    with refuses("unknown", known="cannot, one, two, unknown"):
         stack.enter("three")
-    assert (refused.value.code, refused.value.facts["known"]) == (
-        "unknown",
-        "cannot, one, two, unknown",
-    )
     assert stack.state == "mounted"
 
 
@@ -312,9 +308,8 @@ def test_a_configuration_that_this_machine_cannot_have_changes_nothing(scene: Sc
         ("cannot", "unavailable", "load its module"),
         ("unknown", "settings", "cypher means nothing"),
     ):
-        with pytest.raises(StorageError) as refused:
+        with refuses(cause) as refused:
             stack.enter(name)
-        assert refused.value.code == cause
         assert fact in str(refused.value)
     assert stack.state == "mounted"
 
@@ -371,9 +366,8 @@ def _place(scene: Scene) -> Place:
 
 def test_another_extent_than_provisioned_is_refused(scene: Scene) -> None:
     other = replace(scene.spec, extent=Extent(2**24, 2**24))
-    with pytest.raises(layout.LayoutError) as refused:
+    with refuses("other-extent"):
         scene.stack(other).enter("one")
-    assert refused.value.code == "other-extent"
     assert scene.kind.calls == []
 
 

@@ -18,6 +18,7 @@ from agent.system.limits import Stop
 from agent.tests.suite_lab import Lab, blocks_document, entries
 from contract import plan
 from contract.journal import SKIPPED
+from contract.tests.refusal import refuses
 from workloads.base import Context, Needs, Workload
 
 MIB, GIB = 2**20, 2**30
@@ -212,5 +213,5 @@ def test_scratch_is_needed_by_each_workload_once(lab: Lab, tmp_path: Path) -> No
     lab.needs = {"idle": Needs(scratch_bytes=free_bytes * 6 // 10)}
     needs.check(three, tmp_path)
     lab.needs["file_io"] = Needs(scratch_bytes=free_bytes * 6 // 10)
-    with pytest.raises(needs.NeedsError, match=r"^idle, file_io need .* make room there"):
+    with refuses("scratch-too-small", names="idle, file_io"):
         needs.check(three, tmp_path)

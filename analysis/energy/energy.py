@@ -134,15 +134,7 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
         counter = _counter_of(phase, zone)
         if last is not None and counter is not None:
             flags = tuple(flag for flag in counter.flags if flag != rapl.DOUBLE_WRAP)
-            yield Counter(
-                counter.source,
-                zone,
-                last.end,
-                counter.start,
-                counter.max_range_uj,
-                flags,
-                counter.update_ns,
-            )
+            yield replace(counter, start=last.end, end=counter.start, flags=flags)
         last = counter
 
 
@@ -166,10 +158,21 @@ def _words(counter: Counter, more: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*counter.flags, *more]))
 
 
-WORK = (  # units of work
-    *("bytes", "files", "queries", "rows", "transactions", "operations", "derivations", "keys"),
-    *("matches", "events", "video_s", "idle_s"),
-)
+# Units of work.
+WORK = [
+    "bytes",
+    "files",
+    "queries",
+    "rows",
+    "transactions",
+    "operations",
+    "derivations",
+    "keys",
+    "matches",
+    "events",
+    "video_s",
+    "idle_s",
+]
 COUNTED = ("cpu_busy_s", "cpu_stolen_s", "own_cpu_s", "disk_written_bytes")
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("suite_id", "host", "run_id"), pl.String()),
@@ -217,7 +220,11 @@ def energy_table(
         [{**same, **row, **work.get((str(row["run_id"]), str(row["phase"])), {})} for row in rows],
         schema={**ENERGY_SCHEMA, **dict.fromkeys(_PARTS, pl.Float64())},
     )
-    frame = _without_small_totals(_with_intervals(frame).select(list(ENERGY_SCHEMA)))
+    # The 95 % intervals of all rows that have both parts, at once.
+    limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
+    half_j = pl.when(pl.col(_PARTS[0]).is_not_null()).then(pl.Series(half_width(limit_j, sigma_j)))
+    frame = frame.with_columns(half_j.alias("energy_u95_j")).select(list(ENERGY_SCHEMA))
+    frame = _without_small_totals(frame)
     return frame.sort("run_id", "source", "component", maintain_order=True)
 
 
@@ -289,14 +296,6 @@ def standing_components(energy: pl.DataFrame) -> pl.DataFrame:
     return components.filter(~pl.col("known"), pl.col("stood")).select("source", "component")
 
 
-def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the 95 % intervals of all rows that have both parts, at once."""
-    limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
-    half_j = pl.Series("energy_u95_j", half_width(limit_j, sigma_j))
-    known = pl.col(_PARTS[0]).is_not_null()
-    return frame.with_columns(pl.when(known).then(half_j).alias("energy_u95_j"))
-
-
 def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
     """Work, CPU seconds and bytes written to the disk by phase, and of all without the tail.
 
@@ -349,24 +348,19 @@ def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
     """
     by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
     for phase in run.phases:
-        for counter in phase.counters:
-            if counter.source == PYRAPL:
-                by_phase = by_zone.setdefault(counter.zone, {})
-                by_phase[phase.name] = (phase.duration_s, _by_pyrapl(counter))
+        for counter in (c for c in phase.counters if c.source == PYRAPL):
+            energy = Energy(None, None, 0.0, counter.flags)
+            if counter.start is not None and counter.end is not None:
+                # Its figure unchanged: the run's flags name what is wrong with it.
+                energy_j = counter.end.energy_uj / 1e6
+                statistical_j = _statistical_j(counter, counter.start, counter.end, energy_j)
+                energy = Energy(energy_j, statistical_j, 1.0, counter.flags)
+            by_zone.setdefault(counter.zone, {})[phase.name] = phase.duration_s, energy
     for zone, by_phase in by_zone.items():
         by_phase[ALL] = _run_energy(run, by_phase)
         if (run.run_id, zone) in still:
             by_zone[zone] = none_of(by_phase)
     yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
-
-
-def _by_pyrapl(counter: Counter) -> Energy:
-    """Return its figure unchanged: the run's flags name what is wrong with it."""
-    if counter.start is None or counter.end is None:
-        return Energy(None, None, 0.0, counter.flags)
-    energy_j = counter.end.energy_uj / 1e6
-    statistical_j = _statistical_j(counter, counter.start, counter.end, energy_j)
-    return Energy(energy_j, statistical_j, 1.0, counter.flags)
 
 
 def _zone_rows(
@@ -560,7 +554,7 @@ def _row(
         "duration_s": duration_s,
         "energy_j": energy.energy_j,
         "power_w": None if energy.energy_j is None else energy.energy_j / duration_s,
-        "energy_statistical_j": None if energy.energy_j is None else energy.statistical_j,
+        "energy_statistical_j": energy.statistical_j,
         "energy_type_b_j": type_b.standard_j if type_b else None,
         **dict(zip(_PARTS, parts, strict=True)),
         "coverage": energy.coverage,

@@ -8,7 +8,7 @@ in both is the meter's, or that of what supplies the machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,14 +39,14 @@ def is_stepped(powers: Sequence[Power]) -> bool:
     numbers: dict[Hashable, int] = {}
     kinds = np.array([numbers.setdefault(p.kind, len(numbers)) for p in ordered], np.int64)
     logs = np.log([p.power_w for p in ordered])
-    return any(_steps(logs[piece], kinds[piece]) for piece in _pieces(len(ordered)))
-
-
-def _pieces(count: int) -> Iterator[slice]:
-    """Yield the whole, halves and quarters, for a range may change back."""
-    for size in (count, count // 2, count // 4):
-        for start in range(0, count - size + 1, max(size // 2, 1)) if size >= LEAST else ():
-            yield slice(start, start + size)
+    count = len(ordered)
+    pieces = (  # the whole, halves and quarters, for a range may change back
+        slice(start, start + size)
+        for size in (count, count // 2, count // 4)
+        if size >= LEAST
+        for start in range(0, count - size + 1, size // 2)
+    )
+    return any(_steps(logs[piece], kinds[piece]) for piece in pieces)
 
 
 def _steps(logs: Floats, kinds: Ints) -> bool:

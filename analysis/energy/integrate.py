@@ -128,7 +128,11 @@ class _Channel:
             self._fill(held, name, piece.gaps, bounds)
         self._next = last
         energy_j, covered_s = piece.between(power, begin, end)
-        self._add(energy_j)
+        # Knuth's two-sum: what the high part cannot hold goes to the low one.
+        high = self._high + energy_j
+        part = high - self._high
+        self._low += (self._high - (high - part)) + (energy_j - part)
+        self._high = high
         self._covered_s += covered_s
         self._passed += end - begin
         self._last_end = int(held.end_ns[end - 1])
@@ -194,13 +198,6 @@ class _Channel:
         variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
         usual = np.maximum(self._filled_j2, variance * self._filled_s2)
         return np.where(self._count < MANY, near, usual) + self._counted_j2
-
-    def _add(self, energy_j: float) -> None:
-        """Knuth's two-sum: what the high part cannot hold goes to the low one."""
-        high = self._high + energy_j
-        part = high - self._high
-        self._low += (self._high - (high - part)) + (energy_j - part)
-        self._high = high
 
     def _reach(self, piece: Piece, power: Floats, chosen: Ints) -> None:
         """E, C and their uncertainty at the edges that these windows reach."""

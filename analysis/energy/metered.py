@@ -220,19 +220,13 @@ class Metered:
             window = int(curve.window[edge])
             cuts[window] = cuts.get(window, 0.0) + weight * float(split_j[edge])
         slope_w = sum(weight * float(curve.slope_w[edge]) for edge, weight in weights.items())
-        variance_j2 = (
-            sum(cut * cut for cut in cuts.values()) + (slope_w * self._displaced_s(weights)) ** 2
-        )
-        for start, end in pairs:
-            variance_j2 += self._readings_j2(curve, channel, start, end)
-        return math.sqrt(variance_j2)
-
-    def _displaced_s(self, edges: Iterable[int]) -> float:
-        """Return the standard uncertainty of the place of all windows."""
-        clock_ns = max(self.edges[edge].bound_ns for edge in edges)
+        clock_ns = max(self.edges[edge].bound_ns for edge in weights)
         # Records that are asked for come late each by itself: what they share is the mean.
         meter_ns = self.timing.bound_ns / (2 if self.timing.kind == "poll" else 1)
-        return math.hypot(clock_ns, meter_ns) * 1e-9 / math.sqrt(3)
+        displaced_s = math.hypot(clock_ns, meter_ns) * 1e-9 / math.sqrt(3)
+        variance_j2 = sum(cut * cut for cut in cuts.values()) + (slope_w * displaced_s) ** 2
+        variance_j2 += sum(self._readings_j2(curve, channel, *pair) for pair in pairs)
+        return math.sqrt(variance_j2)
 
     def _readings_j2(self, curve: Curve, channel: str, start: int, end: int) -> float:
         """Variance from what was filled in and from the readings of one stretch's windows."""

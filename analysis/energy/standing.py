@@ -46,7 +46,14 @@ def still_zones(
             (run for run in runs if zone in energies[run.run_id]),
             key=lambda run: (run.boot_id, run.t_start_ns),
         )
-        every = [_stretches(energies[run.run_id][zone]) for run in zone_runs]
+        every = [
+            [
+                Stretch(seconds, energy.energy_j)
+                for name, (seconds, energy) in energies[run.run_id][zone].items()
+                if name != "all"  # the sum of the others
+            ]
+            for run in zone_runs
+        ]
         never = not any(stretch.energy_j for stretches in every for stretch in stretches)
         known = any(stretch.energy_j is not None for stretches in every for stretch in stretches)
         if never and known:
@@ -67,18 +74,8 @@ def still_zones(
             pairs |= {(run.run_id, zone) for run in zone_runs}
             continue
         near = [False, *still, False]
-        beside = [any(near[k : k + 3]) for k in range(len(zone_runs))]
-        pairs |= {
-            (run.run_id, zone) for run, is_near in zip(zone_runs, beside, strict=True) if is_near
-        }
+        pairs |= {(run.run_id, zone) for k, run in enumerate(zone_runs) if any(near[k : k + 3])}
     return pairs
-
-
-def _stretches(energies: Energies) -> list[Stretch]:
-    """Phases and the time between them; their sum is none of them."""
-    return [
-        Stretch(seconds, e.energy_j) for name, (seconds, e) in energies.items() if name != "all"
-    ]
 
 
 def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
@@ -167,15 +164,12 @@ def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
     """Return whether what a run does moves this channel, where that is known."""
     phases = run.measured_phases
     if channel.startswith("drive"):
-        written = [phase.disk_written_bytes for phase in phases]
-        known = [amount for amount in written if amount is not None]
-        return run.workload not in idle and (
-            len(known) < len(written) or sum(known) > WRITTEN_BYTES
-        )
-    busy = [phase.cpu_busy_s for phase in phases]
-    known = [seconds for seconds in busy if seconds is not None]
-    took_s = sum(phase.duration_s for phase in phases)
-    return run.workload not in idle and (len(known) < len(busy) or sum(known) > BUSY * took_s)
+        amounts, least = [phase.disk_written_bytes for phase in phases], float(WRITTEN_BYTES)
+    else:
+        amounts = [phase.cpu_busy_s for phase in phases]
+        least = BUSY * sum(phase.duration_s for phase in phases)
+    known = [amount for amount in amounts if amount is not None]
+    return run.workload not in idle and (len(known) < len(amounts) or sum(known) > least)
 
 
 def none_of(energies: Energies, code: str = STANDS_STILL) -> dict[str, tuple[float, Energy]]:

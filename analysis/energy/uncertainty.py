@@ -161,16 +161,11 @@ class TypeB:
         """Standard uncertainty: each limit / √3 (GUM 4.3.7), root sum of squares."""
         return math.hypot(*self.limits_j) / math.sqrt(3)
 
-    def half_width_95_j(self, statistical_j: float) -> float:
-        """Of the 95 % interval together with a normal statistical part.
-
-        The widest rectangle stays a rectangle; the others go in as normal.
-        """
-        widest, sigma = self.parts_j(statistical_j)
-        return float(half_width(np.array([widest]), np.array([sigma]))[0])
-
     def parts_j(self, statistical_j: float) -> tuple[float, float]:
-        """Half width of the rectangle and deviation of the normal part, for `half_width`."""
+        """Half width of the rectangle and deviation of the normal part, for `half_width`.
+
+        The widest rectangle stays one; the others go in as normal.
+        """
         widest, *others = sorted(self.limits_j, reverse=True)
         return widest, math.hypot(statistical_j, *(limit / math.sqrt(3) for limit in others))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import polars as pl
@@ -285,11 +285,9 @@ def _pieces(stretch: Ints, device_ns: Ints) -> Iterator[Ints]:
 def _with_ahead(
     tables: Iterator[pl.DataFrame],
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame | None]]:
-    table = next(tables, None)
-    while table is not None:
-        ahead = next(tables, None)
-        yield table, ahead
-        table = ahead
+    for table, ahead in pairwise(chain(tables, [None])):
+        if table is not None:
+            yield table, ahead
 
 
 def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterator[Windows]:
@@ -359,11 +357,15 @@ class Remarks:
                 bearing = remarked.filter(flags=flags)
                 end = bearing["t_mono_ns"].to_numpy().astype(np.int64)
                 width = np.rint(bearing["window_s"].to_numpy() * 1e9).astype(np.int64)
+                start = end - width
+                # Records that follow each other within half a window are one stretch.
+                new = np.flatnonzero(start[1:] - end[:-1] > width[1:] // 2) + 1
+                spans = start[[0, *new]], end[[*(new - 1), -1]]
                 for word in set(flags.split()) - KNOWN:
-                    parts.setdefault(word, []).append(_merged(end - width, end, width))
+                    parts.setdefault(word, []).append(spans)
         stretches = {}
-        for word, spans in parts.items():
-            starts, ends = (np.concatenate(sides) for sides in zip(*spans, strict=True))
+        for word, every in parts.items():
+            starts, ends = (np.concatenate(sides) for sides in zip(*every, strict=True))
             order = np.argsort(starts, kind="stable")
             stretches[word] = starts[order], np.maximum.accumulate(ends[order])
         return cls(stretches)
@@ -390,9 +392,3 @@ def meets(spans: Spans, start_ns: int, end_ns: int) -> bool:
     starts, ends = spans
     first = int(np.searchsorted(ends, start_ns, side="right"))
     return first < len(starts) and bool(starts[first] < end_ns)
-
-
-def _merged(start: Ints, end: Ints, width: Ints) -> Spans:
-    """Stretches of records that follow each other within half a window."""
-    new = np.flatnonzero(start[1:] - end[:-1] > width[1:] // 2) + 1
-    return start[np.concatenate([[0], new])], end[np.concatenate([new - 1, [len(end) - 1]])]

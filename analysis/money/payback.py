@@ -115,13 +115,6 @@ def money_per_joule_a_day(assumptions: Assumptions) -> float:
     return DAYS_PER_YEAR * assumptions.electricity_price_per_kwh / JOULES_PER_KWH
 
 
-def net_present_value(saving_j: float, runs_per_day: float, assumptions: Assumptions) -> float:
-    """Worth today of all that is saved in the disk's life, less its extra price."""
-    a = assumptions
-    yearly = saving_j * runs_per_day * money_per_joule_a_day(a)
-    return yearly * annuity(a.discount_rate, a.life_years) - a.sed_extra_price
-
-
 def payback(
     workload: str,
     against: str,

@@ -142,13 +142,16 @@ class DecidedClaim:
     ratios: tuple[DecidedRatio, ...]
 
     @property
+    def has_all(self) -> bool:
+        return len(self.ratios) == len(self.claim.ratios)
+
+    @property
     def verdict(self) -> Verdict:
         """One ratio contradicts a claim; to support it takes all that it is about."""
         verdicts = {ratio.verdict for ratio in self.ratios}
         if "contradicted" in verdicts:
             return "contradicted"
-        has_all = len(self.ratios) == len(self.claim.ratios)
-        return "supported" if has_all and verdicts == {"supported"} else "open"
+        return "supported" if self.has_all and verdicts == {"supported"} else "open"
 
 
 @cache
@@ -199,14 +202,11 @@ def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[De
     runs = {name: OurRuns(energy.filter(component=name)) for name in set(energy["component"])}
     runs[""] = OurRuns(energy)
     picked = selected_configurations(suite)
-    pairs = [
-        (claim, pair)
-        for claim in claims()
-        for each in claim.ratios
-        for pair in _pair(suite, runs, each)
-    ]
+    asked = [(claim, _pair(suite, runs, each)) for claim in claims() for each in claim.ratios]
     compared = []
-    for claim, pair in pairs:
+    for claim, pair in asked:
+        if pair is None:
+            continue
         withheld = bool(picked & {pair.configuration, pair.against}) or apart(
             family.levels, pair.against, pair.configuration
         )
@@ -216,18 +216,17 @@ def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[De
     confidence = 1 - LEVEL / max(1, len(tested))
     decided: dict[Claim, list[DecidedRatio]] = {}
     for claim, pair, c in compared:
-        claimed, verdict = pair.claimed, pair.claimed.verdict(c, confidence)
-        ratio = DecidedRatio(
-            claimed, pair.configuration, pair.against, c, c.interval(confidence), verdict
-        )
+        verdict, interval = pair.claimed.verdict(c, confidence), c.interval(confidence)
+        sides = pair.configuration, pair.against
+        ratio = DecidedRatio(pair.claimed, *sides, c, interval, verdict)
         decided.setdefault(claim, []).append(ratio)
     return [DecidedClaim(claim, tuple(ratios)) for claim, ratios in decided.items()]
 
 
-def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> list[_Pair]:
-    """Return the suite's pair for a ratio; none where it has no such disk, stack or meter."""
+def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> _Pair | None:
+    """Return the suite's pair for a ratio; None where it has no such disk, stack or meter."""
     if claimed.medium and all(stack.disk != claimed.medium for stack in suite.stacks.values()):
-        return []
+        return None
     physical = claimed.quantity in ("energy", "power")
     names = COMPONENTS[claimed.component] if physical else ("",)
     component = next((name for name in names if name in runs), None)
@@ -238,8 +237,8 @@ def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> l
         for name in (claimed.configuration, claimed.against or claimed.configuration)
     )
     if component is None or on is None or against is None:
-        return []
-    return [_Pair(suite, runs[component], component, claimed, on, against)]
+        return None
+    return _Pair(suite, runs[component], component, claimed, on, against)
 
 
 def _quotients(values: BlockValues, base: BlockValues) -> BlockValues:

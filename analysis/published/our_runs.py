@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, geometric_mean
-from typing import Any
 
 import polars as pl
 
@@ -16,7 +15,7 @@ from analysis.published.counterparts import Combine, Counterpart, Part, matching
 from analysis.stats.summary import BlockValues
 from analysis.suite.records import SYSTEM
 
-Row = Mapping[str, Any]
+Row = Mapping[str, float | None]
 COLUMNS = ("duration_s", "energy_j", "power_w", "cpu_percent")
 CPU_PERCENT = 100 * pl.col("cpu_busy_s") / (pl.col("duration_s") * pl.col("cpus"))
 
@@ -51,16 +50,15 @@ class OurRuns:
         if not components:
             return {}
         component = SYSTEM if self.system else components[0]
-        names = ["workload", "configuration", "run_id", "block", "phase", *COLUMNS, *WORK]
-        rows = self.energy.filter(component=component)
-        rows = rows.with_columns(cpu_percent=CPU_PERCENT).select(names)
-        runs: dict[tuple[str, str, str], dict[str, Row]] = {}
-        for row in rows.iter_rows(named=True):
-            key = row["workload"], row["configuration"], row["run_id"]
-            runs.setdefault(key, {})[row["phase"]] = row
+        figures = (*COLUMNS, *WORK)
+        rows = self.energy.filter(component=component).with_columns(cpu_percent=CPU_PERCENT)
+        rows = rows.select("workload", "configuration", "run_id", "block", "phase", *figures)
+        runs: dict[tuple[str, str, str, int], dict[str, Row]] = {}
+        for workload, configuration, run_id, block, phase, *values in rows.iter_rows():
+            key = workload, configuration, run_id, block
+            runs.setdefault(key, {})[phase] = dict(zip(figures, values, strict=True))
         by_entry: dict[tuple[str, str], list[OurRun]] = {}
-        for (workload, configuration, _), phases in runs.items():
-            block = int(next(iter(phases.values()))["block"])
+        for (workload, configuration, _, block), phases in runs.items():
             by_entry.setdefault((workload, configuration), []).append(OurRun(block, phases))
         return by_entry
 
@@ -156,17 +154,17 @@ def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | No
     return sizes[nearest], nearest
 
 
+OF_SEVERAL: Mapping[Combine, Callable[[Sequence[float]], float]] = {
+    "rank": lambda values: 1.0 + sum(value > values[0] for value in values[1:]),
+    "geometric": lambda values: geometric_mean(values) if min(values) > 0 else 0.0,
+    "mean": fmean,
+    "min": min,
+    "max": max,
+}
+
+
 def combined(how: Combine, several: Sequence[BlockValues]) -> BlockValues:
     """One value a block of those that all have; of ranks that of the first, 1 for the largest."""
     blocks = set.intersection(*(set(values) for values in several))
-    return {block: _one_of(how, [values[block] for values in several]) for block in sorted(blocks)}
-
-
-def _one_of(how: Combine, values: Sequence[float]) -> float:
-    if how == "rank":
-        return 1.0 + sum(value > values[0] for value in values[1:])
-    if how == "geometric":
-        return geometric_mean(values) if min(values) > 0 else 0.0
-    if how == "mean":
-        return fmean(values)
-    return min(values) if how == "min" else max(values)
+    combine = OF_SEVERAL[how]
+    return {block: combine([values[block] for values in several]) for block in sorted(blocks)}

@@ -5,25 +5,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
+from contract import schema
 from contract.places import SHARE
 
 FOLDER = SHARE / "data" / "reference"
-CONDITIONS = (
-    "operation",
-    "file_type",
-    "size_bytes",
-    "block_bytes",
-    "mode",
-    "pattern",
-    "device",
-    "software",
-    "iterations",
-    "machine",
-)
 
 
 @dataclass(frozen=True)
@@ -48,7 +37,7 @@ class Citation:
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(schema.Closed):
     """One counterpart of a figure, as the column `counterparts` states it (README.md there)."""
 
     workload: str
@@ -66,9 +55,8 @@ class Rule:
 
     @classmethod
     def from_text(cls, text: str) -> Rule:
-        """Read `workload=…; phases=…`. Raises ValueError, TypeError where a key is unknown."""
-        pairs: dict[str, Any] = dict(field.split("=", 1) for field in text.split("; "))
-        return cls(**pairs)
+        """Read `workload=…; phases=…`. Raises ValueError."""
+        return schema.read(cls, dict(field.split("=", 1) for field in text.split("; ")))
 
 
 @dataclass(frozen=True)
@@ -76,8 +64,8 @@ class Published:
     """One printed figure under its conditions, in this project's words where it has one.
 
     `printed` and `printed_half` are `value` and `half_width` (the ± beside it, 95 %) digit by
-    digit. Sizes are bytes, the multiples of the papers read as powers of 1024. `note` says why a
-    doubtful figure is one; doubtful figures stand as printed. `fitting` is the only reading of a
+    digit. Sizes are bytes, the multiples of the papers read as powers of 1024. `note` has the
+    reason of a doubt; doubtful figures stand as printed. `fitting` is the only reading of a
     figure with a lost decimal point that fits what stands beside it (data/reference/README.md).
     """
 
@@ -108,25 +96,12 @@ class Published:
     unit: str
     doubtful: bool
     note: str
-    counterparts: tuple[Rule, ...]
+    counterparts: tuple[Rule, ...] = ()
 
     @property
     def usable(self) -> float:
         """The value to compute with: as printed, or as it must have read."""
         return self.value if self.fitting is None else self.fitting
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Return what distinguishes this figure from every other of its paper."""
-        conditions = tuple(getattr(self, name) for name in CONDITIONS)
-        return (
-            self.entry,
-            self.place,
-            self.subject,
-            *conditions,
-            self.configuration,
-            self.quantity,
-        )
 
 
 @dataclass(frozen=True)
@@ -154,12 +129,9 @@ def citations() -> tuple[Citation, ...]:
 @cache
 def configurations() -> dict[str, ReferenceConfiguration]:
     """Return the configurations of the papers' rows, by name."""
-    return {
-        row["configuration"]: ReferenceConfiguration(
-            **row | {"key_bits": _integer(row["key_bits"])}
-        )
-        for row in rows("configurations")
-    }
+    table = (row | {"key_bits": _integer(row["key_bits"])} for row in rows("configurations"))
+    entries = schema.read(tuple[ReferenceConfiguration, ...], list(table))
+    return {entry.configuration: entry for entry in entries}
 
 
 def published(paper: str | None = None) -> list[Published]:
@@ -175,23 +147,22 @@ def published(paper: str | None = None) -> list[Published]:
     ]
 
 
-def _figure(row: dict[str, Any]) -> Published:
-    half = row.pop("half_width_95")
+def _figure(row: dict[str, str]) -> Published:
+    half, rules = row.pop("half_width_95"), filter(None, row.pop("counterparts").split(" | "))
     counts = ("size_bytes", "block_bytes", "iterations")
-    changed: dict[str, Any] = {name: _integer(row[name]) for name in counts}
-    changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
-    rules = filter(None, row["counterparts"].split(" | "))
-    changed["counterparts"] = tuple(map(Rule.from_text, rules))
-    changed["fitting"] = float(row["fitting"]) if row["fitting"] else None
-    return Published(
-        **row | changed,
-        printed=row["value"],
-        half_width=float(half) if half else None,
-        printed_half=half,
-    )
+    figures = {"value": row["value"], "fitting": row["fitting"], "half_width": half}
+    document = {
+        **row,
+        **{name: _integer(row[name]) for name in counts},
+        **{name: float(text) if text else None for name, text in figures.items()},
+        "printed": row["value"],
+        "printed_half": half,
+        "doubtful": row["doubtful"] == "yes",
+    }
+    return replace(schema.read(Published, document), counterparts=tuple(map(Rule.from_text, rules)))
 
 
-def rows(name: str) -> list[dict[str, Any]]:
+def rows(name: str) -> list[dict[str, str]]:
     """Return the rows of a file of data/reference, all of them texts."""
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
@@ -222,7 +193,8 @@ class Unsafe:
 @cache
 def known() -> tuple[Unsafe, ...]:
     """All that data/reference/unsafe.csv names."""
-    return tuple(Unsafe(**row | {"words": tuple(row["words"].split())}) for row in rows("unsafe"))
+    table = [row | {"words": row["words"].split()} for row in rows("unsafe")]
+    return schema.read(tuple[Unsafe, ...], table)
 
 
 @cache

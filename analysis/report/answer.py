@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from analysis.report import view, words
 from analysis.report.texts import catalogue, say
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Verdict
 from analysis.report.words import count, listed
 from analysis.stats import disks
 from analysis.stats.comparison import Comparison
@@ -17,13 +16,14 @@ from analysis.stats.results import Results
 from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine, AnswerTo
 
+Fact = str | float | None | Sequence[str | float | None]
 MOST = 6  # so many configurations are named, of more their number
 
 
 def line(
     question: AnswerTo,
     code: str,
-    facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Fact] | None = None,
     way: str = "",
     **fields: str,
 ) -> AnswerLine:
@@ -36,6 +36,13 @@ def line(
     return AnswerLine(
         question, code, verdict.format(**fields), reason.format(**fields), facts or {}
     )
+
+
+def on_their_disks(suite: Suite, base: str | None, other: str, verdict: Verdict) -> Verdict:
+    """Return a verdict; between two disks with the words that it is on these as well."""
+    if verdict.kind not in ("differs", "equivalent") or not disks.across(suite, base, other):
+        return verdict
+    return Verdict(say("verdict.two-disks", verdict=verdict), verdict.kind)
 
 
 def banner(origin: str) -> Blocks:

@@ -10,14 +10,6 @@ from analysis.stats.budget import SCATTER
 from analysis.stats.results import Results
 from instrumentation.accuracy import NOT_STATED
 
-KEY = (
-    "By the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008). Every interval "
-    "of joules, ratios and money holds the scatter between blocks (type A) and what the "
-    "instrument's maker or a calibration states (type B). A gain is the same in all readings: it "
-    "stays in joules and cancels in a ratio; linearity, range, resolution and power factor do not. "
-    "Every term of every figure is in budget.csv."
-)
-
 
 def budget_section(results: Results) -> Blocks:
     """Return the key, who states which term, and which figures lack one."""
@@ -27,7 +19,7 @@ def budget_section(results: Results) -> Blocks:
     )
     if not budgeted:
         return ()
-    page = view.paragraph(KEY, "key")
+    page = view.key("budget")
     lacking = dict.fromkeys(
         (figure.source, term)
         for figure in budgeted

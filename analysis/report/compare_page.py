@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.report import answer, render, view, words
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields, Page, Section
 from analysis.stats.compare import LEAST_NIGHTS, NIGHT_SD, Compared
 from analysis.suite.records import joint
@@ -16,13 +17,6 @@ from contract.command_results import Difference, Ratio
 MOST = 20  # differences that are shown; the whole plans stand in the reports
 NAMED = 5  # increases that a sentence names
 LONGEST = 60  # characters of one
-CAUTION = (
-    "The night is the unit: nights of one machine on which nothing was changed are taken to differ "
-    f"by {100 * NIGHT_SD:g} % (standard deviation), or by what {LEAST_NIGHTS} suites or more show "
-    "if that is more. What else was different between two nights (updates, the disks' state) is in "
-    "B / A as well. The cost of encryption is a ratio within each suite, in which much of that "
-    "cancels. An increase is significant by Holm's correction over all ratios of all pairs."
-)
 
 
 def write(pairs: Sequence[Compared], folder: Path) -> Path:
@@ -79,7 +73,8 @@ def page(pairs: Sequence[Compared]) -> Page:
         f"{letter}: {suite.suite_id}, {suite.plan.created_wall}".rstrip(", ")
         for letter, suite in named
     )
-    head += answer.banner(origin) + view.paragraph(CAUTION)
+    caution = say("compare.caution", sd=f"{100 * NIGHT_SD:g} %", least=str(LEAST_NIGHTS))
+    head += answer.banner(origin) + view.paragraph(caution)
     parts = [_pair(pair, letter) for letter, pair in lettered]
     differ, joules, costs = (view.join(part) for part in zip(*parts, strict=True))
     sections = [Section("What differs", "differs", differ)]
@@ -130,13 +125,17 @@ def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
         letter: lambda difference: _short(difference.b),
     }
     what = f"Plans, meters and machines: {letter} beside A"
-    differ = view.paragraph(_differ(pair, letter))
+    count, text = len(pair.differences), say("compare.alike", letter=letter)
+    if count:
+        more = f"; {count - MOST} more are not shown" if count > MOST else ""
+        text = (
+            f"{count} thing{'s differ' if count > 1 else ' differs'} between A and {letter}{more}."
+        )
+    differ = view.paragraph(text)
     differ += view.table_of(what, pair.differences[:MOST], differing, words=3)
     if pair.other_work:
-        text = (
-            f"Other parameters, so other work: {', '.join(map(words.name_of, pair.other_work))}. "
-            f"There {letter} / A is no statement about the machines."
-        )
+        works = ", ".join(map(words.name_of, pair.other_work))
+        text = say("compare.other-work", works=works, letter=letter)
         differ += view.note("Not alike. ", view.paragraph(text), "warning")
     names: Fields[Ratio] = {
         "Workload": lambda ratio: words.name_of(ratio.workload),
@@ -157,23 +156,9 @@ def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
     component, origin = words.name_of(pair.component), pair.origin
     what = f"Energy of {component} in {letter} over that in A, runs without their tail"
     joules = view.table_of(what, pair.joules, of_joules, words=2, origin=origin, group=True)
-    what = (
-        f"Change of energy beside the baseline in the same block, in A and in {letter}, and how "
-        f"many times as much a run takes beside its baseline in {letter} as in A"
-    )
+    what = say("compare.costs", letter=letter)
     costs = view.table_of(what, pair.costs, of_costs, words=2, origin=origin, group=True)
     return differ, joules, costs
-
-
-def _differ(pair: Compared, letter: str) -> str:
-    count = len(pair.differences)
-    if not count:
-        return (
-            f"Nothing that the plans and the machines of A and {letter} record differs but the "
-            "time and the order."
-        )
-    more = f"; {count - MOST} more are not shown" if count > MOST else ""
-    return f"{count} thing{'s differ' if count > 1 else ' differs'} between A and {letter}{more}."
 
 
 def _short(value: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.report import view, words
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
 from analysis.stats.disks import Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
@@ -30,31 +31,23 @@ def disk_table(results: Results) -> Blocks:
         f"Warmer than under {base}, before; after (K{within})": lambda condition: (
             words.NOTHING
             if condition.configuration == results.suite.baseline
-            else _warmer(condition, limit)
+            else "flagged: " * bool(too_warm(condition, limit))
+            + ("; ".join(map(_kelvin, condition.warmer_k.values())) or SILENT)
         ),
         "Throttled in runs": lambda condition: _counted(condition, "throttled"),
         "Written in runs (GB)": lambda condition: _counted(condition, "written_bytes", 1e9),
         "Media errors in runs": lambda condition: _counted(condition, "errors"),
-        "Link and queue": lambda condition: ", then ".join(
-            condition.settings.get("link", (SILENT,))
-        ),
-        "Write cache": lambda condition: ", then ".join(
-            condition.settings.get("write_cache", (SILENT,))
-        ),
+        "Link and queue": lambda condition: _setting(condition, "link"),
+        "Write cache": lambda condition: _setting(condition, "write_cache"),
         "Spare, first; last (%)": lambda condition: _life(condition, "spare_percent"),
         "Life used, first; last (%)": lambda condition: _life(condition, "used_percent"),
     }
-    what = (
-        "The disk under each configuration, by its own account before and after the finished runs"
+    page = view.table_of(
+        say("disks.caption"), results.disks, columns, words=2, origin=results.origin, group=True
     )
-    page = view.table_of(what, results.disks, columns, words=2, origin=results.origin, group=True)
     cold = [results.suite.label(c.configuration) for c in results.disks if not c.temperature_c]
     if cold:
-        page += view.paragraph(
-            f"No temperature is reported by the disk under {', '.join(cold)}: whether it stayed as "
-            "warm as at first was not checked.",
-            "key",
-        )
+        page += view.key("disks.cold", names=", ".join(cold))
     return page
 
 
@@ -62,14 +55,16 @@ def _temperature(condition: Condition, when: str) -> str:
     return words.span(condition.temperature_c[when]) if when in condition.temperature_c else SILENT
 
 
-def _warmer(condition: Condition, limit: float | None) -> str:
-    flag = "flagged: " if too_warm(condition, limit) else ""
-    warmer = [f"{k:+.1f}".replace("-", "−") for k in condition.warmer_k.values()]
-    return flag + "; ".join(warmer) if warmer else SILENT
+def _kelvin(apart_k: float) -> str:
+    return f"{apart_k:+.1f}".replace("-", "−")
 
 
 def _counted(condition: Condition, what: str, unit: float = 1.0) -> str:
     return words.rounded(condition.counted[what] / unit) if what in condition.counted else SILENT
+
+
+def _setting(condition: Condition, what: str) -> str:
+    return ", then ".join(condition.settings.get(what, (SILENT,)))
 
 
 def _life(condition: Condition, what: str) -> str:
@@ -93,7 +88,11 @@ def sentences(suite: Suite) -> Iterator[str]:
         elif (done := suite.preconditioned[role]) is None:
             yield f"Disk {role} was to be preconditioned, and there is no record that it was."
         else:
-            yield _preconditioned(done) + _made_anew(suite, role)
+            sharing = [name for name in suite.configurations if suite.disk_of(name) == role]
+            text = _preconditioned(done)
+            if suite.sed in sharing and len(sharing) > 1:
+                text += f" {say('disks.shared', sed=suite.label(suite.sed))}"
+            yield text
 
 
 def _preconditioned(done: Preconditioned) -> str:
@@ -108,16 +107,16 @@ def _preconditioned(done: Preconditioned) -> str:
     window = done.window
     if window is None:
         return f"{text}; they are too few to show whether it was steady."
-    where = (
-        f"{words.rounded(window.mean)} MiB/s in rounds {window.first} to {window.last}, "
-        f"range {_percent(window.range_share)} of that (at most {_percent(RANGE_LIMIT)}), change "
-        f"along the best line {_percent(window.slope_share)} (at most {_percent(SLOPE_LIMIT)})"
-    )
-    if window.steady:
-        return f"{text}. It was steady: {where}."
-    return (
-        f"{text}. Steady state was not reached in {rounds} rounds: {where}. Its runs count all "
-        "the same."
+    return f"{text}. " + say(
+        f"disks.{'steady' if window.steady else 'unsteady'}",
+        mean=words.rounded(window.mean),
+        first=str(window.first),
+        last=str(window.last),
+        range=_percent(window.range_share),
+        slope=_percent(window.slope_share),
+        rounds=str(rounds),
+        range_limit=_percent(RANGE_LIMIT),
+        slope_limit=_percent(SLOPE_LIMIT),
     )
 
 
@@ -125,14 +124,8 @@ def _as_found(suite: Suite, role: str) -> str:
     """Return whether it was discarded, else how far it was used."""
     runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
     discards = [run.proof.discard for run in runs if run.proof.discard is not None]
-    outcomes = {discard.first_outcome for discard in discards if discard.first_bytes}
-    if outcomes:
-        if outcomes == {"discarded"}:
-            return "its whole extent was discarded each time before a configuration was made"
-        return (
-            "a discard of its whole extent was requested each time before a configuration was "
-            "made; the disk does not report whether it was done"
-        )
+    if outcomes := {discard.first_outcome for discard in discards if discard.first_bytes}:
+        return say(f"disks.{'discarded' if outcomes == {'discarded'} else 'discard-requested'}")
     failed = {discard.first_outcome for discard in discards} & {"refused", "ignored"}
     written = _number(suite.machine.get(f"disks.{role}.written_bytes"))
     used = _number(suite.machine.get(f"disks.{role}.used_percent"))
@@ -140,22 +133,8 @@ def _as_found(suite: Suite, role: str) -> str:
     facts += [f"{words.exact(used)} % of its life used"] if used is not None else []
     text = f"it was as found: {', '.join(facts) or 'it does not report what it has written so far'}"
     if failed:
-        text += (
-            f". It {' or '.join(sorted(failed))} the discard before each configuration, so each "
-            "began on what the one before it had left"
-        )
+        text += say("disks.not-discarded", how=" or ".join(sorted(failed)))
     return text
-
-
-def _made_anew(suite: Suite, role: str) -> str:
-    """Return the limit of preconditioning for a range that is made again in the suite."""
-    names = [name for name in suite.configurations if suite.disk_of(name) == role]
-    if suite.sed not in names or len(names) < 2:
-        return ""
-    return (
-        f" {suite.label(suite.sed)} shares it with others: its range is then made again each time, "
-        "which the drive may take for a discard of the extent."
-    )
 
 
 def _number(text: str | None) -> float | None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from analysis.energy.watermark_check import DISAGREES
 from analysis.report import view, words
-from analysis.report.answer import against, line, near, void
+from analysis.report.answer import Fact, against, line, near, void
 from analysis.report.payback_text import money_line
 from analysis.report.texts import say
 from analysis.report.trust_section import twice
@@ -62,10 +61,9 @@ def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
     before = ""
     for reply in answers:
         label = say(f"answer.{reply.question}.label") if reply.question != before else ""
-        details = Link(say("answer.trust.link"), "#trust")
-        shown += view.answer(
-            reply, label, details if linked and reply.question == "trust" else None
-        )
+        detailed = linked and reply.question == "trust"
+        link = Link(say("answer.trust.link"), "#trust") if detailed else None
+        shown += view.answer(reply, label, link)
         before = reply.question
     return shown
 
@@ -100,7 +98,7 @@ class _Compared:
         return "more" if c.ratio > 1 else "less"
 
     @property
-    def facts(self) -> dict[str, str | float | None]:
+    def facts(self) -> dict[str, Fact]:
         c = self.comparison
         known = {"low": c.low, "high": c.high, "verdict": c.verdict, "blocks": c.n} if c else {}
         return {"configuration": self.name, **known, "ratio": c.ratio if c else None}
@@ -231,7 +229,7 @@ def _together(compared: Sequence[_Compared]) -> AnswerLine:
         for code, number in counts.items()
         if number and code != "more"
     ]
-    ends = [f"{words.change_alone(c.ratio, c.low, c.high)} ({label})" for c, label in more]
+    ends = [f"{words.change_alone(c)} ({label})" for c, label in more]
     return line(
         "cost",
         "several",
@@ -271,17 +269,11 @@ def _most(results: Results) -> AnswerLine:
         return line("most", code, {"compared": len(rows)}, margin=margin, base=suite.base_label)
     (workload, name, *_), c = worst
     low, high = c.low or c.ratio, c.high or c.ratio
+    facts = {"configuration": name, "workload": workload, "component": component}
     return line(
         "most",
         "found",
-        {
-            "configuration": name,
-            "workload": workload,
-            "component": component,
-            "ratio": c.ratio,
-            "low": low,
-            "high": high,
-        },
+        {**facts, "ratio": c.ratio, "low": low, "high": high},
         name=suite.label(name),
         workload=words.name_of(workload),
         distance=words.distance(c),
@@ -299,7 +291,8 @@ def _most_joules(results: Results, component: str) -> AnswerLine:
     if worst is None:
         return line("most", "unknown")
     joules = words.plus_minus(worst.joules, "J")
-    facts = {"workload": worst.workload, "component": component, "mean_j": worst.mean_j}
+    where: dict[str, Fact] = {"workload": worst.workload, "component": component}
+    facts = where | {"mean_j": worst.mean_j}
     return line("most", "joules", facts, name=words.name_of(worst.workload), joules=joules)
 
 
@@ -313,13 +306,8 @@ def _trusted(results: Results) -> AnswerLine:
         "reservation": len(results.reservations),
         "problem": len(suite.problems),
     }
-    flagged = [
-        f"{count(number, what)}{' disagrees' if number == 1 else ' disagree'}"
-        if what == "cross-check"
-        else count(number, what)
-        for what, number in flags.items()
-        if number
-    ]
+    disagree = {"cross-check": " disagrees" if flags["cross-check"] == 1 else " disagree"}
+    flagged = [f"{count(n, what)}{disagree.get(what, '')}" for what, n in flags.items() if n]
     if not suite.seal_holds:
         flagged.append("files changed" if suite.sealed else "not sealed")
     facts = {"blocks": made, "planned": planned, "runs": len(suite.runs), "void": len(suite.void)}
@@ -339,7 +327,7 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     incidents = results.incidents
     if unsound := _unsound(results.suite, incidents, folder):
         return unsound
-    if incidents.void_to_end or incidents.never:
+    if incidents.void_to_end or (incidents.never and results.suite.ended != "settled"):
         return line("next", "resume", _command("resume", folder), "void")
     lacking = [cost.why[0] for cost in compared if cost.comparison is None]
     for why in lacking:
@@ -354,7 +342,7 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     if hopeless:
         return _quieter(results, [cost for cost, _ in unsettled if cost in hopeless])
     most = max(planning.PILOT, *(number for number, _ in needed))
-    facts: dict[str, int | str] = {"blocks": most, "command": _again(results, most)}
+    facts: dict[str, Fact] = {"blocks": most, "command": _again(results, most)}
     made = min(c.n for _, c in unsettled)
     way = "pilot" if made < 2 else ""
     return line("next", "blocks", facts, way, blocks=str(most), made=str(made))
@@ -363,24 +351,21 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
 def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
     """Which workload makes the scatter, and what blocks would reach, in hours."""
     first = hopeless[0]
-    contrast = against(results, results.suite.reference(first.name), first.name) or against(
-        results, results.suite.baseline, first.name
-    )
+    bases = results.suite.reference(first.name), results.suite.baseline
+    contrasts = (against(results, base, first.name) for base in bases)
+    contrast = next(filter(None, contrasts), None)
     scatter = scatter_shares(contrast) if contrast else {}
-    facts: dict[str, Any] = {"configurations": [cost.name for cost in hopeless]}
+    facts: dict[str, Fact] = {"configurations": [cost.name for cost in hopeless]}
     worst = max(scatter, key=lambda name: scatter[name], default="")
     advice = ""
     if worst:
         facts |= {"workload": worst, "share": scatter[worst]}
-        advice = say(
-            "answer.next.quieter.worst",
-            workload=words.name_of(worst),
-            share=f"{100 * scatter[worst]:.0f} %",
-        )
+        share = f"{100 * scatter[worst]:.0f} %"
+        advice = say("answer.next.quieter.worst", workload=words.name_of(worst), share=share)
     reach = planning.within_reach(first.comparison) if first.comparison else None
     # How long a block took, rests and switches with it; 0 where that is unknown.
     blocks_made = len({run.block for run in results.suite.compared_runs})
-    hours = results.suite.timing.get("wall_s", 0.0) / 3600 / max(1, blocks_made)
+    hours = results.suite.timing.wall_s / 3600 / max(1, blocks_made)
     if reach is not None and hours:
         width, blocks = reach
         facts |= {"half_width": width, "blocks": blocks, "hours": blocks * hours}
@@ -402,7 +387,7 @@ def without_report(suite: Suite, incidents: IncidentLog, folder: Path) -> Answer
 def _unsound(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine | None:
     """Return the next step of a suite that is not sealed, or not as it was sealed."""
     if not suite.sealed:
-        way = "ended" if incidents.ended else "unfinished"
+        way = "ended" if incidents.ended and not incidents.never else "unfinished"
         return line("next", "resume", _command("resume", folder), way)
     return None if suite.seal_holds else line("next", "verify", _command("verify", folder))
 

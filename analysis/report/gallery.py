@@ -103,7 +103,7 @@ def own_entry(folder: Path) -> tuple[OwnEntry, Page]:
         document = strict_json.loads((folder / ENTRY).read_text(encoding="utf-8"))
         entry = schema.read(OwnEntry, document)
         with (folder / MARKS).open(encoding="utf-8", newline="") as file:
-            rows = [_load(row) for row in csv.DictReader(file)]
+            rows = list(map(_load, csv.DictReader(file)))
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, csv.Error) as error:
         raise SuiteError("marks-unread", folder=folder / ENTRY, marks=MARKS, error=error) from None
     head = view.paragraph(f"{entry.machine}, read by {entry.instrument}: {entry.origin}.", "facts")

@@ -6,7 +6,6 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import polars as pl
@@ -15,7 +14,6 @@ from analysis.report import answer, build, hosts_sections, render, view, words
 from analysis.report.build import Built
 from analysis.report.view import Blocks, Link, Page, Section
 from analysis.spreadsheet import csv_bytes
-from analysis.stats.comparison import Comparison
 from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.suite import manifest
 from analysis.suite.group import is_group, members
@@ -103,34 +101,23 @@ def table(group: Hosts) -> pl.DataFrame:
     The tests between hosts stand in the rows of `these-hosts`.
     """
     rows = [row for effect in (*group.overall, *group.single) for row in _rows(group, effect)]
-    return pl.DataFrame(rows, schema=dict(SCHEMA))
+    return pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
 
 
-def _rows(group: Hosts, effect: Effect) -> Iterator[dict[str, Any]]:
-    same = {
-        "workload": effect.workload,
-        "base": effect.base,
-        "configuration": effect.other,
-        "component": group.component,
-        "host": "",
-        "suite_id": "",
-        "hosts": "",
-        "origin": group.origin,
-    }
-    for host in group.hosts:
-        if host.name in effect.by_host:
-            of_host = {
-                "host": host.name,
-                "suite_id": host.suite.suite_id,
-                "origin": host.results.origin,
-            }
-            yield {**same, "statement": HOST, **of_host, **_columns(effect.by_host[host.name])}
-    if effect.these is not None:
-        tests = {name: getattr(effect, name) for name in (*TESTS, "hosts")}
-        yield {**same, "statement": THESE, **_columns(effect.these), **tests}
-    if effect.general is not None:
-        yield {**same, "statement": GENERAL, **_columns(effect.general)}
-
-
-def _columns(c: Comparison) -> dict[str, Any]:
-    return {"n": c.n, **c.columns, "verdict": c.verdict}
+def _rows(group: Hosts, effect: Effect) -> Iterator[tuple[object, ...]]:
+    """Yield a row a host, then those of the means."""
+    untested = (*(None for _ in TESTS), "")
+    tests = tuple(getattr(effect, name) for name in (*TESTS, "hosts"))
+    what = effect.workload, effect.base, effect.other, group.component
+    of_hosts = [
+        (effect.by_host.get(h.name), (HOST, h.name, h.suite.suite_id), untested, h.results.origin)
+        for h in group.hosts
+    ]
+    of_all = [
+        (effect.these, (THESE, "", ""), tests, group.origin),
+        (effect.general, (GENERAL, "", ""), untested, group.origin),
+    ]
+    for c, statement, tested, origin in (*of_hosts, *of_all):
+        if c is not None:
+            figures = (c.n, *c.columns.values(), c.verdict)
+            yield (*what, *statement, *figures, *tested, origin)

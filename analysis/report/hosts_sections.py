@@ -9,6 +9,7 @@ from analysis.report import answer, missing_section, view, words
 from analysis.report.provenance import plan_and_machine
 from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.tables import cell_of
+from analysis.report.texts import say
 from analysis.report.trust_section import measured_sentence
 from analysis.report.view import Blocks, Fields, Group, Matrix, MatrixCell
 from analysis.report.words import count
@@ -72,16 +73,10 @@ def _effect_sentence(group: Hosts, effect: Effect, labelled: bool) -> str:
     if c is None:
         return ""
     label = f"with {group.first.label(effect.other)} " if labelled else ""
-    each = [
-        (name, words.change_alone(comparison.ratio, comparison.low, comparison.high))
-        for name, comparison in effect.by_host.items()
-    ]
+    each = [(name, words.change_alone(comparison)) for name, comparison in effect.by_host.items()]
     if effect.hosts == "differ":
         changes = ", ".join(f"{change} on {name}" for name, change in each)
-        return (
-            f"{label}by {changes}: the hosts differ significantly; their mean, {words.change(c)}, "
-            "is no host's own"
-        )
+        return f"{label}{say('hosts.differ', changes=changes, mean=words.change(c))}"
     changes = ", ".join(f"{name} {change}" for name, change in each)
     alike = "whether the hosts differ is inconclusive"
     if effect.hosts == "alike":
@@ -93,25 +88,16 @@ def _general(group: Hosts) -> str:
     """Return what holds of hosts that were not measured."""
     count = len(group.names)
     if count < LEAST_HOSTS:
-        return (
-            f"What holds for other hosts is unknown from {count}: these figures are of "
-            f"{' and '.join(group.names)} alone (it takes {LEAST_HOSTS} hosts)."
-        )
+        fields = {"count": str(count), "least": str(LEAST_HOSTS)}
+        return say("hosts.general.few", names=" and ".join(group.names), **fields)
     names = [name for name in (group.first.sed, *group.first.software) if name is not None]
-    effects = [
-        (effect.other, effect.general)
-        for effect in _effects(group, names)
-        if effect.general is not None
-    ]
+    effects = [(effect.other, c) for effect in _effects(group, names) if (c := effect.general)]
     if not effects:
         return "What holds for other hosts is unknown: not every host has both sides."
     verdicts = "; ".join(
         f"{group.first.label(name)} {words.change(c)}, {words.verdict_of(c)}" for name, c in effects
     )
-    return (
-        f"For hosts in general, as far as these {count} were chosen at random from them "
-        f"(the host is the unit, not the block): {verdicts}."
-    )
+    return say("hosts.general", count=str(count), verdicts=verdicts)
 
 
 def heading(effect: Effect, group: Hosts) -> str:
@@ -152,7 +138,7 @@ def matrix(group: Hosts) -> Blocks:
         ),
         group.origin,
     )
-    return (shown, *view.paragraph(_legend(group), "key"))
+    return (shown, *view.key("hosts.matrix", margin=f"±{group.margin * 100:g} %"))
 
 
 def _cells(group: Hosts, effect: Effect) -> Iterator[MatrixCell]:
@@ -164,16 +150,6 @@ def _cells(group: Hosts, effect: Effect) -> Iterator[MatrixCell]:
         return
     hint = f"p {words.p_value(effect.p_differ_holm)} that all are the same (Holm)"
     yield MatrixCell(f"{SIGNS[effect.hosts]} {effect.hosts}", VERDICTS[effect.hosts], hint)
-
-
-def _legend(group: Hosts) -> str:
-    margin = f"±{group.margin * 100:g} %"
-    return (
-        f"▲ significant increase, ▼ significant decrease. ≈ equivalent: within {margin}. "
-        "? inconclusive. The mean weighs each host the same, and is of these hosts only. Hosts "
-        "≠ differ: significantly not all the same; ≈ alike: every two of them within "
-        f"{margin} of each other; ? inconclusive. Among all of a column at most 5 % risk (Holm)."
-    )
 
 
 FEW = 5  # blocks, below which Welch's test errs more often than it says
@@ -196,23 +172,9 @@ def tests(group: Hosts) -> Blocks:
     what = "Each host weighs the same in both means; joules of different hosts are never added"
     effects = (*group.overall, *group.single)
     page = view.table_of(what, effects, columns, words=2, origin=group.origin, group=True)
-    page += view.paragraph(
-        "All the same: Welch's one-way test of the blocks' log-ratios, which lets every host "
-        "scatter differently. Not alike: the largest p of all pairs' tests of a ratio within "
-        f"±{group.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
-        "degrees of freedom by Welch and Satterthwaite. Hosts in general: Student's t over the "
-        "hosts' means, one figure a host, from three hosts on; it holds as far as the hosts were "
-        "chosen at random. Rows over all workloads are one family, the others another.",
-        "key",
-    )
-    blocks = [e.these.n for e in group.overall if e.these is not None]
-    if blocks and min(blocks) < FEW:
-        page += view.paragraph(
-            f"A host has fewer than {FEW} blocks: so few make Welch's test call up to 8 % of equal "
-            "hosts different instead of 5 %.",
-            "key",
-        )
-    return page
+    page += view.key("hosts.tests", margin=f"±{group.margin * 100:g} %")
+    few = any(e.these is not None and e.these.n < FEW for e in group.overall)
+    return page + view.key("hosts.few", least=str(FEW)) * few
 
 
 def _pair(group: Hosts, effect: Effect) -> str:
@@ -248,11 +210,7 @@ def provenance(group: Hosts) -> Blocks:
     ]
     heads = ["What", *group.names]
     table = view.table("Machines, disks and meters", heads, rows, words=len(heads))
-    return table + view.paragraph(
-        "A meter's limits of error are in the joules of its host alone; within a host most of "
-        "them cancel in a ratio, between hosts nothing would. So ratios are compared, not joules.",
-        "key",
-    )
+    return table + view.key("hosts.meters")
 
 
 def _facts(results: Results) -> dict[str, str]:

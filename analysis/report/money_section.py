@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis.money import costs
+from analysis.money.battery_hours import BatteryHours, battery_hours
 from analysis.money.costs import Battery
 from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
 from analysis.report.payback_text import chance, name_of, price, saved, span
+from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
 from analysis.stats.results import Results
@@ -17,18 +19,6 @@ from analysis.suite import records
 from contract.assumptions import Assumptions
 
 NOT_SHOWN = "no saving is shown"
-NOTES = (
-    "Times are named where the 95 % interval of the saving lies above 0. A payback is demonstrated "
-    "where its probability within the drive's life is at least 97.5 %. Each line stands for "
-    "itself: of 40 lines where nothing is saved, about one shows a saving by chance. Meter: half "
-    "width of the 95 % interval of what its limits of error (type B) may add to or take from the "
-    "saving, as a share of it. Together with the scatter "
-    "between blocks it makes the interval of the saving, by the uncertainty budget below."
-)
-ON_THE_DRIVE = (
-    "The software is that on the self-encrypting drive itself, which stands for the same drive "
-    "without Opal: on another disk, more than the encryption would differ."
-)
 
 
 def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
@@ -51,7 +41,9 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
             ),
         },
         "Until the drive is repaid (95 % intervals)": {
-            f"Years, with {words.exact(a.discount_rate * 100)} % interest": _years,
+            f"Years, with {words.exact(a.discount_rate * 100)} % interest": lambda p: (
+                ("never" if p.years is None else words.span(p.years)) if p.saves else NOT_SHOWN
+            ),
             "Runs, without": lambda p: words.span(p.runs),
         },
         f"What the drive is worth in its {life} years (95 % intervals)": {
@@ -73,12 +65,6 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
     )
 
 
-def _years(p: Payback) -> str:
-    if not p.saves:
-        return NOT_SHOWN
-    return "never" if p.years is None else words.span(p.years)
-
-
 MANY = 24  # lines of a table: more of them open only when asked for
 
 
@@ -89,10 +75,7 @@ def money_section(results: Results) -> Blocks:
     """
     a = results.suite.assumptions
     if a is None:
-        return view.paragraph(
-            "The plan lacks its assumptions (price of the drive and of electricity, battery, life, "
-            "runs a day), or one of them is unknown or no positive number: no payback is computed."
-        )
+        return view.paragraph(say("money.no-assumptions"))
     page = _declared(a)
     profiles = costs.profiles(results.suite, results.energy)
     by_workload = costs.paybacks(results.suite, results.energy)
@@ -104,27 +87,49 @@ def money_section(results: Results) -> Blocks:
         named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
         others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
         page += _lines(results, a, profiles, others)
-    return page + _batteries(results, a)
+    return page + _batteries(results, a) + _battery_hours(results, a)
+
+
+def _battery_hours(results: Results, a: Assumptions) -> Blocks:
+    """Return how long a battery lasts at the declared hour; nothing where none is declared."""
+    if not a.battery_hour:
+        return ()
+    held = battery_hours(results.suite, results.energy)
+    if not held:
+        return view.paragraph(say("battery.lacking"))
+    work = catalogue().tables["hourly_work"]
+    each = [f"{words.exact(n)} {work[name]}" for name, n in a.battery_hour.items()]
+    columns: Fields[BatteryHours] = {
+        "Configuration": lambda b: results.suite.label(b.configuration),
+        "Hours (95 % interval)": lambda b: span(b.hours),
+        "Minutes lost (95 % interval)": lambda b: span(b.lost_min),
+        "Idle": lambda b: f"{b.idle_share * 100:.0f} %",
+        "n": lambda b: str(b.n),
+    }
+    caption = say("battery.hours", battery=words.exact(a.battery_wh), work=words.listed(each))
+    worst = records.joint(b.origin for b in held)
+    page = view.table_of(caption, held, columns, words=1, origin=worst)
+    return page + view.paragraph(say("battery.key"), "key")
 
 
 def _declared(a: Assumptions) -> Blocks:
-    text = (
-        "Declared before the first run: the self-encrypting drive costs "
-        f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.exact(a.life_years)} "
-        "years; "
-        f"electricity costs {words.exact(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
-        f"is {words.exact(a.discount_rate * 100)} % a year; each workload alone is computed at "
-        f"{payback_text.times(a.runs_per_day)} runs a day; a battery holds "
-        f"{words.exact(a.battery_wh)} Wh."
+    pair = ""
+    if a.plain_price is not None:
+        price_of_sed = payback_text.money(a.plain_price + a.sed_extra_price, a)
+        percent = words.rounded(100 * a.sed_extra_price / a.plain_price)
+        pair = f" ({price_of_sed} against {payback_text.money(a.plain_price, a)}, {percent} %)"
+    each = [f"{payback_text.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
+    return view.key(
+        "money.declared",
+        price=payback_text.money(a.sed_extra_price, a),
+        pair=pair,
+        life=words.exact(a.life_years),
+        electricity=f"{words.exact(a.electricity_price_per_kwh)} {a.currency}/kWh",
+        interest=words.exact(a.discount_rate * 100),
+        runs=payback_text.times(a.runs_per_day),
+        battery=words.exact(a.battery_wh),
+        duty=f" The duty profile is, each day: {', '.join(each)}." * bool(each),
     )
-    if a.duty:
-        each = [f"{payback_text.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
-        text += f" The duty profile is, each day: {', '.join(each)}."
-    text += (
-        " Savings are of the whole system's energy, software less self-encrypting drive, paired "
-        "within blocks; their 95 % intervals, with the meter's error, are carried to the end."
-    )
-    return view.paragraph(text, "key")
 
 
 def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
@@ -144,10 +149,9 @@ def _lines(
     """Return the profile's lines, then each workload's; those apart where they are many."""
     apart = bool(profiles) and len(others) > MANY
     first = profiles if apart else [*profiles, *others]
-    notes = NOTES
+    page = tables(results, a, first) + view.key("money")
     if not disks.across(results.suite, results.suite.sed, *costs.alternatives(results.suite)):
-        notes += f" {ON_THE_DRIVE}"
-    page = tables(results, a, first) + view.paragraph(notes, "key")
+        page += view.key("money.drive")
     if apart:
         by_itself = f"Each workload alone, {len(others)} lines"
         page += view.folded(by_itself, tables(results, a, others))

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from analysis.money import costs
 from analysis.money.payback import DEMONSTRATED, PROFILE, Payback
 from analysis.report import words
-from analysis.report.answer import line
+from analysis.report.answer import Fact, line
 from analysis.report.texts import catalogue, say
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
-from contract.assumptions import IDLE, RANGED, SLEEP, Assumptions
+from contract.assumptions import RANGED, Assumptions
 from contract.command_results import AnswerLine
 
 Label = Callable[[str], str]
@@ -40,7 +40,7 @@ def payback_line(
 ) -> AnswerLine:
     """One payback; `label` names a configuration for people, `disks_too` is a further sentence."""
     a, years, top = assumptions, payback.years, payback.break_even_price.high
-    facts = {
+    facts: dict[str, Fact] = {
         "workload": payback.workload,
         "against": payback.against,
         "blocks": payback.saving_j.n,
@@ -70,35 +70,24 @@ def payback_line(
 
 def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
     """Return what the figures of a payback rest on: the machine after work, the tail, ranges."""
-    sentences = [
-        f"All of this is for a machine that {AFTER_WORK[payback.after_work]} once its work is "
-        f"done, at {work(payback, assumptions)}.",
-        _tail(payback),
-    ]
+    after = say(f"payback.{payback.after_work}")
+    sentences = [say("payback.machine", after=after, work=work(payback, assumptions))]
+    if abs(payback.tail_j) < LITTLE * abs(payback.saving_j.mean):
+        sentences.append(say("payback.tail.little", share=f"{LITTLE * 100:g} %"))
+    else:
+        rest_j = words.rounded(payback.saving_j.mean - payback.tail_j)
+        unit = "a day" if payback.workload == PROFILE else "a run"
+        tail_j = words.rounded(payback.tail_j)
+        sentences.append(say("payback.tail", tail_j=tail_j, unit=unit, rest_j=rest_j))
     if payback.probability is not None:
         names = catalogue().tables["ranges"]
         ranged = [names[name] for name in RANGED if name in assumptions.ranges]
         counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
-        sentences.append(
-            "The probability of payback is from the scatter of the measurement and the meter's "
-            f"error{counts}."
-        )
+        sentences.append(say("payback.probability", counts=counts))
     return sentences
 
 
 LITTLE = 0.001  # a share of the saving that is not worth a figure
-AFTER_WORK = {SLEEP: "sleeps", IDLE: "stays on, at rest,"}
-
-
-def _tail(payback: Payback) -> str:
-    if abs(payback.tail_j) < LITTLE * abs(payback.saving_j.mean):
-        share = f"below {LITTLE * 100:g} % of the saving"
-        return f"Delayed writes after the work's end are counted: {share}."
-    return (
-        f"Delayed writes after the work's end are counted: {words.rounded(payback.tail_j)} J of "
-        f"the saving. Without them {'a day' if payback.workload == PROFILE else 'a run'} saves "
-        f"{words.rounded(payback.saving_j.mean - payback.tail_j)} J."
-    )
 
 
 def profile_lacking(results: Results) -> str:
@@ -110,18 +99,10 @@ def profile_lacking(results: Results) -> str:
     missing = [name for name in a.profile if name not in suite.workloads]
     if missing and a.duty:
         names = " and ".join(f"“{words.name_of(name)}”" for name in missing)
-        return (
-            f"There is no line for the duty profile: it counts runs of {names}, which this suite "
-            "did not do."
-        )
+        return say("payback.no-profile.not-run", names=names)
     if (hours := costs.hours_a_day(suite, a.profile)) > costs.HOURS_PER_DAY:
-        return (
-            f"No payback is computed for {work_of(a.profile)} a day: that takes "
-            f"{words.rounded(hours)} hours. Declare a duty that one machine can do in a day."
-        )
-    return "There is no line for the duty profile: no block has all of it on both sides." * bool(
-        a.duty
-    )
+        return say("payback.too-long", work=work_of(a.profile), hours=words.rounded(hours))
+    return say("payback.no-profile") if a.duty else ""
 
 
 def work(payback: Payback, assumptions: Assumptions) -> str:

@@ -44,7 +44,7 @@ def kind_of(stack: Configuration) -> str:
     """Return which column of the table a configuration is."""
     if stack.kind == "dmcrypt" and stack.settings.get("integrity", "none") != "none":
         return TAGS
-    return BOTH if stack.kind == "opal_dmcrypt" else stack.kind
+    return {"opal_dmcrypt": BOTH, "inlinecrypt": "dmcrypt"}.get(stack.kind, stack.kind)
 
 
 def protection_section(suite: Suite) -> Blocks:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from statistics import fmean
 
 from analysis.energy import run_checks
 from analysis.report import view, words
-from analysis.report.texts import catalogue
+from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks
 from analysis.report.words import count
 from analysis.stats import disks as specimens
@@ -24,7 +24,7 @@ def interruption_lines(incidents: IncidentLog) -> Iterator[str]:
     if incidents.failed:
         yield f"The suite failed: {incidents.failed}"
     if incidents.waits:
-        waits = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in incidents.waits]
+        waits = [f"{w.name} {duration(w.seconds)} ({times(w.times)})" for w in incidents.waits]
         yield f"Waited for: {', '.join(waits)}"
 
 
@@ -39,6 +39,7 @@ def sentence(incidents: IncidentLog) -> str:
 def interruptions(incidents: IncidentLog) -> Iterator[str]:
     """Yield what came from outside, a few words each."""
     yield from _times(incidents.reboots, "reboot", "of the target")
+    yield from _times(incidents.power_cycles, "power cycle", "of the target that hung")
     yield from _times(incidents.restarts, "restart", "of the agent")
     yield from _times(incidents.resumed, "start", "after its end")
     yield from _times(incidents.controller_boots - 1, "reboot", "of the controller")
@@ -47,9 +48,9 @@ def interruptions(incidents: IncidentLog) -> Iterator[str]:
     yield from _times(incidents.interrupted, "try", "cut short", "tries")
     for silence in incidents.silences:
         often = f", {times(silence.times)}" if silence.times > 1 else ""
-        yield f"{silence.meter} silent for {duration(silence.seconds)}{often}"
-    if incidents.unlinked:
-        yield f"no link to the target for {duration(incidents.unlinked.seconds)}"
+        yield f"{silence.name} silent for {duration(silence.seconds)}{often}"
+    for silence in incidents.unlinked:
+        yield f"no link to the target for {duration(silence.seconds)}"
 
 
 def duration(seconds: float) -> str:
@@ -71,20 +72,19 @@ def times(number: int) -> str:
 
 def provenance_section(results: Results) -> Blocks:
     """Plan, machine and disks."""
-    facts = [list(fact) for fact in plan_and_machine(results).items()]
+    suite, facts = results.suite, [list(fact) for fact in plan_and_machine(results).items()]
     if shares := run_checks.stolen_shares(results.energy):
         mean, most = (words.number(100 * share, 1) for share in (fmean(shares), max(shares)))
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
-    page = _time(results.suite.timing)
+    page: Blocks = ()
+    if (share := suite.timing.controller_share) is not None:
+        page += view.paragraph(say("provenance.time", share=f"{words.number(share * 100, 1)} %"))
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
-    if disks := specimens.table(results.suite):
+    if disks := specimens.table(suite):
         heads, *differing = disks
         caption = "What the disks differ in besides their encryption"
         page += view.table(caption, heads, differing, words=3)
-    return page + view.paragraph(
-        "The whole plan is in plan.json, the machine before and after in the folder provenance.",
-        "key",
-    )
+    return page + view.key("provenance")
 
 
 def plan_and_machine(results: Results) -> dict[str, str]:
@@ -96,14 +96,3 @@ def plan_and_machine(results: Results) -> dict[str, str]:
         for key, label in tables["machine"].items()
         if key in suite.machine
     }
-
-
-def _time(timing: Mapping[str, float]) -> Blocks:
-    cpu_s, within_s = timing.get("controller_cpu_s"), timing.get("controller_cpu_wall_s")
-    if not cpu_s or not within_s:
-        return ()
-    return view.paragraph(
-        "The controller ran on the target itself: it and its recorders kept "
-        f"{words.number(cpu_s / within_s * 100, 1)} % of one processor busy, which is part of the "
-        "joules."
-    )

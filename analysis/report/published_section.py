@@ -11,6 +11,7 @@ from analysis.published.claims import DecidedClaim, DecidedRatio, decide_claims
 from analysis.published.compared_figures import ComparedFigure, compare_figures
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.report import view, words
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import count
 from analysis.report.workload_section import joules
@@ -77,7 +78,11 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
     columns: Fields[ComparedFigure] = {
         "What": lambda row: f"{_titled(row.published)} ({row.published.unit})",
         "Compared": lambda row: _compared(results, row),
-        "Ratio, published": _published_ratio,
+        "Ratio, published": lambda row: (
+            "1"
+            if row.is_baseline
+            else words.number(row.published_ratio, 3) + DOUBT * row.published.doubtful
+        ),
         "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
         "Agreement": lambda row: "" if row.is_baseline else verdict_on(row) or words.NOTHING,
         "Published": lambda row: value(row.published),
@@ -89,11 +94,6 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
         ),
     }
     return view.table_of(caption, rows, columns, words=2, origin=rows[0].origin, group=True)
-
-
-def _published_ratio(row: ComparedFigure) -> str:
-    mark = DOUBT if row.published.doubtful else ""
-    return "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark
 
 
 def _compared(results: Results, row: ComparedFigure) -> str:
@@ -165,7 +165,11 @@ def _claims(results: Results) -> Blocks:
     ratios = sum(len(claim.ratios) for claim in decided)
     origin = joint_origin(results.energy)
     columns: Fields[DecidedClaim] = {
-        "Claim": lambda c: c.claim.text + _measured(c),
+        "Claim": lambda c: (
+            c.claim.text
+            if c.has_all
+            else f"{c.claim.text} ({len(c.ratios)} of {count(len(c.claim.ratios), 'ratio')} here)"
+        ),
         "Paper": lambda c: _range([r.claimed.theirs for r in c.ratios]),
         "Here": lambda c: _range([r.interval.mid for r in c.ratios]),
         "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
@@ -173,18 +177,17 @@ def _claims(results: Results) -> Blocks:
     more: Fields[tuple[DecidedClaim, DecidedRatio]] = {
         "Claim": lambda row: f"{row[0].claim.text} ({row[0].claim.place})",
         "Ratio": lambda row: _compared_as_claimed(results, row[1]),
-        "Claimed": lambda row: _claimed(row[1].claimed),
+        "Claimed": lambda row: (
+            f"{row[1].claimed.predicate} {row[1].claimed.percent:g} %".removesuffix(" 0 %")
+        ),
         "Paper": lambda row: _range([row[1].claimed.theirs]),
         "Here": lambda row: words.ratio_of(*astuple(row[1].interval)),
         "Verdict": lambda row: view.Verdict(row[1].verdict, KINDS[row[1].verdict]),
     }
     page = view.heading("What the papers claim", 3, "claims")
+    claimed, tested_ratios = count(len(decided), "claim"), count(ratios, "ratio")
     page += view.paragraph(
-        f"Of {count(len(decided), 'claim')} that this suite can test, {words.listed(counts)}. A "
-        "claim is supported where the suite has all of its ratios and each interval lies where the "
-        "claim puts it, contradicted where one lies outside, else open. The intervals of all "
-        f"{count(ratios, 'ratio')} hold together at 95 % (Bonferroni). That nothing or little "
-        "differs takes six blocks, as the verdict equivalent does.",
+        say("claims.key", claims=claimed, counts=words.listed(counts), ratios=tested_ratios)
     )
     every: Blocks = ()
     for citation in citations():
@@ -207,17 +210,6 @@ def _range(values: Sequence[float | None]) -> str:
     return " to ".join(dict.fromkeys(ends)) or words.NOTHING
 
 
-def _measured(decided: DecidedClaim) -> str:
-    """Return how many of a claim's ratios the suite has; nothing where it has all."""
-    has, asks = len(decided.ratios), len(decided.claim.ratios)
-    return "" if has == asks else f" ({has} of {count(asks, 'ratio')} here)"
-
-
-def _claimed(claimed: claims.ClaimedRatio) -> str:
-    percent = f" {claimed.percent:g} %" if claimed.percent else ""
-    return claimed.predicate + percent
-
-
 def _compared_as_claimed(results: Results, ratio: DecidedRatio) -> str:
     """Return the quantity, of what part of the machine, and what it is compared between."""
     claimed = ratio.claimed
@@ -228,12 +220,7 @@ def _compared_as_claimed(results: Results, ratio: DecidedRatio) -> str:
 
 def _touched(results: Results, citation: Citation, rows: list[ComparedFigure]) -> Blocks:
     page = view.heading(citation.short, 3, f"paper-{citation.paper}")
-    page += view.paragraph(
-        f"{citation.text}. Sizes, drive and machine may differ, so only ratios within one table "
-        "can be compared. Nothing was read off the paper's pictures. A figure with "
-        f"{DOUBT} is doubtful.",
-        "key",
-    )
+    page += view.key("published", citation=citation.text, doubt=DOUBT)
     page += view.paragraph(" ".join(sentences(rows)))
     texts = [text for row in rows for text in (row.counterpart.member, row.published.software)]
     return page + tables(results, rows) + view.bullets(reference.reasons(texts))
@@ -243,20 +230,22 @@ def sentences(rows: list[ComparedFigure]) -> list[str]:
     """Return what agrees and what does not, in sentences that follow from the figures."""
     agreed = count_agreement(rows)
     if not agreed.ratios:
-        return ["Of this paper there is no ratio here to hold beside a published one."]
+        return [say("published.no-ratio")]
     parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in agreed.words.items() if n]
     text = [
-        f"Of {count(agreed.ratios, 'ratio')} that can be compared {words.listed(parts)}. To agree "
-        f"is to lie within a factor of {CLOSE:g} of it with both intervals; if no configuration "
-        f"differed from another here, {agreed.by_chance:.1f} would agree."
+        say(
+            "published.agreement",
+            ratios=count(agreed.ratios, "ratio"),
+            parts=words.listed(parts),
+            factor=f"{CLOSE:g}",
+            chance=f"{agreed.by_chance:.1f}",
+        )
     ]
     if all(row.measured_ratio.low is None for row in rows if row.measured_ratio is not None):
-        text.append("One block has no interval, so that little can be settled.")
+        text.append(say("published.one-block"))
     if agreed.pairs:
-        text.append(
-            f"Of {count(agreed.pairs, 'pair')} that are apart in both, {agreed.same_order} stand "
-            "in the same order."
-        )
+        pairs = count(agreed.pairs, "pair")
+        text.append(say("published.order", pairs=pairs, same=str(agreed.same_order)))
     return text
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from analysis.flags import doubt
+from analysis.flags import DOUBTS
 from analysis.report import answer, view, words
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import parse
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import Answer, Contrast, Question, passes, questions
+from analysis.stats.contrasts import Answer, Contrast, faults, passes
 from analysis.stats.results import Results, whole_joules
 from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
-from contract.plan import Side
+from contract.plan import DeclaredComparison, Side
 
 MOST_DOUBTED = 4  # comparisons that a doubt names
 
@@ -28,20 +29,27 @@ def contrasts_section(results: Results) -> Blocks:
         "Change [95 % interval]": lambda contrast: words.change_in(contrast.comparison),
         "n": lambda contrast: _text_of(contrast, lambda c: str(c.n), "0"),
         "p, adjusted": lambda contrast: _text_of(contrast, lambda c: words.p_value(c.p_of_verdict)),
-        "Verdict": lambda contrast: _text_of(contrast, words.verdict_of, "inconclusive"),
+        "Verdict": lambda contrast: _text_of(
+            contrast,
+            lambda c: answer.on_their_disks(
+                results.suite, contrast.base, contrast.other, words.verdict_of(c)
+            ),
+            "inconclusive",
+        ),
     }
     caption = f"Contrasts: system energy over “{answer.over_all(results.suite)}”"
     page = view.table_of(caption, compared, columns, words=1, origin=results.origin)
-    page += view.bullets([_kind_of_interval(results), *_overall(results), *doubts(results)])
+    page += view.bullets([*_overall(results), *doubts(results)])
     return page + view.folded("The same in each workload alone", _by_workload(results))
 
 
 def _overall(results: Results) -> Iterator[str]:
-    """Yield what the figure over all workloads is, and what one pass of the suite takes."""
-    yield (
-        f"“{answer.over_all(results.suite)}” is the geometric mean of the workloads' ratios: each "
-        "weighs the same, however many joules it takes."
-    )
+    """Yield what intervals hold for, what the figure over all is, and what one pass takes."""
+    looks = say(f"contrasts.looks.{'any' if results.suite.any_look else 'one'}")
+    if results.suite.ended == "settled":
+        looks += f" {say('contrasts.settled', planned=str(results.suite.planned_blocks))}"
+    yield f"{looks} {say('contrasts.verdicts', tested=str(results.family.tested))}"
+    yield say("contrasts.overall", over=answer.over_all(results.suite))
     for title, weights in passes(results.suite):
         ratios = [
             f"{_pair(results, base, other)} {words.change_in(ratio)}"
@@ -66,7 +74,7 @@ def doubts(results: Results) -> Iterator[str]:
     for code, names in cells.items():
         shown = list(names)[:MOST_DOUBTED]
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        yield f"{', '.join(shown)}{more}: {doubt(code)}"
+        yield f"{', '.join(shown)}{more}: {DOUBTS[code]}"
 
 
 def _by_workload(results: Results) -> Blocks:
@@ -97,54 +105,33 @@ def _text_of(
     return without if compared.comparison is None else text(compared.comparison)
 
 
-def _kind_of_interval(results: Results) -> str:
-    """For one look, or for any number of them, and what the family is."""
-    looks = (
-        "Intervals hold for any number of looks (looks: any), those of joules and money included"
-        if results.suite.any_look
-        else "Intervals are plain 95 %, for one look at the planned number of blocks"
-    )
-    return (
-        f"{looks}. Verdicts are those of all {results.family.tested} comparisons that have one on "
-        "this page, with at most 5 % for any false one; other figures have an interval and no "
-        "verdict."
-    )
-
-
 def questions_section(results: Results) -> Blocks:
     """Return a heading and a sentence for each question.
 
     Nothing where none was asked.
     """
-    asked = questions(results.suite)
+    asked = results.suite.plan.analysis.comparisons
     if not asked:
         return ()
-    page = view.paragraph(
-        "Declared before the first run. The system's joules of one part of the suite against "
-        "another on the same configuration, paired within blocks.",
-        "key",
-    )
+    page = view.key("questions")
     for question in asked:
-        answers = _answers(results, question)
-        page += view.heading(question.question, 3, f"question-{question.name}")
-        page += view.paragraph(sentence(results, question, answers), "answer")
+        heading = question.question or question.name
+        page += view.heading(heading, 3, f"question-{question.name}")
+        page += view.paragraph(sentence(results, question), "answer")
     return page
 
 
 def sentences(results: Results) -> list[str]:
     """Each question with its answer, for a terminal."""
-    asked = questions(results.suite)
-    return [f"{q.question} {sentence(results, q, _answers(results, q))}" for q in asked]
+    asked = results.suite.plan.analysis.comparisons
+    return [f"{q.question or q.name} {sentence(results, q)}" for q in asked]
 
 
-def _answers(results: Results, question: Question) -> list[Answer]:
-    return [reply for reply in results.answers if reply.question == question]
-
-
-def sentence(results: Results, question: Question, answers: Sequence[Answer]) -> str:
+def sentence(results: Results, question: DeclaredComparison) -> str:
     """Return the answer in words: configurations of one verdict together."""
-    if question.fault:
-        return f"This cannot be answered. {question.fault}"
+    if fault := " ".join(faults(results.suite, question)):
+        return f"This cannot be answered. {fault}"
+    answers = [reply for reply in results.answers if reply.question == question]
     compared = [(a, a.comparison) for a in answers if a.comparison is not None]
     if not compared:
         return f"This cannot be answered: {_lacking(results, question)}."
@@ -154,14 +141,15 @@ def sentence(results: Results, question: Question, answers: Sequence[Answer]) ->
     missing = len(answers) - len(compared)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
-    per = f" per {UNITS[question.per].one}" if question.per in UNITS else ""
+    unit = UNITS.get(question.per or "")
+    per = f" per {unit.one}" if unit else ""
     return (
         f"{first[0].upper()}{first[1:]} takes{per}, against {_side(question.second)}, "
         f"{verdicts}.{rest}"
     )
 
 
-def _lacking(results: Results, question: Question) -> str:
+def _lacking(results: Results, question: DeclaredComparison) -> str:
     skipped = {run.workload for run in results.suite.skipped}
     for side in (question.first, question.second):
         if side.workload in skipped:

@@ -47,13 +47,13 @@ def _phases(results: Results, delays: list[Delay]) -> Blocks:
         by_name = {delay.percentile: delay for delay in same}
         for percentile in NAMES:
             delay = by_name.get(percentile)
-            row += ["", ""] if delay is None else [_ms(delay), words.change_in(delay.ratio)]
+            row += (
+                ["", ""]
+                if delay is None
+                else [words.number(delay.median_ms), words.change_in(delay.ratio)]
+            )
         rows.append(row)
     heads = [text for name in NAMES for text in (f"{name} (ms)", f"{name}, change")]
     caption = say("responsiveness.phases", workload=words.name_of(delays[0].work[0]))
     heads = ["Phase", "Configuration", *heads]
     return view.table(caption, heads, rows, words=2, origin=results.origin, group=True)
-
-
-def _ms(delay: Delay) -> str:
-    return words.number(delay.median_ms)

@@ -27,7 +27,7 @@ from analysis.report import (
     workload_section,
 )
 from analysis.report.figures import forest
-from analysis.report.tables import columns, headline_rows
+from analysis.report.tables import PYRAPL_COMPONENTS, columns, headline_rows
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Link, Page, Section, Terms
 from analysis.stats.results import Results
@@ -35,11 +35,6 @@ from analysis.stats.steadiness import Steadiness, steadiness
 from instrumentation.sources.zones import not_counted
 
 HEADLINE = ("Workload", "Configuration", "System (J)", "Drive (J)", "CPU (J)", "RAM (J)")
-# What the reader of its column has to know (docs/metrology.md).
-PYRAPL_KEY = (
-    "pyRAPL's columns are the same counters once more, by a library that does not follow a counter "
-    "which goes round: such a phase has no figure there. "
-)
 
 
 @dataclass(frozen=True)
@@ -118,11 +113,7 @@ class Report:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
         results = self.results
         what = words.name_of(self.component)
-        caption = (
-            f"Change of the {what}'s energy against the baseline, paired within blocks, with 95 % "
-            "intervals; what is equivalent with the 90 % interval that decides it. Filled: a "
-            "verdict. Hollow: inconclusive."
-        )
+        caption = say("figures.picture", component=what)
         drawn = forest.draw(results.family.versus, results.suite, self.component, results.origin)
         page = view.join(
             view.picture(sheet, caption + forest.arrow_note(sheet), results.origin, wide=True)
@@ -130,11 +121,10 @@ class Report:
         )
         page += questions_section.contrasts_section(results)
         shown = columns(results.summary)
-        by_pyrapl = [f"{words.name_of(name)} (J)" for name in shown[len(HEADLINE) - 2 :]]
-        caption = (
-            "Energy of one run without its tail: mean ± 95 % interval, with the meter's own error"
-        )
-        heads = [*HEADLINE, *by_pyrapl, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
+        further = [words.name_of(name) for name in shown[len(HEADLINE) - 2 :]]
+        columns_of = [f"{name[0].upper()}{name[1:]} (J)" for name in further]
+        caption = say("figures.table")
+        heads = [*HEADLINE, *columns_of, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
         rows = headline_rows(results, shown)
         page += view.table(caption, heads, rows, words=2, origin=results.origin, group=True)
         page += other_sources.section(results)
@@ -143,21 +133,13 @@ class Report:
         single = "Where n = 1 there is no interval." if (results.summary["n"] < 2).any() else ""
         baseline = results.suite.base_label or "the baseline"
         components = set(results.summary["component"])
-        memory = (
-            "This machine's RAPL has no DRAM zone: none of its figures holds the memory's joules. "
-        )
-        memory *= "dram" not in components and bool({"package", "package-0"} & components)
-        sources = (
-            "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
-            f"added. {memory}"
-            if results.suite.meters or not components
-            else f"{not_counted(components)} "
-        )
-        return page + view.paragraph(
-            f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}"
-            f"Ratios are against {baseline}{of_disks}. {single}",
-            "key",
-        )
+        sources = [not_counted(components)]
+        if results.suite.meters or not components:
+            no_memory = "dram" not in components and {"package", "package-0"} & components
+            sources = [say("figures.sources"), *[say("figures.no-memory")] * bool(no_memory)]
+        sources += [say("figures.pyrapl")] * any(name in PYRAPL_COMPONENTS for name in shown)
+        text = f"{' '.join(sources)} Ratios are against {baseline}{of_disks}. {single}"
+        return page + view.paragraph(text, "key")
 
     def steadiness(self) -> Blocks:
         """Return the disks' state, drift, order, drift_check and flags."""

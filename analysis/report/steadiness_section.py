@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.report import view, words
+from analysis.report.provenance import duration
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
 from analysis.stats.comparison import holm
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
@@ -36,14 +38,7 @@ def steadiness_section(
     }
     what = "Scatter of one run's energy, the configurations' effects removed, and carry-over"
     page += view.table_of(what, steady, columns, origin=results.origin)
-    page += view.paragraph(carry_over_sentence(steady))
-    page += view.paragraph(
-        "Blocks in random order keep drift and the place in a block out of the verdicts; they only "
-        "widen the intervals. Carry-over: F test that no configuration matters for the one that "
-        "runs after it, beside the place.",
-        "key",
-    )
-    return page
+    return page + view.paragraph(carry_over_sentence(steady)) + view.key("steadiness")
 
 
 def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
@@ -51,20 +46,15 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
 
     And what the test could have found.
     """
-    tested = [
-        (s.workload, s.carry_over_p, s.carry_over_least_percent)
-        for s in steady
-        if s.carry_over_p is not None
-    ]
+    tested = [(s, s.carry_over_p) for s in steady if s.carry_over_p is not None]
     if not tested:
-        return (
-            "Carry-over from one configuration to the next was not tested: too few blocks, or the "
-            "order leaves it open. A plan of this version lets each configuration follow itself as "
-            "often as any other, so that it cancels in ratios."
-        )
-    p_values = holm(np.array([p for _, p, _ in tested]))
-    affected = [words.name_of(w) for (w, *_), p in zip(tested, p_values, strict=True) if p < LEVEL]
-    least = [(size, w) for w, _, size in tested if size is not None]
+        return say("steadiness.untested")
+    p_values = holm(np.array([p for _, p in tested]))
+    names = [words.name_of(s.workload) for s, _ in tested]
+    affected = [name for name, p in zip(names, p_values, strict=True) if p < LEVEL]
+    least = [
+        (size, s.workload) for s, _ in tested if (size := s.carry_over_least_percent) is not None
+    ]
     ends = [f"{words.rounded(size)} % ({words.name_of(w)})" for size, w in sorted(least)]
     reach = f"from {ends[0]} to {ends[-1]}" if len(ends) > 1 else "".join(ends) or "unknown"
     could = f"A carry-over that the test finds with 80 % power, by workload: {reach}"
@@ -81,11 +71,16 @@ def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
     if drift_check is None:
         return "There is no drift check: nothing ran twice on the baseline."
     subject = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
-    apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
+    hours = drift_check.hours
+    apart = "" if hours is None else f", {duration(3600 * hours)} apart"
     runs = f"over {drift_check.runs} runs{apart}"
     limit = f"limit ±{words.exact(drift_check.limit * 100)} %"
     worst = drift_check.worst
-    change = f"{_change(worst)} ({where(worst)})"
+    if worst.low is None or worst.high is None:
+        change = words.percent(1 + worst.change, 2)
+    else:
+        change = words.change_of(1 + worst.change, 1 + worst.low, 1 + worst.high)
+    change = f"{change} ({where(worst)})"
     if drift_check.verdict == MOVED:
         verdict = f"moved by {change} from first to last {runs}; {limit}"
     elif drift_check.verdict == CANNOT_TELL:
@@ -96,19 +91,9 @@ def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
     return f"The drift check ({subject}) {verdict}."
 
 
-def _change(reading: Reading) -> str:
-    if reading.low is None or reading.high is None:
-        return words.percent(1 + reading.change, 2)
-    return words.change_of(1 + reading.change, 1 + reading.low, 1 + reading.high)
-
-
 def where(reading: Reading) -> str:
     """Component and phase of a reading of the drift_check."""
     return f"{words.name_of(reading.component)} {PHASES.get(reading.phase, reading.phase)}"
-
-
-def _hours(hours: float) -> str:
-    return f"{words.rounded(hours)} h" if hours >= 1 else f"{words.rounded(hours * 60)} min"
 
 
 def _levels_table(results: Results) -> Blocks:
@@ -127,11 +112,8 @@ def _levels_table(results: Results) -> Blocks:
     page = view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
     short = [cell for cell in results.family.levels if cell.p_adjusted is None]
     if short:
-        page += view.paragraph(
-            f"Whether runs have more than one level takes {LEAST} of them: of "
-            f"{words.count(len(short), 'cell')} of the table of workloads it is unknown.",
-            "key",
-        )
+        cells = words.count(len(short), "cell")
+        page += view.key("steadiness.levels", least=str(LEAST), cells=cells)
     return page
 
 

@@ -14,8 +14,7 @@ from analysis.energy.energy import energy_table, of_references
 from analysis.report import first_page, missing_section, provenance, render, words
 from analysis.report.provenance import duration
 from analysis.report.steadiness_section import drift_check_sentence
-from analysis.report.texts import catalogue
-from analysis.stats.drift_check import DriftCheck, drift_check
+from analysis.stats.drift_check import drift_check
 from analysis.stats.results import energy_of, results_of, uncovered
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
@@ -23,6 +22,7 @@ from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.records import DRIFT_CHECK, MEASURED, Suite
 from analysis.suite.suite_folder import read
 from contract.command_results import SuiteSummary
+from contract.timing import PARTS
 
 WIDTH = 80
 
@@ -65,7 +65,11 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
     missed = len(uncovered(energy)) if energy is not None else 0
     yield f"Coverage below the limit: {words.count(missed, 'run')}" if missed else ""
     yield missing_section.sentence(suite)
-    yield drift_check_sentence(suite, _drift_check(suite, energy))
+    if energy is None:  # without a report, from the joules of its runs alone
+        plan = suite.plan.drift_check
+        runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
+        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
+    yield drift_check_sentence(suite, drift_check(suite, energy, TargetClock.fit(suite.clock)))
     yield _time(suite)
 
 
@@ -92,24 +96,11 @@ def _instant(text: str) -> datetime | None:
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
-def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
-    """Return the drift check; without a report from the joules of its runs alone."""
-    if energy is None:
-        plan = suite.plan.drift_check
-        runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
-        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
-    return drift_check(suite, energy, TargetClock.fit(suite.clock))
-
-
 def _time(suite: Suite) -> str:
-    wall_s = suite.timing.get("wall_s", 0.0)
+    wall_s = suite.timing.wall_s
     if not wall_s > 0:
         return "Where the time went is unknown: timing.json is written when the suite is fetched."
-    shares = {
-        name: suite.timing[key] / wall_s
-        for key, name in catalogue().tables["times_short"].items()
-        if key != "wall_s" and key in suite.timing
-    }
+    shares = {name: getattr(suite.timing, key) / wall_s for key, name in PARTS.items()}
     most = sorted(shares.items(), key=lambda item: -item[1])
     parts = [f"{name} {share:.0%}" for name, share in most if share > 0.005]
     return f"Of {duration(wall_s)}: {', '.join(parts)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import polars as pl
 
@@ -10,10 +11,11 @@ from analysis.report import answer, view, words
 from analysis.report.figures import forest
 from analysis.report.texts import say
 from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
+from analysis.stats import disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
-from analysis.stats.summary import COMPONENTS, SummaryRow
+from analysis.stats.summary import COMPONENTS, other_channels
 from analysis.suite.records import SYSTEM
 
 PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
@@ -22,14 +24,13 @@ PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 def columns(summary: pl.DataFrame) -> tuple[str, ...]:
     """Return the components of the headline table: of several packages their sum.
 
-    PyRAPL's if there.
+    A meter's further channels, such as `usb`, and PyRAPL's zones follow where they are there.
     """
     components = set(summary["component"])
     left_out = "package-0" if "package" in components else "package"
     by_pyrapl = (name for name in PYRAPL_COMPONENTS if name in components)
-    return tuple(
-        name for name in (*COMPONENTS, *by_pyrapl) if name.removeprefix("pyrapl-") != left_out
-    )
+    names = (*COMPONENTS, *other_channels(summary), *by_pyrapl)
+    return tuple(name for name in names if name.removeprefix("pyrapl-") != left_out)
 
 
 def headline_rows(results: Results, components: Sequence[str]) -> list[list[str]]:
@@ -37,12 +38,9 @@ def headline_rows(results: Results, components: Sequence[str]) -> list[list[str]
 
     Where no meter saw the system, ratio and verdict are those of the first component there is.
     """
-    return [
-        _headline(results, workload, configuration, components)
-        for workload in results.suite.workloads
-        for configuration in results.suite.configurations
-        if (workload, configuration) in results.suite.planned
-    ]
+    suite = results.suite
+    cells = product(suite.workloads, suite.configurations)
+    return [_headline(results, *cell, components) for cell in cells if cell in suite.planned]
 
 
 def _headline(
@@ -58,14 +56,19 @@ def _headline(
         return [*names, *[words.NOTHING] * (len(components) + 1), "0", why, ""]
     by = {row.component: row for row in rows}
     judged = by.get(results.family.component)
-    lead = judged or rows[0]
+    lead, ratio, verdict = judged or rows[0], words.NOTHING, ""
+    if judged is not None:
+        ratio = words.ratio_of(judged.ratio, judged.ratio_low, judged.ratio_high)
+        ratio += f" ({words.NO_INTERVAL})" * (judged.n < 2 and judged.ratio is not None)
+        base, stated = results.suite.base_of(configuration), words.verdict_of(judged)
+        verdict = answer.on_their_disks(results.suite, base, configuration, stated)
     return [
         *names,
         *(words.plus_minus(by[c].joules if c in by else None) for c in components),
         words.number(lead.mean_s),
         str(lead.n),
-        "1" if configuration == results.suite.baseline else _ratio(judged),
-        verdict_of(judged),
+        "1" if configuration == results.suite.baseline else ratio,
+        verdict,
     ]
 
 
@@ -80,18 +83,6 @@ def headline(results: Results) -> Table:
     base = "own disk" if results.suite.by_disk else "plain"
     ratio = f"{words.name_of(results.family.component)} / {base}"
     return Table("", [*headers, ratio, "verdict"], rows, words=2)
-
-
-def _ratio(row: SummaryRow | None) -> str:
-    if row is None:
-        return words.NOTHING
-    text = words.ratio_of(row.ratio, row.ratio_low, row.ratio_high)
-    return f"{text} ({words.NO_INTERVAL})" if row.n < 2 and row.ratio is not None else text
-
-
-def verdict_of(row: SummaryRow | None) -> str:
-    """Return the verdict of a row of the summary in words."""
-    return "" if row is None else words.verdict(row.verdict, row.ratio, row.both, row.n)
 
 
 NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
@@ -133,7 +124,16 @@ def matrix(results: Results) -> Blocks:
             if any(base_disk == disk for base_disk, _ in on)
         )
     shown = Matrix(caption, (corner, *heads), groups, results.origin)
-    return (shown, *_legend(results, over))
+    suite = results.suite
+    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
+    aside = f" {over}: without idle and what is there for a question ({', '.join(names)})."
+    two_disks = any(disks.across(suite, suite.base_of(other), other) for other in others)
+    facts = {
+        "margin": f"±{suite.margin * 100:g} %",
+        "disks": say("matrix.two-disks") * two_disks,
+        "aside": aside * bool(names),
+    }
+    return (shown, *view.key("answer.matrix", **facts))
 
 
 def overall_picture(results: Results) -> Blocks:
@@ -161,14 +161,3 @@ def cell_of(c: Comparison | None) -> MatrixCell:
     text, _, interval = words.change_in(c).partition(" [")
     hint = f"{words.change_in(c)}, {words.verdict_of(c)}, n = {c.n}"
     return MatrixCell(text, c.verdict, hint, f"[{interval} {sign}" if interval else sign)
-
-
-def _legend(results: Results, over: str) -> Blocks:
-    suite, margin = results.suite, f"±{results.suite.margin * 100:g} %"
-    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
-    aside = f" {over}: without idle and what is there for a question ({', '.join(names)})."
-    return view.paragraph(
-        f"▲ significant increase, ▼ decrease, ≈ equivalent within {margin}, ? not settled; in "
-        f"brackets 95 % intervals. At most 5 % for any false sign.{aside * bool(names)}",
-        "key",
-    )

@@ -10,6 +10,7 @@ from analysis.flags import meaning
 from analysis.report import answer, disks_section, missing_section, provenance, view, words
 from analysis.report.budget_section import limit_of, named
 from analysis.report.steadiness_section import drift_check_sentence
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import count
 from analysis.stats.drift_check import DriftCheck
@@ -63,7 +64,7 @@ def _measured_time(results: Results) -> Iterator[str]:
         if meter.component == "system" and meter.mean_coverage is not None:
             yield (
                 f"The meter saw {_part(meter.mean_coverage)} of the measured time, "
-                f"{_part(meter.worst_coverage or 0.0)} of the worst phase."
+                f"{_part(meter.worst_coverage)} of the worst phase."
             )
 
 
@@ -79,8 +80,10 @@ def _agreement(twice: Sequence[Sequence[str]]) -> Iterator[str]:
         yield f"Cross-checks: {', '.join(parts)}."
 
 
-def _part(value: float) -> str:
+def _part(value: float | None) -> str:
     """Never rounded up to all."""
+    if value is None:
+        return words.NOTHING
     return "100 %" if value >= 1 else f"{min(value, 0.9999) * 100:.2f} %"
 
 
@@ -94,7 +97,9 @@ def trust_section(results: Results, known_twice: Sequence[Sequence[str]]) -> Blo
     page = view.bullets([*results.reservations, *suite.problems])
     page += view.table("Cross-checks, and whether they agree", heads, known_twice, words=4)
     proof = f"{len(suite.runs)} runs finished; {run_checks.proof(suite, results.origin)}."
-    page += view.bullets([proof, _seal(suite), *map(_accuracy, suite.meters)])
+    seal = "holds" if suite.seal_holds else "broken"
+    sealed = say(f"trust.seal.{seal if suite.sealed else 'none'}")
+    page += view.bullets([proof, sealed, *map(_accuracy, suite.meters)])
     page += missing_section.left_out(results)
     page += view.bullets(_own_share(suite))
     page += view.bullets(provenance.interruption_lines(results.incidents))
@@ -126,16 +131,14 @@ def twice(results: Results) -> Iterator[list[str]]:
         yield ["Target's clock by round trips", against, finding, mark.verdict]
     for pair in cross_checks.two_meters(suite, results.all_energy):
         reference = f"{pair.reference}, {pair.channel}: the reference"
-        yield [reference, pair.other, *_two_meters(pair)]
+        if pair.ratio is None:
+            yield [reference, pair.other, "no run has both", CANNOT_TELL]
+            continue
+        finding = f"{words.percent(pair.ratio)} over {count(pair.runs, 'run')}"
+        finding += f"; in {pair.apart} of them beyond what both intervals allow"
+        verdict = DISAGREES if pair.apart > MOST_APART * pair.runs else AGREES
+        yield [reference, pair.other, finding, verdict]
     yield from _whole_rows(cross_checks.against_parts(results.energy))
-
-
-def _two_meters(pair: cross_checks.TwoMeters) -> tuple[str, str]:
-    if pair.ratio is None:
-        return "no run has both", CANNOT_TELL
-    finding = f"{words.percent(pair.ratio)} over {count(pair.runs, 'run')}"
-    finding += f"; in {pair.apart} of them beyond what both intervals allow"
-    return finding, DISAGREES if pair.apart > MOST_APART * pair.runs else AGREES
 
 
 def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
@@ -145,12 +148,9 @@ def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
         more += f"; {agreement.failed} times no figure: {' '.join(agreement.reasons)}"
     if agreement.compared == 0 or agreement.worst_uj is None:
         return f"nothing to compare{more}", CANNOT_TELL
-    share = (
-        ""
-        if agreement.worst_share is None
-        else f" ({words.rounded(agreement.worst_share * 100)} %)"
-    )
-    apart = f"{words.rounded(agreement.worst_uj / 1e6)} J{share}"
+    apart = f"{words.rounded(agreement.worst_uj / 1e6)} J"
+    if agreement.worst_share is not None:
+        apart += f" ({words.rounded(agreement.worst_share * 100)} %)"
     text = f"at most {apart} apart over {agreement.compared} figures of whole runs"
     if agreement.apart_ms is not None:
         text += f"; read at most {words.rounded(agreement.apart_ms)} ms apart"
@@ -182,12 +182,7 @@ def _whole_rows(compared: cross_checks.WholeAgainstParts) -> Iterator[list[str]]
     if not compared.exceeding:
         yield [*what, f"never more than {worst} % of it, in {compared.runs} runs", AGREES]
         return
-    why = (
-        "RAPL is modelled from the time that the guest believes it was busy, the meter from the "
-        "CPU time that the host gave it; a host with too few free cores stretches the first alone"
-        if compared.modelled
-        else "that cannot be: check the meter's channels, its scale and where it is wired"
-    )
+    why = say(f"trust.whole.{'modelled' if compared.modelled else 'measured'}")
     text = f"more in {compared.exceeding} of {compared.runs} runs, {worst} % of it at worst: {why}"
     yield [*what, text, DISAGREES]
 
@@ -197,16 +192,12 @@ def _coverage(results: Results) -> Blocks:
         "Meter": lambda m: m.source,
         "Channel": lambda m: words.name_of(m.component),
         "Phases": lambda m: str(m.phases),
-        "Mean coverage": lambda m: _share(m.mean_coverage),
-        "Worst": lambda m: _share(m.worst_coverage),
+        "Mean coverage": lambda m: _part(m.mean_coverage),
+        "Worst": lambda m: _part(m.worst_coverage),
         "Runs with gaps": lambda m: str(len(m.gaps)),
     }
     rows = run_checks.meters(results.suite, results.energy)
     return view.table_of("The meter's coverage of the measured phases", rows, columns, words=2)
-
-
-def _share(value: float | None) -> str:
-    return words.NOTHING if value is None else f"{value * 100:.2f} %"
 
 
 def _own_share(suite: Suite) -> Iterator[str]:
@@ -219,24 +210,12 @@ def _own_share(suite: Suite) -> Iterator[str]:
         )
 
 
-def _seal(suite: Suite) -> str:
-    if not suite.sealed:
-        return "The files are not sealed: nothing proves that they are what was measured."
-    if suite.seal_holds:
-        return "All files have the SHA-256 sums of their seal."
-    return "Some files are not those that were sealed (named above): trust nothing made from them."
-
-
 def _accuracy(meter: Meter) -> str:
     """Return what is stated of a meter, and where it counts."""
-    terms = meter.terms
-    stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in terms if t.limit]
-    unknown = [named(t.name) for t in terms if t.limit is None]
+    stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in meter.terms if t.limit]
+    unknown = [named(t.name) for t in meter.terms if t.limit is None]
     if not stated:
         return f"The accuracy of meter {meter.name} is not known: its joules have no type B figure."
     lacking = f"; not stated: {', '.join(unknown)}" * bool(unknown)
-    return (
-        f"Meter {meter.name} ({meter.kind}): {', '.join(stated)}{lacking}. A gain is common to all "
-        "configurations: it cancels in ratios, but not in joules or money. What each term comes "
-        "to stands in the uncertainty budget."
-    )
+    terms = f"Meter {meter.name} ({meter.kind}): {', '.join(stated)}{lacking}."
+    return f"{terms} {say('trust.accuracy')}"

@@ -151,13 +151,13 @@ class Table(Block):
         for _, same in groupby(enumerate(self.rows), lambda n: n[1][0] if self.group else n[0]):
             rows = [row for _, row in same]
             for i, (name, *rest) in enumerate(rows):
-                cells = [self._cell(place, text) for place, text in enumerate(rest, start=1)]
+                cells = [
+                    Cell(text, f"verdict {text.kind}")
+                    if isinstance(text, Verdict)
+                    else Cell(text, "figure" if place >= self.words else "")
+                    for place, text in enumerate(rest, start=1)
+                ]
                 yield None if i else Cell(name, rows=len(rows)), cells
-
-    def _cell(self, place: int, text: str) -> Cell:
-        if isinstance(text, Verdict):
-            return Cell(text, f"verdict {text.kind}")
-        return Cell(text, "figure" if place >= self.words else "")
 
     @property
     def text(self) -> str:
@@ -284,9 +284,8 @@ def draw(page: Page) -> None:
     if pictures := list(every(Picture, page)):
         from analysis.report.figures import style
 
-        for picture, svg in zip(
-            pictures, style.svgs([picture.drawn for picture in pictures]), strict=True
-        ):
+        drawn = style.svgs([picture.drawn for picture in pictures])
+        for picture, svg in zip(pictures, drawn, strict=True):
             vars(picture)["svg"] = svg
 
 
@@ -301,6 +300,11 @@ def join(parts: Iterable[Blocks]) -> Blocks:
 def paragraph(text: str, kind: str = "") -> Blocks:
     """One paragraph."""
     return (Paragraph(text, kind),)
+
+
+def key(name: str, **fields: str) -> Blocks:
+    """Return an explanation: the catalogue's text of that name and key `.key`, filled in."""
+    return paragraph(say(f"{name}.key", **fields), "key")
 
 
 def answer(line: AnswerLine, label: str = "", link: Link | None = None) -> Blocks:

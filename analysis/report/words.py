@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # their modules take SciPy, which most words do without
     from analysis.report.view import Verdict
     from analysis.stats.comparison import Comparison
     from analysis.stats.stats import Estimate, Span
+    from analysis.stats.summary import SummaryRow
     from contract.command_results import Ratio
     from contract.measured_command import Interval
 
@@ -93,14 +94,12 @@ def plus_minus(value: Estimate | Interval | None, unit: str = "") -> str:
 
 
 def ratio(value: Comparison | Ratio | None) -> str:
-    """`1.042 [1.013, 1.071]`."""
-    if value is None:
-        return NOTHING
-    return ratio_of(value.ratio, value.low, value.high)
+    """As `ratio_of`, of a comparison or a ratio."""
+    return NOTHING if value is None else ratio_of(value.ratio, value.low, value.high)
 
 
 def ratio_of(mid: float | None, low: float | None, high: float | None) -> str:
-    """As `ratio`, from its three figures."""
+    """`1.042 [1.013, 1.071]`."""
     if mid is None:
         return NOTHING
     if low is None or high is None:
@@ -117,11 +116,8 @@ def change(value: Comparison) -> str:
     """`+4.2 % (95 % interval +1.3 % to +7.1 %)`, with two digits of the interval."""
     if value.low is None or value.high is None:
         return f"{percent(value.ratio)} ({NO_INTERVAL})"
-    mid, interval = (
-        percent(value.ratio, _places(value.low, value.high)),
-        interval_of(value.low, value.high),
-    )
-    return f"{mid} (95 % interval {interval})"
+    mid = percent(value.ratio, _places(value.low, value.high))
+    return f"{mid} (95 % interval {interval_of(value.low, value.high)})"
 
 
 def interval_of(low: float, high: float) -> str:
@@ -152,11 +148,11 @@ def change_in(value: Comparison | Ratio | None) -> str:
     return NOTHING if value is None else change_of(value.ratio, value.low, value.high)
 
 
-def change_alone(mid: float | None, low: float | None, high: float | None) -> str:
+def change_alone(c: Comparison) -> str:
     """`+4.2 %`, to the digit that the interval bears, one decimal at most."""
-    if mid is None:
-        return NOTHING
-    return percent(mid, None if low is None or high is None else min(1, _places(low, high)))
+    if c.low is None or c.high is None:
+        return percent(c.ratio)
+    return percent(c.ratio, min(1, _places(c.low, c.high)))
 
 
 def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> Verdict:
@@ -180,8 +176,8 @@ def unseen(n: int) -> str:
     return f"a mode in up to {100 * (1 - 0.05 ** (1 / n)):.0f} % of runs would be missed"
 
 
-def verdict_of(value: Comparison) -> Verdict:
-    """As `verdict`, of a comparison."""
+def verdict_of(value: Comparison | SummaryRow) -> Verdict:
+    """As `verdict`, of a comparison or a row of the summary."""
     return verdict(value.verdict, value.ratio, value.both, value.n)
 
 

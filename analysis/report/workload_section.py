@@ -46,16 +46,7 @@ def units_section(results: Results) -> Blocks:
     origin = joint_origin(results.energy.filter(component=component))
     heads = ["Workload", *HEADERS]
     page = view.table(what, heads, rows_of_all, words=3, origin=origin, group=True)
-    page += view.paragraph(
-        "Mean ± 95 % interval (Student t over blocks; repeats within a block are averaged first). "
-        "1 MB is 2²⁰ bytes, as in the papers. Phases of a workload taken together, without the "
-        "tail; a unit that not every phase counts stands with its phases only. CPU use is of all "
-        "processors together. Disk writes: bytes that reached the partition below the "
-        "configuration in the phase, with journals, tags and metadata, for a byte of the "
-        "workload's; what a phase leaves to be written later is in a later one.",
-        "key",
-    )
-    return page
+    return page + view.key("units")
 
 
 def _cells(results: Results, rows: Sequence[PerUnit]) -> list[list[str]]:

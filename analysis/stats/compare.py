@@ -29,7 +29,6 @@ from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
-from contract.plan import Configuration, WorkloadEntry
 
 COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
@@ -110,7 +109,11 @@ def compare_read(suites: Sequence[Read]) -> list[Compared]:
     if twice:
         raise SuiteError("suite-twice", suite=twice[0])
     others.sort(key=lambda other: other[0].plan.created_wall)
-    night_sds = _night_sds([_component_blocks(*each) for each in (first, *others)])
+    nights = []
+    for suite, energy in (first, *others):
+        known = _with_joules(suite, energy)
+        nights.append(by_block(known, first_component(COMPONENTS, set(known["component"]))))
+    night_sds = _night_sds(nights)
     return _adjusted([_compared(first, other, night_sds) for other in others])
 
 
@@ -147,20 +150,16 @@ def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
     }
 
 
-def _component_blocks(suite: Suite, energy: pl.DataFrame) -> Blocks:
-    known = of_references(suite, energy).filter(pl.col("energy_j").is_not_null())
-    return by_block(known, first_component(COMPONENTS, set(known["component"])))
+def _with_joules(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with joules, of each channel by its reference meter alone."""
+    return of_references(suite, energy).filter(pl.col("energy_j").is_not_null())
 
 
-def _compared(
-    first: Read, second: Read, night_sds: Mapping[tuple[str, str], float] | None = None
-) -> Compared:
-    """One suite beside another, of each channel by its reference meter alone."""
-    (a, energy_a), (b, energy_b) = first, second
-    energies = of_references(a, energy_a), of_references(b, energy_b)
-    sds = night_sds or {}
-    known = (energy.filter(pl.col("energy_j").is_not_null()) for energy in energies)
-    component = first_component(COMPONENTS, *(set(energy["component"]) for energy in known))
+def _compared(first: Read, second: Read, night_sds: Mapping[tuple[str, str], float]) -> Compared:
+    """Compare one suite with another."""
+    (a, _), (b, _) = first, second
+    energies = _with_joules(*first), _with_joules(*second)
+    component = first_component(COMPONENTS, *(set(energy["component"]) for energy in energies))
     blocks_a, blocks_b = (by_block(energy, component) for energy in energies)
     shared = [
         key
@@ -170,9 +169,7 @@ def _compared(
     if not shared:
         raise SuiteError("nothing-shared", suites=_nothing_shared(a, b))
     joules = [
-        _ratio_of(
-            key, list(blocks_a[key].values()), list(blocks_b[key].values()), sds.get(key, 0.0)
-        )
+        _ratio_of(key, [*blocks_a[key].values()], [*blocks_b[key].values()], night_sds.get(key, 0))
         for key in shared
     ]
     origins = [name for energy in energies for name in energy["origin"].unique()]
@@ -187,7 +184,7 @@ def _compared(
     )
     same = {w for w in counted(a) if w in counted(b) and w not in pair.other_work}
     keys = [key for key in shared if key[0] in same]
-    return _adjusted([replace(pair, overall=tuple(_overall(blocks_a, blocks_b, keys)))])[0]
+    return replace(pair, overall=tuple(_overall(blocks_a, blocks_b, keys)))
 
 
 def _overall(
@@ -237,17 +234,16 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     for name in dict.fromkeys([*meters[0], *meters[1]]):
         yield from _unlike(f"meter {name}", *(parts.get(name) for parts in meters))
     for kind, key in (("configuration", "stacks"), ("workload", "entries")):
-        of_a, of_b = (_documents(getattr(suite, key)) for suite in (a, b))
+        # Entries of a plan with what their kinds declare beside the other keys.
+        of_a, of_b = (
+            {
+                name: {**entry.pop("settings", {}), **entry}
+                for name, entry in ((n, asdict(e)) for n, e in getattr(suite, key).items())
+            }
+            for suite in (a, b)
+        )
         for name in dict.fromkeys([*of_a, *of_b]):
             yield from _unlike(f"{kind} {name}", of_a.get(name), of_b.get(name))
-
-
-def _documents(
-    entries: Mapping[str, Configuration | WorkloadEntry],
-) -> dict[str, dict[str, object]]:
-    """Entries of a plan with what their kinds declare beside the other keys."""
-    documents = {name: asdict(entry) for name, entry in entries.items()}
-    return {name: {**entry.pop("settings", {}), **entry} for name, entry in documents.items()}
 
 
 def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:

@@ -293,13 +293,7 @@ class Comparison:
     @property
     def contradicted(self) -> bool:
         """Whether the plain interval seems to show what the verdict, for its family, denies."""
-        low, high = self.low, self.high
-        return (
-            self.verdict == "inconclusive"
-            and low is not None
-            and high is not None
-            and not low <= 1 <= high
-        )
+        return self.verdict == "inconclusive" and not self.contains(1.0)
 
     @property
     def columns(self) -> dict[str, float | None]:
@@ -387,12 +381,9 @@ def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -
         skewness = float(mean.skewness)
         return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look, skewness=skewness)
     observed = float(sample_skewness(logs))
-    used = (
-        0.0 if mean.any_look else float(skewness_used(np.asarray(observed), np.asarray(float(n))))
-    )
-    return Comparison(
-        n, exp(mean.mean), margin, error, df, mean.any_look, observed, used, doubts=doubts_of(logs)
-    )
+    used = float(skewness_used(np.asarray(observed), np.asarray(float(n)))) * (not mean.any_look)
+    shape = mean.any_look, observed, used
+    return Comparison(n, exp(mean.mean), margin, error, df, *shape, doubts=doubts_of(logs))
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:

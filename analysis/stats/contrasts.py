@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import polars as pl
 
 from analysis.energy.energy import ALL, WORK
 from analysis.stats.comparison import Comparison
-from analysis.stats.summary import (
-    BlockValues,
-    block_means,
-    compare_in_blocks,
-    compare_pairs,
-)
+from analysis.stats.summary import BlockValues, block_means, compare_in_blocks, compare_pairs
 from analysis.suite.records import SYSTEM, Suite
-from contract.plan import DeclaredComparison, Side
+from contract.plan import DeclaredComparison
 
 IDLE = "idle"
 
@@ -147,82 +142,52 @@ def _rest(
 
 
 @dataclass(frozen=True)
-class Question:
-    """A comparison as it was declared; `per` is a unit of work, or empty for the joules themselves.
-
-    `fault` is a sentence why it cannot be answered from this plan; empty where it can.
-    """
-
-    name: str
-    question: str
-    first: Side
-    second: Side
-    per: str
-    configurations: tuple[str, ...]
-    fault: str = ""
-
-
-@dataclass(frozen=True)
 class Answer:
     """`first` against `second` on one configuration: the ratio first / second of the joules."""
 
-    question: Question
+    question: DeclaredComparison
     configuration: str
     comparison: Comparison | None
 
 
-def questions(suite: Suite) -> list[Question]:
-    """Return the plan's comparisons in its order; one that makes no sense keeps its fault."""
-    return [_question(suite, declared) for declared in suite.plan.analysis.comparisons]
-
-
-def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
-    """Each question on each of its configurations; not yet judged."""
+def configurations_of(suite: Suite, question: DeclaredComparison) -> list[str]:
+    """Return the configurations of which a comparison is asked, in the plan's order."""
+    names, sides = question.configurations, (question.first, question.second)
     return [
-        _answer(suite, energy, question, configuration)
-        for question in questions(suite)
-        if not question.fault
-        for configuration in question.configurations
+        name
+        for name in suite.configurations
+        if (
+            all((s.workload, name) in suite.planned for s in sides)
+            if names is None
+            else name in names
+        )
     ]
 
 
-def _question(suite: Suite, declared: DeclaredComparison) -> Question:
-    first, second = declared.first, declared.second
-    names = declared.configurations
-    if names is None:
-        names = tuple(
-            name
-            for name in suite.configurations
-            if all((side.workload, name) in suite.planned for side in (first, second))
-        )
-    question = Question(
-        name=declared.name,
-        question=declared.question or declared.name,
-        first=first,
-        second=second,
-        per=declared.per or "",
-        configurations=tuple(name for name in suite.configurations if name in names),
-    )
-    return replace(question, fault=" ".join(_faults(suite, question)))
+def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
+    """Each of the plan's comparisons on each of its configurations; not yet judged."""
+    answers = []
+    for question in suite.plan.analysis.comparisons:
+        names = [] if any(faults(suite, question)) else configurations_of(suite, question)
+        for name in names:
+            on = energy.filter(configuration=name, component=SYSTEM)
+            unit = pl.col(question.per) if question.per else 1.0
+            first, second = (
+                block_means(
+                    on.filter(workload=side.workload, phase=side.phase), pl.col("energy_j") / unit
+                )
+                for side in (question.first, question.second)
+            )
+            answers.append(Answer(question, name, compare_pairs(suite, second, first)))
+    return answers
 
 
-def _faults(suite: Suite, question: Question) -> Iterator[str]:
+def faults(suite: Suite, question: DeclaredComparison) -> Iterator[str]:
+    """Yield a sentence for each reason why this plan cannot answer a comparison."""
     for side in (question.first, question.second):
         if side.workload not in suite.workloads:
             yield f"The plan has no workload {side.workload or 'for one side of it'}."
     if question.per and question.per not in WORK:
         yield f"{question.per} is not a unit of work: {', '.join(WORK)} are."
-    if not question.configurations:
+    if not configurations_of(suite, question):
         yield "It names no configuration of the plan that has both sides."
-
-
-def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuration: str) -> Answer:
-    on = energy.filter(configuration=configuration, component=SYSTEM)
-    first = _values(on, question.first, question.per)
-    second = _values(on, question.second, question.per)
-    return Answer(question, configuration, compare_pairs(suite, second, first))
-
-
-def _values(energy: pl.DataFrame, side: Side, per: str) -> BlockValues:
-    rows = energy.filter(workload=side.workload, phase=side.phase)
-    return block_means(rows, pl.col("energy_j") / (pl.col(per) if per else 1.0))

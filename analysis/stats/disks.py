@@ -36,11 +36,8 @@ def table(suite: Suite) -> list[list[str]]:
     disks = roles(suite)
     if len(disks) < 2:
         return []
-    rows = [
-        [called, *(_fact(suite, role, key) or "not known" for role in disks)]
-        for key, called in FIELDS.items()
-        if len({_fact(suite, role, key) for role in disks}) > 1
-    ]
+    facts = [[name, *(_fact(suite, role, key) for role in disks)] for key, name in FIELDS.items()]
+    rows = [[fact or "not known" for fact in row] for row in facts if len(set(row[1:])) > 1]
     return [["", *disks], *rows]
 
 
@@ -110,11 +107,12 @@ class Condition:
 
 @dataclass(frozen=True)
 class _Report:
-    """What one run records of its configuration's disk, by `WHEN`."""
+    """What one run records of its configuration's disk, by `WHEN`, and what the kernel counted."""
 
     cell: tuple[int, str]
     disk: str
     of: Mapping[str, DiskFacts]
+    written_bytes: float | None
 
     def numbers(self, key: str) -> dict[str, float]:
         values = ((when, self.of[when].get(key)) for when in WHEN)
@@ -143,6 +141,7 @@ def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | N
 
 def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
     """Yield a sentence for each disk beyond the limit, and for each setting that changed."""
+    yield from _written_apart(suite)
     limit, base = limit_k(suite), suite.label(suite.baseline or "")
     for condition in conditions:
         if apart := too_warm(condition, limit):
@@ -163,6 +162,29 @@ def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
             yield f"The disks' {what} was not the same in all runs ({each})."
 
 
+# SMART may count in units as large as this, and is read at both ends of a run.
+SMART_UNIT_BYTES = 32 << 20
+APART = 0.25
+
+
+def _written_apart(suite: Suite) -> Iterator[str]:
+    """Yield a sentence for each configuration whose disk reports other writes than the kernel."""
+    for name in suite.configurations:
+        pairs = [
+            (smart["after"] - smart["before"], report.written_bytes)
+            for report in _reports(suite, name)
+            if len(smart := report.numbers("written_bytes")) == len(WHEN)
+            and report.written_bytes is not None
+        ]
+        by_disk, by_kernel = (sum(side) for side in zip(*pairs, strict=True)) if pairs else (0, 0)
+        if abs(by_disk - by_kernel) > APART * by_kernel + SMART_UNIT_BYTES * len(pairs):
+            yield (
+                f"In {len(pairs)} runs on {suite.label(name)} the disk counted "
+                f"{by_disk / 1e9:.3g} GB written, the kernel {by_kernel / 1e9:.3g} GB: other "
+                "programs wrote to the disk, or one of the counters is wrong."
+            )
+
+
 def _reports(suite: Suite, name: str) -> Iterator[_Report]:
     planned = suite.plan.disks.get(suite.disk_of(name))
     for run in suite.compared_runs:
@@ -176,7 +198,10 @@ def _reports(suite: Suite, name: str) -> Iterator[_Report]:
             names = []
         for disk in names[:1]:
             facts = {"before": run.disks.before[disk], "after": run.disks.after.get(disk, {})}
-            yield _Report((run.block, run.workload), disk, facts)
+            counts = [phase.disk_written_bytes for phase in run.phases]
+            known = [count for count in counts if count is not None]
+            written = sum(known) if len(known) == len(counts) else None
+            yield _Report((run.block, run.workload), disk, facts, written)
 
 
 def _condition(name: str, runs: Sequence[_Report], base: Sequence[_Report]) -> Condition:
@@ -218,8 +243,7 @@ def _values(runs: Sequence[_Report], key: str, when: str) -> list[float]:
 
 def _by_cell(runs: Sequence[_Report], when: str) -> dict[tuple[int, str], float]:
     """Temperature in °C by block and workload, of repeated runs the mean."""
-    cells: dict[tuple[int, str], list[_Report]] = {}
+    cells: dict[tuple[int, str], list[float]] = {}
     for run in runs:
-        cells.setdefault(run.cell, []).append(run)
-    by_cell = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}
-    return {cell: fmean(values) for cell, values in by_cell.items() if values}
+        cells.setdefault(run.cell, []).extend(_values([run], "temperature_c", when))
+    return {cell: fmean(values) for cell, values in cells.items() if values}

@@ -59,17 +59,24 @@ class Family:
         comparisons += [a.comparison for a in self.answers]
         return len({_same(c) for c in comparisons if c is not None and c.p_adjusted is not None})
 
+    @property
+    def settled(self) -> bool:
+        """Whether every declared contrast (without any, each) and comparison has a verdict."""
+        declared = [c for c in self.contrasts if c.declared] or self.contrasts
+        asked = [each.comparison for each in (*declared, *self.answers)]
+        return bool(asked) and all(c is not None and c.verdict != "inconclusive" for c in asked)
+
 
 def judge(suite: Suite, energy: pl.DataFrame) -> Family:
     """Compare all that a suite's page compares, and decide on what it gives a verdict of."""
     groups = groups_of(suite, energy)
     component = first_component(COMPONENTS, {key[3] for key in groups})
     levels = tuple(find_levels(suite, energy, component))
-    versus = _versus(suite, groups, levels)
+    selected = selected_configurations(suite)
+    versus = _versus(suite, groups, levels, selected)
     source = suite.reference_meter(SYSTEM) or "meter"
     terms = terms_of(suite, source, SYSTEM)
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
-    selected = selected_configurations(suite)
     contrasts_judged = []
     for contrast in contrasts(suite, energy):
         alone, c = contrast.by_workload, contrast.comparison
@@ -89,26 +96,21 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
             names = asked.second.workload, asked.first.workload
             both = [tuple(means.get((w, answer.configuration)) for w in names)]
             two_levels = any(
-                level.blocks
-                and level.workload in names
-                and level.configuration == answer.configuration
+                level.blocks and level.workload in names
                 for level in levels
+                if level.configuration == answer.configuration
             )
             c = _completed(c, terms, both, 0.0, (LEVELS,) * two_levels)
         answers.append(replace(answer, comparison=c))
     rows = [key for key in versus if key[3] == component]
-    family = iter(
-        _judged_once(
-            [
-                *(c.comparison for c in contrasts_judged),
-                *(versus[key] for key in rows),
-                *(a.comparison for a in answers),
-            ]
-        )
-    )
+    every = [*(c.comparison for c in contrasts_judged), *(versus[key] for key in rows)]
+    every += [a.comparison for a in answers]
+    # A question that stands in two places counts once.
+    unique = {_same(c): c for c in every if c is not None}
+    decided = dict(zip(unique, judged(list(unique.values())), strict=True))
+    family = iter([None if c is None else decided[_same(c)] for c in every])
     contrasts_judged = [replace(c, comparison=next(family)) for c in contrasts_judged]
-    decided = {key: next(family) for key in rows}
-    versus |= {key: c for key, c in decided.items() if c is not None}
+    versus |= {key: c for key in rows if (c := next(family)) is not None}
     answers = [replace(a, comparison=next(family)) for a in answers]
     return Family(component, tuple(contrasts_judged), versus, tuple(answers), levels)
 
@@ -118,15 +120,8 @@ def _same(c: Comparison) -> tuple[float | None, ...]:
     return c.n, c.ratio, c.error, c.df, c.skewness, c.systematic
 
 
-def _judged_once(comparisons: Sequence[Comparison | None]) -> list[Comparison | None]:
-    """As `judged`; a question that stands in two places counts once."""
-    unique = {_same(c): c for c in comparisons if c is not None}
-    decided = dict(zip(unique, judged(list(unique.values())), strict=True))
-    return [None if c is None else decided[_same(c)] for c in comparisons]
-
-
 def _versus(
-    suite: Suite, groups: Mapping[Key, Group], levels: Sequence[Levels]
+    suite: Suite, groups: Mapping[Key, Group], levels: Sequence[Levels], selected: frozenset[str]
 ) -> dict[Key, Comparison]:
     """Each group against its baseline's, not yet judged."""
     compared: dict[Key, Comparison] = {}
@@ -143,7 +138,6 @@ def _versus(
         alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
         for alike in {key[1:] for key in compared}
     }
-    selected = selected_configurations(suite)
     return {
         key: _completed(
             c,

@@ -51,14 +51,6 @@ def combined(parts: Sequence[LogRatio], weights: Sequence[float]) -> LogRatio:
     return LogRatio(np.asarray(mean), np.sqrt(variance), df, skewness=skewness)
 
 
-def hosts_in_general(means: Floats) -> LogRatio:
-    """Return the mean over hosts as a sample of others: `means` has the hosts along its last axis.
-
-    It holds as far as these hosts were chosen at random from those that are meant.
-    """
-    return LogRatio.of(means)
-
-
 def p_differ(logs: Sequence[Floats]) -> Floats:
     """Welch's one-way test: p of all hosts having the same mean; blocks along the last axis.
 

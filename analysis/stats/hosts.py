@@ -15,7 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from analysis.stats import host_effects as factor
-from analysis.stats.comparison import Comparison, compare, holm_of_known, judged, of_mean
+from analysis.stats.comparison import (
+    Comparison,
+    LogRatio,
+    compare,
+    holm_of_known,
+    judged,
+    of_mean,
+)
 from analysis.stats.contrasts import by_block, counted, pairs
 from analysis.stats.results import Results, energy_of
 from analysis.stats.stats import Floats, exp
@@ -173,7 +180,8 @@ def _effect(each: Sequence[Host], key: tuple[str, str, str], used: Sequence[str]
     blocks = min(map(len, logs))
     general = None
     if len(logs) >= factor.LEAST_HOSTS:
-        general = of_mean(factor.hosts_in_general(means), len(logs), margin)
+        # Of other hosts, as far as these were chosen at random from those that are meant.
+        general = of_mean(LogRatio.of(means), len(logs), margin)
     if blocks < factor.LEAST_BLOCKS:
         these = Comparison(blocks, exp(float(np.mean(means))), margin)
         return Effect(*key, by_host, (), tuple(used), these, general)

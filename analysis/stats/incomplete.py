@@ -80,7 +80,11 @@ def _workload(logs: Floats) -> _Workload | None:
     if np.max(np.abs(np.sum(within, axis=0) @ solved - contrast)) > ROUNDING**0.5:
         return None
     weights = within @ solved
-    root = _inverse_root(within - within @ inverse @ within)
+    # The inverse root of positive semidefinite matrices, over what they do not annihilate.
+    lambdas, vectors = np.linalg.eigh(within - within @ inverse @ within)
+    kept = lambdas > ROUNDING
+    scale = np.where(kept, 1 / np.sqrt(np.where(kept, lambdas, 1.0)), 0.0)
+    root = (vectors * scale[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     adjusted = np.einsum("bij,bj->bi", root, weights)
     left = np.einsum("bij,bj->bi", within, values - effects)
     freedom = np.diag(np.sum(adjusted**2, axis=1)) - adjusted @ inverse @ adjusted.T
@@ -94,11 +98,3 @@ def _workload(logs: Floats) -> _Workload | None:
         freedom,
         filled[:, 1] - filled[:, 0],
     )
-
-
-def _inverse_root(matrices: Floats) -> Floats:
-    """Of positive semidefinite matrices, over what they do not annihilate."""
-    lambdas, vectors = np.linalg.eigh(matrices)
-    kept = lambdas > ROUNDING
-    scale = np.where(kept, 1 / np.sqrt(np.where(kept, lambdas, 1.0)), 0.0)
-    return np.asarray((vectors * scale[:, None, :]) @ np.swapaxes(vectors, 1, 2))

@@ -7,7 +7,7 @@ few blocks then gives neither level, and what happened in none of them is in no 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ import polars as pl
 from scipy import special
 
 from analysis.energy.energy import ALL
-from analysis.stats.comparison import holm
+from analysis.stats.comparison import holm_of_known
 from analysis.stats.stats import LEVEL, Floats
 from analysis.suite.records import SYSTEM, Suite
 
@@ -66,58 +66,52 @@ def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
         "workload", "configuration", "block", "energy_j"
     ).iter_rows():
         cells.setdefault((workload, name), []).append((joules, block))
-    cells_tested = [
-        cell
+    keys = [(w, n) for w in suite.workloads for n in suite.configurations if (w, n) in cells]
+    p_values = [
+        p_value
         for workload in suite.workloads
-        for cell in _of_workload(
-            workload,
-            {n: cells[workload, n] for n in suite.configurations if (workload, n) in cells},
-        )
+        for p_value in _p_values([cells[key] for key in keys if key[0] == workload])
     ]
-    tested = [p for _, _, p in cells_tested if p is not None]
-    adjusted = iter(holm(np.array(tested)).tolist())
     return [
-        _levels(workload, *cell, None if p is None else next(adjusted), suite.margin)
-        for workload, cell, p in cells_tested
+        _levels(*key, cells[key], p_value, suite.margin)
+        for key, p_value in zip(keys, holm_of_known(p_values), strict=True)
     ]
 
 
-_Cell = tuple[str, list[tuple[float, int]]]
+_Runs = Sequence[tuple[float, int]]  # joules and block of each
 
 
-def _of_workload(
-    workload: str, cells: Mapping[str, list[tuple[float, int]]]
-) -> list[tuple[str, _Cell, float | None]]:
-    """Each configuration's runs, with the p-value of their largest gap."""
-    long = {name: runs for name, runs in cells.items() if len(runs) >= LEAST}
-    gaps = {name: _split([math.log(j) for j, _ in runs])[1:] for name, runs in long.items()}
-    freedom = sum(len(runs) - 2 for runs in long.values())
-    within = sum(square for _, square in gaps.values()) / max(1, freedom)
-    sizes = tuple(len(runs) for runs in long.values())
-    cells_tested = []
-    for name, runs in cells.items():
-        p_value = None
-        if name in gaps:
-            gap = gaps[name][0]
-            apart = gap / math.sqrt(within) if within > NO_SCATTER**2 else math.inf
-            null = gaps_of_one_level(sizes, len(runs))
-            above = len(null) - np.searchsorted(null, apart) if gap > NO_SCATTER else len(null)
-            p_value = float((1 + above) / (1 + len(null)))
-        cells_tested.append((workload, (name, runs), p_value))
-    return cells_tested
+def _p_values(configurations: Sequence[_Runs]) -> list[float | None]:
+    """Test the largest gap of each configuration of a workload; None for too few runs."""
+    sizes = tuple(len(runs) for runs in configurations if len(runs) >= LEAST)
+    gaps = [_gap(runs)[1:] for runs in configurations]
+    within = sum(square for _, square in gaps) / max(1, sum(size - 2 for size in sizes))
+    p_values: list[float | None] = []
+    for runs, (gap, _) in zip(configurations, gaps, strict=True):
+        if len(runs) < LEAST:
+            p_values.append(None)
+            continue
+        apart = gap / math.sqrt(within) if within > NO_SCATTER**2 else math.inf
+        null = gaps_of_one_level(sizes, len(runs))
+        above = len(null) - np.searchsorted(null, apart) if gap > NO_SCATTER else len(null)
+        p_values.append(float((1 + above) / (1 + len(null))))
+    return p_values
 
 
-def _split(logs: Sequence[float]) -> tuple[int, float, float]:
-    """Return the largest gap: how many values lie below it, its width, and the squares left.
-
-    The sum of squares of the values about the means of both sides.
-    """
-    place, gap, square = split(np.sort(np.asarray(logs)))
+def _gap(runs: _Runs) -> tuple[int, float, float]:
+    """As `split`, of the logarithms of joules; no gap in too few runs."""
+    if len(runs) < LEAST:
+        return 0, 0.0, 0.0
+    place, gap, square = split(np.sort([math.log(joules) for joules, _ in runs]))
     return int(place), float(gap), float(square)
 
 
 def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the same of sorted values along the last axis."""
+    """Return the largest gap: how many values lie below it, its width, and the squares left.
+
+    The sum of squares of the values about the means of both sides; sorted values along the last
+    axis.
+    """
     n = ordered.shape[-1]
     steps = np.diff(ordered, axis=-1)
     place = np.argmax(steps, axis=-1) + 1
@@ -149,10 +143,10 @@ def gaps_of_one_level(sizes: tuple[int, ...], count: int) -> Floats:
 
 
 def _levels(
-    workload: str, name: str, runs: list[tuple[float, int]], p_adjusted: float | None, margin: float
+    workload: str, name: str, runs: _Runs, p_adjusted: float | None, margin: float
 ) -> Levels:
     ordered = sorted(runs)
-    place, gap, _ = _split([math.log(j) for j, _ in ordered]) if len(runs) >= LEAST else (0, 0.0, 0)
+    place, gap, _ = _gap(runs)
     if p_adjusted is None or p_adjusted >= FALSE_ALARM or gap <= math.log1p(margin):
         return Levels(workload, name, len(runs), p_adjusted)
     sides = sorted((ordered[:place], ordered[place:]), key=len, reverse=True)

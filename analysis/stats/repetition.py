@@ -79,7 +79,12 @@ def _spread_steps(joules: Floats) -> list[Floats]:
 
 
 def _signs(logs: Floats) -> Iterator[Sign]:
-    first = _first_run(logs)
+    # The first value against the others, by Student's t of a single value.
+    others = logs[1:]
+    off = float(logs[0] - others.mean())
+    error = float(others.std(ddof=1)) * math.sqrt(1 + 1 / len(others))
+    p_value = _two_sided(off, error, len(others) - 1)
+    first = Sign("first-run", p_value, math.expm1(off), (0,))
     yield first
     trend = _trend(logs)
     yield trend
@@ -88,14 +93,6 @@ def _signs(logs: Floats) -> Iterator[Sign]:
     start = int(first.p_value < LEVEL)
     if len(logs) - start >= LEAST_OUTLIERS:
         yield from _outliers(logs[start:], start)
-
-
-def _first_run(logs: Floats) -> Sign:
-    """Test the first value against the others by Student's t of a single value."""
-    others = logs[1:]
-    off = float(logs[0] - others.mean())
-    error = float(others.std(ddof=1)) * math.sqrt(1 + 1 / len(others))
-    return Sign("first-run", _two_sided(off, error, len(others) - 1), math.expm1(off), (0,))
 
 
 def _trend(logs: Floats) -> Sign:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean, median
 
 import polars as pl
@@ -53,6 +54,8 @@ def by_block(suite: Suite) -> dict[tuple[Work, str, str], dict[int, float]]:
     """Mean ns by (work, percentile, configuration) and block, in the order of the plan."""
     values: dict[tuple[Work, str, str], dict[int, list[int]]] = {}
     for run in suite.runs:
+        if run.workload == DRIFT_CHECK:
+            continue
         for latency in suite.latencies.get(run.run_id, ()):
             for name, ns in latency.ns.items():
                 work = run.workload, latency.phase, latency.way
@@ -61,7 +64,6 @@ def by_block(suite: Suite) -> dict[tuple[Work, str, str], dict[int, float]]:
     return {
         key: {block: fmean(ns) for block, ns in of_blocks.items()}
         for key, of_blocks in values.items()
-        if key[0][0] != DRIFT_CHECK
     }
 
 
@@ -72,22 +74,13 @@ def works(blocks: Blocks) -> list[Work]:
 
 def delays(suite: Suite) -> list[Delay]:
     """Each percentile of each phase by configuration."""
-    blocks = by_block(suite)
-    return [
-        Delay(work, name, percentile, len(ns), median(ns.values()) / 1e6, ratio)
-        for work in works(blocks)
-        for name in suite.configurations
-        for percentile in NAMES
-        if (ns := blocks.get((work, percentile, name)))
-        for ratio in [_ratio(suite, blocks, (work, percentile, name))]
-    ]
-
-
-def _ratio(suite: Suite, blocks: Blocks, key: tuple[Work, str, str]) -> Comparison | None:
-    if key[2] == suite.baseline:
-        return None
-    base = blocks.get((*key[:2], suite.base_of(key[2]) or ""), {})
-    return compare_pairs(suite, base, blocks[key])
+    blocks, each = by_block(suite), []
+    for work, name, percentile in product(works(blocks), suite.configurations, NAMES):
+        if ns := blocks.get((work, percentile, name)):
+            base = blocks.get((work, percentile, suite.base_of(name) or ""), {})
+            ratio = None if name == suite.baseline else compare_pairs(suite, base, ns)
+            each.append(Delay(work, name, percentile, len(ns), median(ns.values()) / 1e6, ratio))
+    return each
 
 
 def overall(suite: Suite, energy: pl.DataFrame, component: str) -> Iterator[Overall]:
@@ -97,31 +90,20 @@ def overall(suite: Suite, energy: pl.DataFrame, component: str) -> Iterator[Over
         base = suite.base_of(name)
         if base is None or name == suite.baseline:
             continue
-        latency = {
-            percentile: ratio
-            for percentile in NAMES
-            if (ratio := _over_works(suite, blocks, (base, name), percentile))
-        }
+        pair, latency = (base, name), {}
+        for percentile in NAMES:
+            shared = _shared(blocks, pair, percentile)
+            delays = [[blocks[work, percentile, side] for side in pair] for work in shared]
+            if ratio := compare_in_blocks(suite, delays):
+                latency[percentile] = ratio
         if TAIL_LATENCY in latency:
-            sides = [
-                [_joules(energy, work, side, component) for side in (base, name)]
-                for work in _shared(blocks, (base, name), TAIL_LATENCY)
-            ]
+            shared = _shared(blocks, pair, TAIL_LATENCY)
+            sides = [[_joules(energy, work, side, component) for side in pair] for work in shared]
             yield Overall(name, latency, compare_in_blocks(suite, sides))
 
 
 def _shared(blocks: Blocks, pair: tuple[str, str], percentile: str) -> list[Work]:
     return [w for w in works(blocks) if all((w, percentile, side) in blocks for side in pair)]
-
-
-def _over_works(
-    suite: Suite, blocks: Blocks, pair: tuple[str, str], percentile: str
-) -> Comparison | None:
-    sides: list[Sequence[BlockValues]] = [
-        [blocks[work, percentile, side] for side in pair]
-        for work in _shared(blocks, pair, percentile)
-    ]
-    return compare_in_blocks(suite, sides)
 
 
 def _joules(energy: pl.DataFrame, work: Work, configuration: str, component: str) -> BlockValues:

@@ -16,7 +16,7 @@ import polars.selectors as cs
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.watermark_check import WatermarkTrust, disagreements, watermarks
-from analysis.flags import doubt, flag_note, reserves
+from analysis.flags import DOUBTS, flag_note, reserves
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.alike import ROUNDING, column_distances, read_table
 from analysis.stats.comparison import Comparison
@@ -65,11 +65,9 @@ def flag_notes(energy: pl.DataFrame) -> list[Note]:
     for (source, flag), bearing in words.filter(pl.col("flag") != "").group_by(
         "source", "flag", maintain_order=True
     ):
-        rows_of_source = rows.filter(source=source)
         where = bearing["component"].unique(maintain_order=True).to_list()
-        places = ("run_id", "phase")
         number, total = (
-            frame.select(places).unique().height for frame in (bearing, rows_of_source)
+            frame.n_unique(("run_id", "phase")) for frame in (bearing, rows.filter(source=source))
         )
         notes.append(flag_note(flag, number, total, f"phases by {source}", where, source=source))
     return notes
@@ -209,26 +207,22 @@ class Results:
     @property
     def reservations(self) -> list[str]:
         """What the suite went through that its figures bear, as sentences; empty where nothing."""
-        of_disks = findings(self.suite, self.disks)
-        still = stood_still(self.all_energy)
-        of_runs = [*self._of_levels(), *self._of_voids()]
         return [
-            *still,
-            *of_runs,
+            *stood_still(self.all_energy),
+            *self._of_levels(),
+            *self._of_voids(),
             *reservations(self.suite, self.energy, self.drift_check),
-            *of_disks,
+            *findings(self.suite, self.disks),
         ]
 
     def _of_levels(self) -> Iterator[str]:
         """Yield a sentence for each workload and configuration of more than one level."""
         for levels in self.family.levels:
-            if levels.levels:
-                parts = " and ".join(
-                    f"{level.runs} of {levels.runs} runs at {level.mean_j:.4g} J"
-                    for level in levels.levels
-                )
+            each = [f"{x.runs} of {levels.runs} runs at {x.mean_j:.4g} J" for x in levels.levels]
+            if each:
+                parts = " and ".join(each)
                 name = f"{levels.workload} on {self.suite.label(levels.configuration)}"
-                yield f"Two levels in {name}: {parts}. There, {doubt('two-levels')}"
+                yield f"Two levels in {name}: {parts}. There, {DOUBTS['two-levels']}"
 
     def _of_voids(self) -> Iterator[str]:
         """Yield a sentence for each configuration under which tries were void more often."""
@@ -240,12 +234,11 @@ class Results:
             label = self.suite.label(tries.configuration)
             sentence = (
                 f"{tries.void} of {tries.tries} tries of {label} were void, of all others "
-                f"{tries.others_void} of {tries.others}. For {label}, {doubt('voids')}"
+                f"{tries.others_void} of {tries.others}. For {label}, {DOUBTS['voids']}"
             )
             c = None
-            if base not in (None, tries.configuration):
-                pair = base or "", tries.configuration
-                c = with_void_tries(self.suite, self.energy, *pair)
+            if base is not None and base != tries.configuration:
+                c = with_void_tries(self.suite, self.energy, base, tries.configuration)
             if c is not None:
                 change = f"{100 * (c.ratio - 1):+.1f} %".replace("-", "−")
                 sentence += f" With the void tries counted it takes {change} against its baseline."
@@ -277,10 +270,8 @@ def write(results: Results) -> None:
     """energy.parquet, summary.parquet, summary.csv, next.json; each whole or not at all."""
     folder = results.suite.folder
     says = manifest.metadata(folder)
-    for name, frame in (
-        ("energy.parquet", results.all_energy),
-        ("summary.parquet", results.summary),
-    ):
+    tables = {"energy.parquet": results.all_energy, "summary.parquet": results.summary}
+    for name, frame in tables.items():
         held = io.BytesIO()
         frame.write_parquet(held, metadata=says)
         files.write(folder / name, [held.getvalue()])

@@ -8,6 +8,7 @@ import polars as pl
 
 from analysis.energy.energy import ALL, energy_table, of_references
 from analysis.stats.contrasts import by_block, counted
+from analysis.stats.family import judge
 from analysis.stats.summary import BlockValues, compare_in_blocks
 from analysis.suite.records import SYSTEM, Suite, joint
 from contract.status import Cause, RunningAnswer, RunningContrast, WithoutRatio
@@ -20,7 +21,8 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
     and has joules of the whole system. Where a run of the last block does not, the contrast is left
     out.
     """
-    energy = of_references(suite, energy_table(suite)).filter(component=SYSTEM, phase=ALL)
+    table = of_references(suite, energy_table(suite))
+    energy = table.filter(component=SYSTEM, phase=ALL)
     joules, states = by_block(energy, SYSTEM), _states(suite, energy)
     compared: list[RunningContrast] = []
     left_out: list[WithoutRatio] = []
@@ -34,7 +36,8 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
         else:
             left_out.append(WithoutRatio(name, suite.label(name), contrast))
     origins = [*energy["origin"].unique(), suite.plan.origin]
-    return RunningAnswer(blocks, SYSTEM, joint(origins), tuple(compared), tuple(left_out))
+    settled = suite.any_look and judge(suite, table).settled
+    return RunningAnswer(blocks, SYSTEM, joint(origins), tuple(compared), tuple(left_out), settled)
 
 
 # By block, workload and configuration: why it cannot be counted, None where it can.

@@ -45,12 +45,9 @@ class Span:
         return Span(change(self.mid), low, high)
 
 
-ENDS = {"": "mid", "_low": "low", "_high": "high"}
-
-
-def columns(name: str, span: Span | None) -> dict[str, float | None]:
-    """Return a figure with its interval as three columns of a table; null where there is none."""
-    return {f"{name}{end}": getattr(span, part, None) for end, part in ENDS.items()}
+def ends(span: Span | None) -> tuple[float | None, float | None, float | None]:
+    """Return a figure and the limits of its interval; None where there is none."""
+    return (None, None, None) if span is None else (span.mid, span.low, span.high)
 
 
 Floats = npt.NDArray[np.float64]

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL
+from analysis.stats.stats import Floats
 from analysis.stats.two_way import Layout, percent
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Run, Suite
@@ -35,37 +36,26 @@ class Steadiness:
     carry_over_least_percent: float | None
 
 
-@dataclass(frozen=True)
-class _Cell:
-    block: int
-    configuration: str
-    log: float
-    place: float
-    after: str | None  # the configuration that ran just before
-
-
 def steadiness(
     suite: Suite, energy: pl.DataFrame, clock: TargetClock, component: str = SYSTEM
 ) -> list[Steadiness]:
     """By workload, in the plan's order; only workloads with joules of this component."""
     places = places_of(suite.runs, clock)
-    after = {entry: before for (_, before), entry in pairwise(places)}
+    after = {entry: before for before, entry in pairwise(places)}
     rows = energy.filter(pl.col("energy_j") > 0, component=component, phase=ALL)
     workloads = []
     for workload in suite.workloads:
-        cells: list[_Cell] = []
-        of_workload = rows.filter(workload=workload)
-        for block, name, log in (
-            of_workload.select("block", "configuration", pl.col("energy_j").log())
+        logs = (
+            rows.filter(workload=workload)
             .group_by("block", "configuration")
-            .mean()
+            .agg(pl.col("energy_j").log().mean())
             .sort("block", "configuration")
-            .iter_rows()
-        ):
-            place = float(places.get((block, name), 0))
-            cells.append(_Cell(block, name, log, place, after.get((block, name))))
-        if cells:
-            workloads.append(_of_workload(workload, cells))
+        )
+        if len(logs):
+            cells = list(zip(logs["block"], logs["configuration"], strict=True))
+            at = np.array([float(places.get(cell, 0)) for cell in cells])
+            before = [after[cell][1] if cell in after else "" for cell in cells]
+            workloads.append(_of_workload(workload, cells, logs["energy_j"].to_numpy(), at, before))
     return workloads
 
 
@@ -102,40 +92,30 @@ def places_of(runs: Sequence[Run], clock: TargetClock) -> dict[tuple[int, str], 
     return places
 
 
-def _of_workload(workload: str, cells: list[_Cell]) -> Steadiness:
-    blocks = sorted({cell.block for cell in cells})
-    layout = _layout(cells)
+def _of_workload(
+    workload: str,
+    cells: Sequence[tuple[int, str]],
+    logs: Floats,
+    places: Floats,
+    before: Sequence[str],
+) -> Steadiness:
+    """Of runs by block and configuration: their logarithms, places, and what ran just before."""
+    blocks, names = (np.unique(side, return_inverse=True)[1] for side in zip(*cells, strict=True))
+    n = int(blocks.max()) + 1
+    layout = None
+    if n > 1 and names.max() > 0:
+        layout = Layout.of(tuple(blocks.tolist()), tuple(names.tolist()))
     if layout is None or layout.freedom < 1:
-        return Steadiness(workload, len(blocks), None, None, None, None)
-    logs = np.array([cell.log for cell in cells])
-    carry_over_p, least = _carry_over(layout, cells)
+        return Steadiness(workload, n, None, None, None, None)
+    kinds = sorted({*before} - {""})
+    after = np.array([kinds.index(name) if name else -1 for name in before])
+    p_value, least = map(float, layout.carry_over(logs, after, places))
+    testable = np.isfinite(p_value)
     return Steadiness(
         workload=workload,
-        n=len(blocks),
+        n=n,
         between_sd_percent=percent(float(np.std(layout.block_effects(logs), ddof=1))),
         within_sd_percent=percent(float(layout.within_sd(logs))),
-        carry_over_p=carry_over_p,
-        carry_over_least_percent=least,
+        carry_over_p=p_value if testable else None,
+        carry_over_least_percent=percent(least) if testable and np.isfinite(least) else None,
     )
-
-
-def _layout(cells: Sequence[_Cell]) -> Layout | None:
-    blocks = sorted({cell.block for cell in cells})
-    names = sorted({cell.configuration for cell in cells})
-    if len(blocks) < 2 or len(names) < 2:
-        return None
-    return Layout.of(
-        tuple(blocks.index(cell.block) for cell in cells),
-        tuple(names.index(cell.configuration) for cell in cells),
-    )
-
-
-def _carry_over(layout: Layout, cells: Sequence[_Cell]) -> tuple[float | None, float | None]:
-    """p-value and what is found, of what ran just before, the last of the block before included."""
-    logs, places = (np.array([getattr(cell, key) for cell in cells]) for key in ("log", "place"))
-    names = sorted({cell.after for cell in cells if cell.after is not None})
-    after = np.array([names.index(cell.after) if cell.after else -1 for cell in cells])
-    p_value, least = map(float, layout.carry_over(logs, after, places))
-    if not np.isfinite(p_value):
-        return None, None
-    return p_value, percent(least) if np.isfinite(least) else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import polars as pl
 
-from analysis.energy.energy import ALL, BETWEEN
+from analysis.energy.energy import ALL, BETWEEN, COUNTERS
 from analysis.stats.comparison import Comparison, compare
 from analysis.stats.incomplete import in_blocks
 from analysis.stats.stats import LEVEL, Estimate, estimate
@@ -67,15 +67,6 @@ SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
 }
 
 
-def rows_of(
-    energy: pl.DataFrame, workload: str, configuration: str, component: str, phase: str
-) -> pl.DataFrame:
-    """Return the rows of one phase and component of all runs of a workload on a configuration."""
-    return energy.filter(
-        workload=workload, configuration=configuration, component=component, phase=phase
-    )
-
-
 def block_values(
     energy: pl.DataFrame,
     workload: str,
@@ -86,7 +77,9 @@ def block_values(
     column: str = "energy_j",
 ) -> dict[int, float]:
     """Mean of `column` by block; a block without a figure is left out."""
-    rows = rows_of(energy, workload, configuration, component, phase)
+    rows = energy.filter(
+        workload=workload, configuration=configuration, component=component, phase=phase
+    )
     return block_means(rows, pl.col(column))
 
 
@@ -136,6 +129,12 @@ def compare_in_blocks(
                 if values.get(block, 0.0) > 0:
                     logs[number, row, place] = math.log(values[block])
     return in_blocks(logs, suite.margin, suite.any_look) if blocks else None
+
+
+def other_channels(table: pl.DataFrame) -> list[str]:
+    """Return a meter's channels in the energy table or the summary that `COMPONENTS` lacks."""
+    metered = table.filter(~pl.col("source").is_in(COUNTERS))
+    return sorted(set(metered["component"]) - set(COMPONENTS))
 
 
 def first_component(order: Sequence[str], *sets: Collection[str]) -> str:

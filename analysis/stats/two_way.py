@@ -46,8 +46,7 @@ class Layout:
             return None
         inverse = np.linalg.pinv(design)
         residual = np.eye(len(block)) - design @ inverse
-        coded = np.vstack([np.eye(blocks - 1), -np.ones((1, blocks - 1))])
-        solve = coded @ inverse[1:blocks]
+        solve = _coded(range(blocks), blocks) @ inverse[1:blocks]
         return cls(solve, residual, len(block) - design.shape[1])
 
     def residuals(self, values: Floats) -> Floats:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
-from scipy import special
 
 from analysis.energy.energy import energy_table, of_references
 from analysis.stats.comparison import Comparison, holm
 from analysis.stats.contrasts import contrasts
-from analysis.suite.documents import read_optional
 from analysis.suite.records import Run, Suite
 from analysis.suite.suite_folder import parse_run
+from contract import strict_json
 from contract.attempts import History
 from contract.journal import INTERRUPTIONS, REPEAT, SKIPPED
 
@@ -65,19 +65,12 @@ def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
 
     Twice the smaller tail of the hypergeometric distribution.
     """
-    most, least = min(tries, all_hits), max(0, all_hits - (all_tries - tries))
-    at = np.arange(least, most + 1, dtype=float)
+    if not 0 < all_hits < all_tries:
+        return 1.0  # as in most suites
+    from scipy.stats import hypergeom  # slow to import
 
-    def ways(n: float, k: np.ndarray) -> np.ndarray:
-        return np.asarray(
-            special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
-        )
-
-    logs = ways(tries, at) + ways(all_tries - tries, all_hits - at)
-    shares = np.exp(logs - np.max(logs))
-    shares = shares / np.sum(shares)
-    tails = np.sum(shares[at >= hits]), np.sum(shares[at <= hits])
-    return float(min(1.0, 2 * min(tails)))
+    by_chance = hypergeom(all_tries, all_hits, tries)
+    return float(min(1.0, 2 * min(by_chance.sf(hits - 1), by_chance.cdf(hits))))
 
 
 def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Comparison | None:
@@ -100,10 +93,8 @@ def _complete(suite: Suite) -> Iterator[Run]:
     folders = sorted((suite.folder / "runs").glob("*.void-*"))
     folders += [suite.folder / "runs" / run.run_id for run in suite.void]
     for folder in folders:
-        document = read_optional(folder / "run.json", [])
-        try:
+        document = strict_json.read_object(folder / "run.json")
+        with suppress(ValueError):  # it was not completed
             run = parse_run({**document, "status": "finished"}, suite.plan.sha256)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-        if isinstance(run, Run):
-            yield run
+            if isinstance(run, Run):
+                yield run

@@ -184,7 +184,10 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
         raise ValueError("no points")
     hull: list[int] = []
     for i in lowest_of_bins(y, 4096):
-        while len(hull) >= 2 and _turns_right(x, y, hull[-2], hull[-1], i):
+        while len(hull) >= 2:  # drop what lies on or above the line to the new point
+            a, b = hull[-2:]
+            if (x[b] - x[a]) * (y[i] - y[a]) > (y[b] - y[a]) * (x[i] - x[a]):
+                break
             hull.pop()
         hull.append(i)
     middle = float(np.mean(x))
@@ -203,8 +206,3 @@ def lowest_of_bins(y: Floats, bins: int) -> list[int]:
     starts = edges[:-1]
     lowest = np.flatnonzero(y == np.repeat(np.minimum.reduceat(y, starts), np.diff(edges)))
     return [int(at) for at in lowest[np.searchsorted(lowest, starts)]]
-
-
-def _turns_right(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
-    """Whether b lies on or above the line from a to c."""
-    return bool((x[b] - x[a]) * (y[c] - y[a]) <= (y[b] - y[a]) * (x[c] - x[a]))

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from contract import schema, strict_json
 
 Shape = TypeVar("Shape")
-
-
-def read_optional(path: Path, problems: list[str]) -> dict[str, Any]:
-    """Read a JSON object; empty where there is none."""
-    if not path.exists():
-        return {}
-    try:
-        document = strict_json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        document = None
-    if not isinstance(document, dict):
-        problems.append(f"{path.name} cannot be read.")
-        return {}
-    return document
 
 
 def read_document(shape: type[Shape], path: Path, problems: list[str]) -> Shape | None:

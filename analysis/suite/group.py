@@ -11,10 +11,10 @@ from pathlib import Path
 from analysis.suite.documents import read_document
 from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
-from contract.documents import IdentityDocument
+from contract.documents import GroupDocument, IdentityDocument
 from contract.plan import Configuration, WorkloadEntry
 
-FILE, FORMAT = "group.json", "fde-group/1"
+FILE = "group.json"
 # What may differ between hosts and yet be compared: it is said.
 PLAN = {
     "suite": "suite",
@@ -46,18 +46,13 @@ def is_group(folder: Path) -> bool:
 def members(folder: Path) -> list[Path]:
     """Return the folders of a group's suites, beside its own. Raises SuiteError."""
     try:
-        if names.stranger(folder):
-            raise ValueError
-        document = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
-        known = document["format"] == FORMAT
-        ids = list(document["suites"])
-        if not ids or not all(names.safe(suite_id) for suite_id in ids):
-            raise ValueError
-    except (OSError, ValueError, KeyError, TypeError):
-        raise SuiteError("group-unread", path=folder / FILE) from None
-    if not known:
-        raise SuiteError("group-format", path=folder / FILE, format=FORMAT)
-    return [folder.parent / suite_id for suite_id in ids]
+        if strange := names.stranger(folder):
+            raise ValueError(strange)
+        document = strict_json.parse(GroupDocument, (folder / FILE).read_bytes())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SuiteError("group-unread", path=folder / FILE, reason=reason) from None
+    return [folder.parent / suite_id for suite_id in document.suites]
 
 
 def shared(suites: Sequence[Suite]) -> Shared:
@@ -69,17 +64,12 @@ def shared(suites: Sequence[Suite]) -> Shared:
     _require_same(suites, "what their figures are", [s.plan.origin for s in suites])
     _require_same(suites, "the margin of equivalence", [s.margin for s in suites])
     _require_same(suites, "the baseline", [s.baseline for s in suites])
-    kept: dict[str, tuple[str, ...]] = {}
     remarks: list[str] = []
-    for kind in ("workloads", "configurations"):
-        entries = [suite.entries if kind == "workloads" else suite.stacks for suite in suites]
-        ordered = suites[0].workloads if kind == "workloads" else suites[0].configurations
-        kept[kind] = tuple(n for n in ordered if all(e.get(n) == entries[0][n] for e in entries))
-        if not kept[kind]:
-            raise SuiteError("nothing-same", kind=kind[:-1])
-        remarks += _left_out(kind, entries, kept[kind], suites)
+    first, entries, stacks = suites[0], [s.entries for s in suites], [s.stacks for s in suites]
+    workloads = _alike("workload", first.workloads, suites, entries, remarks)
+    configurations = _alike("configuration", first.configurations, suites, stacks, remarks)
     remarks += [*_one_image(suites), *_plans(suites)]
-    return Shared(kept["workloads"], kept["configurations"], tuple(remarks))
+    return Shared(workloads, configurations, tuple(remarks))
 
 
 def _require_other_machine(first: Suite, other: Suite) -> None:
@@ -109,25 +99,31 @@ def _identity(suite: Suite) -> IdentityDocument | None:
 
 def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) -> None:
     if any(value != values[0] for value in values):
-        values_by_host = ", ".join(
-            f"{s.host} {value}" for s, value in zip(suites, values, strict=True)
-        )
-        raise SuiteError("hosts-differ", difference=what, values_by_host=values_by_host)
+        by_host = ", ".join(f"{s.host} {value}" for s, value in zip(suites, values, strict=True))
+        raise SuiteError("hosts-differ", difference=what, values_by_host=by_host)
 
 
-def _left_out(
+def _alike(
     kind: str,
-    entries: Sequence[Mapping[str, Configuration] | Mapping[str, WorkloadEntry]],
-    kept: Sequence[str],
+    first_names: Sequence[str],
     suites: Sequence[Suite],
-) -> Iterator[str]:
-    noun = kind[:-1].capitalize()
-    for name in dict.fromkeys(name for entry in entries for name in entry):
-        if name in kept or name == DRIFT_CHECK:
-            continue
+    entries: Sequence[Mapping[str, Configuration] | Mapping[str, WorkloadEntry]],
+    remarks: list[str],
+) -> tuple[str, ...]:
+    """Return the names of entries that are the same in all plans; remark on the others."""
+    kept = []
+    for name in dict.fromkeys([*first_names, *(name for entry in entries for name in entry)]):
         without = [s.host for s, entry in zip(suites, entries, strict=True) if name not in entry]
+        if name == DRIFT_CHECK:
+            continue
+        if not without and all(entry[name] == entries[0][name] for entry in entries):
+            kept.append(name)
+            continue
         why = f"{', '.join(without)} has none" if without else "it is not the same on every host"
-        yield f"{noun} {name} is left out: {why}."
+        remarks.append(f"{kind.capitalize()} {name} is left out: {why}.")
+    if not kept:
+        raise SuiteError("nothing-same", kind=kind)
+    return tuple(kept)
 
 
 def _plans(suites: Sequence[Suite]) -> Iterator[str]:
@@ -137,10 +133,8 @@ def _plans(suites: Sequence[Suite]) -> Iterator[str]:
     for key, what in PLAN.items():
         values = [getattr(suite.plan, key) for suite in suites]
         if any(value != values[0] for value in values):
-            values_by_host = ", ".join(
-                f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True)
-            )
-            yield f"Not the same on every host: {what} ({values_by_host})."
+            by_host = [f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True)]
+            yield f"Not the same on every host: {what} ({', '.join(by_host)})."
 
 
 def _text(value: object) -> str:

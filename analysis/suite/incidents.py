@@ -7,8 +7,10 @@ times of the journal are the target's, so that a span across a boot has no lengt
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from analysis.suite.documents import read_lines
 from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
 from contract.attempts import NS, Attempt, History, spans
-from contract.documents import SessionLine
+from contract.documents import PowerLine, SessionLine
 from contract.journal import INTERRUPTIONS, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
@@ -26,26 +28,19 @@ LINK_S = 60.0  # twice as long as from one look at the target's clock to the nex
 
 
 @dataclass(frozen=True)
-class Silence:
-    """Stretches of a meter's recordings, or of the link, without a record.
+class Pause:
+    """Stretches without a record of a meter or of the link, or waits of the agent of one cause.
 
-    Those at which the port was opened again among them; the link to the target has no meter's name.
+    How often, and how long in all; waits that a boot ended are counted without their length.
     """
 
-    meter: str
+    name: str
     times: int
     seconds: float
 
 
-def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
-    return Silence(name, len(lengths_s), sum(lengths_s)) if lengths_s else None
-
-
-def link_silence(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> Silence | None:
-    """Find when the link did not answer while the agent was at work by its journal.
-
-    None without any such time.
-    """
+def link_pauses_s(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> list[float]:
+    """Find when the link did not answer while the agent was at work by its journal."""
     at_work = _at_work(journal)
     lengths: list[float] = []
     last: dict[str, ClockReading] = {}
@@ -53,15 +48,15 @@ def link_silence(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> 
         boot = reading.controller_boot_id
         before = last.get(boot, reading)
         pause_ns = reading.t_send_ns - before.t_receive_ns
-        here = before.t_target_ns, before.t_target_ns + pause_ns
+        begin_ns = before.t_target_ns
         worked_ns = sum(
-            max(0, min(here[1], end) - max(here[0], start))
+            max(0, min(begin_ns + pause_ns, end) - max(begin_ns, start))
             for start, end in at_work.get(before.boot_id, [])
         )
         if worked_ns > LINK_S * NS:
             lengths.append(pause_ns / NS)
         last[boot] = reading
-    return _silence("", lengths)
+    return lengths
 
 
 def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
@@ -106,107 +101,72 @@ class VoidTries:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """What the agent waited for, by its cause: how often, and how long in all.
-
-    Waits that a boot ended are counted without their length.
-    """
-
-    cause: str
-    times: int
-    seconds: float
-
-
-@dataclass(frozen=True)
 class IncidentLog:
     """All that the journal has besides the runs that finished at once.
 
-    `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
-    `restarts` in the same boot, `resumed` after the suite had been closed. Tries that were cut
-    short are `interrupted`, runs that were made again `repeated`. `ended`: the last line of all
-    closes the suite. Of the controller's `sessions`, `killed` ones did not end in order.
+    Of the agent's starts after the first, `reboots` came with a new boot of the target, `restarts`
+    in the same boot, `resumed` after the suite had been closed. Tries that were cut short are
+    `interrupted`, runs that were made again `repeated`. `ended`: the last line of all closes the
+    suite. Of the controller's sessions, `killed` ones did not end in order. It switched
+    the target off and on `power_cycles` times.
     """
 
-    starts: int = 0
-    boots: int = 0
     reboots: int = 0
     restarts: int = 0
     resumed: int = 0
     interrupted: int = 0
     voids: tuple[VoidTries, ...] = ()
     repeated: int = 0
-    waits: tuple[Wait, ...] = ()
+    waits: tuple[Pause, ...] = ()
     never: int = 0
     void_to_end: tuple[str, ...] = ()
     ended: bool = False
     failed: str = ""
-    sessions: int = 1
     killed: int = 0
+    power_cycles: int = 0
     controller_boots: int = 1
     controller_sleeps: int = 0
-    silences: tuple[Silence, ...] = ()
-    unlinked: Silence | None = None
+    silences: tuple[Pause, ...] = ()
+    unlinked: tuple[Pause, ...] = ()
 
     @property
     def tries_void(self) -> int:
         return sum(group.tries for group in self.voids)
 
-    @property
-    def quiet(self) -> bool:
-        """Nothing was interrupted and nothing had to be waited for."""
-        return not (
-            self.reboots + self.restarts + self.resumed + self.tries_void + self.never
-            or self.interrupted
-            or self.waits
-            or self.void_to_end
-            or self.silences
-            or self.unlinked
-            or self.sessions > 1
-            or self.killed
-            or self.controller_boots > 1
-            or self.controller_sleeps
-            or not self.ended
-        )
-
 
 def incident_log(suite: Suite) -> IncidentLog:
     """Return the facts of a suite; reads all times of all meters."""
     attempts = History(suite.journal).attempts
-    starts, resumed, reboots, restarts = _starts(suite.journal)
+    starts = Counter(_starts(suite.journal))
     causes = [attempt.void.cause for attempt in attempts if attempt.void]
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
-    begun, killed = _sessions(suite)
-    silences = (_silence(meter.name, pauses_s(meter.samples)) for meter in suite.meters)
+    silences = [(meter.name, pauses_s(meter.samples)) for meter in suite.meters]
+    unlinked_s = link_pauses_s(suite.clock, suite.journal)
     return IncidentLog(
-        starts=starts,
-        reboots=reboots,
-        restarts=restarts,
-        resumed=resumed,
+        reboots=starts["reboot"],
+        restarts=starts["restart"],
+        resumed=starts["resumed"],
         repeated=_repeated(attempts),
-        boots=len({entry.boot_id for entry in suite.journal}),
         interrupted=sum(cause in INTERRUPTIONS for cause in causes),
         voids=tuple(_grouped(attempts)),
-        waits=tuple(_waits(suite.journal)),
+        waits=_waits(suite.journal),
         never=sum(run.run_id not in known for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
         failed=last.detail if last is not None and last.state == "suite-failed" else "",
-        sessions=max(1, begun),
-        killed=killed,
+        killed=_killed_sessions(suite),
+        power_cycles=sum(1 for _ in read_lines(PowerLine, suite.folder / "power.jsonl", [])),
         controller_boots=suite.controller_boots,
         controller_sleeps=suite.controller_sleeps,
-        silences=tuple(silence for silence in silences if silence is not None),
-        unlinked=link_silence(suite.clock, suite.journal),
+        silences=tuple(Pause(name, len(s), sum(s)) for name, s in silences if s),
+        unlinked=tuple(Pause("", len(s), sum(s)) for s in [unlinked_s] if s),
     )
 
 
-def _sessions(suite: Suite) -> tuple[int, int]:
-    """How many sessions of the controller there were, and how many did not end in order.
-
-    One that is still at work has no end either.
-    """
+def _killed_sessions(suite: Suite) -> int:
+    """Count the controller's sessions that did not end in order, but for one still at work."""
     begun, ended = [], set()
     for line in read_lines(SessionLine, suite.folder / "sessions.jsonl", []):
         key = (line.controller_boot_id, line.begun_ns)
@@ -216,36 +176,28 @@ def _sessions(suite: Suite) -> tuple[int, int]:
             ended.add(key)
     killed = [key for key in begun if key not in ended]
     at_work = bool(killed) and killed[-1] == begun[-1] and not suite.sealed
-    return len(begun), len(killed) - at_work
+    return len(killed) - at_work
 
 
-def _starts(entries: Sequence[Entry]) -> tuple[int, int, int, int]:
-    """Count the agent's starts, and of those the resumed, after a boot, in the same boot."""
-    starts = sum(entry.state == "suite-started" for entry in entries)
-    resumed = reboots = restarts = 0
+def _starts(entries: Sequence[Entry]) -> Iterator[Literal["resumed", "reboot", "restart"]]:
+    """Yield what the agent's starts after the first are: resumed, after a boot, in the same one."""
     started = True  # by the line before
     for span in spans(entries):
         if span.starting and (not started or span.entry.state == "suite-started"):
             if span.entry.state in TERMINAL:
-                resumed += 1
-            elif span.seconds is None:
-                reboots += 1
+                yield "resumed"
             else:
-                restarts += 1
+                yield "reboot" if span.seconds is None else "restart"
         started = span.starting
-    return starts, resumed, reboots, restarts
 
 
-def _waits(entries: Sequence[Entry]) -> Iterable[Wait]:
+def _waits(entries: Sequence[Entry]) -> tuple[Pause, ...]:
     """Add up the waits by their causes; what a boot ended has no length."""
-    waits: dict[str, Wait] = {}
-    lengths = [*(span.seconds for span in spans(entries)), None]
-    for entry, seconds in zip(entries, lengths, strict=False):
+    lengths_s: dict[str, list[float]] = {}
+    for entry, seconds in zip(entries, [*(s.seconds for s in spans(entries)), None], strict=False):
         if entry.state == "waiting":
-            wait = waits.get(entry.cause, Wait(entry.cause, 0, 0.0))
-            total_s = wait.seconds + max(0.0, seconds or 0.0)
-            waits[entry.cause] = Wait(entry.cause, wait.times + 1, total_s)
-    return waits.values()
+            lengths_s.setdefault(entry.cause, []).append(max(0.0, seconds or 0.0))
+    return tuple(Pause(cause, len(each), sum(each)) for cause, each in lengths_s.items())
 
 
 def _repeated(attempts: Sequence[Attempt]) -> int:

@@ -148,10 +148,9 @@ def _untold(folder: Path, history: History) -> Iterator[str]:
         elif len(aside) > voids:
             yield f"{run_id} has {len(aside)} void tries, the journal has {voids}."
         elif (state := attempts[-1].state) not in CLOSED:
-            document = strict_json.read_object(folder / "runs" / run_id / "run.json")
-            if document.get("status") == "finished":
-                left = f"the journal leaves it at {state}"
-                yield f"Run {run_id} finished, but {left}: it was cut."
+            document = strict_json.load(_Closed, folder / "runs" / run_id / "run.json")
+            if document is not None and document.status == "finished":
+                yield f"Run {run_id} finished, but the journal leaves it at {state}: it was cut."
 
 
 def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:
@@ -164,27 +163,39 @@ def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:
             yield f"precondition/{role}.json is not the one that the journal closed."
 
 
+@dataclass(frozen=True)
+class _Closed:
+    """What run.json states of itself and of the files beside it, in whatever state the run was."""
+
+    status: str = ""
+    boot_id: str = ""
+    t_start_ns: int | None = None
+    t_end_ns: int | None = None
+    rapl_sha256: str | None = None
+    kept: Mapping[str, str] | None = None
+
+
 def _run(folder: Path, run: Attempt) -> Iterator[str]:
     """Compare run.json with the sum that the journal has, and what it names with its sums."""
     name = folder.name
     try:
         data = (folder / "run.json").read_bytes()
-        document: Mapping[str, Any] = dict(strict_json.loads(data.decode()))
-    except (OSError, ValueError, TypeError):
+        document = strict_json.parse(_Closed, data)
+    except (OSError, ValueError):
         yield f"Run {name} finished, but its run.json cannot be read."
         return
     lines = run.since_running
     if lines[-1].facts.get("sha256") != hashlib.sha256(data).hexdigest():
         yield f"run.json of {name} is not the one that the journal closed."
-    if (document.get("rapl_sha256") or "") != _sum_of(folder / "rapl.jsonl"):
+    if (document.rapl_sha256 or "") != _sum_of(folder / "rapl.jsonl"):
         yield f"rapl.jsonl of {name} is not the one that its run.json names."
     kept = [path for path in (folder / "kept").rglob("*") if path.is_file()]
     sums = {path.relative_to(folder / "kept").as_posix(): _sum_of(path) for path in kept}
-    if document.get("kept") not in (None, sums):
+    if document.kept not in (None, sums):
         yield f"The files in kept of {name} are not those that its run.json names."
-    if len({*(line.boot_id for line in lines), str(document.get("boot_id"))}) > 1:
+    if len({*(line.boot_id for line in lines), document.boot_id}) > 1:
         yield f"Run {name} did not begin and finish in one boot of the target."
-    times_ns = [t for key in ("t_start_ns", "t_end_ns") if isinstance(t := document.get(key), int)]
+    times_ns = [t for t in (document.t_start_ns, document.t_end_ns) if t is not None]
     if any(not lines[0].t_mono_ns <= t <= lines[-1].t_mono_ns for t in times_ns):
         yield f"Run {name} was not measured between its lines in the journal."
 

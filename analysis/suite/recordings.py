@@ -58,7 +58,10 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
         if described is None:
             problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
             continue
-        name, number = _place(path.name, described)
+        # `a.2` is the second recording of `a`. meter.json has the last word on the name, so that
+        # a meter called `a.2` is not a part of `a`; one of another name was copied or renamed.
+        numbered = re.fullmatch(re.escape(described.name) + r"\.(\d+)", path.name)
+        name, number = (described.name, int(numbered[1])) if numbered else (path.name, 1)
         decoded = f"meters/{path.name}/samples.parquet"
         is_ours = not raw and derived.is_ours(folder, decoded, source)
         recorded.append(
@@ -103,19 +106,6 @@ def meters(
             arrival_delay_limit_s=first.arrival_delay_limit_s,
             samples=samples.chained(alike),
         )
-
-
-def _place(folder_name: str, described: MeterDocument) -> tuple[str, int]:
-    """Return the meter's name and the recording's number, from 1: `name.2` is the second of `name`.
-
-    meter.json has the last word on the name, so that a meter called `a.2` is not a part of `a`.
-    """
-    name = described.name
-    numbered = re.fullmatch(re.escape(name) + r"\.(\d+)", folder_name)
-    if numbered:
-        return name, int(numbered[1])
-    # A folder that bears another name is what it was copied or renamed to.
-    return (name, 1) if folder_name == name else (folder_name, 1)
 
 
 def _named(described: MeterDocument) -> dict[str, str]:

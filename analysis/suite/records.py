@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analysis.suite.latencies import Latency
 from analysis.suite.preconditioned import Preconditioned
@@ -18,6 +18,8 @@ from contract.documents import LockedRead, WatermarkLine
 from contract.errors import AgentError
 from contract.journal import Entry
 from contract.plan import Configuration, SuitePlan, WorkloadEntry
+from contract.strict_json import Document
+from contract.timing import Timing
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.clock import ClockReading
 
@@ -97,19 +99,20 @@ class Suite:
     its own sum, `seal_holds` where all files have those of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
-    void, for nothing failed. `latencies` are those of fio's requests, by run.
+    void, for nothing failed. `latencies` are those of fio's requests, by run. `ended` is why the
+    last session ended with runs left.
     """
 
     folder: Path
     plan: SuitePlan
     runs: tuple[Run, ...]
-    void: tuple[VoidRun, ...]
-    meters: tuple[Meter, ...]
-    clock: tuple[ClockReading, ...]
-    before: Mapping[str, Any]
-    locked_reads: Mapping[str, LockedRead]
-    timing: Mapping[str, float]
-    sealed: bool
+    void: tuple[VoidRun, ...] = ()
+    meters: tuple[Meter, ...] = ()
+    clock: tuple[ClockReading, ...] = ()
+    before: Document = field(default_factory=dict)
+    locked_reads: Mapping[str, LockedRead] = field(default_factory=dict)
+    timing: Timing = field(default_factory=Timing)
+    sealed: bool = False
     frozen: bool = True
     seal_holds: bool = False
     problems: tuple[str, ...] = field(default=())
@@ -121,6 +124,7 @@ class Suite:
     preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
     assumptions: Assumptions | None = None
     latencies: Mapping[str, Sequence[Latency]] = field(default_factory=dict)
+    ended: documents.EndCode = ""
 
     @property
     def suite_id(self) -> str:

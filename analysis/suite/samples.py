@@ -119,8 +119,7 @@ def of_recording(folder: Path) -> Samples:
 def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
     """Return recordings of one meter, one after the other, each moved by so many ns.
 
-    Each keeps its epochs, so that nothing continues from one to the next. Each has epochs of its
-    own, so that nothing is taken to continue from one to the next.
+    Each has separate epochs, so that nothing is taken to continue from one to the next.
     """
     recorded = [(part, shift_ns) for part, shift_ns in parts if part.records]
     if not recorded:

@@ -11,16 +11,17 @@ import numpy as np
 import polars as pl
 
 from analysis.suite import controller_boots, latencies, manifest, preconditioned, recordings
-from analysis.suite.documents import read_document, read_lines, read_optional
+from analysis.suite.documents import read_document, read_lines
 from analysis.suite.records import Run, Suite, SuiteError, VoidRun
 from contract import journal as journals
 from contract import names, schema, strict_json
 from contract import plan as plans
 from contract.assumptions import Assumptions, parse_assumptions
-from contract.documents import AfterDocument, WatermarkLine
+from contract.documents import AfterDocument, SessionLine, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.plan import SuitePlan
 from contract.schema import COUNT
+from contract.timing import Timing
 from instrumentation.clock import ClockReading
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import not_counted
@@ -29,20 +30,31 @@ PLAN = "plan.json"
 RUN_FORMAT = "fde-run/1"
 
 
-def parse_run(document: Mapping[str, Any], plan_sha256: str) -> Run | str:
+@dataclass(frozen=True)
+class _AnyRun:
+    """What run.json of any run has, void ones too."""
+
+    format: str
+    plan_sha256: str
+    status: str
+    void_reason: str | None = None
+
+
+def parse_run(document: object, plan_sha256: str) -> Run | str:
     """Parse run.json; return the reason where the run counts for nothing.
 
-    Raises ValueError, KeyError, TypeError or AttributeError where it is not complete.
+    Raises ValueError where it is not complete.
     """
-    if document["format"] != RUN_FORMAT:
-        return f"run.json has the format {document['format']!r}, this version reads {RUN_FORMAT!r}"
-    if document["plan_sha256"] != plan_sha256:
+    stated = schema.read(_AnyRun, document)
+    if stated.format != RUN_FORMAT:
+        return f"run.json has the format {stated.format!r}, this version reads {RUN_FORMAT!r}"
+    if stated.plan_sha256 != plan_sha256:
         return "it was made by another plan"
-    if document["status"] != "finished":
-        return str(document.get("void_reason") or "void, without a reason")
-    if not document["proof"]["ok"]:
-        return "the configuration was not the planned one"
+    if stated.status != "finished":
+        return stated.void_reason or "void, without a reason"
     run = schema.read(Run, document)
+    if not run.proof.ok:
+        return "the configuration was not the planned one"
     if not run.measured_phases:
         raise ValueError("it has no phases")
     for phase in run.phases:
@@ -75,7 +87,7 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     clock = list(read_lines(ClockReading, folder / "clock.jsonl", problems))
     axis = controller_boots.place_on_one_axis(clock, recorded, runs)
     after = read_document(AfterDocument, folder / "provenance" / "after.json", problems)
-    timing = read_optional(folder / "timing.json", [])
+    sessions = list(read_lines(SessionLine, folder / "sessions.jsonl", []))
     suite = Suite(
         folder=folder,
         plan=plan,
@@ -86,9 +98,9 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         meters=tuple(recordings.meters(axis.recordings, axis.shift_ns, problems)),
         clock=axis.readings,
         watermarks=tuple(read_lines(WatermarkLine, folder / "watermark.jsonl", problems)),
-        before=read_optional(folder / "provenance" / "before.json", problems),
+        before=read_document(dict[str, Any], folder / "provenance" / "before.json", problems) or {},
         locked_reads=after.locked_reads if after else {},
-        timing={key: value for key, value in timing.items() if type(value) in (int, float)},
+        timing=read_document(Timing, folder / "timing.json", []) or Timing(),
         sealed=seal.sealed,
         seal_holds=seal.sealed and not seal.problems,
         journal=tuple(journal),
@@ -97,6 +109,7 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         preconditioned=preconditioned.read(folder, plan, problems),
         assumptions=_assumptions(plan, problems),
         latencies=latencies.read(results, runs, problems),
+        ended="" if not sessions else sessions[-1].ended,
     )
     return replace(suite, problems=(*problems, *_gaps(suite)))
 
@@ -112,11 +125,6 @@ def _assumptions(plan: SuitePlan, problems: list[str]) -> Assumptions | None:
 def suite_id(folder: Path) -> str:
     """Which suite is in `folder`, by its plan. Raises SuiteError as `read` does."""
     return _plan(folder)[0].suite_id
-
-
-def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
-    """Return the good samples of one counter during a run, in order of time."""
-    return rapl_samples(suite, run_id).get(zone, [])
 
 
 def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
@@ -256,7 +264,7 @@ def _run(path: Path, last: Entry | None, plan_sha256: str) -> Run | str:
         return "run.json cannot be read: it is cut short or damaged"
     try:
         return parse_run(document, plan_sha256)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
         return f"run.json is not complete ({error})"
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 from analysis.report import compare_page
 from analysis.report.trace import find
-from analysis.stats.compare import NIGHT_SD, _compared, compare, compare_all, compare_read
+from analysis.stats.compare import NIGHT_SD, compare, compare_all, compare_read
 from analysis.stats.results import load
 from analysis.suite.records import Suite
 from analysis.tests.known import known
@@ -257,8 +257,8 @@ def test_a_second_meter_of_a_channel_moves_no_ratio() -> None:
     """Night B lacks it, and it reads 3 % high."""
     (a, first), (b, second) = nights(2, 0.0, seed=4)
     high = first.with_columns(source=pl.lit("second"), energy_j=pl.col("energy_j") * 1.03)
-    comparison = _compared((a, pl.concat([first, high])), (b, second))
-    alone = _compared((a, first), (b, second))
+    (comparison,) = compare_read([(a, pl.concat([first, high])), (b, second)])
+    (alone,) = compare_read([(a, first), (b, second)])
     assert [r.ratio for r in comparison.joules] == [r.ratio for r in alone.joules]
 
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import analysis
-from analysis import Suite, library, to_pandas
+from analysis import Suite, library
 from analysis.money import costs
 from analysis.stats.results import Results
 from analysis.tests.known import known
@@ -131,12 +131,6 @@ def test_without_assumptions_they_may_be_given(tmp_path: Path) -> None:
     suite = Suite.open(tmp_path / "s")
     assert suite.payback(life_years=3.0).is_empty()  # nothing to compare
     assert suite.contrasts()["n"].to_list() == [0, 0]  # declared, and of what the plan lacks
-
-
-def test_pandas_has_the_same_figures(suite: Suite) -> None:
-    frame = to_pandas(suite.summary)
-    assert list(frame.columns) == suite.summary.columns
-    assert frame["mean_j"].to_list() == suite.summary["mean_j"].to_list()
 
 
 @pytest.mark.parametrize("first", ["", "import importlib.util as u; u.find_spec('numpy'); "])

@@ -63,12 +63,6 @@ def test_it_is_wider_than_the_plain_one(blocks: int) -> None:
     assert critical(df, 0.05, any_look=True) > 1.4 * critical(df, 0.05)
 
 
-def test_two_blocks_bound_nothing() -> None:
-    comparison = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
-    assert (comparison.low, comparison.high) == (None, None)
-    assert comparison.verdict == "inconclusive"
-
-
 def test_certainty_without_scatter_stays() -> None:
     comparison = known(compare([1.0] * 4, [1.1] * 4, 0.02, any_look=True))
     assert (known(comparison.low), known(comparison.high)) == pytest.approx((1.1, 1.1))

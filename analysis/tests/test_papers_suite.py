@@ -25,8 +25,8 @@ from analysis.report import (
     workload_section,
 )
 from analysis.report.sections import Report
-from analysis.stats.contrasts import Question, comparisons, contrasts, questions
-from analysis.stats.results import Results, results, write
+from analysis.stats.contrasts import comparisons, configurations_of, contrasts
+from analysis.stats.results import Results, results
 from analysis.stats.summary import MB, block_values, per_unit
 from analysis.suite.incidents import incident_log
 from analysis.suite.records import Suite
@@ -34,7 +34,7 @@ from analysis.suite.suite_folder import read
 from analysis.tests.known import known
 from analysis.tests.pages import UNWANTED, text_of
 from contract import schema
-from contract.plan import Side, SuitePlan
+from contract.plan import SuitePlan
 from validation.synthetic.papers import BLOCKS, COMPARISONS, EXTRA_BLOCKS, NO_CASCADES
 from validation.synthetic.suite import Truth
 
@@ -166,21 +166,6 @@ def test_per_a_unit_the_amounts_of_work_do_not_matter(derived: Results) -> None:
     assert after.ratio == pytest.approx(before.ratio)
 
 
-def test_the_answers_stand_below_their_questions(derived: Results, papers_page: str) -> None:
-    text = text_of(questions_section.questions_section(derived))
-    places = [text.index(str(q["question"])) for q in COMPARISONS]
-    assert places == sorted(places)
-    answers = questions_section.sentences(derived)
-    assert answers[0].startswith(
-        "Does a warm page cache save energy? File write and read, read-small takes per MB, against "
-        "File write and read (warm), read-small, "
-    )
-    assert "significant increase" in answers[0]
-    assert "The tail of File write and read takes" in answers[2]
-    question = papers_page.index(str(COMPARISONS[0]["question"]))
-    assert question < papers_page.index("Contrasts: system energy")
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -206,10 +191,9 @@ def test_a_question_that_cannot_be_answered_says_why(
 def test_a_question_without_its_own_configurations_is_asked_where_both_sides_are(
     derived: Results,
 ) -> None:
-    first = questions(derived.suite)[0]
-    assert isinstance(first, Question)
-    assert first.first == Side("file_io", "read-small")
-    assert first.configurations == ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
+    first = derived.suite.plan.analysis.comparisons[0]
+    asked = configurations_of(derived.suite, replace(first, configurations=None))
+    assert asked == ["plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"]
 
 
 def test_our_own_share_is_of_the_busy_time_and_of_the_time_at_rest(derived: Results) -> None:
@@ -286,15 +270,6 @@ def test_what_was_never_planned_has_no_row(derived: Results) -> None:
     assert ("Key derivation", "Opal drive") not in rows
 
 
-def test_the_page_of_all_papers_is_whole(papers_page: str) -> None:
-    assert not UNWANTED.search(papers_page)
-    for name in ("fujimoto", "sassani", "analiza", "panda", "verma"):
-        assert f"paper-{name}" in papers_page
-    # What stands in for a size that is not there says of what it is.
-    assert "here of 2\u00a0MB" in papers_page
-    assert "here of 500\u202f000 iterations" in papers_page
-
-
 def test_a_suite_of_one_configuration_says_so(derived: Results) -> None:
     def alone(plan: dict[str, object]) -> None:
         configurations = plan["configurations"]
@@ -325,14 +300,6 @@ def test_a_broken_record_makes_its_run_void(
     suite = read(copy)
     assert [run.run_id for run in suite.void] == [path.parent.name]
     assert "run.json is not complete" in suite.void[0].reason
-
-
-def test_the_table_can_be_written_and_read(derived: Results, tmp_path: Path) -> None:
-    copy = tmp_path / "suite"
-    copy.mkdir()
-    write(replace(derived, suite=replace(derived.suite, folder=copy)))
-    again = pl.read_parquet(copy / "energy.parquet")
-    assert again.equals(derived.energy)
 
 
 def test_an_extra_block_makes_no_suite_larger_that_has_none(small_suite: Path) -> None:

@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.report import disks_section
-from analysis.report.sections import Report
-from analysis.report.view import Paragraph
-from analysis.stats.results import Results, results
 from analysis.suite.suite_folder import read
-from analysis.tests.pages import pieces, text_of
 from validation.synthetic.suite import Options, write_suite
 
 STEADY = (400.0, 210.0, 100.0, 98.0, 101.0, 102.0, 99.0)
@@ -146,17 +142,3 @@ def test_a_range_that_is_made_anew_is_told_where_others_share_its_disk(tmp_path:
     shared = folder_of(tmp_path / "b", {"sed": STEADY}, configurations=("sed-unlocked", "opal"))
     (sentence,) = problems_of(shared)
     assert "its range is then made again each time" in sentence
-
-
-@pytest.fixture(scope="module")
-def derived(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    folder = tmp_path_factory.mktemp("suites") / "s"
-    return results(folder_of(folder, {"plain": STEADY, "sed": RESTLESS}))
-
-
-def test_the_section_stands_in_the_page(derived: Results) -> None:
-    section = disks_section.disks_section(derived)
-    assert len(pieces(Paragraph, section)) == 2
-    page = text_of(Report(derived).steadiness())
-    assert text_of(section) in page
-    assert "Steady state was not reached" in page

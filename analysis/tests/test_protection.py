@@ -39,6 +39,7 @@ def test_every_row_has_all_kinds_and_a_source() -> None:
         ("plain", {}, "plain"),
         ("opal", {}, "opal"),
         ("opal_dmcrypt", {}, "both"),
+        ("inlinecrypt", {}, "dmcrypt"),
         ("dmcrypt", {"integrity": "none"}, "dmcrypt"),
         ("dmcrypt", {"integrity": "hmac-sha256"}, "tags"),
         ("dmcrypt", {"integrity": "aead"}, "tags"),

@@ -72,3 +72,13 @@ def test_the_headline_has_a_column_for_it(derived: Results) -> None:
     table = tables.headline(derived)
     assert "CPU J (pyRAPL)" in table.headers
     assert all(len(row) == len(table.headers) for row in table.rows)
+
+
+def test_a_meters_further_channels_have_columns(derived: Results) -> None:
+    named = {"system": "system", "drive": "usb"}
+    rows = derived.energy.filter(~pl.col("source").is_in(["rapl", "pyrapl"]))
+    energy = rows.with_columns(pl.col("component").replace(named))
+    renamed = Results(derived.suite, derived.clock, energy, ())
+    shown = tables.columns(renamed.summary)
+    assert shown[-1] == "usb" and "drive" in shown
+    assert all(len(row) == len(shown) + 6 for row in tables.headline_rows(renamed, shown))

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 
-from analysis.published import reference
-from analysis.published.reference import FOLDER, Published, citations, published
+from analysis.published.reference import Published, citations, published
 
 NAMES = [citation.paper for citation in citations()]
-
-
-@pytest.mark.parametrize("paper", NAMES)
-def test_every_row_has_a_key_of_its_own_and_a_reason_for_its_doubt(paper: str) -> None:
-    with (FOLDER / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    figures = published(paper)
-    assert len(figures) == len(rows) == len({p.key for p in figures})
-    assert all(p.value >= 0 and p.paper == paper for p in figures)
-    assert all(p.note for p in figures if p.doubtful)
-    assert {p.configuration for p in figures} - {""} <= set(reference.configurations())
 
 
 def test_papers_are_cited_and_unknown_ones_refused() -> None:

@@ -22,6 +22,7 @@ from analysis.suite.latencies import Latency, parse
 from analysis.suite.suite_folder import read
 from analysis.tests.known import known
 from analysis.tests.pages import pieces, text_of
+from controller.tests.command import Fde
 from validation.synthetic.suite import Options, write_suite
 
 REAL = Path(__file__).with_name("fio-3.33.json")  # made by fio 3.33, randwrite of 2048 requests
@@ -122,6 +123,19 @@ def test_ratio_and_median_are_those_by_hand(derived: Results) -> None:
     figures = ratio.ratio, ratio.low, ratio.high
     assert figures == pytest.approx([math.exp(x) for x in (sum(logs) / 3, low, high)])
     assert opal.work == ("sql", "query", "read") and opal.n == 3
+
+
+def test_programs_have_the_same_percentiles(folder: Path, derived: Results, fde: Fde) -> None:
+    (folder / "manifest.json").unlink(missing_ok=True)
+    reported = json.loads(fde("report", "--json", folder).out)["latencies"]
+    assert len(reported) == len(delays(derived.suite)) == 6
+    (opal,) = (r for r in reported if (r["configuration"], r["percentile"]) == ("opal", "p99"))
+    delay = next(
+        d for d in delays(derived.suite) if (d.configuration, d.percentile) == ("opal", "p99")
+    )
+    assert (opal["median_ms"], opal["ratio"], opal["blocks"]) == (0.15, known(delay.ratio).ratio, 3)
+    assert opal["low"] < opal["ratio"] < opal["high"]
+    assert {r["ratio"] for r in reported if r["configuration"] == "plain"} == {None}
 
 
 def test_latency_stands_beside_the_joules_of_a_byte(derived: Results) -> None:

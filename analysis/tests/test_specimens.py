@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from analysis.money import costs
-from analysis.report import first_page
+from analysis.report import first_page, tables
 from analysis.report.texts import say
 from analysis.stats import disks as specimens
 from analysis.stats.comparison import LEAST_EQUIVALENT
@@ -79,6 +79,12 @@ def test_two_disks_give_no_verdict_on_encryption(
     assert (hardware.code, hardware.facts["verdict"]) == ("two-disks", "differs")
     assert software.code == "more", "one disk with and without software"
     assert money.reason.endswith(say("answer.payback.with-disks", described=words))
+    marked = say("verdict.two-disks", verdict="")
+    rows = tables.headline_rows(derived, ("system",))
+    verdicts = {row[1]: row[-1] for row in rows}
+    assert [name for name, verdict in verdicts.items() if verdict.endswith(marked)] == [
+        "Opal drive"
+    ]
 
 
 def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path) -> None:

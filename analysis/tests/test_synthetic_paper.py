@@ -34,13 +34,6 @@ def _contrast(paper: Results, base: str, other: str) -> Comparison:
     return contrast.comparison
 
 
-def test_everything_says_that_it_is_synthetic(paper: Results) -> None:
-    assert paper.origin == "synthetic"
-    assert set(paper.energy["origin"]) == {"synthetic"}
-    assert set(paper.summary["origin"]) == {"synthetic"}
-    assert paper.suite.plan.scale.startswith("SYNTHETIC")
-
-
 def test_the_suite_is_whole(paper: Results) -> None:
     assert paper.suite.problems == ()
     assert len(paper.suite.runs) == 20 * 4 * 5

@@ -44,37 +44,25 @@ def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
     )
 
 
-def test_parts_are_added_and_held_against_the_whole() -> None:
-    parts = cross_checks.against_parts(
-        rows(
-            ("a", "rapl", "package-0", 8.0),
-            ("a", "rapl", "dram", 4.0),
-            ("a", "meter0", "system", 10.0),
-            ("a", "meter0", "drive", 1.0),
-            ("b", "rapl", "package-0", 5.0),
-            ("b", "meter0", "system", 10.0),
-        )
-    )
-    assert (parts.runs, parts.exceeding, parts.modelled) == (2, 1, False)
-    assert parts.worst_ratio == pytest.approx(1.2)
+ONE = {"package-0": 8.0, "dram": 4.0}
+SEVERAL = {
+    **{"package-0": 4.0, "package-1": 3.0, "package": 7.0},
+    **{"package-0/dram": 1.0, "package-1/dram": 1.0, "dram": 2.0},
+    **{"package-1/core": 90.0, "psys": 90.0},
+}
 
 
-def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
-    parts = cross_checks.against_parts(
-        rows(
-            ("a", "rapl", "package-0", 4.0),
-            ("a", "rapl", "package-1", 3.0),
-            ("a", "rapl", "package", 7.0),
-            ("a", "rapl", "package-0/dram", 1.0),
-            ("a", "rapl", "package-1/dram", 1.0),
-            ("a", "rapl", "dram", 2.0),
-            ("a", "rapl", "package-1/core", 90.0),
-            ("a", "rapl", "psys", 90.0),
-            ("a", "meter0", "system", 10.0),
-        )
-    )
-    assert (parts.exceeding, parts.memory) == (0, True)
-    assert parts.worst_ratio == pytest.approx(0.9)
+@pytest.mark.parametrize(("zones", "ratio"), [(ONE, 1.2), (SEVERAL, 0.9)])
+def test_parts_are_added_and_held_against_the_whole(zones: dict[str, float], ratio: float) -> None:
+    """Of several packages and memories their sums alone count."""
+    of_zones = [("a", "rapl", zone, joules) for zone, joules in zones.items()]
+    metered = [("a", "meter0", "system", 10.0), ("a", "meter0", "drive", 1.0)]
+    other = [("b", source, zone, joules / 2) for _, source, zone, joules in of_zones]
+    other += [("b", "meter0", "system", 10.0)]
+    parts = cross_checks.against_parts(rows(*of_zones, *metered, *other))
+    assert (parts.runs, parts.exceeding, parts.memory) == (2, ratio > 1, True)
+    assert parts.worst_ratio == pytest.approx(ratio)
+    assert not parts.modelled
 
 
 def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) -> None:

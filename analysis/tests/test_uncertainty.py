@@ -67,9 +67,8 @@ def test_two_limits_and_noise_hold_what_they_say() -> None:
     shape = 400_000
     drawn = generator.uniform(-3, 3, shape) + generator.uniform(-1, 1, shape)
     drawn += generator.normal(0, 0.7, shape)
-    assert np.mean(np.abs(drawn) <= TypeB((1.0, 3.0)).half_width_95_j(0.7)) == pytest.approx(
-        0.95, abs=0.005
-    )
+    half = half_of(*TypeB((1.0, 3.0)).parts_j(0.7))
+    assert np.mean(np.abs(drawn) <= half) == pytest.approx(0.95, abs=0.005)
 
 
 def test_the_last_digit_is_found() -> None:

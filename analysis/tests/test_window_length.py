@@ -14,6 +14,7 @@ from analysis.energy.response import SLOW_FLAG
 from analysis.energy.updates import HELD_FLAG, Updates
 from analysis.suite.clocks import Floats
 from analysis.suite.samples import of_table
+from analysis.tests.known import known
 from analysis.tests.test_lasting import frame_of
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources.counter import SHORTER
@@ -50,11 +51,6 @@ class Trial:
         return float(
             np.median([1.96 * known(e.statistical_j) / known(e.energy_j) for e in self.energies])
         )
-
-
-def known(value: float | None) -> float:
-    assert value is not None
-    return value
 
 
 def trial(

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import pytest
 
 from contract.errors import LabError
-from contract.plan import TargetDocument
-from controller.target import connection, secrets
+from contract.plan import TargetDocument, read_target
+from controller.target import secrets
 from lab import lifecycle, ssh
 from lab.state import Layout
 from lab.tests import mysql
@@ -99,7 +99,7 @@ class Controller:
     @property
     def resolved(self) -> TargetDocument:
         """The same, read."""
-        return connection.read_target(self.target)
+        return read_target(self.target)
 
     def media(self) -> list[str]:
         """Hashes of both drives' backing files, after the guest has written everything back."""

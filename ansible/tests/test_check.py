@@ -135,8 +135,8 @@ def test_problems_of_an_inventory_pass_through_ansible_with_their_codes(tmp_path
     changes = {"fde_extent_bytes": 1000, "fde_disks": {"plain": {"erase": "x"}}}
     refused = playbook.resolve(copied(tmp_path, target=changes)).refused
     assert [(problem.code, dict(problem.facts)) for problem in refused["target"]][:2] == [
-        ("extent", {}),
-        ("disk-keys", {"disk": "plain"}),
+        ("extent", {"size": 1000}),
+        ("disk-keys", {"disk": "plain", "missing": "by_id, serial, size_bytes"}),
     ]
 
 

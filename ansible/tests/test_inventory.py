@@ -19,6 +19,7 @@ from contract import schema
 from contract.assumptions import parse_assumptions
 from contract.plan import Asset, Disk, TargetDocument
 from contract.problem import ProblemError
+from contract.tests.refusal import refuses
 from controller.target import inventory
 from controller.target.inventory import resolve
 
@@ -50,6 +51,9 @@ GIVEN: dict[str, Any] = {
 }
 
 
+HOOK = {"name": "hook", "kind": "webhook", "url_file": "/x/hook"}
+
+
 def changed(path: str, value: object) -> dict[str, Any]:
     """GIVEN with one value set; a value of `...` takes the key away."""
     document = copy.deepcopy(GIVEN)
@@ -67,7 +71,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
 def test_what_is_resolved_is_whole_and_typed() -> None:
     resolved = resolve(changed("disks/plain/size_bytes", str(2**31)))
     assert resolved.format == "fde-target/1"
-    assert resolved.packages == ("tcplay",)
+    assert resolved.packages == ()
     assert resolved.disks["plain"] == Disk("plain", "/dev/disk/by-id/nvme-A_1", "1", 2**31)
     entry = resolved.configurations[2]
     assert (entry.name, entry.kind, entry.disk) == ("aes", "dmcrypt", "plain")
@@ -202,10 +206,15 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: s
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
+        ("notify", {"receivers": [{"name": "p", "kind": "program"}]}, "receiver-incomplete"),
+        ("notify", {"receivers": [HOOK, HOOK]}, "receivers-twice"),
+        ("notify", {"receivers": [{**HOOK, "url": "https://example.org"}]}, "unknown key"),
+        ("power", {"kind": "shelly"}, "switch-incomplete"),
+        ("power", {"kind": "http", "address": "http://192.0.2.7"}, "must be 'shelly'"),
         ("disks", {}, "no-disk"),
         ("disks/sed", ..., "configuration-disk"),
         ("disks/a b", {}, "disk-name"),
-        ("disks/plain/eraze", "1", "disk-keys"),
+        ("disks/plain/eraze", "1", "disk-unknown-keys"),
         ("disks/plain/size_bytes", "big", "disk-size-bytes"),
         ("disks/plain/serial", ..., "disk-keys"),
         ("disks/plain/by_id", "/dev/sda", "disk-path"),
@@ -272,6 +281,19 @@ def test_what_breaks_a_rule_is_refused(path: str, value: object, expected: str) 
     assert expected == first.code or re.search(expected, str(first.facts.get("error", "")))
 
 
+def test_the_plug_that_measures_switches_only_where_that_is_declared() -> None:
+    plug = {"name": "m", "kind": "http", "port": "http://192.0.2.7", "origin": "measured"}
+    power = {"kind": "shelly", "address": "http://192.0.2.7/"}
+    with refuses("switch-measures", meter="m"):
+        resolve({**GIVEN, "meters": [plug], "power": power})
+    declared = resolve({**GIVEN, "meters": [plug], "power": {**power, "measures": True}})
+    assert declared.power and declared.power.measures
+    assert resolve({**GIVEN, "meters": [plug], "power": {**power, "address": "http://192.0.2.8"}})
+    with refuses("switch-of-controller"):
+        resolve({**GIVEN, "ssh": None, "power": power})
+    assert declared.for_target.power is None and "power" not in declared.for_target.document()
+
+
 def test_the_processors_counters_alone_are_enough() -> None:
     assert resolve({**GIVEN, "meters": []}).meters == ()
 
@@ -286,8 +308,8 @@ def test_two_meters_need_names_and_ports_of_their_own() -> None:
     with pytest.raises(ProblemError) as raised:
         resolve({**GIVEN, "meters": [meter, meter]})
     assert [(problem.code, problem.facts) for problem in raised.value.problems] == [
-        ("meters-twice", {"name": "m"}),
-        ("meters-twice", {"port": "usb"}),
+        ("meters-twice", {"key": "name", "value": "m"}),
+        ("meters-twice", {"key": "port", "value": "usb"}),
     ]
 
 
@@ -386,7 +408,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     entries = yaml.safe_load(text)["fde_configurations"]
     configurations = resolve({**GIVEN, "configurations": entries}).configurations
     labels = [inventory.words(entry) for entry in configurations]
-    assert len(set(labels)) == len(labels) == 35
+    assert len(set(labels)) == len(labels) == 36
 
 
 @pytest.mark.parametrize("content", ['{"opal_admin_pin": "p"}', "$ANSIBLE_VAULT;1.1;AES256\n30"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from contract.plan import read_target
 from controller.target import connection, secrets, survey
 from controller.target.secrets import PLACE
 
@@ -50,7 +51,7 @@ def target_with(controller: Any, folder: Path, **changes: Any) -> Path:
 def look(controller: Any, folder: Path, **link: object) -> str:
     """Return the code of looking at a target whose link is another one; it must refuse."""
     ssh = controller.lab.state["ssh"] | link
-    target = connection.read_target(target_with(controller, folder, ssh=ssh))
+    target = read_target(target_with(controller, folder, ssh=ssh))
     with pytest.raises(connection.TargetError) as refusal:
         survey.look(target)
     return refusal.value.code
@@ -70,7 +71,7 @@ def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
     (place,) = (controller.build / "checks").iterdir()
     kept = json.loads(place.read_text(encoding="utf-8"))
     assert set(kept["fingerprints"]) == {"plain", "sed"}
-    assert kept["checked_wall"] and not kept["refused"]
+    assert kept["made_wall"] and not kept["refused"]
 
 
 def test_who_is_not_let_in_is_told_why(controller: Any, tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
     subprocess.run([str(program), "encrypt", str(vault)], check=True, capture_output=True)
     path = target_with(provisioned, tmp_path, secrets_file=str(vault))
 
-    target = connection.read_target(path)
+    target = read_target(path)
 
     def there() -> dict[str, str]:
         placed: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from controller.session import group
+from analysis.suite.group import members
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -38,10 +38,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def test_every_host_finished_its_runs_in_the_same_order(folder: Path) -> None:
-    plans = [read(suite / "plan.json") for suite in group.suites(folder)]
+    plans = [read(suite / "plan.json") for suite in members(folder)]
     assert [plan["host"] for plan in plans] == list(HOSTS)
     assert plans[0]["runs"] == plans[1]["runs"]
-    for suite in group.suites(folder):
+    for suite in members(folder):
         runs = [read(path) for path in suite.glob("runs/*/run.json")]
         assert len(runs) == len(plans[0]["runs"])
         for run in runs:
@@ -50,7 +50,7 @@ def test_every_host_finished_its_runs_in_the_same_order(folder: Path) -> None:
 
 
 def test_the_hosts_are_two_machines_measured_at_once_each_by_its_own_meter(folder: Path) -> None:
-    suites = group.suites(folder)
+    suites = members(folder)
     for key in ("machine_id", "boot_id"):
         assert len({read(suite / "identity.json")[key] for suite in suites}) == 2
     ports = [Path(read(suite / "meters/meter0/meter.json")["port"]) for suite in suites]
@@ -79,7 +79,7 @@ def test_the_report_has_the_host_as_a_factor(folder: Path) -> None:
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "2 hosts" in page and "Modelled" in page
     assert "is left out" not in page
-    for suite in group.suites(folder):
+    for suite in members(folder):
         assert f"../{suite.name}/report.html" in page
 
 

@@ -56,7 +56,7 @@ def suite(installed: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = ("--target", str(installed.target), "--inventory", installed.inventory)
     names = [str(stack["name"]) for stack in CONFIGURATIONS]
     done = installed.python(
-        "controller", "run", *options, *place, "--configurations", ",".join(names)
+        "controller", "run", "--no-report", *options, *place, "--configurations", ",".join(names)
     )
     assert done.returncode == 0
     (folder,) = out.iterdir()

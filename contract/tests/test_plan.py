@@ -53,9 +53,11 @@ def test_a_frozen_plan_loads(tmp_path: Path) -> None:
     assert loaded.asset_paths == {"clip": Path("/srv/clip.mp4")}
 
 
-def test_an_older_plan_has_no_watermark() -> None:
-    assert "watermark" not in DOCUMENT
-    assert plan.parse(plan.freeze(DOCUMENT)).watermark is None
+def test_an_older_plan_has_no_watermark_and_pads_nothing() -> None:
+    before = copy.deepcopy(DOCUMENT)
+    older = plan.parse(plan.freeze(DOCUMENT))
+    assert "watermark" not in DOCUMENT and older.watermark is None and older.pad_s == 0
+    assert before == DOCUMENT, "freezing does not touch its argument"
     frozen = plan.freeze({**DOCUMENT, "watermark": {"chip_s": 0.25, "pad_s": 0.5}})
     assert plan.parse(frozen).watermark == plan.Watermark(0.25, 0.5)
 
@@ -77,30 +79,20 @@ def test_a_configuration_s_settings_are_kept_and_are_words_or_numbers() -> None:
             plan.freeze({**DOCUMENT, "configurations": [wrong]})
 
 
-def test_an_older_plan_pads_nothing_and_a_padding_below_nothing_is_refused() -> None:
-    assert plan.parse(plan.freeze(DOCUMENT)).pad_s == 0
-    with refuses("plan-incomplete"):
-        plan.freeze({**DOCUMENT, "pad_s": -1})
-
-
-@pytest.mark.parametrize("entry", [{}, {"chip_s": 0, "pad_s": 1}, {"chip_s": 1, "pad_s": -1}, 3])
-def test_a_watermark_that_lasts_no_time_is_refused(entry: object) -> None:
-    with refuses("plan-incomplete"):
-        plan.freeze({**DOCUMENT, "watermark": entry})
-
-
 @pytest.mark.parametrize(
-    "figure", [{"rapl_hz": 1e12}, {"rapl_hz": -1}, {"tail_s": 1e10}, {"settle_s": -1}]
+    ("key", "value"),
+    [
+        ("rapl_hz", 1e12),
+        ("rapl_hz", -1),
+        ("tail_s", 1e10),
+        ("settle_s", -1),
+        ("pad_s", -1),
+        *(("watermark", w) for w in ({}, {"chip_s": 0, "pad_s": 1}, {"chip_s": 1, "pad_s": -1}, 3)),
+    ],
 )
-def test_a_figure_beyond_its_range_is_refused(figure: dict[str, float]) -> None:
+def test_a_figure_beyond_its_range_is_refused(key: str, value: object) -> None:
     with refuses("plan-incomplete"):
-        plan.freeze({**DOCUMENT, **figure})
-
-
-def test_freezing_does_not_touch_its_argument() -> None:
-    before = copy.deepcopy(DOCUMENT)
-    plan.freeze(DOCUMENT)
-    assert before == DOCUMENT
+        plan.freeze({**DOCUMENT, key: value})
 
 
 @given(value=JSON)

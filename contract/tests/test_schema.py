@@ -61,6 +61,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         **{"t_record_ns": 0, "records": 0, "bytes": 0, "rate_hz": 0.0, "due_hz": 0.5, "watts": {}},
         **{"gaps": 0, "faults": 0, "last_fault": {"kind": "gap", "detail": "a record is missing"}},
     },
+    "message": {
+        **{"format": "fde-message/1", "event": "sealed", "suite_id": "s", "host": "alder"},
+        **{"sentence": "sealed", "wall": "2026-01-01T00:00:00+00:00", "status": None},
+    },
     "manifest": {"format": "fde-manifest/1", "files": {"plan.json": SUM}},
     "identity": {"format": "fde-identity/1", "machine_id": SUM, "boot_id": None},
     "bundle": {

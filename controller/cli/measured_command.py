@@ -72,18 +72,15 @@ class Words(Plain):
     """Keeps what follows `--` unchanged: none of it is an option of ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return self._parse(ctx, args)
-        except TyperException as error:
-            _ask_for_dashes(ctx, args, error.format_message())
-            raise
-
-    def _parse(self, ctx: Any, args: Sequence[str]) -> list[str]:
         at = args.index(DASHES) if DASHES in args else len(args)
         words = args[at + 1 :]
         asks = words in (["--help"], ["-h"])
         ctx.meta[WORDS] = [] if asks else words
-        return super().parse_args(ctx, [*args[:at], *(words if asks else ())])
+        try:
+            return super().parse_args(ctx, [*args[:at], *(words if asks else ())])
+        except TyperException as error:
+            _ask_for_dashes(ctx, args, error.format_message())
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "-- COMMAND [ARGUMENT]..."]

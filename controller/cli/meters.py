@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import MISSING, fields
-from typing import Any
 
 import typer
 
@@ -22,10 +20,13 @@ def meters() -> MetersResult:
     from instrumentation.meters import registry
 
     drivers = {kind: registry.load(kind) for kind in registry.kinds()}
-    kinds = [
-        MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, tuple(_settings(driver)))
-        for kind, driver in drivers.items()
-    ]
+    kinds = []
+    for kind, driver in drivers.items():
+        settings = tuple(
+            MeterSetting(field.name, None if field.default is MISSING else field.default)
+            for field in fields(driver.Settings)
+        )
+        kinds.append(MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, settings))
     plugged = [
         MeterPort(
             port.name,
@@ -38,11 +39,6 @@ def meters() -> MetersResult:
     result = MetersResult(True, tuple(kinds), tuple(plugged))
     _print(result)
     return result
-
-
-def _settings(driver: Any) -> Iterator[MeterSetting]:
-    for field in fields(driver.Settings):
-        yield MeterSetting(field.name, None if field.default is MISSING else field.default)
 
 
 def _print(result: MetersResult) -> None:

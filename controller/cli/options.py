@@ -25,6 +25,19 @@ AnyInventory = Annotated[Path | None, _INVENTORY]
 Scale = Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")]
 Blocks = Annotated[int | None, typer.Option(help="Instead of the suite's own number.")]
 Hours = Annotated[float | None, typer.Option(help="As many blocks as end within so long.")]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HH:MM", help="Begin no run that would not end by then; `resume` goes on."
+    ),
+]
+Between = Annotated[
+    str | None,
+    typer.Option(metavar="HH:MM-HH:MM", help="Measure only then, each day until it is complete."),
+]
+UntilSettled = Annotated[
+    bool, typer.Option("--until-settled", help="End after the block that settles every question.")
+]
 Target = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A resolved target, instead of the inventory's.")
 ]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from contract.command_results import CheckResult, PlayResult, ProveResult
+from contract.command_results import CheckResult, Delivery, NotifyResult, PlayResult, ProveResult
 from contract.errors import ControllerError
 from controller.cli.options import (
     AnyInventory,
@@ -224,6 +224,23 @@ def prove(
     targets = group.targets_of(Options(inventory=inventory, target=target))
     proven = tuple(proving.run(each, configurations or [], say) for each in targets)
     return ProveResult(all(each.ok for each in proven), proven)
+
+
+@commands.command(rich_help_panel=PREPARE)
+@with_json
+def notify(*, inventory: AnyInventory = None, target: Target = None) -> NotifyResult:
+    """Send a test message to each receiver of fde_notify, and print what came of it."""
+    from controller.planning.plan_folders import Options
+    from controller.session import group, messenger
+
+    deliveries = []
+    for each in group.targets_of(Options(inventory=inventory, target=target)):
+        for receiver, problem in messenger.send_tests(each):
+            say(f"{each.host}, {receiver}: {problem or 'delivered'}")
+            deliveries.append(Delivery(each.host, receiver, problem))
+    if not deliveries:
+        raise ControllerError("no-receivers")
+    return NotifyResult(not any(each.problem for each in deliveries), tuple(deliveries))
 
 
 @commands.command(rich_help_panel=RESTORE)

@@ -10,7 +10,7 @@ from analysis.flags import flag_note
 from analysis.report.words import count, listed, number, percent
 from contract.measured_command import CommandResult, Component, Note, Trial
 from contract.problem import Problem, wordings_of
-from instrumentation.sources import hwmon, nvml
+from instrumentation.sources import hwmon, nvme, nvml
 from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.standing import STANDING
 
@@ -115,6 +115,6 @@ def short_notes(source: str, seconds: float, *, polled: bool) -> Iterator[Note]:
     if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
         off = 2 * UPDATE_S / seconds
         yield note("short-runs", facts, milliseconds=seconds * 1e3, off=off)
-    poll_s = {"hwmon": hwmon.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
+    poll_s = {"hwmon": hwmon.PERIOD_S, "nvme": nvme.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
     if polled and poll_s and seconds < FEW_POLLS * poll_s:
         yield note("short-runs", facts, "short-polls", poll_ms=poll_s * 1e3)

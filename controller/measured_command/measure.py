@@ -99,7 +99,11 @@ class _Measurement:
     def run(self) -> int:
         """Measure, clean up, and print what was measured, whatever ended it; the exit code."""
         self._require_exports()
-        self._load_statistics()
+        # What evaluates the runs is loaded first: where that fails, nothing was measured yet.
+        several = self._options.runs > 1 or self._options.precision is not None
+        of_meters = evaluate.OF_METERS * bool(self._options.meters)
+        for name in evaluate.STATISTICS * several + of_meters:
+            import_module(name)
         error: Exception | KeyboardInterrupt | None = None
         problems: list[str] = []
         signals = heard(*ENDING, *OF_BATCHES)
@@ -150,13 +154,6 @@ class _Measurement:
                     "results-unwritable", path=path, reason=error.strerror
                 ) from None
 
-    def _load_statistics(self) -> None:
-        """Load what evaluates the runs: where that fails, nothing was measured yet."""
-        options = self._options
-        modules = evaluate.STATISTICS * (options.runs > 1 or options.precision is not None)
-        for name in modules + evaluate.OF_METERS * bool(options.meters):
-            import_module(name)
-
     def _measure(self) -> None:
         options = self._options
         self._trials.extend(1)
@@ -189,13 +186,9 @@ class _Measurement:
         busy_s = sum(raw.execution.user_s + raw.execution.system_s for raw in done)
         objections = self._sources.objections(stretches, busy_s)
         for name in self._meters.components:
-            objection = sensor_objection(
-                self._components[name].label,
-                self._meters.only_w.get(name),
-                stretches.get(name, ()),
-                busy_s,
-                OTHERS_PATIENCE_S,
-            )
+            label, only_w = self._components[name].label, self._meters.only_w.get(name)
+            shown = stretches.get(name, ())
+            objection = sensor_objection(label, only_w, shown, busy_s, OTHERS_PATIENCE_S)
             if objection is not None:
                 objections[name] = objection
         return objections | below_parts(self._components, stretches, objections)
@@ -210,19 +203,11 @@ class _Measurement:
         metered = self._meters.energies({raw.span: raw.command for raw in done}, rests)
         self._objections = self._judged(metered)
         terms = evaluate.count_terms(done)
-        results = [
-            evaluate.result(
-                command,
-                [
-                    evaluate.trial(raw, metered, self._objections)
-                    for raw in done
-                    if raw.command == number
-                ],
-                self._design,
-                terms,
-            )
-            for number, command in enumerate(self._commands)
-        ]
+        results = []
+        for number, command in enumerate(self._commands):
+            raws = [raw for raw in done if raw.command == number]
+            trials = [evaluate.trial(raw, metered, self._objections) for raw in raws]
+            results.append(evaluate.result(command, trials, self._design, terms))
         silent = self._silent(results)
         self._objections = {n: o for n, o in self._objections.items() if n not in silent}
         self._component = main_component(
@@ -280,7 +265,9 @@ class _Measurement:
         source = self._components[self._component].source
         yield from self._coverage()
         yield from self._unused(results)
-        yield from self._steady()
+        only_w = {**self._meters.only_w, **self._sources.only_w}
+        if source != "battery" and (power_w := only_w.get(self._component)) is not None:
+            yield caveats.note("one-power", {"component": self._component, "power_w": power_w})
         shortest = min(result.seconds.mean for result in results)
         polled = self._sources.polls(self._component)
         yield from caveats.short_notes(source, shortest, polled=polled)
@@ -305,23 +292,16 @@ class _Measurement:
         """Yield a note on what the main component leaves out."""
         name = self._component
         covers = category(name, self._components)
-        if self._components[name].source == "RAPL" and (
-            covers is None or covers.name != "platform"
-        ):
+        left_out = covers.leaves_out if covers else ""
+        if self._components[name].source == "RAPL" and not (covers and covers.name == "platform"):
             left_out = not_counted(self._sources.parts(name))
-        else:
-            left_out = covers.leaves_out if covers is not None else ""
         if left_out:
             yield Note("not-counted", {"component": name}, left_out)
 
     def _unused(self, results: list[CommandResult]) -> Iterator[Note]:
         """Components and sources whose joules are not given, and why."""
         for code in dict.fromkeys(objection.code for objection in self._objections.values()):
-            same = {
-                name: objection
-                for name, objection in self._objections.items()
-                if objection.code == code
-            }
+            same = {name: o for name, o in self._objections.items() if o.code == code}
             for sentence in _word_objections(same):
                 yield Note(code, {"components": [*same]}, sentence)
         for name, sentence in self._silent(results).items():
@@ -333,14 +313,6 @@ class _Measurement:
             rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
             if registry.is_present(name) and not rapl:
                 yield Note("not-read", {"source": name}, f"Not read: {reason}")
-
-    def _steady(self) -> Iterator[Note]:
-        """Yield a note where the main component showed one power, which no work has moved."""
-        only_w = {**self._meters.only_w, **self._sources.only_w}
-        power_w = only_w.get(self._component)
-        if power_w is not None and self._components[self._component].source != "battery":
-            facts = {"component": self._component, "power_w": power_w}
-            yield caveats.note("one-power", facts)
 
     def _tell(self, result: CommandDocument) -> list[str]:
         """Show the result, then write it to files; return what failed, in sentences."""

@@ -5,7 +5,6 @@ Their records are read with numpy and Polars, which are imported only where ther
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from contract.plan import MeterEntry
     from controller.session.recorders import Recorders
     from instrumentation.accuracy import ErrorTerm
-    from instrumentation.meters.base import Meter
 
 Span = tuple[int, int]  # start and end in ns of the monotonic clock, which recorder and we share
 SETTLE_PERIODS = 3
@@ -91,8 +89,10 @@ class Meters:
         """Return the stated errors of a component's meter; none for a counter."""
         if component not in self.components:
             return ()
+        from instrumentation.recorder_port import driver_of
+
         entries = {f"meter {entry.name}": entry for entry in self._entries}
-        return _driver(entries[self.components[component].source]).accuracy.terms
+        return driver_of(entries[self.components[component].source]).accuracy.terms
 
     def energies(
         self, spans: Mapping[Span, int], rests: Sequence[Span]
@@ -148,10 +148,11 @@ class Meters:
 
     def _read(self, spans: Iterable[Span]) -> list[Records]:
         from analysis.suite import recordings
+        from instrumentation.recorder_port import driver_of
 
         problems: list[str] = []
         last_ns = max(end for _, end in spans)
-        drivers = [_driver(entry) for entry in self._entries]  # each has an instant after so long
+        drivers = [driver_of(entry) for entry in self._entries]  # each has an instant after so long
         settle_s = max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
         time.sleep(max(0.0, settle_s - (monotonic_ns() - last_ns) * 1e-9))
         parts = recordings.read(self._folder, True, problems)
@@ -159,12 +160,6 @@ class Meters:
         if len(meters) < len(self._entries):
             raise ControllerError("recording-unread", problems=" ".join(problems))
         return meters
-
-
-def _driver(entry: MeterEntry) -> Meter:
-    from instrumentation.recorder_port import MeterConfig
-
-    return MeterConfig.from_json(json.dumps(schema.write(entry))).driver()
 
 
 def _quiet(rest: Span, late_s: float) -> Span:

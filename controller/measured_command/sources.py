@@ -218,8 +218,8 @@ class LocalSources:
         patience = standing.patience_s(component.source)
         if isinstance(source, PolledSource) and source.polls(name):
             only_w = source.only_w.get(name)
-            if component.source == "nvml" and only_w != 0:
-                return None  # a card, which the processor's work does not move
+            if component.source in ("nvml", "nvme") and only_w != 0:
+                return None  # a card or a drive, which the processor's work does not move
             return sensor_objection(component.label, only_w, stretches, busy_s, patience)
         if kind_of(name) == "uncore":  # a graphics processor that is asleep takes nothing
             whole_s = sum(stretch.seconds for stretch in stretches)

@@ -65,7 +65,7 @@ def select_configurations(
     return tuple(name for name in names if name in wanted)
 
 
-def complete(workload: str, parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
+def complete(workload: str, parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
     """Return all parameters of a workload; raises ControllerError."""
     try:
         return registry.complete(workload, parameters)

@@ -86,11 +86,15 @@ def _combine(
     settings = dict(configuration.settings)
     for level in levels:
         options = filesystem.options if level.type is None else ()
-        filesystem = Filesystem(
-            level.type or filesystem.type,
-            (*options, *level.options),
-            _join_options(filesystem.mount_options, level.mount_options),
+        words, added = (
+            text.split(",") if text else []
+            for text in (filesystem.mount_options, level.mount_options)
         )
+        if _ACCESS_TIMES & set(added):
+            words = [word for word in words if word not in _ACCESS_TIMES]
+        mount_options = ",".join([*words, *added])
+        file_type = level.type or filesystem.type
+        filesystem = Filesystem(file_type, (*options, *level.options), mount_options)
         settings |= level.settings
     name = ".".join([configuration.name, *changed_levels])
     try:
@@ -99,10 +103,3 @@ def _combine(
         raise ControllerError("factors-invalid", configuration=name, error=error) from error
     label = ", ".join([combined.label, *(level.replace("_", " ") for level in changed_levels)])
     return replace(combined, label=label, filesystem=filesystem)
-
-
-def _join_options(options: str, further: str) -> str:
-    words, added = (text.split(",") if text else [] for text in (options, further))
-    if _ACCESS_TIMES & set(added):
-        words = [word for word in words if word not in _ACCESS_TIMES]
-    return ",".join([*words, *added])

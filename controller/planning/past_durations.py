@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from statistics import fmean
 from contract import names, strict_json
 from contract import plan as plans
 from contract.attempts import NS, History
+from contract.documents import Phase
 from contract.errors import AgentError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, read
 from contract.plan import Plan, Run
@@ -21,6 +22,8 @@ from workloads.base import WorkloadError
 
 # Older suites than these may come from another disk or firmware.
 NEWEST_SUITES = 20
+# Of each of them, for what runs write: that differs little from block to block.
+BLOCKS_READ = 2
 Key = tuple[str, str, str]
 
 
@@ -69,14 +72,8 @@ class PastDurations:
 def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
     """Collect what the suites of this host in `folder` took; damaged ones are left out."""
     durations = PastDurations()
-    suites = []
-    for path in folder.glob("*/plan.json"):
-        head = None if names.stranger(path.parent) else strict_json.load(plans.PlanHead, path)
-        if head and (head.host, head.origin) == (host, origin):
-            suites.append((head.created_wall, path.parent))
-    for _, suite_dir in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
+    for suite_dir, plan in reversed(list(_read_suites(folder, host, origin))):
         try:
-            plan = plans.load(suite_dir / "plan.json")
             entries = read(suite_dir / "journal.jsonl")
             _learn(durations, plan, entries)
         except (AgentError, OSError, KeyError, TypeError, ValueError):
@@ -86,6 +83,43 @@ def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
             with suppress(OSError, KeyError, TypeError, ValueError):
                 durations.ends_s.extend(_ends_s(suite_dir, entries))
     return durations
+
+
+def read_writes(folder: Path, plan: Plan, least: Mapping[str, int]) -> dict[str, int]:
+    """Return by entry the most that a run wrote here before at these sizes, where known.
+
+    It is never less than in `least`, which the workloads' files need.
+    """
+    written = dict(least)
+    entries = {run.workload: key_of(plan, run)[:2] for run in plan.runs}
+    for suite_dir, earlier in _read_suites(folder, plan.host, plan.origin):
+        for run in (run for run in earlier.runs if run.block < BLOCKS_READ):
+            what = key_of(earlier, run)[:2]
+            alike = [name for name, wanted in entries.items() if wanted == what]
+            document = strict_json.load(_Phases, suite_dir / "runs" / run.run_id / "run.json")
+            if document is not None:
+                count = sum(round(phase.disk_written_bytes or 0) for phase in document.phases)
+                written.update((name, max(written.get(name, 0), count)) for name in alike)
+    return written
+
+
+def _read_suites(folder: Path, host: str, origin: str) -> Iterator[tuple[Path, Plan]]:
+    """Yield folder and plan of the newest suites of this host, the newest first."""
+    suites = []
+    for path in folder.glob("*/plan.json"):
+        head = None if names.stranger(path.parent) else strict_json.load(plans.PlanHead, path)
+        if head and (head.host, head.origin) == (host, origin):
+            suites.append((head.created_wall, path.parent))
+    for _, suite_dir in sorted(suites, key=lambda suite: suite[0], reverse=True)[:NEWEST_SUITES]:
+        with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
+            yield suite_dir, plans.load(suite_dir / "plan.json")
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """What a run.json has of its phases."""
+
+    phases: tuple[Phase, ...]
 
 
 def _learn(durations: PastDurations, plan: Plan, entries: Sequence[Entry]) -> None:
@@ -146,6 +180,18 @@ def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
     if len(known) != 1 or known[0].killed or not complete or longer:
         return
     yield max(0.0, known[0].wall_s - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
+
+
+def longest_s(durations: PastDurations, plan: Plan) -> dict[str, float]:
+    """Return by entry the seconds of its longest run, with rests and the longest switch."""
+    switch_s = max((s for costs in durations.switches_s.values() for s in costs), default=0.0)
+    longest: dict[str, float] = {}
+    for name, run in {run.workload: run for run in plan.runs}.items():
+        what = key_of(plan, run)[:2]
+        costs = [s for key, all_s in durations.runs_s.items() if key[:2] == what for s in all_s]
+        if costs:
+            longest[name] = max(costs) + switch_s + rests_s(plan)
+    return longest
 
 
 def key_of(plan: Plan, run: Run) -> Key:

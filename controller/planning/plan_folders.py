@@ -7,7 +7,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,7 +27,9 @@ class Options:
     """What a plan is made of, and whom a session is with.
 
     `target` is the file of a resolved target, `targets` are those that are meant once
-    `group.several` has read them; `confirm` are serials of disks that may be preconditioned.
+    `group.several` has read them; `confirm` are serials of disks that may be preconditioned. A plan
+    that is to end once it is settled may be looked at after any block. With `report` a sealed suite
+    is reported and verified at once.
     """
 
     suite: str = ""
@@ -43,7 +45,11 @@ class Options:
     configurations: Sequence[str] = ()
     skip: Sequence[str] = ()
     confirm: Sequence[str] = ()
+    report: bool = True
     targets: Sequence[TargetDocument] = ()
+    until: str | None = None
+    between: str | None = None
+    until_settled: bool = False
 
 
 def freeze(
@@ -54,11 +60,13 @@ def freeze(
     from controller.planning.compiler import Fitted, compile_plan
 
     seed = secrets.randbits(32) if options.seed is None else options.seed
+    suite = at_scale(load_suite(options.suite), options.scale)
+    suite = replace(suite, looks="any") if options.until_settled else suite
     earlier = None if options.pilot is None else pilot.read_pilot(options.pilot)
     compiled = functools.partial(
         compile_plan,
         options.suite,
-        at_scale(load_suite(options.suite), options.scale),
+        suite,
         target_of(options),
         seed=seed,
         pilot=None if earlier is None else earlier.suite_id,
@@ -82,17 +90,21 @@ def freeze(
 
 
 def _with_wear(plan: Plan, options: Options, say: Say) -> Plan:
-    """Return the plan once the cost of its preconditioning is printed and permitted."""
-    if plan.precondition is None:
+    """Return the plan once the cost of its preconditioning is printed, and all of it permitted."""
+    limited = any(disk.max_written_bytes is not None for disk in plan.disks_used)
+    if plan.precondition is None and not limited:
         return plan
     target = target_of(options)
     look = survey.look(target)
     if look.error:
         raise ControllerError("wear-unknown", error=look.error)
+    if limited:
+        written = past_durations.read_writes(options.out, plan, survey.read_writes(target, plan))
+        wear.require_within_limits(plan, look.disks, written)
     costs = wear.costs(plan, look.disks)
     for cost in costs:
         say(cost.sentences)
-    if options.hours is not None:
+    if options.hours is not None and costs:
         say("How long the preconditioning takes is not known before, and HOURS does not count it.")
     ask = first_writes.at_terminal if sys.stdin.isatty() else None
     if not target.lab:  # a virtual disk does not wear

@@ -1,4 +1,4 @@
-"""How much of a disk's life preconditioning takes, and the consent that much of it needs."""
+"""How much of a disk's life a suite takes, the consent that much of it needs, and its limit."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Cost:
     rounds: int
     written_bytes: int | None = None
     used_percent: int | None = None
+    endurance_bytes: int | None = None
 
     @property
     def most_bytes(self) -> int:
@@ -37,7 +38,9 @@ class Cost:
 
     @property
     def life_bytes(self) -> float | None:
-        """Bytes that the disk may write in its life, extrapolated; None where that is unknown."""
+        """Bytes that it may write in its life, as rated, else extrapolated; None if unknown."""
+        if self.endurance_bytes:
+            return self.endurance_bytes
         if not (self.written_bytes and self.used_percent):
             return None
         return self.written_bytes / (self.used_percent / 100)
@@ -87,13 +90,40 @@ def describe_writes(
     `run_bytes` has what a run of each workload writes, as far as that is known.
     """
     for cost in _costs(plan, disks, passes=0, rounds=0):
-        carried = {each.name for each in plan.configurations if each.disk == cost.role}
-        workloads = [run.workload for run in plan.runs if run.configuration in carried]
-        count = sum(run_bytes.get(name, 0) for name in workloads)
+        workloads, count = _runs_on(plan, cost.role, run_bytes)
         text = f"The {len(workloads)} runs on disk {cost.role} write at least {_size(count)}"
         if unknown := ", ".join(sorted(set(workloads) - set(run_bytes))):
             text += f" and what {unknown} write, which is not known without their files"
         yield f"{text}. {cost.share(count)}"
+
+
+def require_within_limits(
+    plan: Plan, disks: Sequence[DiskAnswer], run_bytes: Mapping[str, int]
+) -> None:
+    """Require that no disk passes its `max_written_bytes` by the suite; raises ControllerError.
+
+    By what SMART has of its life, else by the suite alone; its preconditioning is in it.
+    """
+    wanted = plan.precondition
+    passes, rounds = (wanted.passes, wanted.rounds) if wanted else (0, 0)
+    refusals = []
+    for cost in _costs(plan, disks, passes, rounds):
+        limit = plan.disks[cost.role].max_written_bytes
+        count = cost.most_bytes + _runs_on(plan, cost.role, run_bytes)[1]
+        before = cost.written_bytes or 0
+        if limit is not None and before + count > limit:
+            sizes = {"count": _size(count), "before": _size(before), "limit": _size(limit)}
+            names = {"role": cost.role, "serial": cost.serial}
+            refusals.append(ControllerError("writes-beyond-limit", **names, **sizes))
+    if refusals:
+        raise ControllerError(*refusals)
+
+
+def _runs_on(plan: Plan, role: str, run_bytes: Mapping[str, int]) -> tuple[list[str], int]:
+    """Return the workloads of the runs on a disk, and what they write as far as known."""
+    carried = {each.name for each in plan.configurations if each.disk == role}
+    workloads = [run.workload for run in plan.runs if run.configuration in carried]
+    return workloads, sum(run_bytes.get(name, 0) for name in workloads)
 
 
 def _costs(plan: Plan, disks: Sequence[DiskAnswer], passes: int, rounds: int) -> list[Cost]:
@@ -106,6 +136,7 @@ def _costs(plan: Plan, disks: Sequence[DiskAnswer], passes: int, rounds: int) ->
             plan.extent.size_bytes,
             passes,
             rounds,
+            endurance_bytes=disk.endurance_bytes,
             **lifetimes.get(disk.role, {}),
         )
         for disk in plan.disks_used

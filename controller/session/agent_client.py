@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from agent.system.admission import Bounds
 from agent.system.quiet import Disturbers
 from contract import journal, strict_json
 from contract.errors import ControllerError
+from contract.files import json_text
 from contract.identity import Identity
 from contract.journal import Entry
 from contract.plan import PlanHead, TargetDocument
@@ -92,6 +94,11 @@ class AgentClient:
     def let_go(self) -> bool:
         """End the hold; whether that succeeded."""
         return self.agent("hold", "--end", limit_s=30).returncode == 0
+
+    def bound(self, bounds: Bounds) -> bool:
+        """Set which runs may still begin; whether that succeeded."""
+        arguments = ["--suite-dir", self._suite_dir, json_text(asdict(bounds))]
+        return self.agent("bound", *arguments, limit_s=30).returncode == 0
 
     def repeat(self, entry: Entry, reason: str) -> None:
         """Have a finished run repeated. Raises ControllerError."""

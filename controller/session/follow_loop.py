@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 from contract.errors import ControllerError
-from contract.journal import Entry
+from contract.journal import BEGUN, Entry
 from contract.plan import Plan, TargetDocument
 from controller.session.agent_client import AgentClient
+from controller.session.ending import Ending
+from controller.session.hang_watch import HangWatch
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow, follow_command
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
@@ -38,14 +41,19 @@ class FollowLoop:
         board: Board,
         recorders: Recorders,
         *,
+        ending: Ending,
         answers: RunningAnswers | None = None,
+        hangs: HangWatch | None = None,
     ) -> None:
         self._plan = plan
         self._target = target
         self._agent = agent
         self._board = board
         self._recorders = recorders
+        self._ending = ending
         self._answers = answers
+        self._hangs = hangs
+        self._heard_s = time.monotonic()
         self._link = LinkMonitor(board.warn)
         self._secrets = SecretsDelivery(target, board.warn)
         self._starts = 0
@@ -62,6 +70,12 @@ class FollowLoop:
             events = replace(events, record=self._answers.record)
         for entry in follow(command, events, start=len(known), stop=threading.Event()):
             self._recorders.tend()
+            if entry is not None:
+                self._heard_s = time.monotonic()
+            if self._hangs:
+                at_work = entries and entries[-1].state in BEGUN
+                working_s = time.monotonic() - self._heard_s if at_work else 0.0
+                self._hangs.observe(self._link.lost_s, working_s)
             watts, gaps = self._recorders.watts(), self._recorders.gaps()
             if entry is None:
                 self._link.tick()
@@ -73,7 +87,10 @@ class FollowLoop:
                     self._answers.entry(entries)
             if self._answers and (answer := self._answers.poll()):
                 self._board.answer(answer)
-            if not self._link.gone:
+                self._ending.answered(answer)
+            looking = self._answers is not None and self._answers.busy
+            self._ending.follow(entries, reached=not self._link.gone, looking=looking)
+            if not self._link.gone and not self._ending.unsent:
                 self._secrets.look(entries[-1] if entries else None)
         return entries[-1]
 

@@ -11,26 +11,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from analysis.suite.group import FILE, is_group, members
 from contract import names, schema, strict_json
+from contract.documents import GroupDocument
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
-from contract.names import Name
 from contract.places import command_line, module_command
-from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument
+from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument, read_target
 from contract.status import SuiteStatus
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
-from controller.session.suite_folder import require_plain
 from controller.target import connection, playbook
 
-FILE = "group.json"
 # What every plan of a group has alike: without these, hosts could not be laid beside each other.
 SAME = {
     "origin": "what their figures are (fde_origin)",
@@ -41,44 +40,26 @@ SAME = {
 Target = TargetDocument
 
 
-@dataclass(frozen=True)
-class GroupDocument:
-    """group.json: suites of one plan on several hosts; `hosts` are in the same order."""
-
-    format: Literal["fde-group/1"]
-    group: str
-    suites: tuple[Name, ...]
-    hosts: tuple[str, ...]
-
-
 def require_apart(targets: Sequence[Target]) -> None:
     """ControllerError where two hosts are one machine, or would read one meter."""
-    broken = [
-        reason
-        for one, other in combinations(targets, 2)
-        for reason in (*_same_machine(one, other), *_same_meter(one, other))
-    ]
+    broken = [each for pair in combinations(targets, 2) for each in _shared(*pair)]
     if broken:
         raise ControllerError(*broken)
 
 
-def _same_machine(one: Target, other: Target) -> Iterator[ControllerError]:
-    addresses = {
+def _shared(one: Target, other: Target) -> Iterator[ControllerError]:
+    """Yield why two hosts may not be measured at once: one machine, or one meter."""
+    hosts = {"host": one.host, "other": other.host}
+    mine, its = (
         f"{connection.address(target)}{f', port {target.ssh.port}' if target.ssh else ''}"
         for target in (one, other)
-    }
-    if len(addresses) == 1:
-        hosts = {"host": one.host, "other": other.host}
-        yield ControllerError("same-machine", **hosts, address=addresses.pop())
-
-
-def _same_meter(one: Target, other: Target) -> Iterator[ControllerError]:
-    for mine in one.meters:
-        for its in other.meters:
-            if _port(mine) & _port(its):
-                hosts = {"host": one.host, "other": other.host}
-                meters = {"meter": mine.name, "other_meter": its.name}
-                yield ControllerError("same-port", **hosts, **meters, port=mine.port)
+    )
+    if mine == its:
+        yield ControllerError("same-machine", **hosts, address=mine)
+    for meter, other_meter in product(one.meters, other.meters):
+        if _port(meter) & _port(other_meter):
+            meters = {"meter": meter.name, "other_meter": other_meter.name}
+            yield ControllerError("same-port", **hosts, **meters, port=meter.port)
 
 
 def _port(meter: MeterEntry) -> set[str]:
@@ -116,48 +97,22 @@ def require_alike(plans: Sequence[Plan]) -> None:
 
 
 def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
-    entries = [
+    mine, its = (
         {entry["name"]: entry for entry in schema.write(getattr(plan, kind))}
         for plan in (one, other)
-    ]
-    hosts = one.host, other.host
-    for mine, its, host, elsewhere in (
-        (*entries, *hosts),
-        (*reversed(entries), *reversed(hosts)),
-    ):
-        missing = [name for name in mine if name not in its]
-        if missing:
-            shared = " ".join(name for name in mine if name in its) or "none"
-            raise ControllerError(
-                "not-on-all-hosts",
-                host=host,
-                kind=kind,
-                elsewhere=elsewhere,
-                missing=", ".join(missing),
-                shared=shared,
-                way_out=way_out,
-            )
-    for name, mine in entries[0].items():
-        unlike = [
-            key
-            for key in dict.fromkeys([*mine, *entries[1][name]])
-            if mine.get(key) != entries[1][name].get(key)
-        ]
-        if unlike:
-            raise ControllerError(
-                "not-alike",
-                kind=kind.removesuffix("s").capitalize(),
-                name=name,
-                host=hosts[0],
-                elsewhere=hosts[1],
-                unlike=", ".join(unlike),
-                way_out=way_out,
-            )
-
-
-def name_of(suite: str, suite_id: str) -> str:
-    """`<suite>-<UTC time>`, the time that the ids of all its suites end with."""
-    return f"{suite}-{suite_id.rpartition('-')[2]}"
+    )
+    common = [name for name in mine if name in its]
+    for plan, entries, elsewhere in ((one, mine, other), (other, its, one)):
+        if missing := ", ".join(name for name in entries if name not in common):
+            facts = {"kind": kind, "shared": " ".join(common) or "none", "way_out": way_out}
+            hosts = {"host": plan.host, "elsewhere": elsewhere.host}
+            raise ControllerError("not-on-all-hosts", **facts, **hosts, missing=missing)
+    for name in common:
+        keys = dict.fromkeys([*mine[name], *its[name]])
+        if unlike := ", ".join(k for k in keys if mine[name].get(k) != its[name].get(k)):
+            facts = {"kind": kind.removesuffix("s").capitalize(), "name": name, "unlike": unlike}
+            hosts = {"host": one.host, "elsewhere": other.host}
+            raise ControllerError("not-alike", **facts, **hosts, way_out=way_out)
 
 
 def write(folder: Path, plans: Sequence[Plan]) -> None:
@@ -165,18 +120,6 @@ def write(folder: Path, plans: Sequence[Plan]) -> None:
     suite_ids = tuple(plan.suite_id for plan in plans)
     document = GroupDocument("fde-group/1", folder.name, suite_ids, tuple(p.host for p in plans))
     write_json(folder / FILE, asdict(document))
-
-
-def suites(folder: Path) -> list[Path]:
-    """Return the folders of a group's suites, beside its own. Raises ControllerError."""
-    require_plain(folder)
-    try:
-        document = strict_json.parse(GroupDocument, (folder / FILE).read_bytes())
-    except OSError as error:
-        raise ControllerError("group-unread", path=folder / FILE, reason=error.strerror) from None
-    except ValueError as error:
-        raise ControllerError("group-damaged", path=folder / FILE, error=error) from None
-    return [folder.parent / suite_id for suite_id in document.suites]
 
 
 SESSION = tuple(module_command("controller", "run"))
@@ -193,15 +136,15 @@ class Session:
     host: str
     folder: Path
     process: subprocess.Popen[bytes]
-    told_bytes: int
+    shown_bytes: int
     last: str = ""
 
     def new_lines(self) -> Iterator[str]:
         """Whole lines of its log since the last call."""
         with (self.folder / LOG).open("rb") as file:
-            file.seek(self.told_bytes)
+            file.seek(self.shown_bytes)
             complete, newline, _ = file.read().rpartition(b"\n")
-        self.told_bytes += len(complete + newline)
+        self.shown_bytes += len(complete + newline)
         for line in complete.decode(errors="replace").splitlines():
             self.last = line or self.last
             yield line
@@ -214,13 +157,16 @@ def several(options: Options) -> bool:
     ControllerError where the inventory cannot be resolved.
     """
     if options.target is not None:
-        options.targets = [connection.read_target(options.target)]
+        options.targets = [read_target(options.target)]
         return False
     if options.inventory is None:
         raise ControllerError("no-inventory-or-target")
-    targets = hosts(options.inventory)
-    folder = options.suite_dir
-    if folder is not None and (folder / FILE).exists():
+    inventory = playbook.resolve(options.inventory)
+    refused = inventory.refused.items()
+    if reasons := " ".join(f"{host}: {each}" for host, problems in refused for each in problems):
+        raise ControllerError("inventory-refused", path=options.inventory, reasons=reasons)
+    targets, folder = inventory.targets, options.suite_dir
+    if folder is not None and is_group(folder):
         options.targets = targets
         return True
     if folder is not None and len(targets) > 1:
@@ -233,19 +179,6 @@ def targets_of(options: Options) -> Sequence[TargetDocument]:
     """Return the resolved target that is meant, or several. Raises ControllerError."""
     several(options)
     return options.targets
-
-
-def hosts(path: Path) -> Sequence[TargetDocument]:
-    """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
-    inventory = playbook.resolve(path)
-    if inventory.refused:
-        refused = " ".join(
-            f"{host}: {problem}"
-            for host, problems in inventory.refused.items()
-            for problem in problems
-        )
-        raise ControllerError("inventory-refused", path=path, reasons=refused)
-    return inventory.targets
 
 
 def plan(options: Options, freeze: Freeze) -> Path:
@@ -291,14 +224,16 @@ def run(options: Options) -> bool:
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
     require_apart(options.targets)
-    waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
+    if options.until_settled:
+        raise ControllerError("settled-together", folder=folder)
+    waiting = [path for path in members(folder) if not (path / MANIFEST).exists()]
     if not waiting:
         raise ControllerError("group-sealed", folder=folder)
     named = {_planned_host(path): path for path in waiting}
     targets = [_of_host(options.targets, host, options.inventory) for host in named]
     with deferred_interrupts() as interrupts:
         sessions = [
-            _start(target, path, options.inventory)
+            _start(target, path, options)
             for target, path in zip(targets, named.values(), strict=True)
         ]
         print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
@@ -306,14 +241,20 @@ def run(options: Options) -> bool:
             _follow(sessions, view, interrupts)
         os.utime(folder)  # the newest, for `fde report`
         for session in sessions:
-            print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
+            outcome = f"sealed, {session.folder}"
+            if session.process.returncode or not (session.folder / MANIFEST).exists():
+                way = command_line("resume", session.folder, inventory=options.inventory)
+                reason = session.last.removeprefix("fde: ") or "no output"
+                outcome = "failed" if session.process.returncode else "ended"
+                outcome += f": {reason}\n  continue with: {way}"
+            print(names.printable(f"{session.host}: {outcome}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
         print(names.printable(f"all hosts succeeded: {command_line('report', folder)}"))
     return not failed
 
 
-def _start(target: Target, folder: Path, path: Path) -> Session:
+def _start(target: Target, folder: Path, options: Options) -> Session:
     """Start a host's session, whose resolved target is in a file without a name.
 
     The session writes to a file, not to us: it continues if this process ends.
@@ -321,8 +262,11 @@ def _start(target: Target, folder: Path, path: Path) -> Session:
     with os.fdopen(os.memfd_create("target"), "wb") as resolved, (folder / LOG).open("ab") as log:
         resolved.write(json.dumps(target.document()).encode())
         resolved.flush()
-        argv = [*SESSION, str(folder), "--inventory", str(path)]
+        argv = [*SESSION, str(folder), "--inventory", str(options.inventory)]
         argv += ["--target", f"/dev/fd/{resolved.fileno()}"]
+        argv += ["--until", options.until] if options.until else []
+        argv += ["--between", options.between] if options.between else []
+        argv += [] if options.report else ["--no-report"]
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -344,7 +288,7 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
             for line in session.new_lines():
                 view.line(session.host, line)
             if (code := session.process.poll()) is not None:
-                view.ended(session.host, "failed" if code else "sealed")
+                view.ended(session.host, "failed" if code else "ended")
             else:
                 path = session.folder / "status" / "status.json"
                 view.status(session.host, strict_json.load(SuiteStatus, path))
@@ -359,14 +303,6 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
                     # Not SIGINT: what a shell started in the background does not hear it.
                     session.process.terminate()
         time.sleep(POLL_S)
-
-
-def _outcome(session: Session, path: Path) -> str:
-    if session.process.returncode == 0:
-        return f"sealed, {session.folder}"
-    reason = session.last.removeprefix("fde: ") or "no output"
-    way = command_line("resume", session.folder, inventory=path)
-    return f"failed: {reason}\n  continue with: {way}"
 
 
 def _planned_host(folder: Path) -> str:

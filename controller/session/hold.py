@@ -37,7 +37,7 @@ class Hold:
         self._note = note
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._told = ""
+        self._noted = ""
         self._held = False
         self._due_s = 0.0
         self._since_s: float | None = None  # the reason has come, or gone
@@ -54,34 +54,26 @@ class Hold:
 
     def _run(self) -> None:
         while not self._stop.wait(POLL_S):
-            reason = self._reason()
-            if bool(reason) == bool(self._told):
+            reason, now_s = self._reason(), time.monotonic()
+            if bool(reason) == bool(self._noted):
                 self._since_s = None
-            elif not self._stands():
-                continue
+            else:  # the change must have lasted
+                self._since_s = self._since_s or now_s
+                if now_s - self._since_s < SETTLE_S:
+                    continue
             if reason:
                 self._keep(reason)
-            elif self._told:
-                self._end()
-
-    def _stands(self) -> bool:
-        """Whether the change has lasted."""
-        now_s = time.monotonic()
-        self._since_s = self._since_s or now_s
-        return now_s - self._since_s >= SETTLE_S
+            elif self._noted and not (self._held and not self._lease.let_go()):
+                # Should the target not answer, the hold runs out by itself.
+                self._note("fixed: runs start again")
+                self._held, self._noted = False, ""
 
     def _keep(self, reason: str) -> None:
-        if reason != self._told:
-            self._told = reason
+        if reason != self._noted:
+            self._noted = reason
             self._note(f"{reason}: no run is begun until that is fixed")
             self._due_s = 0.0
         if time.monotonic() >= self._due_s:
             held = self._lease.hold(reason, LEASE_S)
             self._held = self._held or held
             self._due_s = time.monotonic() + (RENEW_S if held else RETRY_S)
-
-    def _end(self) -> None:
-        if self._held and not self._lease.let_go():
-            return  # it runs out by itself, should the target not answer
-        self._note("fixed: runs start again")
-        self._held, self._told = False, ""

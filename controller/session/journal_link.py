@@ -36,19 +36,24 @@ class LinkMonitor:
         self._since_wall = ""
         self._reason = ""
         self._due_s = 0.0
-        self._told = False
+        self._noted = False
 
     @property
     def gone(self) -> bool:
         """Whether the target cannot be heard now."""
         return self._since_s is not None
 
+    @property
+    def lost_s(self) -> float:
+        """Seconds since the target was last heard; 0 where it is heard now."""
+        return time.monotonic() - self._since_s if self._since_s is not None else 0.0
+
     def up(self) -> None:
         """Note that the link is there."""
-        if self._since_s is not None and self._told:
+        if self._since_s is not None and self._noted:
             away = progress_text.minutes(time.monotonic() - self._since_s)
             self._note(f"the target answers again, after {away}")
-        self._since_s, self._told = None, False
+        self._since_s, self._noted = None, False
 
     def dropped(self, reason: str) -> None:
         """Note that it is not, for a reason."""
@@ -62,12 +67,12 @@ class LinkMonitor:
         """Note what is due."""
         if self._since_s is None or time.monotonic() < self._due_s:
             return
-        still = "still " if self._told else ""
+        still = "still " if self._noted else ""
         self._note(
             f"{still}no word from the target since {self._since_wall} ({self._reason}); "
             "the agent continues"
         )
-        self._told = True
+        self._noted = True
         self._due_s = time.monotonic() + REPEAT_S
 
 

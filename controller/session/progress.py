@@ -116,6 +116,11 @@ def suite_status(
         updated_wall=utc(now),
         holder=holder,
         answer=answer,
+        void_in_a_row=history.void_in_a_row,
+        interrupted=sum(
+            attempt.void is not None and attempt.void.cause in INTERRUPTIONS
+            for attempt in history.attempts
+        ),
     )
 
 

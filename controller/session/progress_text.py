@@ -106,9 +106,14 @@ def compact(status: SuiteStatus) -> str:
     parts = [f"{where}: {doing(status)}" if where else doing(status)]
     if status.left_s is not None and status.state not in TERMINAL:
         parts.append(f"{about(status.left_s)} left")
+    watts = [f"{name} {w:.1f} W" for name, w in status.watts.items()]
+    return ", ".join([*parts, *troubles(status), *watts])
+
+
+def troubles(status: SuiteStatus) -> list[str]:
+    """Return the counts of void, skipped and repeated runs, without those of none."""
     counts = {"void": status.void, "skipped": status.skipped, "repeated": status.repeated}
-    parts += [f"{count} {what}" for what, count in counts.items() if count]
-    return ", ".join([*parts, *(f"{name} {w:.1f} W" for name, w in status.watts.items())])
+    return [f"{count} {what}" for what, count in counts.items() if count]
 
 
 def left(status: SuiteStatus) -> str:

@@ -18,11 +18,12 @@ from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
+from contract.journal import boot_id
 from contract.places import module_command
 from contract.plan import MeterEntry
 from contract.strict_json import read_object
 from controller.session.suite_folder import lack_of_room
-from instrumentation.clock import boot_id, monotonic_ns
+from instrumentation.clock import monotonic_ns
 
 POLL_S = 0.1
 STOP_LIMIT_S = 15.0
@@ -82,10 +83,7 @@ class RecorderProcess:
 
     def status(self) -> RecorderStatus | None:
         """Return its last status; None if that is unknown."""
-        try:
-            return schema.read(RecorderStatus, strict_json.loads(self._status_file.read_bytes()))
-        except (OSError, ValueError):
-            return None
+        return strict_json.load(RecorderStatus, self._status_file)
 
     def silence(self) -> str:
         """Return a sentence where nothing of the meter is being recorded, else nothing."""
@@ -172,10 +170,10 @@ HOUR_S = 3600.0
 def start_limit_s(meter: MeterEntry) -> float:
     """How long a meter may take until it is heard. Raises ControllerError on a wrong entry."""
     # With the drivers comes NumPy: not at the start of every command.
-    from instrumentation.recorder_port import MeterConfig, RecorderError
+    from instrumentation.recorder_port import RecorderError, check_meter, driver_of
 
     try:
-        driver = MeterConfig.from_json(json.dumps(schema.write(meter))).driver()
+        driver = driver_of(check_meter(meter))
     except RecorderError as error:
         raise ControllerError(error) from None
     return START_LIMIT_S + START_LIMIT_PERIODS * driver.period_s

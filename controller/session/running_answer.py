@@ -23,7 +23,7 @@ from contract import strict_json
 from contract.attempts import History
 from contract.errors import AgentError
 from contract.files import write, write_json, write_lines
-from contract.journal import TERMINAL, Entry
+from contract.journal import LOOK, TERMINAL, Entry
 from contract.names import sentence
 from contract.places import module_command
 from contract.plan import Plan
@@ -52,7 +52,9 @@ class RunningAnswers:
     It keeps them in `status/results` of the suite's folder, which it removes in the end.
     """
 
-    def __init__(self, plan: Plan, suite_dir: Path) -> None:
+    def __init__(self, plan: Plan, suite_dir: Path, *, at_looks: bool = False) -> None:
+        """Prepare; with `at_looks` it computes only while the agent waits for it."""
+        self._begins = (LOOK if at_looks else "switching", *TERMINAL)
         self._plan = plan
         self._suite_dir = suite_dir
         self._results = suite_dir / "status" / "results"
@@ -85,11 +87,17 @@ class RunningAnswers:
     def entry(self, entries: Sequence[Entry]) -> None:
         """Take note of a new line of the journal.
 
-        When it switches the configuration, the records of all finished runs have come.
+        When it switches the configuration or waits for an answer, the records of all finished runs
+        have come.
         """
-        if entries[-1].state in ("switching", *TERMINAL):
+        if not {entries[-1].state, entries[-1].cause}.isdisjoint(self._begins):
             self._entries = list(entries)
             self._wanted = complete_blocks(self._plan, History(entries))
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is computed or due."""
+        return self._process is not None or self._wanted > self._begun
 
     def poll(self) -> RunningAnswer | None:
         """Return a new answer, if there is one; begin to compute the next one where it is due."""
@@ -116,7 +124,7 @@ class RunningAnswers:
 
     def _begin(self) -> None:
         self._begun = self._wanted
-        niceness = 0 if self._entries[-1].state in TERMINAL else 19
+        niceness = 19 if self._entries[-1].state == "switching" else 0
         lines = (json.dumps(asdict(entry), ensure_ascii=False) for entry in self._entries)
         argv = ["nice", "-n", str(niceness), *module_command("controller.session.running_answer")]
         with suppress(OSError):  # a full disk ends no suite

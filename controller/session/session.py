@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from agent.permissions import require_own
 from agent.system import quiet
+from agent.system.admission import boottime_ns
+from contract import journal
 from contract import plan as plans
+from contract.attempts import NS, History
+from contract.documents import EndCode
 from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
@@ -21,8 +25,14 @@ from contract.plan import Plan, TargetDocument
 from controller.session import meter_losses, session_times, suite_folder, target_identity
 from controller.session import seal as fetch
 from controller.session.agent_client import AgentClient
+from controller.session.ending import STOP, Ending, TimeOverError
+from controller.session.evening import Window
 from controller.session.follow_loop import FollowLoop
+from controller.session.hang_watch import HangWatch
 from controller.session.hold import Hold
+from controller.session.messenger import Messenger
+from controller.session.morning import make_report
+from controller.session.progress import unfinished
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
 from controller.session.seal import MANIFEST, decode, seal, unseal
@@ -37,6 +47,7 @@ Say = Callable[[str], None]
 
 FETCHES = 3
 AWAY_S = 5.0
+ENDED = {"until": "the time is over", "stopped": "stopped as asked"}
 
 
 @dataclass
@@ -49,6 +60,8 @@ class Session:
     plan: Plan
     agent: AgentClient
     board: Board
+    ending: Ending
+    hangs: HangWatch
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -72,12 +85,26 @@ class Session:
         }
 
 
-def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> Path:
+def run(
+    suite_dir: Path,
+    target: TargetDocument,
+    inventory: Path,
+    say: Say,
+    window: Window | None = None,
+    *,
+    until_settled: bool = False,
+    report: bool = False,
+) -> Path | None:
     """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
+
+    None where it ends with runs left: at the end of `window`, or because a person asked for it. In
+    a window with a begin it continues the next time that this is open. With `until_settled` it is
+    complete once all questions of the plan are settled.
 
     A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
     (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
     is brought over before KeyboardInterrupt continues; a terminal that is closed does not end it.
+    With `report` the sealed suite is verified and its report is made.
     """
     suite_folder.require_plain(suite_dir)
     say = lasting(say)
@@ -85,9 +112,30 @@ def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> P
     say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
     target_identity.require_same_target(plan, target)
     require_own(plan, target)
-    with outliving_the_terminal(), suite_folder.locked(suite_dir), suite_folder.logged(suite_dir):
+    if until_settled and plan.analysis.looks != "any":
+        raise ControllerError("looks-at-end", suite=plan.suite)
+    with (
+        outliving_the_terminal(),
+        suite_folder.locked(suite_dir),
+        suite_folder.logged(suite_dir),
+        Messenger(plan.suite_id, target) as messenger,
+    ):
         try:
-            return _session(suite_dir, target, inventory, plan, say)
+            manifest = _in_windows(
+                window,
+                suite_dir,
+                say,
+                lambda end_ns: _session(
+                    *(suite_dir, target, inventory, plan, say),
+                    messenger=messenger,
+                    until_settled=until_settled,
+                    end_ns=end_ns,
+                ),
+            )
+            if manifest is not None:
+                outcome = make_report(suite_dir, say) if report else "sealed"
+                messenger.send("sealed", outcome)
+            return manifest
         except OSError as error:
             raise ControllerError(
                 "suite-unwritable",
@@ -97,9 +145,49 @@ def run(suite_dir: Path, target: TargetDocument, inventory: Path, say: Say) -> P
             ) from error
 
 
+def _in_windows(
+    window: Window | None,
+    suite_dir: Path,
+    say: Say,
+    measure: Callable[[int | None], tuple[EndCode, Path | None]],
+) -> Path | None:
+    """Measure while the window is open, again each time that it is, until the suite is complete."""
+    stop = suite_dir / STOP
+    stop.unlink(missing_ok=True)
+    end_s: float | None = None
+    try:
+        while True:
+            end_ns = None
+            if window is not None:
+                over_s, end_s = end_s, window.open_until(time.time())
+                if end_s in (None, over_s):
+                    say(f"waiting until {window.begin}")
+                while end_s in (None, over_s) and not stop.exists():
+                    time.sleep(1)
+                    end_s = window.open_until(time.time())
+                if end_s is None or end_s == over_s:
+                    return None
+                end_ns = boottime_ns() + round((end_s - time.time()) * NS)
+                say(f"no run begins that would not end by {window.end}")
+            code, manifest = measure(end_ns)
+            if code != "until" or window is None or window.begin is None:
+                return manifest
+    finally:
+        stop.unlink(missing_ok=True)
+
+
 def _session(
-    suite_dir: Path, target: TargetDocument, inventory: Path, plan: Plan, say: Say
-) -> Path:
+    suite_dir: Path,
+    target: TargetDocument,
+    inventory: Path,
+    plan: Plan,
+    say: Say,
+    *,
+    messenger: Messenger,
+    until_settled: bool,
+    end_ns: int | None,
+) -> tuple[EndCode, Path | None]:
+    """Measure in one session; why it ended with runs left, and the manifest where it is sealed."""
     sealed = (suite_dir / MANIFEST).exists()
     agent = AgentClient(target, plan.suite_id)
     meters = [meter.name for meter in target.meters]
@@ -110,13 +198,19 @@ def _session(
     identity = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
     target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())
-    with closing(Board(plan, suite_dir, say)) as board:
-        session = Session(suite_dir, target, inventory, plan, agent, board)
+    with closing(Board(plan, suite_dir, say, messenger=messenger)) as board:
+        ending = Ending(plan, suite_dir, agent, end_ns, until_settled)
+        hangs = HangWatch(plan, target.power, suite_dir, board)
+        session = Session(suite_dir, target, inventory, plan, agent, board, ending, hangs)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
+        messenger.send("started", f"{len(plan.runs)} runs")
         for line in quiet.describe_disturbers(agent.disturbers(), plan.quiet.stop):
             board.note(line)
         by = partial(connection.command, target) if connection.is_local(target) else list
-        with awake(board.warn, by=by), session_times.recorded(suite_dir, session.seconds):
+        with (
+            awake(board.warn, by=by),
+            session_times.recorded(suite_dir, session.seconds, lambda: ending.code),
+        ):
             if losses is not None:
                 unseal(suite_dir)
                 board.note(
@@ -125,8 +219,15 @@ def _session(
                     "`python -m controller seal` puts it back"
                 )
                 meter_losses.ask(agent, losses, board.note)
-            _until_complete(session)
-    return seal(suite_dir, decoded=True)
+            with suppress(TimeOverError):
+                _until_complete(session)
+        if ending.code in ("until", "stopped"):
+            left = len(unfinished(plan, History(journal.read(suite_dir / "journal.jsonl"))))
+            outcome = f"{ENDED[ending.code]}: {left} of {len(plan.runs)} runs are left"
+            board.note(outcome)
+            messenger.send("stopped", outcome)
+            return ending.code, None
+    return ending.code, seal(suite_dir, decoded=True)
 
 
 def _until_complete(session: Session) -> None:
@@ -140,6 +241,8 @@ def _until_complete(session: Session) -> None:
                 reason=last.detail or "it gave no reason",
                 suite_dir=session.suite_dir,
             )
+        if session.ending.conclude(journal.read(session.suite_dir / "journal.jsonl")):
+            return
         losses = meter_losses.review(session.plan, session.suite_dir, session.meters)
         meter_losses.ask(session.agent, losses, session.board.note)
         if not losses.repeat:
@@ -156,18 +259,26 @@ def _measure(session: Session) -> Entry:
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
         # Where the target is this machine, the computation would be measured with it.
         nullcontext()
-        if connection.is_local(session.target)
-        else RunningAnswers(session.plan, suite_dir) as answers,
+        if connection.is_local(session.target) and not session.ending.until_settled
+        else RunningAnswers(
+            session.plan, suite_dir, at_looks=session.ending.until_settled
+        ) as answers,
     ):
         link.burst()
         known = session.agent.journal()
 
         def reason() -> str:
-            return suite_folder.lack_of_room(suite_dir) or recorders.silence()
+            silence = recorders.silence()
+            board.alarm("meter-silent", silence)
+            return suite_folder.lack_of_room(suite_dir) or silence
 
         loop = FollowLoop(
-            session.plan, session.target, session.agent, board, recorders, answers=answers
+            *(session.plan, session.target, session.agent, board, recorders),
+            ending=session.ending,
+            answers=answers,
+            hangs=session.hangs,
         )
+        session.ending.begin(known)
         with Hold(session.agent, reason, board.warn):
             try:
                 with session_times.timed(session.seconds, "start_s"):
@@ -226,9 +337,12 @@ def _fetch(session: Session) -> None:
                     session.board.warn(
                         "the target is away; its results are fetched as soon as it answers"
                     )
+                    away_s = time.monotonic()
                     while not session.agent.reached():
+                        session.hangs.observe(time.monotonic() - away_s)
                         session.board.tick({}, {})
                         time.sleep(AWAY_S)
+                    session.hangs.observe(0.0)
             finally:
                 archive.unlink(missing_ok=True)
     log.info("the results are here")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,17 +14,20 @@ from contract import strict_json
 from contract.attempts import NS
 from contract.documents import SessionLine
 from contract.files import append_line
-from instrumentation.clock import ClockReading, boot_id, monotonic_ns
+from contract.journal import boot_id
+from instrumentation.clock import ClockReading, monotonic_ns
 
 SESSIONS = "sessions.jsonl"
 
 
 @contextmanager
-def recorded(suite_dir: Path, seconds: dict[str, float]) -> Iterator[None]:
+def recorded(
+    suite_dir: Path, seconds: dict[str, float], ended: Callable[[], str] = str
+) -> Iterator[None]:
     """Write a session's begin to sessions.jsonl, and at its end what it took.
 
-    That is `wall_s`, and the `seconds` of its steps (`start_s`, `fetch_s`). One that was killed is
-    known by its begin alone.
+    That is `wall_s`, the `seconds` of its steps (`start_s`, `fetch_s`), and why it `ended` with
+    runs left. One that was killed is known by its begin alone.
     """
     path = suite_dir / SESSIONS
     begin = {"begun_ns": monotonic_ns(), "controller_boot_id": boot_id()}
@@ -33,7 +36,7 @@ def recorded(suite_dir: Path, seconds: dict[str, float]) -> Iterator[None]:
         with timed(seconds, "wall_s"):
             yield
     finally:
-        append_line(path, {**begin, **seconds})
+        append_line(path, {**begin, **seconds, **({"ended": ended()} if ended() else {})})
 
 
 @contextmanager

@@ -17,9 +17,11 @@ from contract import names
 from contract.attempts import NS
 from contract.files import write_json
 from contract.journal import Entry
+from contract.messages import EventCode
 from contract.plan import Plan
 from contract.status import Event, RunningAnswer, SuiteStatus
 from controller.session import progress_text, status_page
+from controller.session.messenger import Messenger
 from controller.session.progress import suite_status
 from controller.session.progress_text import (
     after_block,
@@ -31,6 +33,7 @@ from controller.session.progress_text import (
     minutes,
     position,
     scope,
+    troubles,
     utc,
 )
 from controller.session.suite_folder import myself
@@ -47,6 +50,8 @@ BAR = 24
 # Without a terminal: waits that take so long are printed, and at least one line in so long.
 LONG_WAIT_S = 10.0
 PRINT_PERIOD_S = 600.0
+# An alarm that has ended by then is none: a recorder is started again sooner.
+ALARM_S = 8.0
 
 
 class Screen:
@@ -104,9 +109,7 @@ def rows(status: SuiteStatus) -> list[tuple[str, str]]:
     answer = status.answer
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
     gaps = ", ".join(f"{name} {count}" for name, count in status.gaps.items() if count)
-    counts = {"void": status.void, "repeated": status.repeated, "skipped": status.skipped}
-    trouble = [f"{count} {what}" for what, count in counts.items() if count]
-    trouble += [f"gaps of meters: {gaps}"] if gaps else []
+    trouble = [*troubles(status), *([f"gaps of meters: {gaps}"] if gaps else [])]
     done = position(status) or f"{status.finished} of {status.runs} runs"
     return [
         ("suite", status.suite_id),
@@ -201,13 +204,21 @@ class Board:
     """
 
     def __init__(
-        self, plan: Plan, suite_dir: Path, say: Callable[[str], None], *, screen: bool = True
+        self,
+        plan: Plan,
+        suite_dir: Path,
+        say: Callable[[str], None],
+        *,
+        screen: bool = True,
+        messenger: Messenger | None = None,
     ) -> None:
         self._plan = plan
         self._folder = suite_dir / "status"
         self._say = say
         self._holder = myself()
         self._screen = Screen() if screen else None
+        self._messenger = messenger
+        self._alarms: dict[EventCode, tuple[str, float]] = {}  # with the time since when
         self._lock = threading.RLock()
         self._entries: list[Entry] = []
         self._events: list[Event] = []
@@ -229,7 +240,10 @@ class Board:
         with self._lock:
             first = len(self._entries) if self._entries else len(entries) - 1
             for entry in entries[first:]:
-                self._tell(entry)
+                if sentence := progress_text.event(self._plan, entry):
+                    self._event(sentence)
+                    if not self._live and entry.state != "waiting":
+                        self._say(sentence)
             self._entries = list(entries)
             self._heard_ns = time.monotonic_ns()
             self._show(watts, gaps, write=True)
@@ -260,6 +274,21 @@ class Board:
         """Note what is not as it should be."""
         self.note(sentence, logging.WARNING)
 
+    def alarm(self, event: EventCode, sentence: str) -> None:
+        """Have this reported while it lasts; it has ended where the sentence is empty."""
+        with self._lock:
+            if sentence:
+                since_s = self._alarms.get(event, ("", time.monotonic()))[1]
+                self._alarms[event] = sentence, since_s
+            else:
+                self._alarms.pop(event, None)
+
+    def announce(self, event: EventCode, sentence: str) -> None:
+        """Note something of the session itself, and send it to the receivers of messages."""
+        self.warn(sentence)
+        if self._messenger:
+            self._messenger.send(event, sentence)
+
     def close(self) -> None:
         """Leave the view as it was drawn last: later lines come below."""
         with self._lock, suppress(OSError):
@@ -270,13 +299,6 @@ class Board:
     @property
     def _live(self) -> bool:
         return self._screen is not None and self._screen.live
-
-    def _tell(self, entry: Entry) -> None:
-        sentence = progress_text.event(self._plan, entry)
-        if sentence:
-            self._event(sentence)
-            if not self._live and entry.state != "waiting":
-                self._say(sentence)
 
     def _event(self, sentence: str) -> None:
         self._events = [*self._events, Event(utc(datetime.now(UTC)), sentence)][-EVENTS:]
@@ -295,6 +317,10 @@ class Board:
             holder=self._holder,
             answer=self._answer,
         )
+        if self._messenger:
+            old_s = time.monotonic() - ALARM_S
+            alarms = {event: text for event, (text, since) in self._alarms.items() if since < old_s}
+            self._messenger.observe(status, alarms)
         for line in () if self._live else self._lines.next(status, between=False):
             self._say(line)
         if write:

@@ -9,20 +9,19 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from contract import files
+from contract import files, strict_json
 from contract.errors import ControllerError
 from contract.journal import TERMINAL
+from contract.places import with_extra
 from contract.status import SuiteStatus
+from controller.session.metrics import exposition
 from controller.session.progress_text import about, answers, counted, minutes, scope
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from controller.templates import load_template
 
 RELOAD_S = 5
 # The session writes every 5 s, but while it starts or fetches; so much older, it is gone.
@@ -31,7 +30,8 @@ STALE_S = 120
 
 def render(status: SuiteStatus) -> str:
     """Return the page of a status; one whose suite has ended reloads no more."""
-    return _template().render(
+    filters = minutes, about, counted, answers, scope
+    return load_template(Path(__file__).with_name("status.html.j2"), *filters).render(
         status=status,
         state=status.state.replace("-", " "),
         ended=status.state in TERMINAL,
@@ -39,22 +39,6 @@ def render(status: SuiteStatus) -> str:
         reload_s=RELOAD_S,
         stale_s=STALE_S,
     )
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # not for every command
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"minutes": minutes, "about": about, "counted": counted}
-    environment.filters |= {"answers": answers, "scope": scope}
-    return environment.get_template("status.html.j2")
 
 
 def write(path: Path, status: SuiteStatus) -> None:
@@ -153,7 +137,7 @@ def _is_ours(host: str) -> bool:
 
 
 def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
-    """`/name/` is a suite's page; `/` that of the only one, or a list of several."""
+    """`/name/` is a suite's page; `/` that of the only one, or a list; `/metrics` for programs."""
     routes = {f"{name}/{file}": folders[name] / file for name in folders for file in TYPES}
     if len(folders) == 1:
         routes |= {file: next(iter(folders.values())) / file for file in TYPES}
@@ -165,6 +149,15 @@ def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
                 self.send_error(421)
                 return
             path = self.path.partition("?")[0].removeprefix("/")
+            if path == "metrics":
+                loaded = (
+                    strict_json.load(SuiteStatus, at / "status.json") for at in folders.values()
+                )
+                try:
+                    self._send(*exposition(status for status in loaded if status))
+                except ModuleNotFoundError:
+                    self.send_error(501, f"prometheus-client is missing: {with_extra('metrics')}")
+                return
             if not path and len(folders) > 1:
                 self._send(LIST.format(links=links).encode(), TYPES["index.html"])
                 return

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, get_origin, get_type_hints
 
 from contract import strict_json
 from contract.attempts import NS, Span, spans
 from contract.documents import TAIL, Phase, SessionLine
 from contract.journal import BEGUN, CLOSED, PRECONDITIONING, TERMINAL, Entry, read
 from contract.plan import SuitePlan
+from contract.timing import PARTS, Timing
 from controller.session.progress_text import minutes
 from controller.session.session_times import read_sessions
 from instrumentation.clock import ClockReading, offset_ns
-
-FORMAT = "fde-timing/1"
 
 
 @dataclass(frozen=True)
@@ -46,62 +44,26 @@ class Controller:
                 setattr(self, name, (getattr(self, name) or 0.0) + seconds)
 
 
-@dataclass(frozen=True)
-class Timing:
-    """timing.json (data/README.md); the fields in `PARTS` add up to `wall_s`."""
-
-    format: str
-    wall_s: float
-    measuring_s: Annotated[float, "measuring"]
-    preconditioning_s: Annotated[float, "preconditioning disks"]
-    switching_s: Annotated[float, "switching storage"]
-    preparing_s: Annotated[float, "preparing runs"]
-    between_phases_s: Annotated[float, "between phases"]
-    proving_s: Annotated[float, "proving the storage"]
-    between_runs_s: Annotated[float, "between runs"]
-    repeated_s: Annotated[float, "void attempts"]
-    waiting_s: Annotated[float, "waiting"]
-    start_s: Annotated[float, "starting"]
-    fetch_s: Annotated[float, "fetching results"]
-    down_s: Annotated[float, "target or agent away"]
-    other_s: Annotated[float, "other"]
-    settle_s: float
-    tail_s: float
-    measuring_share: float
-    controller_cpu_s: float | None = None
-    controller_cpu_wall_s: float | None = None
-
-    def document(self) -> dict[str, str | float]:
-        """Return it as JSON holds it; what was not observed has no key."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
-
-    def on_target(self) -> str:
-        """Return what measuring cost where the controller ran on the target; else nothing."""
-        if not self.controller_cpu_s or not self.controller_cpu_wall_s:
-            return ""
-        return (
-            "the controller ran on the target: it and its recorders kept "
-            f"{self.controller_cpu_s / self.controller_cpu_wall_s:.1%} of one processor busy, "
-            "which is part of the joules"
-        )
-
-    def table(self) -> list[str]:
-        """Return a line for each part that took time; empty where no session ran."""
-        if not self.wall_s:
-            return []
-        shown = [f"where the suite's {minutes(self.wall_s)} went"]
-        for key, name in PARTS.items():
-            seconds: float = getattr(self, key)
-            if round(seconds, 1) > 0:
-                shown.append(f"  {name:<22} {seconds:9.1f} s {seconds / self.wall_s:6.1%}")
-        return [*shown, *filter(None, [self.on_target()])]
+def on_target(times: Timing) -> str:
+    """Return what measuring cost where the controller ran on the target; else nothing."""
+    if times.controller_share is None:
+        return ""
+    return (
+        "the controller ran on the target: it and its recorders kept "
+        f"{times.controller_share:.1%} of one processor busy, which is part of the joules"
+    )
 
 
-PARTS = {
-    name: hint.__metadata__[0]
-    for name, hint in get_type_hints(Timing, include_extras=True).items()
-    if get_origin(hint) is Annotated
-}
+def table(times: Timing) -> list[str]:
+    """Return a line for each part that took time; empty where no session ran."""
+    if not times.wall_s:
+        return []
+    shown = [f"where the suite's {minutes(times.wall_s)} went"]
+    for key, name in PARTS.items():
+        seconds: float = getattr(times, key)
+        if round(seconds, 1) > 0:
+            shown.append(f"  {name:<22} {seconds:9.1f} s {seconds / times.wall_s:6.1%}")
+    return [*shown, *filter(None, [on_target(times)])]
 
 
 def read_suite(suite_dir: Path) -> Timing:
@@ -177,8 +139,7 @@ def suite_timing(
     # The target may have been away while no session was there either: that is no wall time.
     parts["down_s"] = min(states["down_s"], max(0.0, wall_s - sum(parts.values())))
     return Timing(
-        FORMAT,
-        wall_s,
+        wall_s=wall_s,
         **parts,
         other_s=max(0.0, wall_s - sum(parts.values())),
         settle_s=settle_s * len(finished),

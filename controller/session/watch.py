@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import threading
 import time
@@ -12,14 +14,18 @@ from functools import partial
 from pathlib import Path
 
 from agent.system import lock
-from contract import names, plan, strict_json
+from analysis.suite.group import is_group, members
+from contract import journal, names, plan, strict_json
+from contract.attempts import History
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.places import command_line
 from contract.plan import PlanHead, TargetDocument
 from contract.status import SuiteStatus
-from controller.session import group, status_page, suite_folder
+from controller.session import status_page, suite_folder
+from controller.session.ending import STOP
 from controller.session.journal_link import LinkEvents, follow, follow_command
+from controller.session.progress import unfinished
 from controller.session.seal import MANIFEST
 from controller.session.status import Board, Hosts, Lines, Screen, rows
 from controller.target import connection, playbook
@@ -60,7 +66,7 @@ class LocalSuite(Source):
     """A suite that a session on this machine works on."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.status = folder / "status"
         suite_folder.require_plain(folder)
         head = strict_json.load(PlanHead, folder / "plan.json")
@@ -69,10 +75,10 @@ class LocalSuite(Source):
         self.name, self.host = head.suite_id, head.host
 
     def alive(self) -> bool:
-        return lock.holder(self._folder / suite_folder.LOCK) is not None
+        return lock.holder(self.folder / suite_folder.LOCK) is not None
 
     def outcome(self) -> tuple[bool, str]:
-        folder = self._folder
+        folder = self.folder
         if (folder / MANIFEST).exists():
             return True, (
                 f"{folder} has ended: {command_line('summary', folder)} lists what ran, "
@@ -128,7 +134,7 @@ class RemoteSuite(Source):
                     self._entries.append(entry)
                     new = True
                 if entry is None or begun:
-                    # What was there before comes at once, and is told as one.
+                    # What was there before comes at once, and is shown as one.
                     self._tell(new)
                     begun, new = begun or new, False
             self._tell(new)
@@ -153,14 +159,7 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        if folder and (folder / group.FILE).exists():
-            folders = group.suites(folder)
-        elif folder:
-            folders = [folder]
-        else:  # those that sessions on this machine work on now
-            planned = sorted(path.parent for path in suites.glob("*/plan.json"))
-            folders = [path for path in planned if lock.holder(path / suite_folder.LOCK)]
-        sources: Sequence[Source] = [LocalSuite(path) for path in folders]
+        sources: Sequence[Source] = [LocalSuite(path) for path in _chosen(folder, suites)]
         sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
@@ -178,6 +177,40 @@ def run(
             say(sentence)
         time.sleep(linger_s)
     return all(well for well, _ in outcomes)
+
+
+def stop(folder: Path | None, suites: Path, say: Say, *, at_once: bool) -> None:
+    """Have sessions on this machine end after their run, or `at_once`, and wait for that.
+
+    Raises ControllerError where none runs.
+    """
+    holders = {path: lock.holder(path / suite_folder.LOCK) for path in _chosen(folder, suites)}
+    running = {LocalSuite(path): pid for path, pid in holders.items() if pid}
+    if not running:
+        raise ControllerError("nothing-runs", nor="")
+    for source, pid in running.items():
+        if at_once:
+            os.kill(pid, signal.SIGTERM)
+        else:
+            (source.folder / STOP).touch()
+        say(f"{source.name} on {source.host} is asked to end{'' if at_once else ' after its run'}")
+    while any(source.alive() for source in running):
+        time.sleep(POLL_S)
+    for source in running:
+        suite = plan.load(source.folder / "plan.json")
+        history = History(journal.read(source.folder / "journal.jsonl"))
+        say(f"{len(unfinished(suite, history))} of {len(suite.runs)} runs are left.")
+        say(source.outcome()[1])
+
+
+def _chosen(folder: Path | None, suites: Path) -> list[Path]:
+    """Return a suite's folder, those of a group, or what sessions on this machine work on now."""
+    if folder and is_group(folder):
+        return list(members(folder))
+    if folder:
+        return [folder]
+    planned = sorted(path.parent for path in suites.glob("*/plan.json"))
+    return [path for path in planned if lock.holder(path / suite_folder.LOCK)]
 
 
 def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:

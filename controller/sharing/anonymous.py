@@ -26,7 +26,7 @@ from contract.extensions import ExtensionError
 from contract.files import sha256_of, write, write_json
 from contract.plan import digest
 from controller.session import seal
-from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields, kept_name
+from controller.sharing.anonymous_rules import LEFT_OUT, Names, fields
 from instrumentation import decode, readings
 from instrumentation.accuracy import NOT_STATED
 from instrumentation.meters import registry as meter_kinds
@@ -82,7 +82,9 @@ class Anonymous:
         self.names.sums[str(plan["sha256"])] = made["sha256"]
         write_json(place / "plan.json", made)
         rest = (path for path in seal.files(folder) if path != folder / "plan.json")
-        for path in sorted(rest, key=_depends):
+        # Files whose sums stand in others come first: what a run names, it, the journal.
+        ranks = {"run.json": 1, "journal.jsonl": 3, "requests.jsonl": 4}
+        for path in sorted(rest, key=lambda path: ranks.get(path.name, 0)):
             self._write_file(folder, path, place)
         for path in sorted((folder / "meters").glob("*/")):
             self._write_meter(path, place / "meters")
@@ -94,7 +96,8 @@ class Anonymous:
 
     def _write_file(self, folder: Path, path: Path, place: Path) -> None:
         relative = path.relative_to(folder)
-        rules, new = _rules_of(relative), self._new_place(relative)
+        rules = DOCUMENTS.get(_rule_name(relative.parts, relative.stem) or "")
+        new = self._new_place(relative)
         document = _report_of_fio(path) if rules == FIO else None
         if rules is None or new is None or (rules == FIO and document is None):
             if relative.parts[0] != "meters":
@@ -103,9 +106,15 @@ class Anonymous:
         before = path.read_bytes()
         (place / new).parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".jsonl":
-            lines = (self.names.apply(rules, line, relative.name) for line in _lines(before))
-            kept = [json.dumps(_with_detail(line)) for line in lines if isinstance(line, dict)]
-            after = "".join(f"{line}\n" for line in kept).encode()
+            after = b""
+            for line in before.splitlines():
+                try:
+                    document = strict_json.loads(line)
+                except ValueError:  # torn by a power cut
+                    continue
+                kept = self.names.apply(rules, document, relative.name)
+                if isinstance(kept, dict):
+                    after += json.dumps(_with_detail(kept)).encode() + b"\n"
         else:
             document = self.names.apply(rules, document or _document(path), relative.name)
             after = json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
@@ -115,7 +124,7 @@ class Anonymous:
     def _new_place(self, relative: Path) -> Path | None:
         if relative.parts[0] == "runs":
             run = self.names.run_id(relative.parts[1])
-            kept = kept_name(self.names, relative.name) if len(relative.parts) > 3 else ""
+            kept = self.names.kept_name(relative.name) if len(relative.parts) > 3 else ""
             new = Path("kept", kept) if kept else Path(relative.name)
             return None if run is LEFT_OUT else Path("runs", run) / new
         if relative.parts[0] == "precondition":
@@ -124,14 +133,14 @@ class Anonymous:
 
     def _write_meter(self, folder: Path, parent: Path) -> None:
         described = _document(folder / "meter.json")
-        schema.read(MeterDocument, described)
-        name = str(described["name"])
+        meter = schema.read(MeterDocument, described)
+        name = meter.name
         new = self.names.name("meter", name)
         number = re.fullmatch(r"\.\d{1,4}", folder.name.removeprefix(name))
         place = parent / f"{new}{number[0] if number else ''}"
         place.mkdir(parents=True)
         made = self.names.apply(DOCUMENTS["meter.json"], described, "meter.json")
-        _state_sources(made["accuracy"], described)
+        _state_sources(made["accuracy"], meter)
         try:
             if not self._raw_lines(folder, place, made):
                 self._records(folder, place, made)
@@ -188,17 +197,17 @@ class Anonymous:
         }
 
 
-def _state_sources(made: dict[str, Any], described: Mapping[str, Any]) -> None:
+def _state_sources(made: dict[str, Any], meter: MeterDocument) -> None:
     """Replace the source of a limit of error that is the driver's own sentence."""
-    settings = {k: v for k, v in described["settings"].items() if not isinstance(v, str)}
+    settings = {k: v for k, v in meter.settings.items() if not isinstance(v, str)}
     known = {NOT_STATED, OWNERS, ""}
     try:
-        driver = meter_kinds.load(described["kind"])(described["channels"], settings)
+        driver = meter_kinds.load(meter.kind)(meter.channels, settings)
         accuracy = driver.accuracy.described()
         known |= {str(accuracy["source"]), *(str(term["source"]) for term in accuracy["terms"])}
     except (ExtensionError, MeterError, TypeError, ValueError):
         pass  # it needs texts that its owner gave
-    old = described["accuracy"]
+    old = meter.accuracy
     terms = zip(made.get("terms") or (), old.get("terms") or (), strict=False)
     for new, before in ((made, old), *terms):
         if "source" in before:
@@ -217,22 +226,12 @@ def _same(before: Iterator[pl.DataFrame], after: Iterator[pl.DataFrame]) -> bool
     return written.with_columns(text).equals(other.with_columns(text))
 
 
-def _depends(path: Path) -> int:
-    """Files whose sums stand in others come before these: what a run names, it, the journal."""
-    return {"run.json": 1, "journal.jsonl": 3, "requests.jsonl": 4}.get(path.name, 0)
-
-
 DOCUMENTS: Mapping[str, Any] = fields()["documents"]
 FIO = DOCUMENTS["fio"]
 
 
-def _rules_of(relative: Path) -> Any:
-    """Return the rules for a file of a suite; None where it is left out."""
-    name = _rule_name(relative.parts, relative.stem)
-    return None if name in (None, "meter.json") else DOCUMENTS.get(str(name))
-
-
 def _rule_name(parts: Sequence[str], stem: str) -> str | None:
+    """Name the rules for a file of a suite; None where it is left out."""
     if parts[0] == "runs":
         if parts[2:-1] == ("kept",) and parts[-1] == f"{stem}.json":
             return "fio"
@@ -263,14 +262,6 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError(f"{path.name} is no JSON object")
     return document
-
-
-def _lines(data: bytes) -> Iterator[Any]:
-    for line in data.splitlines():
-        try:
-            yield strict_json.loads(line)
-        except ValueError:  # torn by a power cut
-            continue
 
 
 def _with_detail(line: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Rules by which a field of a suite's documents is kept: `anonymous.yml` names them.
 
-A rule is a function of the suite's `Names`, the value and its arguments in the file; it returns
-what stands in an anonymous bundle, or LEFT_OUT. It keeps numbers, words of a closed vocabulary and
+A rule is a method of `Names` with the value and its arguments in the file; it returns what stands
+in an anonymous bundle, or LEFT_OUT. It keeps numbers, words of a closed vocabulary and
 our own names; names that a user gave are numbered (`configuration-1`), ids have pseudonyms: an
 HMAC-SHA256 under the sum of the suite's own manifest, so that no reader without the whole original
 computes one. Wall times are moved so that the plan was made at midnight UTC.
@@ -13,8 +13,9 @@ import hashlib
 import hmac
 import itertools
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -42,7 +43,7 @@ from instrumentation.sources import registry as source_kinds
 from workloads import registry as workload_kinds
 from workloads.base import UNITS, WorkloadError
 
-Rule = Any  # a text with a function's name, a mapping of fields, or a list with one member
+Rule = Any  # a text with a method's name, a mapping of fields, or a list with one member
 LEFT_OUT = object()
 FIELDS = Path(__file__).with_name("anonymous.yml")
 
@@ -62,8 +63,30 @@ def _form(name: str) -> re.Pattern[str]:
     return re.compile(fields()["forms"][name])
 
 
+@cache
+def _words_of(rule: str) -> list[str]:
+    return shlex.split(rule)
+
+
+@cache
+def _vocabularies() -> Mapping[str, Sequence[str]]:
+    """Collect the words for machines of each kind."""
+    workloads = workload_kinds.names()
+    return {
+        "caches": ["write back", "write through"],
+        "error_units": list(UNITS_OF_ERRORS),
+        "journal_states": list(STATES),
+        "programs": [*PROGRAMS, "python", "pyRAPL"],
+        "quiet_groups": list(GROUPS),
+        "storage_kinds": storage_kinds.names(),
+        "work_units": list(UNITS),
+        "workload_programs": [workload_kinds.load(name).program for name in workloads],
+        "workloads": workloads,
+    }
+
+
 class Names:
-    """What the names, times and sums of one suite become.
+    """What the names, times and sums of one suite become, and the rules by which fields are kept.
 
     `kept`: by field, texts that no vocabulary lists; `left_out` counts the fields without a rule,
     and values that a rule refused, by their place.
@@ -117,9 +140,9 @@ class Names:
             items = value if isinstance(value, list) else ()
             kept_items = (self.apply(rule[0], item, place) for item in items)
             return [item for item in kept_items if item is not LEFT_OUT]
-        name, *arguments = rule.split()
+        name, *arguments = _words_of(rule)
         self._place = place
-        kept = RULES[name](self, value, *arguments)
+        kept = getattr(self, name)(value, *arguments)
         if kept is LEFT_OUT:
             self.left_out[place] += 1
         return kept
@@ -142,9 +165,9 @@ class Names:
                 made |= {} if kept is LEFT_OUT else {str(name): kept}
         return made
 
-    def digest(self, text: str) -> str:
+    def digest(self, value: Any) -> str:
         """Return a text's HMAC, 64 hexadecimal digits."""
-        data = text.encode("utf-8", "surrogatepass")
+        data = str(value).encode("utf-8", "surrogatepass")
         return hmac.new(self._key, data, hashlib.sha256).hexdigest()
 
     def identifies(self, text: str) -> bool:
@@ -171,17 +194,216 @@ class Names:
             self.names[kind, text] = next(candidate for candidate in free if candidate not in taken)
         return self.names[kind, text]
 
-    def note(self, text: str) -> str:
-        """Note a text that is kept although no vocabulary lists it."""
-        self.kept.setdefault(self._place, set()).add(text)
-        return text
-
     def run_id(self, text: str) -> Any:
         """Rename a planned run, or a void try of one."""
         name, void, number = text.partition(".void-")
-        if name not in self.runs or (void and not re.fullmatch(r"\d{1,4}", number)):
+        if name and (name not in self.runs or (void and not re.fullmatch(r"\d{1,4}", number))):
             return LEFT_OUT
-        return f"{self.runs[name]}{void}{number}"
+        return f"{self.runs[name]}{void}{number}" if name else ""
+
+    def put(self, _value: Any, text: str) -> str:
+        """Put a text in place of any value."""
+        return text
+
+    def no_files(self, _value: Any) -> dict[str, str]:
+        """Put an empty mapping in place of any value."""
+        return {}
+
+    def number(self, value: Any) -> Any:
+        """Keep a number."""
+        return value if isinstance(value, int | float) else LEFT_OUT
+
+    def numbers(self, value: Any) -> Any:
+        """Keep numbers, in lists of lists."""
+        if isinstance(value, list):
+            return [number for v in value if (number := self.numbers(v)) is not LEFT_OUT]
+        return self.number(value)
+
+    def digits(self, value: Any) -> Any:
+        """Keep a number, or the text of one, as sysfs has them."""
+        short = isinstance(value, str) and re.fullmatch(r"0x[0-9a-f]{1,8}|\d{1,10}", value)
+        return value if short else self.number(value)
+
+    def one_of(self, value: Any, *words: str) -> Any:
+        """Keep one of these words."""
+        return value if value in words else LEFT_OUT
+
+    def word(self, value: Any, vocabulary: str, otherwise: Any = LEFT_OUT) -> Any:
+        """Keep a word of a vocabulary."""
+        return value if value in _vocabularies()[vocabulary] else otherwise
+
+    def form(self, value: Any, form: str, otherwise: Any = LEFT_OUT) -> Any:
+        """Keep a text of a form that leaves hardly room for a name."""
+        sound = isinstance(value, str) and _form(form).fullmatch(value)
+        return value if sound and not self.identifies(value) else otherwise
+
+    def begins(self, value: Any, form: str, otherwise: Any = LEFT_OUT) -> Any:
+        """Keep as much of a text as has this form."""
+        match = _form(form).match(value) if isinstance(value, str) else None
+        return match[0] if match and not self.identifies(match[0]) else otherwise
+
+    def cipher_name(self, value: Any) -> Any:
+        """Keep the name of a cipher or of its driver."""
+        words = set(re.split(r"[()_:+,-]", str(value)))
+        return value if words <= {"", *fields()["cipher_words"].split()} else LEFT_OUT
+
+    def code(self, value: Any, otherwise: Any = LEFT_OUT) -> Any:
+        """Keep a word for machines that is one of ours."""
+        return value if str(value) in _known_codes() else otherwise
+
+    def codes(self, value: Any) -> str:
+        """Keep several of them, with commas or spaces between."""
+        return ", ".join(w for w in re.split(r"[, ]+", str(value)) if w in _known_codes())
+
+    def coded(self, value: Any, kind: str) -> str:
+        """Keep a word for machines; a number replaces one that identifies."""
+        return self.name(kind, str(value), ours=self.code(value) is not LEFT_OUT)
+
+    def source(self, value: Any) -> str:
+        """Keep the name of a reader of counters; a number replaces an unknown one."""
+        return self.name("source", str(value), ours=value in ("rapl", *source_kinds.names()))
+
+    def phase(self, value: Any) -> str:
+        """Keep a phase's name; a number replaces one that a foreign workload may have chosen."""
+        ours = self.own_phases and self.form(value, "code") is not LEFT_OUT
+        return self.name("phase", str(value), ours=ours or is_ours(str(value)))
+
+    def named(self, value: Any, kind: str) -> str:
+        """Keep a name of ours; a number replaces any other."""
+        return self.name(kind, str(value))
+
+    def of_form(self, value: Any, form: str) -> str:
+        """Keep a name of this form; a number replaces any other."""
+        return self.name(form, str(value), ours=self.form(value, form) is not LEFT_OUT)
+
+    def pseudonym(self, value: Any, kind: str, start: str = "") -> str:
+        """Replace a name by one that is made of its HMAC."""
+        return f"{start}{kind}-{self.digest(value)[:12]}"
+
+    def boot(self, value: Any) -> str:
+        """Return a pseudonym for the id of a boot, as a UUID."""
+        d = self.digest(value)
+        return f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:32]}"
+
+    def sha256(self, value: Any) -> Any:
+        """Return the sum of a document as it was written here; of any other file a pseudonym."""
+        if not isinstance(value, str) or not _HEX.fullmatch(value):
+            return LEFT_OUT
+        return self.sums.get(value) or self.digest(value)
+
+    def wall(self, value: Any) -> Any:
+        """Move a wall time as the plan's is moved."""
+        moment = _instant(str(value))
+        return LEFT_OUT if moment is None else (moment - self.shift).isoformat(timespec="seconds")
+
+    def shown(self, value: Any, form: str = "model") -> Any:
+        """Keep a model or a firmware's version, which no vocabulary lists, unless it identifies."""
+        text = " ".join(value.split()) if isinstance(value, str) else ""
+        if (kept := self.form(text, form)) is not LEFT_OUT:
+            self.kept.setdefault(self._place, set()).add(text)
+        return kept
+
+    def sentence(self, value: Any) -> str:
+        """Keep a sentence of our own suites, with or without the name of a scale."""
+        scale, _, rest = value.partition(": ") if isinstance(value, str) else ("", "", "")
+        ours = value in _shipped()[0] or (rest in _shipped()[0] and is_ours(scale))
+        return str(value) if ours else ""
+
+    def version(self, value: Any) -> Any:
+        """Keep the first version number in a program's output."""
+        if isinstance(value, str) and re.fullmatch(r"\d{1,4}(?:\.\d{1,6}){1,3}", value):
+            return value
+        match = _VERSION.search(value) if isinstance(value, str) else None
+        return match[0] if match else LEFT_OUT
+
+    def uname(self, value: Any) -> Any:
+        """Keep system, host, release and kind of processor; not who built the kernel, and when."""
+        system, node, release, *rest = [*map(str, value), "", "", ""]
+        machines = [word for word in rest if word in ("x86_64", "aarch64", "armv7l", "riscv64")]
+        known = "Linux" if system == "Linux" else ""
+        kernel = self.begins(release, "release", "")
+        return [known, self.pseudonym(node, "host"), kernel, machines[0] if machines else ""]
+
+    def command_line(self, value: Any) -> str:
+        """Keep the kernel parameters that change how fast a machine is or what it draws."""
+        wanted, words = fields()["kernel_parameters"].split(), str(value).split()
+        kept = [
+            word
+            for word in words
+            if (parts := word.partition("="))[0] in wanted
+            and (not parts[1] or _form("parameter").fullmatch(parts[2]))
+        ]
+        self.left_out["words of the kernel's command line"] += len(words) - len(kept)
+        return " ".join(kept)
+
+    def options(self, value: Any) -> Any:
+        """Keep options of mkfs and mount: numbers, known words, and UUIDs as pseudonyms."""
+        if isinstance(value, list):
+            return [self.options(option) for option in value]
+
+        def part(text: str) -> str:
+            if identifying_data.PATTERNS["UUID"].fullmatch(text):
+                return self.boot(text)
+            known = re.fullmatch(r"--?[A-Za-z]|-?\d{1,12}[KMGkmg]?", text)
+            return text if known or text.lstrip("^-") in fields()["options"].split() else "left-out"
+
+        return ",".join("=".join(map(part, option.split("="))) for option in str(value).split(","))
+
+    def configurations(self, value: Any) -> Any:
+        """Keep storage stacks, with the settings that their kinds declare."""
+        return [self._configuration(entry) for entry in value]
+
+    def _configuration(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            declared = storage_kinds.load(str(entry.get("kind"))).fields
+        except ExtensionError:
+            declared = ()
+        declared_names = {"label", *(parameter.name for parameter in declared)}
+        made: dict[str, Any] = self.apply(
+            fields()["documents"]["configuration"],
+            {key: value for key, value in entry.items() if key not in declared_names},
+            "configurations",
+        )
+        settings = _declared(declared, entry)
+        label = self.sentence(entry.get("label"))
+        try:
+            stack = Configuration(made["name"], made["kind"], made["disk"], settings)
+            label = label or storage_kinds.label(stack)
+        except (AgentError, KeyError, ValueError, TypeError):
+            label = label or made["name"]
+        return {**made, "label": label, **settings}
+
+    def workloads(self, value: Any) -> Any:
+        """Keep entries of a suite, with the parameters that their workloads declare."""
+        made = []
+        for entry in value:
+            stated = {key: item for key, item in entry.items() if key != "parameters"}
+            kept = self.apply(fields()["documents"]["workload"], stated, "workloads")
+            name = str(entry.get("workload") or entry.get("name"))
+            parameters = _declared(_parameters(name), entry.get("parameters") or {})
+            made.append({**kept, "parameters": parameters})
+        return made
+
+    def run_parameters(self, value: Any) -> Any:
+        """Keep of a run, which names its entry of the plan alone, what any workload declares."""
+        parameters: dict[str, Any] = {}
+        for name in workload_kinds.names():
+            for key, kept in _declared(_parameters(name), value).items():
+                if parameters.get(key, "left-out") == "left-out":
+                    parameters[key] = kept
+        return {key: parameters[key] for key in value if key in parameters}
+
+    def kept_name(self, name: str) -> str:
+        """Return what the report that a workload kept of a phase is called."""
+        return f"{self.phase(name.removesuffix('.json'))}.json"
+
+    def kept_files(self, value: Any) -> dict[str, str]:
+        """Return the sums of the reports that were written here, by their names."""
+        return {
+            self.kept_name(path): self.sums[sha256]
+            for path, sha256 in value.items()
+            if sha256 in self.sums and path.endswith(".json") and "/" not in path
+        }
 
 
 def _instant(wall: str) -> datetime | None:
@@ -227,46 +449,6 @@ def is_ours(name: str) -> bool:
     return all(word in _shipped()[1] for word in re.split(r"[-_.]", name))
 
 
-def _number(_: Names, value: Any) -> Any:
-    return value if isinstance(value, int | float) else LEFT_OUT
-
-
-def _numbers(names: Names, value: Any) -> Any:
-    """Numbers, in lists of lists."""
-    if isinstance(value, list):
-        return [number for inner in value if (number := _numbers(names, inner)) is not LEFT_OUT]
-    return _number(names, value)
-
-
-def _digits(_: Names, value: Any) -> Any:
-    """Keep a number, or the text of one, as sysfs has them."""
-    short = isinstance(value, str) and re.fullmatch(r"0x[0-9a-f]{1,8}|\d{1,10}", value)
-    return value if short or isinstance(value, int | float) else LEFT_OUT
-
-
-def _one_of(_: Names, value: Any, *words: str) -> Any:
-    return value if value in words else LEFT_OUT
-
-
-def _form_of(names: Names, value: Any, form: str, *otherwise: str) -> Any:
-    """Keep a text of a form that leaves hardly room for a name."""
-    sound = isinstance(value, str) and _form(form).fullmatch(value) and not names.identifies(value)
-    return value if sound else next(iter(otherwise), LEFT_OUT)
-
-
-def _cipher_name(_: Names, value: Any) -> Any:
-    """Keep the name of a cipher or of its driver."""
-    words = set(re.split(r"[()_:+,-]", str(value)))
-    return value if words <= {"", *fields()["cipher_words"].split()} else LEFT_OUT
-
-
-def _begins(names: Names, value: Any, form: str, *otherwise: str) -> Any:
-    """As much of a text as has this form."""
-    match = _form(form).match(value) if isinstance(value, str) else None
-    sound = match and not names.identifies(match[0])
-    return match[0] if match and sound else next(iter(otherwise), LEFT_OUT)
-
-
 @cache
 def _known_codes() -> frozenset[str]:
     """Collect the words for machines that the testbed writes."""
@@ -278,145 +460,6 @@ def _known_codes() -> frozenset[str]:
     }
     codes.update(*map(wordings_of, ("agent", "contract")))
     return frozenset({"", *codes, *flags, *CAUSES_OF_VOID, *meter_kinds.kinds()})
-
-
-def _code(_: Names, value: Any, *otherwise: str) -> Any:
-    """Keep a word for machines that is one of ours."""
-    return value if str(value) in _known_codes() else next(iter(otherwise), LEFT_OUT)
-
-
-def _codes(names: Names, value: Any) -> Any:
-    """Several of them, with commas or spaces between."""
-    codes = (_code(names, word) for word in re.split(r"[, ]+", str(value)))
-    return ", ".join(word for word in codes if word is not LEFT_OUT)
-
-
-def _coded(names: Names, value: Any, kind: str) -> str:
-    """Keep a word for machines; a number replaces one that identifies."""
-    return names.name(kind, str(value), ours=_code(names, value) is not LEFT_OUT)
-
-
-def _source(names: Names, value: Any) -> str:
-    """Keep the name of a reader of counters; a number replaces an unknown one."""
-    return names.name("source", str(value), ours=value in ("rapl", *source_kinds.names()))
-
-
-def _phase(names: Names, value: Any) -> str:
-    """Keep a phase's name; a number replaces one that a foreign workload may have chosen."""
-    ours = names.own_phases and _form_of(names, value, "code") is not LEFT_OUT
-    return names.name("phase", str(value), ours=ours or is_ours(str(value)))
-
-
-def _of_form(names: Names, value: Any, form: str) -> str:
-    """Keep a name of this form; a number replaces any other."""
-    return names.name(form, str(value), ours=_form_of(names, value, form) is not LEFT_OUT)
-
-
-def _pseudonym(names: Names, value: Any, kind: str, start: str = "") -> str:
-    return f"{start}{kind}-{names.digest(str(value))[:12]}"
-
-
-def _boot(names: Names, value: Any) -> str:
-    """Return a pseudonym for the id of a boot, as a UUID."""
-    d = names.digest(str(value))
-    return f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:32]}"
-
-
-def _sha256(names: Names, value: Any) -> Any:
-    """Return the sum of a document as it was written here; of any other file a pseudonym."""
-    if not isinstance(value, str) or not _HEX.fullmatch(value):
-        return LEFT_OUT
-    return names.sums.get(value) or names.digest(value)
-
-
-def _wall(names: Names, value: Any) -> Any:
-    moment = _instant(str(value))
-    return LEFT_OUT if moment is None else (moment - names.shift).isoformat(timespec="seconds")
-
-
-def _shown(names: Names, value: Any, form: str = "model") -> Any:
-    """Keep a model or a firmware's version, which no vocabulary lists, unless it identifies."""
-    text = " ".join(value.split()) if isinstance(value, str) else ""
-    kept = _form_of(names, text, form)
-    return kept if kept is LEFT_OUT else names.note(text)
-
-
-def _sentence(_names: Names, value: Any) -> str:
-    """Keep a sentence of our own suites, with or without the name of a scale."""
-    scale, _, rest = value.partition(": ") if isinstance(value, str) else ("", "", "")
-    ours = value in _shipped()[0] or (rest in _shipped()[0] and is_ours(scale))
-    return str(value) if ours else ""
-
-
-def _version(_: Names, value: Any) -> Any:
-    """Keep the first version number in a program's output."""
-    if isinstance(value, str) and re.fullmatch(r"\d{1,4}(?:\.\d{1,6}){1,3}", value):
-        return value
-    match = _VERSION.search(value) if isinstance(value, str) else None
-    return match[0] if match else LEFT_OUT
-
-
-def _uname(names: Names, value: Any) -> Any:
-    """System, host, release and kind of processor; not who built the kernel, and when."""
-    system, node, release, *rest = [*map(str, value), "", "", ""]
-    machine = next(
-        (word for word in rest if word in ("x86_64", "aarch64", "armv7l", "riscv64")), ""
-    )
-    known = "Linux" if system == "Linux" else ""
-    return [known, _pseudonym(names, node, "host"), _begins(names, release, "release", ""), machine]
-
-
-def _command_line(names: Names, value: Any) -> str:
-    """Keep the kernel parameters that change how fast a machine is or what it draws."""
-    wanted, words = fields()["kernel_parameters"].split(), str(value).split()
-    kept = [
-        word
-        for word in words
-        if (parts := word.partition("="))[0] in wanted
-        and (not parts[1] or _form("parameter").fullmatch(parts[2]))
-    ]
-    names.left_out["words of the kernel's command line"] += len(words) - len(kept)
-    return " ".join(kept)
-
-
-def _options(names: Names, value: Any) -> Any:
-    """Options of mkfs and mount: numbers, known words, and UUIDs as pseudonyms."""
-    if isinstance(value, list):
-        return [_options(names, option) for option in value]
-
-    def part(text: str) -> str:
-        if identifying_data.PATTERNS["UUID"].fullmatch(text):
-            return _boot(names, text)
-        known = re.fullmatch(r"--?[A-Za-z]|-?\d{1,12}[KMGkmg]?", text)
-        return text if known or text.lstrip("^-") in fields()["options"].split() else "left-out"
-
-    return ",".join("=".join(map(part, option.split("="))) for option in str(value).split(","))
-
-
-def _configurations(names: Names, value: Any) -> Any:
-    """Storage stacks, with the settings that their kinds declare."""
-    return [_configuration(names, entry) for entry in value]
-
-
-def _configuration(names: Names, entry: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        declared = storage_kinds.load(str(entry.get("kind"))).fields
-    except ExtensionError:
-        declared = ()
-    declared_names = {"label", *(parameter.name for parameter in declared)}
-    made: dict[str, Any] = names.apply(
-        fields()["documents"]["configuration"],
-        {key: value for key, value in entry.items() if key not in declared_names},
-        "configurations",
-    )
-    settings = _declared(declared, entry)
-    label = _sentence(names, entry.get("label"))
-    try:
-        stack = Configuration(made["name"], made["kind"], made["disk"], settings)
-        label = label or storage_kinds.label(stack)
-    except (AgentError, KeyError, ValueError, TypeError):
-        label = label or made["name"]
-    return {**made, "label": label, **settings}
 
 
 def _declared(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -437,103 +480,8 @@ def _declared(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[
     }
 
 
-def _workloads(names: Names, value: Any) -> Any:
-    """Entries of a suite, with the parameters that their workloads declare."""
-    made = []
-    for entry in value:
-        stated = {key: stated_value for key, stated_value in entry.items() if key != "parameters"}
-        workload = names.apply(fields()["documents"]["workload"], stated, "workloads")
-        name = str(entry.get("workload") or entry.get("name"))
-        made.append(
-            {**workload, "parameters": _declared(_parameters(name), entry.get("parameters") or {})}
-        )
-    return made
-
-
 def _parameters(workload: str) -> Sequence[Parameter]:
     try:
         return workload_kinds.load(workload).parameters
     except WorkloadError:
         return ()
-
-
-def _run_parameters(_: Names, value: Any) -> Any:
-    """Of a run, which names its entry of the plan alone: what any workload declares."""
-    parameters: dict[str, Any] = {}
-    for name in workload_kinds.names():
-        kept = _declared(_parameters(name), value)
-        parameters |= {
-            key: kept_value
-            for key, kept_value in kept.items()
-            if parameters.get(key, "left-out") == "left-out"
-        }
-    return {key: parameters[key] for key in value if key in parameters}
-
-
-def kept_name(names: Names, name: str) -> str:
-    """Return what the report that a workload kept of a phase is called."""
-    return f"{_phase(names, name.removesuffix('.json'))}.json"
-
-
-def _kept_files(names: Names, value: Any) -> dict[str, str]:
-    """Return the sums of the reports that were written here, by their names."""
-    return {
-        kept_name(names, path): names.sums[sha256]
-        for path, sha256 in value.items()
-        if sha256 in names.sums and path.endswith(".json") and "/" not in path
-    }
-
-
-@cache
-def _programs() -> frozenset[str]:
-    return frozenset(workload_kinds.load(name).program for name in workload_kinds.names())
-
-
-RULES: Mapping[str, Callable[..., Any]] = {
-    "number": _number,
-    "numbers": _numbers,
-    "digits": _digits,
-    "one_of": _one_of,
-    "form": _form_of,
-    "cipher_name": _cipher_name,
-    "begins": _begins,
-    "code": _code,
-    "codes": _codes,
-    "coded": _coded,
-    "phase": _phase,
-    "zone": lambda names, value: _of_form(names, value, "zone"),
-    "layer": lambda names, value: _of_form(names, value, "layer"),
-    "own_channel": lambda names, value: _of_form(names, value, "own_channel"),
-    "named": lambda names, value, kind: names.name(kind, str(value)),
-    "host": lambda names, value: _pseudonym(names, value, "host"),
-    "serial": lambda names, value: _pseudonym(names, value, "serial"),
-    "by_id": lambda names, value: _pseudonym(names, value, "disk", "/dev/disk/by-id/"),
-    "digest": lambda names, value: names.digest(str(value)),
-    "boot": _boot,
-    "sha256": _sha256,
-    "wall": _wall,
-    "run_id": lambda names, value: "" if value == "" else names.run_id(str(value)),
-    "shown": _shown,
-    "sentence": _sentence,
-    "empty": lambda *_: "",
-    "left_out": lambda *_: "left-out",
-    "no_files": lambda *_: {},
-    "kept_files": _kept_files,
-    "version": _version,
-    "uname": _uname,
-    "command_line": _command_line,
-    "options": _options,
-    "configurations": _configurations,
-    "workloads": _workloads,
-    "run_parameters": _run_parameters,
-    "one_of_workloads": lambda names, value: _one_of(names, value, *workload_kinds.names()),
-    "storage_kind": lambda _, value: value if value in storage_kinds.names() else "left-out",
-    "source": _source,
-    "error_term": lambda _, value: value if value in UNITS_OF_ERRORS else "",
-    "work_unit": lambda names, value: _one_of(names, value, *UNITS),
-    "quiet_group": lambda names, value: _one_of(names, value, *GROUPS),
-    "journal_state": lambda names, value: _one_of(names, value, *STATES),
-    "program": lambda _, value: value if value in _programs() else "",
-    "program_name": lambda names, value: _one_of(names, value, *PROGRAMS, "python", "pyRAPL"),
-    "write_cache": lambda names, value: _one_of(names, value, "write back", "write through"),
-}

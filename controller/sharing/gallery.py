@@ -40,8 +40,13 @@ def build(folder: Path, site: Path) -> GalleryResult:
     for path in (*bundles, *own_entries):
         try:
             with tempfile.TemporaryDirectory(dir=site, prefix=".making-") as staging:
-                make = _bundle_apart if path.is_file() else _write_own_page
-                name, entry = make(path, Path(staging))
+                if path.is_file():
+                    name, entry = _bundle_apart(path, Path(staging))
+                else:
+                    own, page = gallery.own_entry(path)
+                    name, entry = own.name, gallery.of_own(own, f"{own.name}/report.html")
+                    (Path(staging) / name).mkdir()
+                    write(Path(staging) / name / "report.html", [render.html(page).encode()])
                 if name in entries:
                     raise ControllerError("bundle-twice", suite=name)
                 if name.lower() == INDEX:
@@ -81,13 +86,6 @@ def _bundle(path: Path, site: Path) -> tuple[str, Entry]:
         shutil.copyfile(path, site / name / f"{name}.tar.gz")
         places = f"{name}/report.html", f"{name}/{name}.tar.gz"
         return name, gallery.of_suite(made.results, *places)
-
-
-def _write_own_page(folder: Path, site: Path) -> tuple[str, Entry]:
-    entry, page = gallery.own_entry(folder)
-    (site / entry.name).mkdir(exist_ok=True)
-    write(site / entry.name / "report.html", [render.html(page).encode()])
-    return entry.name, gallery.of_own(entry, f"{entry.name}/report.html")
 
 
 def main() -> int:

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import yaml
@@ -34,7 +33,7 @@ from analysis.suite import group, manifest
 from analysis.suite.bundle import ABOUT, FORMAT, about, unpacked
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
-from contract import exports, schema
+from contract import exports, schema, strict_json
 from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
@@ -45,6 +44,7 @@ from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
 from controller.session import seal, suite_folder
 from controller.sharing import identifying_data
 from controller.sharing.anonymous import Anonymous
+from controller.templates import load_template
 from instrumentation.readings import Readings
 
 CRATE = "ro-crate-metadata.json"
@@ -258,17 +258,14 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
     problems += [f"{name} is no file of a suite: its contents are unknown." for name in strange]
     names += passed_over
-    if rest := sorted({name for name in names if is_known(name) and not _is_proven(name)}):
-        unproven = [name for name in rest if "/" not in name] + [
-            f"{top}/" for top in dict.fromkeys(n.partition("/")[0] for n in rest if "/" in n)
-        ]
-        sentences.append(f"Not proven, and no figure rests on it: {', '.join(unproven)}.")
+    # The seal, the raw data or this program vouches for what is in the others.
+    vouched = (*DERIVED, ABOUT, seal.MANIFEST)
+    unproven = {n for n in names if is_known(n) and not is_sealed(n) and n not in vouched}
+    if rest := sorted(unproven):
+        folders = dict.fromkeys(f"{n.partition('/')[0]}/" for n in rest if "/" in n)
+        listed = ", ".join([*(n for n in rest if "/" not in n), *folders])
+        sentences.append(f"Not proven, and no figure rests on it: {listed}.")
     return Findings(tuple(sentences), tuple(problems))
-
-
-def _is_proven(name: str) -> bool:
-    """Whether the seal, the raw data or this program vouches for what is in a file."""
-    return is_sealed(name) or name in (*DERIVED, ABOUT, seal.MANIFEST)
 
 
 def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
@@ -323,63 +320,20 @@ def _describe(
     }
     text = yaml.safe_dump(citation, sort_keys=False, allow_unicode=True)
     write(folder / "CITATION.cff", [text.encode()])
-    write_json(folder / CRATE, _crate(folder, suite_results, title, date, authors))
-
-
-def _crate(
-    folder: Path, suite_results: Results, title: str, date: str, authors: Sequence[str]
-) -> dict[str, Any]:
-    """RO-Crate 1.1: https://w3id.org/ro/crate/1.1; every file with its size."""
     files = [path for path in pack.fetched_files(folder) if path.name != CRATE]
-    names = [path.relative_to(folder).as_posix() for path in files]
-    entities = [
-        {
-            "@id": name,
-            "@type": "File",
-            "name": name,
-            "contentSize": str(path.stat().st_size),
-            "encodingFormat": mimetypes.guess_type(name)[0] or "application/octet-stream",
-        }
-        for name, path in zip(names, files, strict=True)
-    ]
-    return {
-        "@context": "https://w3id.org/ro/crate/1.1/context",
-        "@graph": [
-            {
-                "@id": CRATE,
-                "@type": "CreativeWork",
-                "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
-                "about": {"@id": "./"},
-            },
-            {
-                "@id": "./",
-                "@type": "Dataset",
-                "name": title,
-                "identifier": suite_results.suite.suite_id,
-                "description": f"{suite_results.suite.plan.scale}. Figures are "
-                f"{suite_results.origin}.",
-                "datePublished": date,
-                "license": {"@id": "LICENSE"},
-                "author": [{"@id": f"#author-{i}"} for i, _ in enumerate(authors)],
-                "hasPart": [{"@id": name} for name in names],
-            },
-            *(
-                {"@id": f"#author-{i}", "@type": "Person", "name": name}
-                for i, name in enumerate(authors)
-            ),
-            {
-                "@id": "#analysis",
-                "@type": "CreateAction",
-                "name": "Joules and verdicts from the raw data",
-                "instrument": {"@id": "#testbed"},
-                "result": [{"@id": name} for name in (*DERIVED, "report.html")],
-            },
-            {
-                "@id": "#testbed",
-                "@type": "SoftwareApplication",
-                "name": "FDE energy testbed",
-                "version": version(),
-            },
-            *entities,
-        ],
-    }
+    crate = load_template(Path(__file__).with_name(f"{CRATE}.j2"), media_type).render(
+        title=title,
+        suite_id=suite_results.suite.suite_id,
+        description=f"{suite_results.suite.plan.scale}. Figures are {suite_results.origin}.",
+        date=date,
+        authors=authors,
+        files={path.relative_to(folder).as_posix(): path.stat().st_size for path in files},
+        derived=(*DERIVED, "report.html"),
+        version=version(),
+    )
+    write_json(folder / CRATE, strict_json.loads(crate))
+
+
+def media_type(name: str) -> str:
+    """Return the media type of a file by its name."""
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

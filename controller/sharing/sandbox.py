@@ -65,7 +65,8 @@ def run(
 
     Raises ControllerError where it was ended for what it took.
     """
-    size_bytes = sum(_size_bytes(path) for path in paths)
+    files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
+    size_bytes = sum(file.lstat().st_size for file in files)
     share = max(1.0, size_bytes / _USUAL_BYTES)
     cpu_s, memory_bytes = round(_CPU_S * share), round(_MEMORY_BYTES * share)
 
@@ -97,11 +98,6 @@ def run(
     raise ControllerError(
         "reader-too-large", named=named, cpu_s=cpu_s, memory_mib=memory_bytes >> 20
     )
-
-
-def _size_bytes(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.lstat().st_size for file in files)
 
 
 def is_inherited(stream: object) -> bool:

@@ -42,7 +42,13 @@ def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
         for package in PACKAGES
         for path in _sources(root / package, root)
     }
-    for library in (pyrapl_folder(), *map(_folder, _entry_points())):
+    libraries = [_folder("pyRAPL", ControllerError("no-pyrapl"))]
+    for point in _entry_points():
+        facts = {"package": distribution(point), "class_path": point.value, "group": point.group}
+        top = point.module.partition(".")[0]
+        missing = ControllerError("package-without-module", **facts, top=top)
+        libraries.append(_folder(point.module, missing))
+    for library in libraries:
         for path in _sources(library, library.parent):
             files[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
     # By these the target's Python finds the entry points as this one does.
@@ -73,35 +79,20 @@ def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
     return out.getvalue()
 
 
-def pyrapl_folder() -> Path:
-    """Return the folder of pyRAPL in this environment."""
-    spec = importlib.util.find_spec("pyRAPL")
-    if spec is None or spec.origin is None:
-        raise ControllerError("no-pyrapl")
-    return Path(spec.origin).parent
-
-
 def _entry_points() -> Iterator[EntryPoint]:
     """Yield what installed packages add to the target's programs."""
     for group in ON_TARGET:
         yield from installed(group)
 
 
-def _folder(point: EntryPoint) -> Path:
-    """Return the top package of an entry point, or its file where it is a single module."""
-    top = point.module.partition(".")[0]
+def _folder(module: str, missing: ControllerError) -> Path:
+    """Return the top package of a module, or its file where it is a single one."""
     try:
-        spec = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(module.partition(".")[0])
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None:
-        raise ControllerError(
-            "package-without-module",
-            package=distribution(point),
-            class_path=point.value,
-            group=point.group,
-            top=top,
-        )
+        raise missing
     origin = Path(spec.origin)
     return origin.parent if spec.submodule_search_locations else origin
 
@@ -143,7 +134,7 @@ def send(
 
     With `dry` it is compared alone. Raises TargetError.
     """
-    document = strict_json.dumps(target.document()).encode()
+    document = strict_json.dumps(target.for_target.document()).encode()
     unit = (ANSIBLE / "roles" / "agent" / "files" / UNIT.name).read_bytes()
     archive = pack(collect() | {TARGET: document, UNIT: unit})
     done = run(target, ["sh", "-c", SEND, "sh", "look" if dry else "unpack"], archive)

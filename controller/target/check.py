@@ -5,24 +5,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from contract.command_results import CheckOutcome, CheckResult
 from contract.disks import DiskAnswer
 from contract.errors import AgentError
-from contract.files import write_json
 from contract.places import command_line, suites_folder
 from contract.plan import Disk, TargetDocument
-from controller.planning import wear
+from controller.planning import past_durations, wear
 from controller.planning.suites import at_scale, load_suite
 from controller.target import doctor, first_writes, survey
 from controller.target import inventory as stacks
 from controller.target.doctor import Say, print_wrapped
 from controller.target.doctor.diagnosis import Scene, problem_of, refused
-from controller.target.survey import TargetAnswer, checks_file
+from controller.target.survey import TargetAnswer, write_record
 
-FORMAT = "fde-check/1"
 ONE_DISK = "one-disk"
 
 
@@ -124,8 +121,13 @@ def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[C
         if cost.reason and not target.lab:
             way = command_line("run", confirm=shlex.quote(cost.serial))
             print_wrapped("  will ask", f"{way}, as {cost.reason}", say)
-    for sentence in wear.describe_writes(plan, answer.disks, survey.read_writes(target, plan)):
+    written = past_durations.read_writes(suites_folder(), plan, survey.read_writes(target, plan))
+    for sentence in wear.describe_writes(plan, answer.disks, written):
         print_wrapped("  writes", sentence, say)
+    try:
+        wear.require_within_limits(plan, answer.disks, written)
+    except AgentError as error:
+        return [replace(refused(problem_of(error)), code="suite")]
     return []
 
 
@@ -137,19 +139,13 @@ def has_one_disk(target: TargetDocument) -> bool:
 
 def _save(target: TargetDocument, answer: TargetAnswer) -> str:
     """Keep the answer, for provisioning to refuse a disk that has changed since; return where."""
-    place = checks_file(target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        place,
-        {
-            "format": FORMAT,
-            "host": target.host,
-            "checked_wall": datetime.now(UTC).isoformat(timespec="seconds"),
-            "fingerprints": answer.fingerprints,
-            "disks": [asdict(disk) for disk in answer.disks],
-            "facts": asdict(answer.facts),
-            "refused": [problem.document() for problem in answer.refused],
-        },
+    place = write_record(
+        "checks",
+        target,
+        fingerprints=answer.fingerprints,
+        disks=[asdict(disk) for disk in answer.disks],
+        facts=asdict(answer.facts),
+        refused=[asdict(problem) for problem in answer.refused],
     )
     try:
         return str(place.resolve().relative_to(Path.cwd()))

@@ -9,71 +9,29 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
 
-from contract import schema, strict_json
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
 from contract.private import PASSWORD_FILE, read_secret
-from contract.problem import Problem, Wording
+from contract.problem import Problem, wordings_of
 from controller.target.host_keys import changed_key, unknown_key
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 # What ssh itself ends with where it never came to run the command.
 SSH_FAILED = 255
-_SUDO_ASKS = (
-    f"Run fde --ask-become-pass, or name the password's file (mode 0600) in {PASSWORD_FILE}, or "
-    "allow sudo without one: docs/hardware.md, Without root logins."
-)
-_SUDO = "Root's rights are needed on {host}: "
 
 
 class TargetError(ControllerError):
     """A target that could not be asked, or a command on it that failed."""
 
 
-def _unreached(why: str, remedy: str) -> Wording:
-    return Wording(f"{{host}} cannot be reached: {why} ({{output}}).", remedy)
-
-
-_SWITCH_ON = "Switch it on, and see that it is reachable."
-
-
 class LinkError(TargetError):
     """The same by a code: what ssh or sudo reported."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "ssh-missing": Wording(
-            "{host} cannot be reached: the program ssh was not found here.",
-            "Install it (apt-get install openssh-client).",
-        ),
-        "name-unknown": _unreached("its name is not known here", "Correct ansible_host."),
-        "connection-refused": _unreached(
-            "nothing listens there", "Start sshd there, or correct ansible_port."
-        ),
-        "no-answer": _unreached("it does not answer", _SWITCH_ON),
-        "no-route": _unreached("there is no route to it", _SWITCH_ON),
-        "no-network": _unreached("there is no route to it", "Check this machine's network."),
-        "not-admitted": _unreached(
-            "it refused the login",
-            "Correct ansible_user, ansible_ssh_private_key_file or its authorized_keys.",
-        ),
-        "key-file": _unreached("the key cannot be read", "Correct ansible_ssh_private_key_file."),
-        "ssh-failed": Wording("{host} cannot be reached by SSH: {output}."),
-        "command-failed": Wording("{host} failed (status {status}): {output}"),
-        "sudo-password": Wording(_SUDO + "sudo asks {user} for a password.", _SUDO_ASKS),
-        "sudo-wrong-password": Wording(
-            _SUDO + "sudo refuses the password of {user}.",
-            f"Correct the file that {PASSWORD_FILE} names.",
-        ),
-        "sudo-denied": Wording(_SUDO + "{user} may not use sudo.", "Name a user who may, or root."),
-        "sudo-missing": Wording(
-            _SUDO + "there is no sudo.", "Install it there, or name root as the user."
-        ),
-    }
+    WORDINGS = wordings_of("controller/target", "LinkError")
 
 
 # Words of OpenSSH's client, and of sudo.
@@ -97,21 +55,6 @@ _SUDO_CODES = {
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
 }
-
-
-def parse_target(text: str | bytes) -> TargetDocument:
-    """Parse a resolved target; raises ValueError."""
-    return schema.read(TargetDocument, strict_json.loads(text))
-
-
-def read_target(path: Path) -> TargetDocument:
-    """Read a resolved target from its file; raises ControllerError."""
-    try:
-        return parse_target(path.read_bytes())
-    except OSError as error:
-        raise ControllerError("target-unread", path=path, reason=error.strerror) from None
-    except ValueError as error:
-        raise ControllerError("target-of-other-version", path=path, error=error) from None
 
 
 def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
@@ -281,11 +224,13 @@ def describe_agent_failure(
     return describe_failure(target, done)
 
 
+# Runs our packages on the target.
+PYTHON = ("env", f"PYTHONPATH={HOME}:{HOME}/lib", "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3")
+
+
 def python(target: TargetDocument, *arguments: str) -> list[str]:
     """Build the argv that runs `python3 …` with our packages on the target."""
-    path = f"PYTHONPATH={HOME}:{HOME}/lib"
-    environment = ("PYTHONSAFEPATH=1", "PYTHONUTF8=1")
-    return command(target, ["env", path, *environment, "python3", *arguments])
+    return command(target, [*PYTHON, *arguments])
 
 
 def suite_dir(suite_id: str) -> str:

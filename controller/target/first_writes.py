@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from contract import names
@@ -61,38 +61,30 @@ def describe(disk: DiskAnswer) -> str:
     )
 
 
-def run(path: Path, confirmed: Sequence[str], ask: Ask | None) -> list[str]:
-    """Return the serials that are confirmed for an inventory.
+def run(path: Path, confirmed: Sequence[str], ask: Ask) -> list[str]:
+    """Return the serials that are confirmed for an inventory, typed at a terminal (`ask`).
 
-    `ask` types at a terminal, None without one. Raises ControllerError where a serial is not
-    confirmed. Refusals of a disk are left to the play.
+    Raises ControllerError where a serial is not confirmed. Refusals of a disk are left to the play.
     """
     serials = set(confirmed)
-    for host, disk in _waiting(playbook.resolve(path).targets, serials) if ask else ():
-        assert ask is not None
-        typed = ask(
-            f"{host}: {describe(disk)}\n"
-            "ALL OF THAT WILL BE LOST. Type the serial number to continue: "
-        )
-        if typed.strip() != disk.serial:
-            raise ControllerError("first-serial-not-typed", disk=disk.path)
-        serials.add(disk.serial)
-    return sorted(serials)
-
-
-def _waiting(
-    targets: Sequence[TargetDocument], confirmed: Collection[str]
-) -> Iterator[tuple[str, DiskAnswer]]:
-    for target in targets:
-        if target.lab or {disk.serial for disk in target.disks.values()} <= set(confirmed):
+    for target in playbook.resolve(path).targets:
+        if target.lab or {disk.serial for disk in target.disks.values()} <= serials:
             continue
         try:
             disks = look(target).disks
         except ControllerError:
             continue  # the play asks the same, and reports why
         for disk in new_disks(target, disks):
-            if disk.serial not in confirmed:
-                yield target.host, disk
+            if disk.serial is None or disk.serial in serials:
+                continue
+            typed = ask(
+                f"{target.host}: {describe(disk)}\n"
+                "ALL OF THAT WILL BE LOST. Type the serial number to continue: "
+            )
+            if typed.strip() != disk.serial:
+                raise ControllerError("first-serial-not-typed", disk=disk.path)
+            serials.add(disk.serial)
+    return sorted(serials)
 
 
 def at_terminal(question: str) -> str:

@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.problem import Problem
+from contract.problem import Problem, wordings_of
 
 LIMIT_S = 30.0
 
 # Ends before anybody is authenticated: the host learns the user's name, and nothing is run.
 ASK = ("StrictHostKeyChecking=accept-new", "PreferredAuthentications=none", "CheckHostIP=no")
 ALONE = ("GlobalKnownHostsFile=/dev/null", "HashKnownHosts=no", "ControlPath=none")
-COMPARE = (
-    "ompare it with what `for k in /etc/ssh/ssh_host_*.pub; do ssh-keygen -lf $k; done` prints at "
-    "its own console"
-)
+WORDINGS = wordings_of("controller/target", "LinkError")
 
 
 @dataclass(frozen=True)
@@ -61,27 +58,24 @@ def read_host_key(ssh: Sequence[str]) -> HostKey | None:
 
 def unknown_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:
     """Build the problem of a first contact with the host called `name`."""
-    key = read_host_key(ssh)
-    shown, facts, remedy = ", and it shows none now", {"host": name}, f"C{COMPARE}."
-    if key is not None:
+    facts = {"host": name, "shown": ", and it shows none now", "command": ""}
+    if (key := read_host_key(ssh)) is not None:
         file = shlex.quote(known_hosts) if known_hosts else "~/.ssh/known_hosts"
-        shown, facts = f". It shows {key.fingerprint}", {**facts, "fingerprint": key.fingerprint}
-        remedy += f" If they are the same, run `echo {shlex.quote(key.line)} >> {file}`."
-    sentence = f"{name} cannot be reached: its host key is not known here{shown}."
-    return Problem("host-key-unknown", facts, sentence, remedy)
+        facts |= {"fingerprint": key.fingerprint, "shown": f". It shows {key.fingerprint}"}
+        echo = f"echo {shlex.quote(key.line)} >> {file}"
+        facts["command"] = f" If they are the same, run `{echo}`."
+    return Problem.from_wording(WORDINGS, "host-key-unknown", facts)
 
 
 def changed_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:
     """Build the problem of a host whose key is another one than the one that is known."""
     key = read_host_key(ssh)
-    shown = f" It now shows {key.fingerprint}." if key else ""
-    file = f" -f {shlex.quote(known_hosts)}" if known_hosts else ""
     entry = shlex.quote(key.line.split()[0]) if key else "HOST"
-    return Problem(
-        "host-key-changed",
-        {"host": name, "fingerprint": key.fingerprint if key else ""},
-        f"{name} cannot be reached: its host key has changed. Another machine may answer in its "
-        f"place; nothing was sent to it.{shown}",
-        f"If it was reinstalled, c{COMPARE}; then remove the old key with `ssh-keygen -R "
-        f"{entry}{file}`, and check again.",
-    )
+    file = f" -f {shlex.quote(known_hosts)}" if known_hosts else ""
+    facts = {
+        "host": name,
+        "fingerprint": key.fingerprint if key else "",
+        "shown": f" It now shows {key.fingerprint}." if key else "",
+        "command": f"ssh-keygen -R {entry}{file}",
+    }
+    return Problem.from_wording(WORDINGS, "host-key-changed", facts)

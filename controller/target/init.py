@@ -27,6 +27,7 @@ from controller.target.doctor import probe
 from controller.target.meter_entries import Ask, MeterOptions
 from controller.target.secrets import PSID_FORM
 from controller.target.survey import list_disks
+from controller.templates import load_template
 
 Say = Callable[[str], None]
 GIB, MIB = 2**30, 2**20
@@ -77,16 +78,12 @@ def parse_link(
     if match is None or text.startswith("-"):
         raise ControllerError("invalid-host", text=text)
     at, known = (None if path is None else str(path.absolute()) for path in (key, known_hosts))
-    host, user = match[2].strip("[]"), match[1] or _this_user()
-    return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
-
-
-def _this_user() -> str:
-    """Return this user's name; root's for a user without a name."""
     try:
-        return getuser()
-    except (KeyError, OSError):
-        return "root"
+        user = match[1] or getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = "root"
+    host = match[2].strip("[]")
+    return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
 
 
 def at_terminal(question: str, hidden: bool) -> str:
@@ -105,7 +102,12 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
         TargetDocument(TARGET_FORMAT, {}, 0, Filesystem("ext4", (), ""), (), ssh=options.link)
     )
     for disk in survey.disks:
-        _print_disk(disk, say)
+        serial = f"serial {disk.serial}" if disk.serial else "without a serial number, unusable"
+        size = f"{disk.size_bytes:,} bytes"
+        say(f"disk {disk.name}: {disk.model} {disk.transport}, {serial}, {size}")
+        say(f"    holds {disk.contents}; {disk.opal_words}")
+        for use in disk.uses:
+            say(f"    in use: {use}")
     disks = choose_disks(survey.disks, options.roles, ask)
     say(what_is_here())
     ports = all_ports()
@@ -130,14 +132,6 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     return InitResult(True, str(folder), survey.disks, labels, serials, tuple(open_points))
 
 
-def _print_disk(disk: SurveyedDisk, say: Say) -> None:
-    serial = f"serial {disk.serial}" if disk.serial else "without a serial number, unusable"
-    say(f"disk {disk.name}: {disk.model} {disk.transport}, {serial}, {disk.size_bytes:,} bytes")
-    say(f"    holds {disk.contents}; {disk.opal_words}")
-    for use in disk.uses:
-        say(f"    in use: {use}")
-
-
 def choose_disks(
     disks: Sequence[SurveyedDisk], named: Mapping[str, str], ask: Ask | None
 ) -> dict[str, SurveyedDisk]:
@@ -149,8 +143,10 @@ def choose_disks(
     for role, meaning in ROLES.items():
         fit = [disk for disk in free if (disk.opal is not None) == (role == "sed")]
         if ask is None:
-            # Without a user to ask, only a disk that holds nothing, and of which there is one.
-            fit = [disk for disk in fit if disk.blank or disk.ours or _is_unused_opal(disk)]
+            # Without a user to ask, only a disk that holds nothing, and of which there is one; of
+            # a self-encrypting one without an owner, neither table nor signature.
+            unused = [d for d in fit if d.opal is not None and not d.opal.owned and not d.known]
+            fit = [disk for disk in fit if disk.blank or disk.ours or disk in unused]
             if len(fit) == 1:
                 chosen[role] = fit[0]
         elif fit:
@@ -192,11 +188,6 @@ def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> di
     return roles
 
 
-def _is_unused_opal(disk: SurveyedDisk) -> bool:
-    """Whether it is self-encrypting, has no owner and neither table nor signature."""
-    return disk.opal is not None and not disk.opal.owned and not disk.known
-
-
 def host_name(machine: str, link: SshLink | None) -> str:
     """Name a host of Ansible's after its machine, or its address where that has no name.
 
@@ -217,17 +208,6 @@ def write_inventory(
     name: str,
 ) -> None:
     """Write hosts.yml, group_vars/targets.yml, and .gitignore, which keeps the secrets out."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # not for every command
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["yaml"] = yaml_text
-    environment.filters["one_line"] = lambda text: " ".join(names.printable(text).split())
     if options.extent_gib is not None:
         extent_bytes = int(options.extent_gib * GIB) // MIB * MIB
     else:
@@ -244,9 +224,10 @@ def write_inventory(
         "configurations": _configurations(disks),
     }
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)
+    filters = yaml_text, names.sentence
     for path, values in (("hosts.yml", hosts), ("group_vars/targets.yml", targets)):
-        text = environment.get_template(f"{Path(path).name}.j2").render(values)
-        write(folder / path, [text.encode()])
+        template = load_template(Path(__file__).with_name(f"{Path(path).name}.j2"), *filters)
+        write(folder / path, [template.render(values).encode()])
     write(folder / ".gitignore", [b"secrets.json\n"])
 
 

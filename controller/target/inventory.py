@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import sys
-from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from agent.storage import layout, registry
 from agent.storage.base import UNENCRYPTED
 from agent.system import quiet
 from contract import schema
 from contract.errors import AgentError
-from contract.parameters import Parameter, ParameterValue, described
+from contract.messages import Notify
+from contract.parameters import described
 from contract.plan import (
     DATA_OFFSET_BYTES,
     TARGET_FORMAT,
@@ -25,10 +25,13 @@ from contract.plan import (
     Disk,
     Extent,
     MeterEntry,
+    PowerSwitch,
     Quiet,
+    SshLink,
     TargetDocument,
 )
-from contract.problem import Problem
+from contract.problem import Problem, wordings_of
+from contract.strict_json import Document
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
 
@@ -44,18 +47,24 @@ class DiskVariables:
     serial: str | int | None = None
     size_bytes: _Number | None = None
     erase: str | int | None = None
+    endurance_bytes: _Number | None = None
+    max_written_bytes: _Number | None = None
     unknown: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
 
     @property
     def missing(self) -> list[str]:
         """Keys that every disk needs and this one lacks."""
-        needed = {"by_id": self.by_id, "serial": self.serial, "size_bytes": self.size_bytes}
-        return [key for key, value in needed.items() if value is None]
+        return [key for key in ("by_id", "serial", "size_bytes") if getattr(self, key) is None]
 
     def disk(self, role: str) -> Disk:
         """Return the disk; raises ValueError where its size is not a number."""
         erase = None if self.erase is None else str(self.erase)
-        return Disk(role, str(self.by_id), str(self.serial), int(self.size_bytes or 0), erase)
+        names = str(self.by_id), str(self.serial)
+        writes = (
+            None if count is None else int(count)
+            for count in (self.endurance_bytes, self.max_written_bytes)
+        )
+        return Disk(role, *names, int(self.size_bytes or 0), erase, *writes)
 
 
 @dataclass(frozen=True)
@@ -70,8 +79,7 @@ class ConfigurationVariables:
     @property
     def missing(self) -> list[str]:
         """Keys that every configuration needs and this one lacks."""
-        needed = {"disk": self.disk, "kind": self.kind, "name": self.name}
-        return [key for key, value in needed.items() if value is None]
+        return [key for key in ("disk", "kind", "name") if getattr(self, key) is None]
 
     def on_each_disk(self) -> Iterator[ConfigurationVariables]:
         """Yield an entry for each of its disks, called `NAME-on-DISK` where there is a list."""
@@ -99,6 +107,9 @@ class Variables:
     meters: tuple[MeterEntry, ...] = ()
     assets: Mapping[str, Asset] = field(default_factory=dict)
     quiet: Quiet = field(default_factory=Quiet)
+    notify: Notify = field(default_factory=Notify)
+    power: PowerSwitch | None = None
+    ssh: SshLink | None = None
     assumptions: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -106,15 +117,14 @@ def words(entry: Configuration) -> str:
     """Describe a configuration of a resolved target in one short line."""
     named = {"name": entry.name, "kind": entry.kind, "disk": entry.disk}
     configuration = registry.complete({**entry.settings, **named})
-    fields = registry.load(configuration.kind).fields
-    settings = [_setting_text(field, configuration.settings[field.name]) for field in fields]
-    return "; ".join([registry.label(configuration), *(text for text in settings if text)])
-
-
-def _setting_text(parameter: Parameter, value: ParameterValue) -> str:
-    if isinstance(value, bool):
-        return parameter.name if value else ""
-    return f"{parameter.name} {value}{f' {parameter.unit}' if parameter.unit else ''}"
+    texts = [registry.label(configuration)]
+    for parameter in registry.load(configuration.kind).fields:
+        value = configuration.settings[parameter.name]
+        if isinstance(value, bool):
+            texts += [parameter.name] * value
+        else:
+            texts.append(f"{parameter.name} {value} {parameter.unit}".rstrip())
+    return "; ".join(texts)
 
 
 def table(entries: Sequence[Configuration]) -> list[str]:
@@ -123,7 +133,7 @@ def table(entries: Sequence[Configuration]) -> list[str]:
     return [f"{entry.name:<{width}}  {entry.disk:<5}  {words(entry)}" for entry in entries]
 
 
-def resolve(document: Mapping[str, Any]) -> TargetDocument:
+def resolve(document: Document) -> TargetDocument:
     """Resolve the variables of a host; raises AgentError with every broken rule."""
     try:
         variables = schema.read(Variables, document)
@@ -137,10 +147,7 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
             "packages": sorted(name for kind in kinds for name in registry.load(kind).packages),
             "disks": {role: asdict(entry.disk(role)) for role, entry in variables.disks.items()},
             "extent_bytes": int(variables.extent_bytes),
-            "configurations": [
-                {"name": each.name, "kind": each.kind, "disk": each.disk, **each.settings}
-                for each in (entry.complete() for entry in entries)
-            ],
+            "configurations": [schema.write(entry.complete()) for entry in entries],
             "assumptions": assumptions.resolved(variables.assumptions),
         }
         return schema.read(TargetDocument, {**document, **resolved})
@@ -155,36 +162,39 @@ def _check(variables: Variables) -> Iterator[Problem]:
     yield from _check_unique("meters", "name", [meter.name for meter in variables.meters])
     # At one address on a network there may be several: plugs at a broker, sockets of a strip.
     ports = [meter.port for meter in variables.meters if "://" not in meter.port]
-    remedy = "Distinguish equal ones as usb:VVVV:PPPP:SERIAL or by path."
-    yield from _check_unique("meters", "port", ports, remedy)
+    yield from _check_unique("meters", "port", ports)
     for name, asset in variables.assets.items():
         yield from _check_asset(name, asset)
-    yield from _check_quiet(variables.quiet)
+    for group in sorted(set(variables.quiet.stop) - set(quiet.GROUPS)):
+        yield _problem("stop", group=group, known=", ".join(quiet.GROUPS))
+    governor = variables.quiet.governor
+    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", governor):
+        yield _problem("governor", governor=governor)
+    receivers = variables.notify.receivers
+    yield from _check_unique("receivers", "name", [receiver.name for receiver in receivers])
+    for each in receivers:
+        if each.missing:
+            yield _problem("receiver-incomplete", receiver=each.name, key=each.missing)
+    if variables.power and variables.ssh is None:
+        yield _problem("switch-of-controller")
+    elif variables.power:
+        yield from _check_power(variables.power, variables.meters)
     yield from assumptions.broken(variables.assumptions)
     if Path(variables.secrets_file).name != "secrets.json":
-        yield Problem(
-            "secrets-name", {}, "Invalid fde_secrets_file.", "It must be named secrets.json."
-        )
+        yield _problem("secrets-name")
+
+
+def _problem(code: str, **facts: object) -> Problem:
+    return Problem.from_wording(wordings_of("controller/target", "inventory"), code, facts)
 
 
 def _check_disks(variables: Variables) -> Iterator[Problem]:
     size = int(variables.extent_bytes)
     if not variables.disks:
-        yield Problem(
-            "no-disk",
-            {},
-            "fde_disks names no disk.",
-            "Name the one that may be erased as `plain` or as `sed`.",
-        )
+        yield _problem("no-disk")
     aligned = size > 0 and size % layout.MIB == 0
     if not aligned:
-        yield Problem(
-            "extent",
-            {},
-            f"fde_extent_bytes is {size}.",
-            f"It must be a multiple of 1 MiB ({layout.MIB}), so that every configuration is "
-            "aligned alike.",
-        )
+        yield _problem("extent", size=size)
     if unnamed := list(_check_disk_keys(variables.disks)):
         yield from unnamed
         return
@@ -194,180 +204,104 @@ def _check_disks(variables: Variables) -> Iterator[Problem]:
         yield from _check_erase(disk, lab=variables.lab)
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield Problem("disk-size", {"disk": disk.role}, reason.sentence, reason.remedy)
-    identities = {
-        "by_id": ("path", {disk.by_id for disk in disks}),
-        "serial": ("serial", {disk.serial for disk in disks}),
-    }
-    for key, (what, different) in identities.items():
+    identities = {"path": {disk.by_id for disk in disks}, "serial": {disk.serial for disk in disks}}
+    for what, different in identities.items():
         if len(different) < len(disks):
-            yield Problem(
-                "disk-twice",
-                {"key": key},
-                f"Two roles name the same disk ({what}).",
-                "Each role needs a disk with a serial number that no other has.",
-            )
+            yield _problem("disk-twice", what=what)
 
 
 def _check_disk_keys(disks: Mapping[str, DiskVariables]) -> Iterator[Problem]:
     """Yield a problem for names and keys without which a disk cannot be checked further."""
     for role, entry in disks.items():
-        facts = {"disk": role}
         if not NAME.fullmatch(role):
-            yield Problem(
-                "disk-name",
-                facts,
-                f"Invalid disk name {role!r}.",
-                "It must be letters, digits, dots, dashes and underscores.",
-            )
+            yield _problem("disk-name", disk=role)
         if entry.missing:
-            yield Problem("disk-keys", facts, f"Disk {role} lacks {', '.join(entry.missing)}.")
-        elif not str(entry.size_bytes).isdecimal():
-            what = f"The size_bytes of disk {role} is {entry.size_bytes!r}."
-            yield Problem("disk-size-bytes", facts, what, "It must be a number of bytes.")
+            yield _problem("disk-keys", disk=role, missing=", ".join(entry.missing))
+        for key in ("size_bytes", "endurance_bytes", "max_written_bytes"):
+            count = getattr(entry, key)
+            if count is not None and not str(count).isdecimal():
+                yield _problem("disk-size-bytes", disk=role, key=key, count=count)
         if entry.unknown:
-            yield Problem(
-                "disk-keys",
-                facts,
-                f"Disk {role} has unknown keys: {', '.join(sorted(entry.unknown))}.",
-                "Remove them.",
-            )
+            unknown = ", ".join(sorted(entry.unknown))
+            yield _problem("disk-unknown-keys", disk=role, unknown=unknown)
 
 
 def _check_disk_names(disk: Disk) -> Iterator[Problem]:
-    facts = {"disk": disk.role}
     if not re.fullmatch(r"/dev/disk/by-id/[^/]+", disk.by_id):
-        yield Problem(
-            "disk-path",
-            facts,
-            f"Disk {disk.role} is named {disk.by_id}.",
-            "Name it by its path below /dev/disk/by-id, which means the same disk after a reboot.",
-        )
+        yield _problem("disk-path", disk=disk.role, by_id=disk.by_id)
     elif re.search(r"-part\d+$", disk.by_id):
-        what = f"Disk {disk.role} is {disk.by_id}, a partition."
-        yield Problem("disk-partition", facts, what, "Name the whole disk.")
+        yield _problem("disk-partition", disk=disk.role, by_id=disk.by_id)
     if not disk.serial.strip():
-        remedy = "Give it as lsblk --nodeps --output NAME,SERIAL prints it."
-        yield Problem("disk-serial", facts, f"Disk {disk.role} has no serial.", remedy)
+        yield _problem("disk-serial", disk=disk.role)
 
 
 def _check_erase(disk: Disk, *, lab: bool) -> Iterator[Problem]:
     if disk.erase is None:
         return
-    digits = disk.erase_digits
-    what, facts = f"Disk {disk.role} has erase {disk.erase!r}", {"disk": disk.role}
+    digits, facts = disk.erase_digits, {"disk": disk.role, "erase": disk.erase}
     if digits is None and not disk.erase.startswith(f"{disk.serial} "):
-        yield Problem(
-            "erase-serial",
-            facts,
-            f"{what}, but its serial is {disk.serial!r}.",
-            "`erase` must begin with the disk's own serial number.",
-        )
+        yield _problem("erase-serial", **facts, serial=disk.serial)
     elif digits is None:
-        yield Problem(
-            "erase-digits",
-            facts,
-            f"{what}.",
-            "The serial must be followed by the 12 hexadecimal digits that fde check printed.",
-        )
+        yield _problem("erase-digits", **facts)
     elif not digits and not lab:
-        yield Problem(
-            "erase-anything",
-            facts,
-            f"{what}, which permits erasing any contents on any day.",
-            "Remove it, read what fde check prints, and set the erase that it prints.",
-        )
+        yield _problem("erase-anything", **facts)
 
 
 def _check_configurations(variables: Variables) -> Iterator[Problem]:
     entries = variables.configurations
     if not entries:
-        yield Problem("no-configuration", {}, "fde_configurations is empty.", "Name at least one.")
+        yield _problem("no-configuration")
     incomplete = [entry for entry in entries if entry.missing]
     for entry in incomplete:
-        what = f"Configuration {entry.name or entry.kind} lacks {', '.join(entry.missing)}."
-        yield Problem("configuration-keys", {}, what)
+        name = entry.name or entry.kind
+        yield _problem("configuration-keys", configuration=name, missing=", ".join(entry.missing))
     if incomplete:
         return
     yield from _check_unique("configurations", "name", [str(entry.name) for entry in entries])
     for role in sorted({str(entry.disk) for entry in entries} - set(variables.disks)):
         names = ", ".join(str(entry.name) for entry in entries if entry.disk == role)
-        yield Problem(
-            "configuration-disk",
-            {"disk": role, "configurations": names},
-            f"Disk {role} is not named in fde_disks.",
-            f"Name it, or remove its configurations: {names}.",
-        )
+        yield _problem("configuration-disk", disk=role, configurations=names)
     for entry in entries:
-        name = str(entry.name)
-        if not NAME.fullmatch(name):
-            yield Problem(
-                "configuration-name",
-                {"configuration": name},
-                f"Invalid configuration name {name}: it becomes part of file names.",
-                "It must begin with a letter or digit, followed by those, dots, dashes and "
-                "underscores; 48 characters at most.",
-            )
+        if not NAME.fullmatch(str(entry.name)):
+            yield _problem("configuration-name", configuration=entry.name)
         try:
             entry.complete()
         except AgentError as error:
-            facts = {"configuration": name, "error": str(error)}
-            yield Problem("configuration", facts, f"Configuration {name}: {error}")
+            yield _problem("configuration", configuration=entry.name, error=error)
 
 
-def _check_quiet(settings: Quiet) -> Iterator[Problem]:
-    for name in sorted(set(settings.stop) - set(quiet.GROUPS)):
-        known = ", ".join(quiet.GROUPS)
-        yield Problem(
-            "stop", {}, f"fde_stop: unknown service group {name!r}.", f"Known are {known}."
-        )
-    governor = settings.governor
-    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", governor):
-        remedy = "Name one that cpupower frequency-info lists."
-        yield Problem("governor", {}, f"fde_governor is {governor!r}.", remedy)
+def _check_power(switch: PowerSwitch, meters: Sequence[MeterEntry]) -> Iterator[Problem]:
+    if switch.faults:
+        yield _problem("switch-incomplete", kind=switch.kind, keys=", ".join(switch.faults))
+    host = urlsplit(switch.address).hostname
+    for meter in meters:
+        if host and host == urlsplit(meter.port).hostname and not switch.measures:
+            yield _problem("switch-measures", meter=meter.name, address=switch.address)
 
 
 def _check_asset(name: str, asset: Asset) -> Iterator[Problem]:
-    facts = {"asset": name}
     for key, path in (("path", asset.path), ("sums", asset.sums)):
         if path is not None and not path.startswith("/"):
-            what = f"The {key} of asset {name} is {path!r}."
-            yield Problem("asset-path", facts, what, "Give the absolute path on the target.")
+            yield _problem("asset-path", asset=name, key=key, path=path)
     if (asset.sha256 is None) == (asset.sums is None):
-        yield Problem(
-            "asset-sum",
-            facts,
-            f"Asset {name} needs either sha256 or sums.",
-            "sha256 is its checksum, sums a file on the target as sha256sum writes it.",
-        )
+        yield _problem("asset-sum", asset=name)
     if asset.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", asset.sha256):
-        what = f"The sha256 of asset {name} is not 64 hexadecimal digits."
-        yield Problem("asset-sha256", facts, what, "Give what sha256sum prints.")
+        yield _problem("asset-sha256", asset=name)
 
 
-def _check_unique(
-    what: str, key: str, values: Sequence[str], remedy: str = "Each needs a different one."
-) -> Iterator[Problem]:
+def _check_unique(what: str, key: str, values: Sequence[str]) -> Iterator[Problem]:
     for value, count in sorted(Counter(values).items()):
         if count > 1:
-            text = f"Two {what} have the same {key} {value!r}."
-            yield Problem(f"{what}-twice", {key: value}, text, remedy)
+            yield _problem(f"{what}-twice", key=key, value=value)
 
 
-def _describe_kind(name: str) -> Iterator[str]:
-    kind = registry.load(name)
-    who = "nothing" if kind.encrypted_by == UNENCRYPTED else f"the {kind.encrypted_by}"
-    yield f"{name}: {who} encrypts"
-    yield from (f"  {described(parameter)}" for parameter in kind.fields)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what the kinds of configurations declare."""
-    parser = ArgumentParser(prog="python -m controller.target.inventory", description=__doc__)
-    parser.add_argument("--kinds", action="store_true", help="what fde_configurations may have")
-    parser.parse_args(arguments)
-    print("\n".join(line for name in registry.names() for line in _describe_kind(name)))
-    return 0
+def main() -> None:
+    """Print what the kinds of configurations declare (`--kinds`)."""
+    for name in registry.names():
+        kind = registry.load(name)
+        who = "nothing" if kind.encrypted_by == UNENCRYPTED else f"the {kind.encrypted_by}"
+        print(f"{name}: {who} encrypts", *map(described, kind.fields), sep="\n  ")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,6 +11,7 @@ import yaml
 
 from contract.errors import ControllerError
 from contract.plan import MeterEntry
+from contract.strict_json import Document, Json
 
 Ask = Callable[[str, bool], str]
 Origin = Literal["measured", "modelled"]
@@ -24,9 +25,9 @@ class MeterOptions:
     settings: tuple[str, ...] = ()
     origin: Origin = "measured"
 
-    def settings_of(self, meter: str) -> dict[str, Any]:
+    def settings_of(self, meter: str) -> Document:
         """Return the settings of a meter by its name; raises ControllerError."""
-        settings: dict[str, Any] = {}
+        settings: dict[str, Json] = {}
         for text in self.settings:
             match = re.fullmatch(r"([A-Za-z0-9_-]+)\.([a-z_]+)=(.*)", text, re.DOTALL)
             if match is None:

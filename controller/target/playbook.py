@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from contract import schema
 from contract.command_results import HostCounts, PlayFailure
@@ -20,11 +20,11 @@ from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown_name
 from contract.places import ANSIBLE, SHARE, build_folder, python_path
-from contract.plan import TargetDocument
+from contract.plan import TargetDocument, read_target
 from contract.private import PASSWORD_FILE
 from contract.problem import Problem
+from contract.strict_json import Document
 from controller.planning.known_names import inventories_beside
-from controller.target import connection
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
@@ -121,11 +121,6 @@ class Play:
     targets: Mapping[str, TargetDocument]
 
 
-@dataclass(frozen=True)
-class _Stats:
-    hosts: Mapping[str, HostCounts]
-
-
 def _play(
     arguments: Sequence[str], output: IO[str] | None, target: TargetDocument | None = None
 ) -> Play:
@@ -152,11 +147,11 @@ def _play(
         except FileNotFoundError:
             raise ControllerError("ansible-missing", program=program) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
-        targets = [connection.read_target(path) for path in folder.glob("*.json")]
-    stats = [schema.read(_Stats, line) for line in lines if line["event"] == "stats"]
+        targets = [read_target(path) for path in folder.glob("*.json")]
+    counts = [line["hosts"] for line in lines if line["event"] == "stats"]
     return Play(
         done.returncode,
-        stats[0].hosts if stats else {},
+        schema.read(dict[str, HostCounts], counts[0] if counts else {}),
         [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
         {resolved.host: resolved for resolved in targets},
     )
@@ -168,7 +163,7 @@ def suite(
     inventory: Path,
     target: TargetDocument,
     output_file: Path,
-    variables: Mapping[str, Any],
+    variables: Document,
 ) -> None:
     """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
     host = target.host
@@ -193,9 +188,7 @@ def suite(
         )
 
 
-def run(
-    name: str, inventory: Path, variables: Mapping[str, Any], output: IO[str] | None = None
-) -> Play:
+def run(name: str, inventory: Path, variables: Document, output: IO[str] | None = None) -> Play:
     """Play our `name` on all hosts of an inventory; without `output` in this terminal."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
     return _play([*arguments, str(PLAYBOOKS / name)], output)

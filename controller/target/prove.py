@@ -6,21 +6,18 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 from contract import schema, strict_json
 from contract.command_results import ConfigurationProof, HostProofs
-from contract.files import write_json
 from contract.plan import Configuration, TargetDocument
 from contract.problem import Problem
+from contract.strict_json import Document
 from controller.planning.known_names import require_known
 from controller.target import connection, secrets, survey
 from controller.target import inventory as stacks
 from controller.target.connection import TargetError
-from controller.target.survey import record_file
+from controller.target.survey import write_record
 
-FORMAT = "fde-proofs/1"
 HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "cipher driver")
 
 Say = Callable[[str], None]
@@ -78,7 +75,7 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     secrets.place(target)
     width = max(len(name) for name in [*wanted, HEAD[0]])
     say(_row(HEAD, width))
-    documents: list[dict[str, Any]] = []
+    documents: list[Document] = []
     proofs: list[ProofLine] = []
     refusals: tuple[Problem, ...] = ()
     with tempfile.TemporaryFile() as errors:
@@ -99,22 +96,13 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
         errors.seek(0)
         stderr = errors.read()
     count = sum(each.proof.ok for each in proofs)
-    place = record_file("proofs", target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        place,
-        {
-            "format": FORMAT,
-            "host": target.host,
-            "proven_wall": datetime.now(UTC).isoformat(timespec="seconds"),
-            "all_proven": count == len(wanted),
-            "configurations": target.document()["configurations"],
-            "proofs": documents,
-        },
-    )
+    configurations = target.document()["configurations"]
+    done_all = count == len(wanted)
+    kept = {"all_proven": done_all, "configurations": configurations, "proofs": documents}
+    place = write_record("proofs", target, **kept)
     say(f"{count} of {len(wanted)} proven; the proofs: {place}")
     # With all of them proven, it failed to leave the last.
-    if len(proofs) < len(wanted) or (process.returncode and count == len(wanted)):
+    if len(proofs) < len(wanted) or (process.returncode and done_all):
         done = subprocess.CompletedProcess(argv, process.returncode, b"", stderr)
         cause = refusals[0] if refusals else _describe_end(target, done)
         name = next(iter(wanted[len(proofs) :]), "")
@@ -123,7 +111,7 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
         raise TargetError(Problem(cause.code, facts, f"{end}. {cause.sentence}", cause.remedy))
     return HostProofs(
         target.host,
-        count == len(wanted),
+        done_all,
         str(place),
         tuple(
             ConfigurationProof(each.configuration, each.proof.ok, each.took_s, each.mkfs_s)

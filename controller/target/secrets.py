@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from contract import private, schema
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
-from contract.problem import Wording
+from contract.problem import wordings_of
 from controller.target import connection, playbook
 
 PLACE = "/run/fde-testbed/secrets/secrets.json"
@@ -47,46 +47,7 @@ REMOVE = (
 class SecretsError(ControllerError):
     """A secrets file that cannot be used; no text or fact of it quotes the file."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "secrets-no-file": Wording("{path} is not a regular file.", "Name another secrets file."),
-        "secrets-owner": Wording(
-            "{path} belongs to user {owner}, not to you.", "Copy it, and chmod 600 the copy."
-        ),
-        "secrets-open": Wording("{path} is open to other users.", "Run chmod 600 {path}."),
-        "secrets-unread": Wording(
-            "The secrets {path} cannot be read ({reason}).",
-            f"Write them as a JSON object of {', '.join(KEYS)}, and chmod 600 it.",
-        ),
-        "secrets-tracked": Wording(
-            "{path} is kept by git, and with it by everybody who has a copy of the repository.",
-            "Run git rm --cached {path} and choose other secrets, or encrypt it (ansible-vault "
-            "encrypt).",
-        ),
-        "secrets-json": Wording(
-            "{path} is not a JSON object of texts.", f"Write an object of {', '.join(KEYS)}."
-        ),
-        "secrets-unknown": Wording(
-            "There is no secret called {key} (in {path}).", f"Known are {', '.join(KEYS)}."
-        ),
-        "secrets-line": Wording(
-            "The secret {key} in {path} is missing or not one line.", "Set it."
-        ),
-        "secrets-vault": Wording(
-            "{path} is encrypted, and no password opens it.",
-            "Name the file of the vault's password in the environment variable "
-            "ANSIBLE_VAULT_PASSWORD_FILE.",
-        ),
-        "secrets-short": Wording(
-            "The secret {key} in {path} is too weak: {characters} characters, {different} of them "
-            f"different. At least {LEAST_CHARACTERS} and {LEAST_DIFFERENT} are needed.",
-            "Draw one with `openssl rand -hex 16`; give back a drive that was owned with the old "
-            "one first.",
-        ),
-        "secrets-psid": Wording(
-            f"The drive is to be reverted by its PSID, but {{path}} has no {PSID}.",
-            "Copy it from the drive's label.",
-        ),
-    }
+    WORDINGS = wordings_of("controller/target", "SecretsError")
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,8 +151,9 @@ def describe(path: Path) -> str:
     secrets = _parse(path, content)
     for key in NEEDED:
         length = {"characters": len(secrets.values[key]), "different": len({*secrets.values[key]})}
-        if length["characters"] < LEAST_CHARACTERS or length["different"] < LEAST_DIFFERENT:
-            raise SecretsError("secrets-short", path=str(path), key=key, **length)
+        least = {"least": LEAST_CHARACTERS, "least_different": LEAST_DIFFERENT}
+        if any(count < limit for count, limit in zip(length.values(), least.values(), strict=True)):
+            raise SecretsError("secrets-short", path=str(path), key=key, **length, **least)
     vault = "encrypted with Ansible Vault, " if content.startswith(VAULT_MARK) else ""
     return f"mode 0600, {vault}with {', '.join(sorted(secrets.values))}"
 

@@ -9,17 +9,17 @@ import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
 
 from agent.preflight import Facts
 from contract import schema, strict_json
 from contract.disks import DiskAnswer
-from contract.files import short_digest
+from contract.files import short_digest, write_json
 from contract.names import sentence
 from contract.places import build_folder
 from contract.plan import Plan, TargetDocument
-from contract.problem import Problem, Wording
+from contract.problem import Problem, wordings_of
 from controller.target import connection
 from controller.target.agent_bundle import HOME, collect, pack
 from controller.target.answers import (
@@ -57,33 +57,7 @@ case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
 class SurveyError(connection.TargetError):
     """A target that was reached but cannot be looked at."""
 
-    WORDINGS: ClassVar[Mapping[str, Wording]] = {
-        "old-python": Wording(
-            "{output} of {host} is too old.",
-            "Make Python 3.11 or newer its python3, as on Debian 12 or Ubuntu 24.04.",
-        ),
-        "no-tmpfs": Wording(
-            "There is no tmpfs at /run of {host}, so it cannot be looked at without writing a "
-            "disk.",
-            "Boot it with systemd.",
-        ),
-        "no-run-folder": Wording(
-            "{user} may not write below /run of {host}.",
-            "Set ansible_become: true, or ansible_user: root.",
-        ),
-        "no-python": Wording(
-            "There is no python3 on {host}.", "Install it there (apt-get install python3)."
-        ),
-        "not-unpacked": Wording(
-            "The agent could not be unpacked below /run of {host}.",
-            "See that tar is installed there and some MiB of /run are free.",
-        ),
-        "shell-prints": Wording(
-            "{host} prints {output} ahead of the output of a command.",
-            "Have the start-up files of its login shell (as ~/.bashrc) print in interactive shells "
-            "alone.",
-        ),
-    }
+    WORDINGS = wordings_of("controller/target", "SurveyError")
 
 
 _CODES = {
@@ -134,8 +108,8 @@ def look(
     done = _run_script(target, what, run=run)
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
-        machine = schema.read(MachineAnswer, strict_json.loads(lines[0]))
-        examined = schema.read(Examination, strict_json.loads(lines[1]) if examine else {})
+        machine = strict_json.parse(MachineAnswer, lines[0])
+        examined = strict_json.parse(Examination, lines[1] if examine else "{}")
     except (IndexError, ValueError):
         raise _unanswered(target, done) from None
     answer = TargetAnswer(machine.facts, machine.refusals, examined=examined)
@@ -147,7 +121,7 @@ def look(
         error = words[-1].removeprefix("fde: ") if words else f"status {done.returncode}"
         return replace(answer, error=f"its disks could not be looked at: {error}")
     try:
-        disks_answer = schema.read(DisksAnswer, strict_json.loads(last[0]))
+        disks_answer = strict_json.parse(DisksAnswer, last[0])
     except ValueError:
         raise _unanswered(target, done) from None
     return replace(answer, disks=disks_answer.disks, disturbers=disks_answer.disturbers)
@@ -163,19 +137,9 @@ def load(target: TargetDocument, seconds: float) -> None:
     _ask(target, "load", f"{seconds:g}")
 
 
-@dataclass(frozen=True)
-class _Joules:
-    readings: tuple[tuple[int, float], ...]
-
-
 def read_joules(target: TargetDocument, seconds: float) -> tuple[tuple[int, float], ...]:
     """Read RAPL of a target for so long: (monotonic ns, J since the first); raises TargetError."""
-    return schema.read(_Joules, {"readings": _ask(target, "joules", f"{seconds:g}")}).readings
-
-
-@dataclass(frozen=True)
-class _Writes:
-    by_workload: Mapping[str, int]
+    return schema.read(tuple[tuple[int, float], ...], _ask(target, "joules", f"{seconds:g}"))
 
 
 def read_writes(target: TargetDocument, plan: Plan) -> Mapping[str, int]:
@@ -183,7 +147,7 @@ def read_writes(target: TargetDocument, plan: Plan) -> Mapping[str, int]:
 
     Workloads are missing whose files the target does not have.
     """
-    return schema.read(_Writes, {"by_workload": _ask(target, "writes", plan=plan)}).by_workload
+    return schema.read(dict[str, int], _ask(target, "writes", plan=plan))
 
 
 def _ask(target: TargetDocument, *what: str, plan: Plan | None = None) -> object:
@@ -206,7 +170,7 @@ def _run_script(
     files = collect()
     if plan:
         files[PurePosixPath("plan.json")] = json.dumps(plan.document()).encode()
-    files[PurePosixPath("target.json")] = json.dumps(target.document()).encode()
+    files[PurePosixPath("target.json")] = json.dumps(target.for_target.document()).encode()
     done = run(target, ["sh", "-c", SCRIPT, "sh", *what], pack(files))
     before, begun, printed = done.stdout.partition(BEGIN)
     if not begun:
@@ -245,6 +209,16 @@ def record_file(kind: str, target: TargetDocument) -> Path:
     return build_folder() / kind / f"{target.host}-{digest}.json"
 
 
+def write_record(kind: str, target: TargetDocument, **facts: object) -> Path:
+    """Keep a record of a kind of a target, with the time; return where."""
+    place = record_file(kind, target)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made_wall = datetime.now(UTC).isoformat(timespec="seconds")
+    head = {"format": f"fde-{kind}/1", "host": target.host, "made_wall": made_wall}
+    write_json(place, {**head, **facts})
+    return place
+
+
 def checks_file(target: TargetDocument) -> Path:
     """Return where the last check of a target is kept, until it is provisioned."""
     return record_file("checks", target)
@@ -252,10 +226,8 @@ def checks_file(target: TargetDocument) -> Path:
 
 def expected_fingerprints(target: TargetDocument, answer: TargetAnswer) -> dict[str, str]:
     """Return the fingerprints that provisioning must find again: of the last check, else of now."""
-    try:
-        text = checks_file(target).read_text(encoding="utf-8")
-        kept = schema.read(KeptCheck, strict_json.loads(text))
-    except (OSError, ValueError):
+    kept = strict_json.load(KeptCheck, checks_file(target))
+    if kept is None:
         return answer.fingerprints
     # Disks may have changed their roles.
     same = {

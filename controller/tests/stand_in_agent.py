@@ -2,7 +2,7 @@
 
 It goes through the plan as the agent does, with the agent's own journal, lock, accounts of tries
 and requests, but a run is a rest of so many seconds. A run named in `broken` (a file in the suite's
-folder) is void.
+folder) is void; each time that `slow` names a configuration, its rests take as long once more.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 from agent import requests
-from agent.system import lock
+from agent.system import admission, lock
 from contract import journal, plan
 from contract.attempts import History
 from contract.files import write_json
-from contract.journal import Journal
+from contract.journal import LOOK, Journal
 from controller.tests.examples import run_json
 
 
@@ -46,6 +46,13 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             while reason := lock.reason(lease):
                 tell("waiting", run.run_id, reason, "held")
                 time.sleep(0.1)
+            if admission.load(suite_dir).holds(suite, run):
+                tell("waiting", run.run_id, cause=LOOK)
+            while admission.load(suite_dir).holds(suite, run):
+                time.sleep(0.1)
+            bounds = admission.load(suite_dir)
+            if bounds.seconds is not None and not bounds.admit(suite, history, run):
+                break
             folder = suite_dir / "runs" / run.run_id
             folder.mkdir(parents=True, exist_ok=True)
             if entered != (run.block, run.configuration):
@@ -53,7 +60,9 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
                 tell("switching", run.run_id, run.configuration)
             tell("running", run.run_id)
             start_ns = time.monotonic_ns()
-            time.sleep(seconds)
+            slow = suite_dir / "slow"
+            names = slow.read_text(encoding="utf-8").split() if slow.exists() else []
+            time.sleep(seconds * (1 + names.count(run.configuration)))
             times = {"t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
             broken = suite_dir / "broken"
             void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")

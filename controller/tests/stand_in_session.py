@@ -17,6 +17,7 @@ from typing import Any
 from agent.system import lock
 from contract.errors import AgentError
 from contract.places import ROOT
+from contract.plan import read_target
 from controller.session import session
 from controller.target import connection, playbook
 
@@ -50,7 +51,7 @@ def main(suites: Path, seconds: str, folder: Path, target: Path) -> int:
 
     playbook.suite = play
     try:
-        session.run(folder, connection.read_target(target), Path("inventory"), print)
+        session.run(folder, read_target(target), Path("inventory"), print)
     except AgentError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

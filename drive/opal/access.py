@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from drive.opal.packets import Named, Value
-from drive.opal.uids import HALF_AUTHORITY_REF, HALF_BOOLEAN_ACE, MethodError, Status
+from .packets import Named, Value
+from .uids import HALF_AUTHORITY_REF, HALF_BOOLEAN_ACE, MethodError, Status
 
 _MAX_TERMS = 64
 

@@ -5,11 +5,11 @@ The PSID authority with its rows is that of the feature set "PSID" 1.00.
 
 from __future__ import annotations
 
-from drive.opal import schema, uids
-from drive.opal.access import Ace, any_of
-from drive.opal.core import TRY_LIMIT, Core
-from drive.opal.packets import Value
-from drive.opal.provider import (
+from . import schema, uids
+from .access import Ace, any_of
+from .core import TRY_LIMIT, Core
+from .packets import Value
+from .provider import (
     ADMIN_TEMPLATE,
     BASE_TEMPLATE,
     LOCKING_TEMPLATE,
@@ -24,7 +24,7 @@ from drive.opal.provider import (
     flag,
     static,
 )
-from drive.opal.uids import MethodError, Status
+from .uids import MethodError, Status
 
 _MANUFACTURED_INACTIVE, _MANUFACTURED = 8, 9
 _METHODS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from drive.opal.uids import MethodError, Status
-from drive.own_files import ForeignFileError, open_own
+from ..own_files import ForeignFileError, open_own
+from .uids import MethodError, Status
 
 _MAX_PENDING_BYTES = 1 << 20
 

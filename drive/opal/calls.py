@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from drive.opal import schema
-from drive.opal.packets import Control, Named, Token, TokenError, Value, encode_all, parse
-from drive.opal.uids import METHOD_NAMES, SESSION_MANAGER, Status
+from . import schema
+from .packets import Control, Named, Token, TokenError, Value, encode_all, parse
+from .uids import METHOD_NAMES, SESSION_MANAGER, Status
 
 
 @dataclass(frozen=True)

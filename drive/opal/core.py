@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from drive.identify import DriveConfig
-from drive.opal import credentials, uids
-from drive.opal.byte_table import ByteTable
-from drive.opal.locking import Locking, new_media_key
-from drive.opal.uids import MethodError, Status
-from drive.state import Authority, DriveState, RangeState
+from ..identify import DriveConfig
+from ..state import Authority, DriveState, RangeState
+from . import credentials, uids
+from .byte_table import ByteTable
+from .locking import Locking, new_media_key
+from .uids import MethodError, Status
 
 TRY_LIMIT = 5
 MAX_PIN_BYTES = 32

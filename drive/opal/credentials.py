@@ -12,7 +12,7 @@ import os
 
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 
-from drive.state import Credential
+from ..state import Credential
 
 COST = 1 << 13
 KEK_BYTES = 32

@@ -7,12 +7,12 @@ import os
 
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 
-from drive.aes_xts import KEY_BYTES, AesXts
-from drive.media import EncryptedMedia, Segment, Shadow
-from drive.opal.byte_table import ByteTable
-from drive.opal.uids import RANGES, MethodError, Status
-from drive.state import POWER_CYCLE, DriveState, MbrControl, RangeState
-from drive.vices import Vices
+from ..aes_xts import KEY_BYTES, AesXts
+from ..media import EncryptedMedia, Segment, Shadow
+from ..state import POWER_CYCLE, DriveState, MbrControl, RangeState
+from ..vices import Vices
+from .byte_table import ByteTable
+from .uids import RANGES, MethodError, Status
 
 _log = logging.getLogger("drive.opal")
 

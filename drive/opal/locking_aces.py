@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from drive.opal import schema, uids
-from drive.opal.access import Ace, any_of
+from . import schema, uids
+from .access import Ace, any_of
 
 ACE_GET_ALL, ACE_SET_RULE = uids.ace(0x38000), uids.ace(0x38001)
 AUTHORITY_GET_ALL, AUTHORITY_SET_ENABLED = uids.ace(0x39000), uids.ace(0x39001)

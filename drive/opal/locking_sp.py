@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from drive.opal import locking_aces as rules
-from drive.opal import schema, uids
-from drive.opal.access import parse_expression
-from drive.opal.core import TRY_LIMIT, Core
-from drive.opal.packets import Value
-from drive.opal.provider import (
+from . import locking_aces as rules
+from . import schema, uids
+from .access import parse_expression
+from .core import TRY_LIMIT, Core
+from .packets import Value
+from .provider import (
     BASE_TEMPLATE,
     LOCKING_TEMPLATE,
     Object,
@@ -21,7 +21,7 @@ from drive.opal.provider import (
     reset_events,
     static,
 )
-from drive.opal.uids import MethodError, Status
+from .uids import MethodError, Status
 
 _METHODS = (
     uids.NEXT,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from drive.opal.calls import Call
-from drive.opal.core import Core
-from drive.opal.packets import COM_ID, MAX_COM_PACKET_BYTES, Named, Value
-from drive.opal.uids import ADMINS, USERS
+from .calls import Call
+from .core import Core
+from .packets import COM_ID, MAX_COM_PACKET_BYTES, Named, Value
+from .uids import ADMINS, USERS
 
 # ComIDs, and what security protocols 0 and 2 say of them (Core 2.01, section 3.3.4).
 DISCOVERY, TPER_RESET, BLOCK_SID = 0x0001, 0x0004, 0x0005

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from drive.opal import schema, uids
-from drive.opal.access import Ace, encode_expression, is_satisfied
-from drive.opal.byte_table import ByteTable
-from drive.opal.core import Logins
-from drive.opal.packets import Value
-from drive.opal.schema import Table
-from drive.opal.uids import MethodError, Status
+from . import schema, uids
+from .access import Ace, encode_expression, is_satisfied
+from .byte_table import ByteTable
+from .core import Logins
+from .packets import Value
+from .schema import Table
+from .uids import MethodError, Status
 
 Row = dict[int, Value]
 _OBJECT, _BYTE = 1, 2  # table_kind

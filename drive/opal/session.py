@@ -6,8 +6,8 @@ import logging
 import os
 from collections.abc import Callable
 
-from drive.opal import schema, uids
-from drive.opal.calls import (
+from . import schema, uids
+from .calls import (
     Call,
     CallRecord,
     encode_call,
@@ -15,8 +15,8 @@ from drive.opal.calls import (
     method_name,
     parse_call,
 )
-from drive.opal.core import Core, Login
-from drive.opal.packets import (
+from .core import Core, Login
+from .packets import (
     MAX_TABLE_READ_BYTES,
     Control,
     Named,
@@ -26,8 +26,8 @@ from drive.opal.packets import (
     decode,
     encode,
 )
-from drive.opal.provider import Provider, Writer
-from drive.opal.uids import MethodError, Status
+from .provider import Provider, Writer
+from .uids import MethodError, Status
 
 _log = logging.getLogger("drive.opal")
 _MAX_RANDOM_BYTES = 1024

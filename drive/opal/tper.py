@@ -8,10 +8,12 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from drive.opal import admin_sp, locking_sp, negotiation, uids
-from drive.opal.calls import Call, CallRecord, encode_call, encode_result, parse_call
-from drive.opal.core import Core
-from drive.opal.packets import (
+from ..state import HARDWARE, PROGRAMMATIC
+from ..vices import Vices
+from . import admin_sp, locking_sp, negotiation, uids
+from .calls import Call, CallRecord, encode_call, encode_result, parse_call
+from .core import Core
+from .packets import (
     COM_ID,
     MAX_COM_PACKET_BYTES,
     Message,
@@ -23,10 +25,8 @@ from drive.opal.packets import (
     pack_empty,
     unpack,
 )
-from drive.opal.session import Session
-from drive.opal.uids import MethodError, Status
-from drive.state import HARDWARE, PROGRAMMATIC
-from drive.vices import Vices
+from .session import Session
+from .uids import MethodError, Status
 
 _log = logging.getLogger("drive.opal")
 _FIRST_SESSION = 0x1000

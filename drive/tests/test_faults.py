@@ -278,7 +278,10 @@ def test_losing_a_controller_is_a_reset(sed: Drive, ranged: Initiator, events: l
     ("request_", "sentence"),
     [
         ({"command": "status", "x": 1}, "takes no parameters, not x"),
-        ({"command": "explode"}, "fault, power-cycle, stats, status, vices, warm-reset"),
+        (
+            {"command": "explode"},
+            "fault, measure-power, power-cycle, stats, status, vices, warm-reset",
+        ),
         ({"command": "fault"}, "there is no fault None; known are"),
         ({"command": "fault", "name": ["a"]}, "known are"),
     ],

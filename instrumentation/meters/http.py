@@ -1,13 +1,15 @@
-"""Plugs and meters that answer HTTP with JSON: Shelly, Tasmota, Home Assistant, or as described.
+"""Meters that answer HTTP with JSON: plugs, Home Assistant, Redfish, Prometheus, or as described.
 
 Shelly, first generation: shelly-api-docs.shelly.cloud/gen1, `/status` (`total` of `meters` is in
 watt-minutes, of `emeters` in Wh); later ones: shelly-api-docs.shelly.cloud/gen2, Switch.GetStatus,
 PM1.GetStatus, EM.GetStatus and EM1.GetStatus, with their `errors`. Tasmota: tasmota.github.io/docs/
 Commands, `Status 8` (`Total` in kWh, one figure for all sockets unless it is a list; without
 `WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/api/rest; a
-state was reported again where `last_reported` is another one. None of them states what its power is
-the mean of, how often it is refreshed, or its limits of error: 1 s is taken for the refresh of the
-plugs.
+state was reported again where `last_reported` is another one. Redfish: a machine's own controller
+(BMC) by DMTF's schema Power, `PowerConsumedWatts` of the first four of `PowerControl`, untried on a
+real one. Prometheus: prometheus.io/docs/prometheus/latest/querying/api, an instant query of one
+series. None of them states what its power is the mean of, how often it is refreshed, or its limits
+of error: 1 s is taken for the refresh of the plugs.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
+from urllib.parse import quote
 
 from contract import schema
 from contract.schema import Range, Text
@@ -34,13 +37,15 @@ class Profile:
     """What one sort of device is asked and where its figures stand.
 
     `login` is how it wants the secret, `password` as it asks for it, by Digest or Basic; what
-    `valid` points to must not be false, what `unit` points to is the power's unit.
+    `valid` points to must not be false, what `unit` points to is the power's unit. `entity` is the
+    pattern of what names the figure within the device; such a device has no usual period.
     """
 
     path: str
     places: Places
     valid: Mapping[str, str] = field(default_factory=dict)
     unit: str = ""
+    entity: str = ""
     login: str = "password"
     resolution_w: float = 0.1
 
@@ -52,32 +57,32 @@ PROFILES = {
     ).items()
 }
 
-
-_ENTITY = Text(r"[a-z_]+\.[a-z0-9_]+", "write it such as sensor.plug_power")
+_NAMED = tuple(name for name, profile in PROFILES.items() if profile.entity)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(JsonSettings):
     """See `JsonSettings`.
 
-    `id` is the number of a Shelly's switch or meter, `entity` the sensor of Home Assistant, `path`
-    the part behind the address of the generic one.
+    `id` is the number of a Shelly's switch or meter, `entity` the sensor of Home Assistant, the
+    chassis of a Redfish service, the query of Prometheus, `path` the part behind the address of the
+    generic one.
     """
 
     profile: Annotated[str, Text("|".join((*PROFILES, "generic")), f"take {', '.join(PROFILES)}")]
     id: Annotated[int, Range(least=0, most=99)] = 0
-    entity: Annotated[str, _ENTITY] | Literal[""] = ""
+    entity: str = ""
     path: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.profile == "home-assistant" and not self.entity:
-            raise ValueError("entity is missing")
+        if self.profile in _NAMED and not re.fullmatch(self.device.entity, self.entity):
+            raise ValueError(f"entity must be like {self.device.entity}")
         if SECRET_QUERY.search(self.path):  # not shown
             raise ValueError("path has a login: put it into secret_file")
         if self.path and not re.fullmatch(r"/[!-~]*", self.path):
             raise ValueError("path must be the part behind the address, such as /power")
-        self.check_described(("home-assistant", "generic"), "path")
+        self.check_described((*_NAMED, "generic"), "path")
 
     @property
     def device(self) -> Profile:
@@ -85,7 +90,8 @@ class Settings(JsonSettings):
         if self.profile == "generic":
             return Profile(self.path, Places.from_settings(self))
         device = PROFILES[self.profile]
-        return replace(device, path=device.path.format(id=self.id, entity=self.entity))
+        entity = quote(self.entity, safe="")
+        return replace(device, path=device.path.format(id=self.id, entity=entity))
 
 
 class HttpMeter(JsonMeter):

@@ -110,7 +110,17 @@ class Places:
         if failed := sorted(error for error in errors if _METER_FAILED in error):
             refusal = f"the device reports {', '.join(failed)[:80]}"
             raise AnswerError("device-error", refusal, DEVICE_ERROR)
-        power_w = tuple(self._power_w(document, key) for key in channels)
+        power_w: list[float] = []
+        outputs: list[Any] = []
+        for key in channels:
+            value = value_at(document, self.power[key])
+            if value is None:
+                shown = json.dumps(document)[:_SHOWN]
+                raise AnswerError("no-data", f"the answer has no power of channel {key}: {shown}")
+            power_w.append(self.power_unit_w * number(value, f"power of channel {key}"))
+            if power_w[-1] > 0:
+                output = self.outputs.get(key, f"{_parent(self.power[key])}/output")
+                outputs.append(value_at(document, output))
         energy_j = [self._counter_j(document, key) for key in channels if counter]
         stamps = (value_at(document, place) for place in self.stamps)
         stamp = next((stamp for stamp in stamps if stamp is not None), None)
@@ -118,21 +128,10 @@ class Places:
             where = self.stamps[0]
             raise AnswerError("no-data", f"the answer does not name its reading ({where})")
         out_of_range = {error for error in errors if error.startswith("out_of_range")}
-        is_off = any(
-            watts > 0 and self._is_off(document, key)
-            for key, watts in zip(channels, power_w, strict=True)
-        )
+        is_off = any(o is False or (isinstance(o, str) and o.upper() == "OFF") for o in outputs)
         flags = OVER_RANGE * bool(out_of_range) | DEVICE_ERROR * bool(errors - out_of_range)
-        return Reading(
-            power_w, tuple(energy_j), "" if stamp is None else str(stamp), flags | OFF * is_off
-        )
-
-    def _power_w(self, document: Any, key: str) -> float:
-        value = value_at(document, self.power[key])
-        if value is None:
-            shown = json.dumps(document)[:_SHOWN]
-            raise AnswerError("no-data", f"the answer has no power of channel {key}: {shown}")
-        return self.power_unit_w * number(value, f"power of channel {key}")
+        name = "" if stamp is None else str(stamp)
+        return Reading(tuple(power_w), tuple(energy_j), name, flags | OFF * is_off)
 
     def _counter_j(self, document: Any, key: str) -> float:
         """Return the counter of a channel, NaN where there is none of it alone.
@@ -154,11 +153,6 @@ class Places:
                 yield place.rpartition("/")[2]
             elif value:
                 yield from map(str, value if isinstance(value, list) else [value])
-
-    def _is_off(self, document: Any, key: str) -> bool:
-        place = self.outputs.get(key, f"{_parent(self.power[key])}/output")
-        value = value_at(document, place)
-        return value is False or (isinstance(value, str) and value.upper() == "OFF")
 
 
 def _parent(pointer: str) -> str:

@@ -86,7 +86,11 @@ def layout(pattern: str) -> Layout:
     channels: dict[str, dict[str, Value]] = {}
     for name, index in sorted(regex.groupindex.items(), key=itemgetter(1)):
         group = name.decode()
-        unit, channel = _unit(group)
+        match = _GROUP.fullmatch(group)
+        unit = (match[1] or match[2]) if match else ""
+        if match is None or unit not in UNITS:
+            raise PatternError("unknown-group", group=group, units=", ".join(UNITS))
+        channel = match[3] or ONLY_CHANNEL
         quantity, factor = UNITS[unit]
         if quantity == "t":
             if time is not None:
@@ -109,14 +113,6 @@ def layout(pattern: str) -> Layout:
     if not channels:
         raise PatternError("no-power")
     return Layout(regex, time, channels)
-
-
-def _unit(group: str) -> tuple[str, str]:
-    match = _GROUP.fullmatch(group)
-    unit = (match[1] or match[2]) if match else ""
-    if match is None or unit not in UNITS:
-        raise PatternError("unknown-group", group=group, units=", ".join(UNITS))
-    return unit, match[3] or ONLY_CHANNEL
 
 
 def _separators(pattern: str, group: str) -> str:

@@ -355,7 +355,11 @@ class Mcp39f511n(Meter):
 
     def _confirm(self, first: Look, second: Look) -> None:
         """Take a new window that was seen twice; when the first of all ended is not known."""
-        window_s = self._window_s(first.outputs, second.outputs)
+        line_hz = first.outputs.line_mhz / 1000
+        steady = first.outputs.line_mhz == second.outputs.line_mhz
+        if not steady or not _LINE_HZ[0] <= line_hz <= _LINE_HZ[1]:
+            line_hz = float(self.settings.line_hz)
+        window_s = (1 << self._setup[0]) / line_hz
         if self._last is not None:
             flags = self._flags(first, window_s)
             powers_w = [
@@ -389,9 +393,3 @@ class Mcp39f511n(Meter):
         if passed_s > _STALE_WINDOWS * (1 << self._setup[0]) / self.settings.line_hz:
             self._stale_told = True
             self._fault(t_ns, "stale", f"the meter has shown the same values for {passed_s:.1f} s")
-
-    def _window_s(self, first: Outputs, second: Outputs) -> float:
-        line_hz = first.line_mhz / 1000
-        if first.line_mhz != second.line_mhz or not _LINE_HZ[0] <= line_hz <= _LINE_HZ[1]:
-            line_hz = self.settings.line_hz
-        return float((1 << self._setup[0]) / line_hz)

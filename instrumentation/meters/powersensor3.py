@@ -139,16 +139,15 @@ class PowerSensor3(Meter):
         self._talk.on_request_sent(data, t_ns)
         if self._talk.streaming:
             self._start_stream()
-            self._values = [self._table(rail) for rail in self._rails]
+            every, sensors = np.arange(MAX_LEVEL + 1, dtype=np.float64), self._talk.sensors
+            # A and V of each rail for each level.
+            self._values = [
+                (value_of(every, sensors[2 * rail]), value_of(every, sensors[2 * rail + 1]))
+                for rail in self._rails
+            ]
 
     def stop_command(self) -> bytes:
         return b"X"
-
-    def _table(self, rail: int) -> tuple[Floats, Floats]:
-        """Return A and V of a rail for each level."""
-        every = np.arange(MAX_LEVEL + 1, dtype=np.float64)
-        sensors = self._talk.sensors
-        return value_of(every, sensors[2 * rail]), value_of(every, sensors[2 * rail + 1])
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole frame is read again."""

@@ -269,25 +269,12 @@ class Samples:
 
     def at(self, frames: slice | NDArray[np.bool_]) -> Samples:
         """Return some of the frames."""
-        return Samples(
-            self.t_ns[frames],
-            self.t_us[frames],
-            self.step_us[frames],
-            self.power_w[frames],
-            self.flags[frames],
-        )
+        return Samples(*(column[frames] for column in vars(self).values()))
 
     def then(self, more: Samples) -> Samples:
         """Return these and others behind them."""
-        if not len(self.t_ns):
-            return more
-        return Samples(
-            np.concatenate([self.t_ns, more.t_ns]),
-            np.concatenate([self.t_us, more.t_us]),
-            np.concatenate([self.step_us, more.step_us]),
-            np.concatenate([self.power_w, more.power_w]),
-            np.concatenate([self.flags, more.flags]),
-        )
+        pairs = zip(vars(self).values(), vars(more).values(), strict=True)
+        return Samples(*map(np.concatenate, pairs)) if len(self.t_ns) else more
 
 
 def gathered(samples: Samples, size: int) -> tuple[Rows, Samples]:

@@ -117,14 +117,8 @@ class RowBuilder:
             else None,
             flags=np.array(self._flags, np.uint16),
         )
-        for gathered in (
-            self._times,
-            self._window_s,
-            self._power_w,
-            self._energy_j,
-            self._flags,
-        ):
-            gathered.clear()
+        self._times, self._window_s, self._power_w = [], [], []
+        self._energy_j, self._flags = [], []
         return rows
 
 

@@ -403,7 +403,9 @@ class SmartPower3(Meter):
             flags=flags | int(self._flags(groups, tripped)),
         )
 
-    def _flags(self, groups: Mapping[str, Sequence[Any]], tripped: Mapping[str, Any]) -> Any:
+    def _flags(
+        self, groups: Mapping[str, Sequence[Any]], tripped: Mapping[str, bool | NDArray[np.bool_]]
+    ) -> Any:
         """Return flags of one line or of n, by their figures: see `Lines`."""
         flags: Any = 0
         for group, (millivolt, milliampere, milliwatt, state) in groups.items():

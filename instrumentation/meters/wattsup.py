@@ -140,7 +140,11 @@ class WattsUp(Meter):
         elif head == b"#v":
             self._read_version(values[2:], t_ns)
         elif head == b"#h":
-            self._read_header(values[2:], t_ns)
+            names = tuple(value.decode("ascii", "replace") for value in values[2:])
+            if "W" in names and set(names) <= set(FIELDS) and len(set(names)) == len(names):
+                self._layout = names
+            else:
+                self._fault(t_ns, "framing", f"unknown field names: {', '.join(names)[:80]}")
         else:
             self._fault(t_ns, "framing", f"an unrequested packet: {packet[:40]!r}")
 
@@ -151,13 +155,6 @@ class WattsUp(Meter):
         self._fault(t_ns, "banner", f"the meter was switched on, it is {version}")
         self._switched_on = True
         self._opening.again()
-
-    def _read_header(self, values: list[bytes], t_ns: int) -> None:
-        names = tuple(value.decode("ascii", "replace") for value in values)
-        if "W" in names and set(names) <= set(FIELDS) and len(set(names)) == len(names):
-            self._layout = names
-        else:
-            self._fault(t_ns, "framing", f"unknown field names: {', '.join(names)[:80]}")
 
     def _read_data(self, values: list[bytes], t_ns: int) -> None:
         layout = self._layout or _LAYOUTS.get(len(values))

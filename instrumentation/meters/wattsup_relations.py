@@ -95,7 +95,12 @@ def unsteady(before: Readings, latest: Readings, seconds: float, *, gap: bool) -
         compare(name, lambda old, new: new > old)
     compare("Hz", lambda old, new: abs(new - old) > 10)
     compare("WH/Mo", lambda old, new: _mean_jumps(before, old, new))
-    compare("Cost/Mo", lambda old, new: _rate_jumps(before, latest, old, new))
+    old_wh, new_wh = before.get("WH/Mo"), latest.get("WH/Mo")
+    if old_wh is not None and new_wh is not None:  # at the tariff, cut to whole thousandths
+        wh = old_wh, new_wh
+        compare(
+            "Cost/Mo", lambda old, new: abs(new * wh[0] - old * wh[1]) > 2 * (sum(wh) + old + new)
+        )
     return failing
 
 
@@ -111,14 +116,6 @@ def _mean_jumps(before: Readings, old: int, new: int) -> bool:
     share = 4 / seconds_so_far  # of the mean, by the newest seconds
     most = old * (1.05 + share * _MOST_POWER / 10 / watts)
     return not old * (0.95 - share) - 1 <= new <= most + 1
-
-
-def _rate_jumps(before: Readings, latest: Readings, old: int, new: int) -> bool:
-    """Cost/Mo is WH/Mo at the tariff, cut to whole thousandths."""
-    old_wh, new_wh = before.get("WH/Mo"), latest.get("WH/Mo")
-    if old_wh is None or new_wh is None:
-        return False
-    return abs(new * old_wh - old * new_wh) > 2 * (old_wh + new_wh + old + new)
 
 
 class Trust:

@@ -192,14 +192,11 @@ class Yokogawa(Meter):
         due_ns = self.due_ns
         if due_ns is not None and t_ns < due_ns:
             return b""
-        return self._messages[self._next_step()].encode("ascii") + b"\r\n"
-
-    def _next_step(self) -> int:
-        if self._asked_ns is None:
-            return self._step
-        if self._timeouts + 1 >= _LOST_ANSWERS:
-            return 0
-        return min(self._step, self._loop_step)
+        step = self._step
+        if self._asked_ns is not None:
+            is_lost = self._timeouts + 1 >= _LOST_ANSWERS
+            step = 0 if is_lost else min(step, self._loop_step)
+        return self._messages[step].encode("ascii") + b"\r\n"
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
         """Give up an answer that has not come by now."""
@@ -214,20 +211,15 @@ class Yokogawa(Meter):
         message = data[:-2].decode("ascii", "replace")
         if message == self._messages[0]:
             self._start_over()
-        self._step = self._step_of(message)
+        # Where in the sequence it stands, from here on or from the start.
+        starts = [start for start in (self._step, 0) if message in self._messages[start:]]
+        self._step = self._messages.index(message, starts[0]) if starts else self._step
         self._nonsense_ns = None
         if message.endswith("?"):
             self._asked_ns = t_ns
         else:
             self._asked_ns = None
             self._step = min(self._step + 1, len(self._messages) - 1)
-
-    def _step_of(self, message: str) -> int:
-        """Where in the sequence a message stands, from here on or from the start."""
-        for start in (self._step, 0):
-            if message in self._messages[start:]:
-                return self._messages.index(message, start)
-        return self._step
 
     # Listening
 

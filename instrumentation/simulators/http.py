@@ -17,6 +17,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from contract.strict_json import Document, Json
 from instrumentation.simulators.networked import NetworkSimulator
 
+_QUERY = 'sum(power_watts{host="target"})'
+
 
 class HttpSimulator(NetworkSimulator):
     """A device of one of the profiles. `period_s` of the settings is its refresh.
@@ -46,7 +48,7 @@ class HttpSimulator(NetworkSimulator):
         super().__init__(**display)
         self._counter = counter
         self.delay_s, self.dribbles = delay_s, False
-        usual = "Basic" if profile.startswith("shelly-gen1") else "SHA-256"
+        usual = "Basic" if profile.startswith(("shelly-gen1", "redfish")) else "SHA-256"
         self.challenge, self.opaque = challenge or usual, opaque
         self.errors: list[str] = []
         self.output = True
@@ -58,6 +60,8 @@ class HttpSimulator(NetworkSimulator):
     def settings(self) -> Document:
         described: dict[str, dict[str, Json]] = {
             "home-assistant": {"entity": "sensor.plug_power"},
+            "redfish": {"entity": "System.Embedded.1"},
+            "prometheus": {"entity": _QUERY},
             "generic": {
                 "path": "/data?what=all",
                 "power": "/meter/power",
@@ -82,13 +86,16 @@ class HttpSimulator(NetworkSimulator):
             return "404 Not Found", b"<html>no such page</html>"
         return "200 OK", json.dumps(document).encode()
 
-    def _document(self, path: str) -> dict[str, Json] | None:  # noqa: PLR0911 - one a profile
+    def _document(self, path: str) -> dict[str, Json] | None:  # noqa: PLR0911, PLR0912 - one a profile
         watts, joules = self.power_w, self.energy_j
         url = urlsplit(path)
         number = parse_qs(url.query).get("id")
         match self.profile, url.path:
             case "shelly-gen1" | "shelly-gen1-em", "/status":
-                return self._first_generation(watts[0], joules[0])
+                kind, unit_j = ("emeters", 3600) if self.profile.endswith("em") else ("meters", 60)
+                meter: Document = {"power": round(watts[0], 2), "is_valid": True}
+                total = round(joules[0] / unit_j, 1)
+                return {"uptime": self.refreshes, kind: [{**meter, "total": total}]}
             case "shelly-switch", "/rpc/Switch.GetStatus" if number == ["0"]:
                 return {"source": "init", "output": self.output, **self._metered()}
             case "shelly-pm1", "/rpc/PM1.GetStatus" if number == ["0"]:
@@ -101,10 +108,26 @@ class HttpSimulator(NetworkSimulator):
                 return {"id": 0, **phases, "total_act_power": round(sum(watts), 3), **errors}
             case "shelly-em1", "/rpc/EM1.GetStatus" if number == ["0"]:
                 return {"id": 0, "voltage": 230.0, "act_power": round(watts[0], 1), "pf": 0.9}
+            case "shelly-switch", "/rpc/Switch.Set" if number == ["0"]:
+                before, self.output = self.output, "on=true" in url.query
+                return {"was_on": before}
+            case "shelly-gen1", "/relay/0":
+                self.output = "turn=on" in url.query
+                return {"ison": self.output, "source": "http"}
+            case "tasmota", "/cm" if "cmnd=Power" in url.query:
+                self.output = url.query.endswith(" On")
+                return {"POWER": "ON" if self.output else "OFF"}
             case "tasmota", "/cm" if "cmnd=Status 8" in url.query:
                 return tasmota_status(watts[0], joules[0])
             case "home-assistant", "/api/states/sensor.plug_power":
                 return self._state(watts[0])
+            case "redfish", "/redfish/v1/Chassis/System.Embedded.1/Power":
+                control: Document = {"MemberId": "0", "PowerConsumedWatts": round(watts[0], 1)}
+                return {"@odata.type": "#Power.v1_2_0.Power", "PowerControl": [control]}
+            case "prometheus", "/api/v1/query" if parse_qs(url.query) == {"query": [_QUERY]}:
+                sample: Document = {"metric": {}, "value": [self.refreshes, f"{watts[0]:.1f}"]}
+                vector: Document = {"resultType": "vector", "result": [sample]}
+                return {"status": "success", "data": vector}
             case "generic", "/data":
                 reading: Document = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
                 return {"n": self.refreshes, "meter": reading}
@@ -118,12 +141,6 @@ class HttpSimulator(NetworkSimulator):
         }
         errors = {"errors": self.errors} if self.errors else {}
         return {"id": 0, "apower": round(self.power_w[0], 1), "aenergy": total, **errors}
-
-    def _first_generation(self, power_w: float, energy_j: float) -> dict[str, Json]:
-        is_em = self.profile == "shelly-gen1-em"
-        unit_j = 3600.0 if is_em else 60.0
-        meter = {"power": round(power_w, 2), "is_valid": True, "total": round(energy_j / unit_j, 1)}
-        return {"uptime": self.refreshes, ("emeters" if is_em else "meters"): [meter]}
 
     def _state(self, power_w: float) -> dict[str, Json]:
         state, reported = self._reported

@@ -100,14 +100,15 @@ class Mcp39f511nSimulator:
                 return answers
             length = max(self._received[1], 1)
             frame, self._received = self._received[:length], self._received[length:]
-            answers += self._answer(frame)
+            sound = len(frame) >= 4 and frame[-1] == _sum(frame[:-1])
+            answers += self._execute(frame[2:-1]) if sound else b"\x51"
         self._received = b""
         return answers
 
-    def _answer(self, frame: bytes) -> bytes:
-        if len(frame) < 4 or frame[-1] != _sum(frame[:-1]):
-            return b"\x51"
-        return self._execute(frame[2:-1])
+    @property
+    def _left(self) -> int:
+        """Bytes of memory from the address on."""
+        return _MEMORY_BYTES - self._address
 
     def _execute(self, commands: bytes) -> bytes:
         """One after the other; a read ends them."""
@@ -117,30 +118,19 @@ class Mcp39f511nSimulator:
                 case 0x41, bytes(address) if len(address) == 2:
                     self._address = address[0] << 8 | address[1]
                     at += 3
-                case 0x4E, bytes(count) if count and count[0] <= _MAX_READ_BYTES:
-                    return self._read(count[0])
-                case 0x4D, bytes(count) if count and len(commands) == at + 2 + count[0]:
-                    return self._write(commands[at + 2 :])
+                case 0x4E, bytes(count) if count and count[0] <= min(_MAX_READ_BYTES, self._left):
+                    answer = struct.pack("BB", 0x06, count[0] + 3)
+                    answer += bytes(self._memory[self._address : self._address + count[0]])
+                    return answer + struct.pack("B", _sum(answer))
+                case 0x4D, bytes(count) if count and len(commands) - at - 2 == count[0]:
+                    if count[0] > self._left:
+                        return b"\x15"
+                    self._memory[self._address : self._address + count[0]] = commands[at + 2 :]
+                    return b"\x06"
                 case _:
                     return b"\x15"
         return b"\x06"
 
-    def _read(self, count: int) -> bytes:
-        if self._address + count > _MEMORY_BYTES:
-            return b"\x15"
-        answer = struct.pack("BB", 0x06, count + 3)
-        answer += bytes(self._memory[self._address : self._address + count])
-        return answer + struct.pack("B", _sum(answer))
-
-    def _write(self, data: bytes) -> bytes:
-        if self._address + len(data) > _MEMORY_BYTES:
-            return b"\x15"
-        self._memory[self._address : self._address + len(data)] = data
-        return b"\x06"
-
 
 def _sum(data: bytes) -> int:
-    total = 0
-    for byte in data:
-        total = (total + byte) % 256
-    return total
+    return sum(data) % 256

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -48,16 +48,5 @@ class Simulator(Protocol):
 
 
 _GROUP = Group("simulated meter", "fde.simulators", "instrumentation.simulators", "kind")
-
-
-def kinds() -> tuple[str, ...]:
-    """All kinds of meters that have a simulator."""
-    return _GROUP.names()
-
-
-def load(kind: str) -> type[Simulator]:
-    """Return the simulator of a kind of meter.
-
-    Raises ExtensionError.
-    """
-    return _GROUP.load(kind)
+kinds = _GROUP.names
+load: Callable[[str], type[Simulator]] = _GROUP.load

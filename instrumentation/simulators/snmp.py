@@ -16,7 +16,10 @@ _OWN = "1.3.6.1.4.1.32473.1"
 
 
 class SnmpSimulator(NetworkSimulator):
-    """A unit that is described in the inventory, or `apc-rpdu2` with its outlets 1 and 2."""
+    """A unit that is described in the inventory, or `apc-rpdu2` with its outlets 1 and 2.
+
+    `commands` are what was set, by OID and number, oldest first.
+    """
 
     kind: ClassVar[str] = "snmp"
 
@@ -24,6 +27,7 @@ class SnmpSimulator(NetworkSimulator):
         self.profile = profile
         self.channels = ("a", "b") if profile == "generic" else ("1", "2")
         super().__init__(step_w=step_w, **display)
+        self.commands: list[tuple[str, int]] = []
 
     @property
     def settings(self) -> Document:
@@ -62,7 +66,7 @@ class SnmpSimulator(NetworkSimulator):
 
 
 class SnmpServer:
-    """An SNMP agent (pysnmp) that answers GET requests of version 2c in one community."""
+    """An SNMP agent (pysnmp) that answers requests of version 2c in one community."""
 
     def __init__(self, unit: SnmpSimulator, host: str, port: int, community: str) -> None:
         if not port:
@@ -100,16 +104,21 @@ class SnmpServer:
                     for oid, _ in wanted
                 ]
 
+            def write_variables(self, *wanted: Any, **_: Any) -> list[tuple[Any, Any]]:
+                unit.commands += [(str(oid), int(value)) for oid, value in wanted]
+                return list(wanted)
+
         agent = engine.SnmpEngine()
         config.add_transport(
             agent, udp.DOMAIN_NAME, udp.UdpTransport().open_server_mode((host, port))
         )
         config.add_v1_system(agent, "area", community)
-        config.add_vacm_user(agent, 2, "area", "noAuthNoPriv", (1, 3, 6))
+        config.add_vacm_user(agent, 2, "area", "noAuthNoPriv", (1, 3, 6), (1, 3, 6))
         at = context.SnmpContext(agent)
         at.unregister_context_name(b"")
         at.register_context_name(b"", Values())
         cmdrsp.GetCommandResponder(agent, at)
+        cmdrsp.SetCommandResponder(agent, at)
         started.set()
         await self._stopped.wait()
         agent.close_dispatcher()

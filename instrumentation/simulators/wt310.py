@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from contract.strict_json import Document
-from instrumentation.simulators.yokogawa import Actions, YokogawaSimulator, nothing
+from instrumentation.simulators.yokogawa import Actions, YokogawaSimulator, is_on, nothing, put
 
 
 class WT310Simulator(YokogawaSimulator):
@@ -30,21 +30,18 @@ class WT310Simulator(YokogawaSimulator):
     def _actions(self) -> Actions:
         return {
             ":SYSTem:COMMunicate:COMMand": nothing,
-            ":HOLD": self._set_hold,
+            ":HOLD": partial(put, self, "hold", is_on),
             ":MEASure:AVERaging:STATe": nothing,
             **self._inputs(":INPut"),
             ":RATE": self._set_rate,
             ":NUMeric:FORMat": nothing,
-            ":NUMeric:NORMal:NUMber": self._set_item_count,
+            ":NUMeric:NORMal:NUMber": partial(put, self, "_item_count", int),
             **{
                 f":NUMeric:NORMal:ITEM{n + 1}": partial(self._set_item, n)
                 for n in range(len(self._items))
             },
             ":NUMeric:NORMal:VALue?": lambda _: self.values(*self._items[: self._item_count]),
         }
-
-    def _set_item_count(self, value: str) -> None:
-        self._item_count = int(value)
 
     def _set_item(self, at: int, value: str) -> None:
         self._items[at] = value.upper().removesuffix(",1")

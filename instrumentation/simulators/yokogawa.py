@@ -71,7 +71,7 @@ class Range:
 Actions = dict[str, Callable[[str], str | None]]
 
 _RATES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-_NO_ERROR = (0, "NO ERROR")
+_NO_ERROR = '0,"NO ERROR"'
 _UPDATED = 1
 
 
@@ -108,7 +108,7 @@ class YokogawaSimulator(ABC):
         self._filter = ["NEVER"] * 16
         self._events = 0
         self._condition = 0
-        self._errors: list[tuple[int, str]] = []
+        self._errors: list[str] = []
         self._headers = True
         self._seen_j = 0.0
         self.power_w = self.rms_v = self.rms_a = math.nan
@@ -148,7 +148,10 @@ class YokogawaSimulator(ABC):
             self._seen_j = joules
             if not self.hold:
                 self._update(mean_w)
-                sent += self._resume()
+                if self._waiting and self._events & _UPDATED:
+                    self._waiting = False
+                    queued, self._queued = self._queued, []
+                    sent += b"".join(map(self._message, queued))
         return sent
 
     def _update(self, mean_w: float) -> None:
@@ -166,13 +169,6 @@ class YokogawaSimulator(ABC):
         self.amperes.follow(abs(mean_w) / self.line_v, peak_a)
         if self._filter[1] == "FALL":
             self._events |= _UPDATED
-
-    def _resume(self) -> bytes:
-        if not self._waiting or not self._events & _UPDATED:
-            return b""
-        self._waiting = False
-        queued, self._queued = self._queued, []
-        return b"".join(self._message(message) for message in queued)
 
     def receive(self, data: bytes) -> bytes:
         *lines, self._received = (self._received + data).split(b"\n")
@@ -192,7 +188,7 @@ class YokogawaSimulator(ABC):
                 group = header.rpartition(":")[0]
             answer = self._unit(header, value.strip())
             if answer is None:
-                self._errors.append((113, "Undefined Header"))
+                self._errors.append('113,"Undefined Header"')
                 break  # the rest of the message is thrown away
             self.commands.append(f"{header} {value}".strip())
             if answer:
@@ -219,10 +215,10 @@ class YokogawaSimulator(ABC):
     def _shared_actions(self) -> Actions:
         return {
             ":STATus:QMESsage": nothing,
-            ":STATus:ERRor?": lambda _: '{},"{}"'.format(*self._next_error()),
-            ":STATus:EESR?": lambda _: str(self._take_events()),
+            ":STATus:ERRor?": lambda _: self._errors.pop(0) if self._errors else _NO_ERROR,
+            ":STATus:EESR?": self._take_events,
             ":STATus:CONDition?": lambda _: str(self._condition),
-            ":COMMunicate:HEADer": self._set_headers,
+            ":COMMunicate:HEADer": partial(put, self, "_headers", is_on),
             ":COMMunicate:VERBose": nothing,
             ":COMMunicate:WAIT": self._wait,
         }
@@ -238,35 +234,26 @@ class YokogawaSimulator(ABC):
         """Return the headers below a group that set how voltage and current are measured."""
         actions: Actions = dict.fromkeys((f"{group}:MODE", f"{group}:CFACtor"), nothing)
         for name, ranged in (("VOLTage", self.volts), ("CURRent", self.amperes)):
-            actions[f"{group}:{name}:AUTO"] = partial(self._set_auto, ranged)
+            actions[f"{group}:{name}:AUTO"] = partial(put, ranged, "auto", is_on)
             actions[f"{group}:{name}:RANGe"] = partial(self._set_range, ranged)
         return actions
-
-    def _set_headers(self, value: str) -> None:
-        self._headers = is_on(value)
 
     def _headed(self, header: str, data: str) -> str:
         return f"{header} {data}" if self._headers else data
 
+    def _take_events(self, _: str) -> str:
+        events, self._events = self._events, 0
+        return str(events)
+
     def _wait(self, value: str) -> None:
         self._waiting = value == "1" and not self._events & _UPDATED
-
-    def _take_events(self) -> int:
-        events, self._events = self._events, 0
-        return events
-
-    def _next_error(self) -> tuple[int, str]:
-        return self._errors.pop(0) if self._errors else _NO_ERROR
 
     def _is_among(self, value: str, possible: tuple[float, ...]) -> bool:
         """Whether the meter takes a number; if not, that is an error of its."""
         if float(value) in possible:
             return True
-        self._errors.append((222, "Data out of range"))
+        self._errors.append('222,"Data out of range"')
         return False
-
-    def _set_hold(self, value: str) -> None:
-        self.hold = is_on(value)
 
     def _set_rate(self, value: str) -> None:
         if self._is_among(value, _RATES):
@@ -275,9 +262,6 @@ class YokogawaSimulator(ABC):
     def _set_range(self, ranged: Range, value: str) -> None:
         if self._is_among(value, ranged.ranges):
             ranged.full_scale, ranged.auto = float(value), False
-
-    def _set_auto(self, ranged: Range, value: str) -> None:
-        ranged.auto = is_on(value)
 
     def values(self, *items: str) -> str:
         """Measured data, one after the other, in the ranges of its update."""
@@ -299,6 +283,11 @@ def nothing(_: str) -> None:
 def is_on(value: str) -> bool:
     """Return a truth value as the meter takes it."""
     return value.upper() in ("ON", "1")
+
+
+def put(owner: object, name: str, parse: Callable[[str], object], value: str) -> None:
+    """Set an attribute to what a value means."""
+    setattr(owner, name, parse(value))
 
 
 @lru_cache(maxsize=4096)

@@ -150,7 +150,7 @@ class BatterySource(PolledSource):
     def limits(self) -> Sequence[str]:
         """How coarse the gauge is, in sentences."""
         sentences = []
-        if power := self._polled.sums.get(POWER):
+        if power := self.sums.get(POWER):
             periods = (
                 "has shown fewer than three values so far"
                 if power.update_s is None
@@ -170,7 +170,7 @@ class BatterySource(PolledSource):
 
         None where one of these is not known, or the mains were there in between.
         """
-        power = self._polled.sums.get(POWER)
+        power = self.sums.get(POWER)
         if power is None or power.gaps or self._away or not self._step_nj:
             return None
         return power.energy_j, self._used_nj * 1e-9, self._step_nj * 1e-9

@@ -45,7 +45,10 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Total:
-    """Quantities of chips of one driver that may be added up; each of `parts` must have one."""
+    """Quantities of chips of one driver that may be added up; each of `parts` must have one.
+
+    `parts` match whole names, chip and label.
+    """
 
     chip: re.Pattern[str]
     parts: tuple[re.Pattern[str], ...]
@@ -82,17 +85,12 @@ class Table:
         every = list(names)
         parts: dict[str, list[str]] = {}
         for total in self.totals:
-            by_part = [[n for n in every if _matches(total, part, n)] for part in total.parts]
+            by_part = [[n for n in every if p.fullmatch(_plain(n))] for p in total.parts]
             members = [name for part in by_part for name in part]
             if all(by_part) and len(members) > 1:
                 chip = _plain(members[0]).rpartition("/")[0]
                 parts[f"{chip}/{total.name}"] = members
         return parts
-
-
-def _matches(total: Total, part: re.Pattern[str], name: str) -> bool:
-    chip, _, label = _plain(name).rpartition("/")
-    return bool(total.chip.fullmatch(chip) and part.fullmatch(label))
 
 
 def _plain(name: str) -> str:
@@ -118,7 +116,7 @@ def table() -> Table:
     totals = tuple(
         Total(
             pattern(e["chip"]),
-            tuple(pattern(part) for part in e["parts"]),
+            tuple(pattern(f"(?:{e['chip']})/(?:{part})") for part in e["parts"]),
             e["name"],
             categories[e["covers"]],
         )

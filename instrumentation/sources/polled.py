@@ -121,62 +121,13 @@ class PowerSum:
         return (last - first) * 1e-9 / (count - 1) if count > 1 else None
 
 
-class PolledPower:
-    """Quantities polled by a thread until `close`.
-
-    `read` polls once more, so that a window ends at the caller's edge. Powers are in µW; a quantity
-    that cannot be read raises OSError.
-    """
-
-    def __init__(
-        self,
-        quantities: Mapping[str, PowerUw],
-        period_s: float,
-        averaged_ns: Mapping[str, int] = MappingProxyType({}),
-    ) -> None:
-        self._quantities = dict(quantities)
-        longest_ns = round(GAP_PERIODS * period_s * 1e9)
-        self.sums = {n: PowerSum(longest_ns, averaged_ns.get(n, 0)) for n in quantities}
-        self._period_s = period_s
-        self._turn = threading.Lock()
-        self._running = threading.Lock()  # held until the end, as in agent.sampler
-        self._running.acquire()
-        self._thread = threading.Thread(target=self._poll, name="power", daemon=True)
-        if quantities:
-            self._thread.start()
-
-    def read(self) -> dict[str, Reading | ReadFailure]:
-        """Return the energy of each quantity since the first poll, or why it cannot be read."""
-        with self._turn:
-            return {name: self._read(name) for name in self._quantities}
-
-    def _read(self, name: str) -> Reading | ReadFailure:
-        t_before_ns = monotonic_ns()
-        try:
-            power_uw = self._quantities[name]()
-        except OSError as error:
-            return self.sums[name].fail(t_before_ns, reason(error))
-        return self.sums[name].add(t_before_ns, monotonic_ns(), power_uw)
-
-    def _poll(self) -> None:
-        while True:
-            self.read()
-            if self._running.acquire(timeout=self._period_s):
-                return
-
-    def close(self) -> None:
-        """End the polling."""
-        if self._running.locked() and self._thread.is_alive():
-            self._running.release()
-            self._thread.join(STOP_LIMIT_S)
-
-
 class PolledSource:
-    """A source of polled powers, and of counters that are read at the caller's edges alone.
+    """A source of powers polled by a thread, and of counters read at the caller's edges alone.
 
-    `names` are those of both, in the order in which `read` gives them; `averaged_ns` the time that
-    a power is the mean of, where that is stated. Without `watched` the counters' updates are not
-    observed: those of a battery's gauge follow the load, and each read of it asks the firmware.
+    Powers are in µW; one that cannot be read raises OSError. `names` are those of both, in the
+    order in which `read` gives them; `averaged_ns` the time that a power is the mean of, where that
+    is stated. Without `watched` the counters' updates are not observed: those of a battery's gauge
+    follow the load, and each read of it asks the firmware.
     """
 
     def __init__(
@@ -190,36 +141,66 @@ class PolledSource:
         watched: bool = True,
     ) -> None:
         self.names = names
-        self._counters = counters
-        self._polled = PolledPower(powers, period_s, averaged_ns)
+        self._powers, self._counters = powers, counters
+        longest_ns = round(GAP_PERIODS * period_s * 1e9)
+        self.sums = {n: PowerSum(longest_ns, averaged_ns.get(n, 0)) for n in powers}
         self._watched = {name: Watched() for name in counters}
-        self._closing = threading.Event()
-        self._watch = threading.Thread(target=self._watch_counters, name="updates", daemon=True)
-        if counters and watched:
-            self._watch.start()
+        self._one_at_a_time, self._closing = threading.Lock(), threading.Event()
+        self._threads = [
+            threading.Thread(target=does, name=name, args=arguments, daemon=True)
+            for wanted, does, name, arguments in (
+                (powers, self._poll, "power", (period_s,)),
+                (counters and watched, self._watch_counters, "updates", ()),
+            )
+            if wanted
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def gaps(self) -> Mapping[str, Sequence[Gap]]:
-        return {name: polled_sum.gaps for name, polled_sum in self._polled.sums.items()}
+        return {name: polled_sum.gaps for name, polled_sum in self.sums.items()}
 
     def polls(self, name: str) -> bool:
         """Whether this quantity is a power that is polled, no counter."""
-        return name in self._polled.sums
+        return name in self.sums
 
     @property
     def only_w(self) -> Mapping[str, float]:
         """By polled quantity that has shown one power alone, that power."""
-        shown = ((name, polled_sum.only_w) for name, polled_sum in self._polled.sums.items())
+        shown = ((name, polled_sum.only_w) for name, polled_sum in self.sums.items())
         return {name: power_w for name, power_w in shown if power_w is not None}
 
     def read(self) -> dict[str, Reading | ReadFailure]:
-        """Return the energy of each quantity since the first poll, or why it cannot be read."""
-        readings = self._polled.read()
+        """Return the energy of each quantity since the first poll, or why it cannot be read.
+
+        Powers are polled once more, so that a window ends at the caller's edge.
+        """
+        readings = self._read_powers()
         for name, counter in self._counters.items():
             count = readings[name] = counter()
             if isinstance(count, Reading):
                 readings[name] = replace(count, window_ns=self._watched[name].interval_ns or 0)
         return {name: readings[name] for name in self.names}
+
+    def _read_powers(self) -> dict[str, Reading | ReadFailure]:
+        readings: dict[str, Reading | ReadFailure] = {}
+        with self._one_at_a_time:
+            for name, power in self._powers.items():
+                t_before_ns = monotonic_ns()
+                try:
+                    power_uw = power()
+                except OSError as error:
+                    readings[name] = self.sums[name].fail(t_before_ns, reason(error))
+                else:
+                    readings[name] = self.sums[name].add(t_before_ns, monotonic_ns(), power_uw)
+        return readings
+
+    def _poll(self, period_s: float) -> None:
+        while True:
+            self._read_powers()
+            if self._closing.wait(period_s):
+                return
 
     def _watch_counters(self) -> None:
         def count(read: Callable[[], Reading | ReadFailure]) -> int | None:
@@ -236,6 +217,5 @@ class PolledSource:
     def close(self) -> None:
         """End the polling."""
         self._closing.set()
-        if self._watch.is_alive():
-            self._watch.join(STOP_LIMIT_S)
-        self._polled.close()
+        for thread in self._threads:
+            thread.join(STOP_LIMIT_S)

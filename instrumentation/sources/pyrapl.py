@@ -22,18 +22,6 @@ DIFFERS = "pyrapl-differs"
 UNCHECKED = "pyrapl-unchecked"
 
 
-def _zones(package_uj: Sequence[float] | None, dram_uj: Sequence[float] | None) -> dict[str, float]:
-    """Name the figures of pyRAPL's lists as the powercap source names its zones.
-
-    An index is a socket, -1 no such counter.
-    """
-    packages = {n: uj for n, uj in enumerate(package_uj or ()) if uj >= 0}
-    drams = {n: uj for n, uj in enumerate(dram_uj or ()) if uj >= 0}
-    zones = {f"package-{n}": uj for n, uj in packages.items()}
-    several = len(packages) > 1
-    return zones | {f"package-{n}/dram" if several else "dram": uj for n, uj in drams.items()}
-
-
 @contextmanager
 def _quiet_logging() -> Iterator[None]:
     """PyRAPL warns of output formats that it could offer with pandas or MongoDB; we use neither."""
@@ -69,17 +57,12 @@ class PyraplSource:
         if self._measurement is not None:
             self._contained(self._measurement.begin)
 
-    def end(self) -> dict[str, Any]:
-        """`{"duration_us": …, "zones": {name: µJ}}` since `begin`, or `{"error": sentence}`."""
-        result = self._contained(self._finish)
-        return {"error": self.error} if self.error is not None else dict(result)
-
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Every counter's energy since `begin` (or `open`) by zone name, in µJ; never raises."""
         t_before_ns = monotonic_ns()
         result = self._contained(self._finish)
         t_after_ns = monotonic_ns()
-        zones = {} if self.error is not None else dict(result["zones"])
+        zones = {} if self.error is not None else dict(result)
         lost = ReadFailure(t_before_ns, self.error or "pyRAPL gave no figure for this zone")
         read = {n: Reading(t_before_ns, t_after_ns, round(uj)) for n, uj in zones.items()}
         return {**dict.fromkeys(self.names, lost), **read}
@@ -96,15 +79,22 @@ class PyraplSource:
         pyRAPL.setup()
         self._measurement = pyRAPL.Measurement("run")
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> dict[str, float]:
+        """End the measurement; its µJ by zone, named as the powercap source names its zones."""
         if self._measurement is None:
             raise RuntimeError("pyRAPL was not set up")
         self._measurement.end()
-        result = self._measurement.result
-        zones = _zones(result.pkg, result.dram)
+        # An index of its lists is a socket, -1 no such counter.
+        packages, drams = (
+            {n: uj for n, uj in enumerate(figures_uj or ()) if uj >= 0}
+            for figures_uj in (self._measurement.result.pkg, self._measurement.result.dram)
+        )
+        zones = {f"package-{n}": uj for n, uj in packages.items()}
+        several = len(packages) > 1
+        zones |= {f"package-{n}/dram" if several else "dram": uj for n, uj in drams.items()}
         if not zones:
             raise RuntimeError("no zone gave a figure: a counter wrapped, or none was found")
-        return {"duration_us": result.duration, "zones": zones}
+        return zones
 
     def _contained(self, step: Callable[[], Any]) -> Any:
         """Run a step; the first thing that goes wrong is kept, later ones follow from it."""

@@ -13,19 +13,8 @@ class SourceError(ProblemError):
 
 
 _GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name")
-
-
-def names() -> tuple[str, ...]:
-    """List the sources, with those of installed packages."""
-    return _GROUP.names()
-
-
-def load(name: str) -> type[Any]:
-    """Return the class of a source.
-
-    Raises ExtensionError.
-    """
-    return _GROUP.load(name)
+names = _GROUP.names
+load = _GROUP.load
 
 
 def is_installed(name: str) -> bool:
@@ -39,6 +28,14 @@ def is_present(name: str) -> bool:
         return bool(getattr(load(name), "is_present", lambda: True)())
     except ExtensionError:
         return True  # opening raises what is wrong with it
+
+
+def disturbs_disks(name: str) -> bool:
+    """Whether reading it changes what disks take, so that no measurement of disks has it beside."""
+    try:
+        return bool(getattr(load(name), "disturbs_disks", False))
+    except ExtensionError:
+        return False
 
 
 def opened(name: str, **settings: bool) -> Any:

@@ -206,7 +206,13 @@ def mirrors(
     """
     originals: dict[str, str] = {}
     # Values at which a pair agreed. All pairs in turn: one that stands still holds up no other.
-    open_pairs: dict[tuple[int, int], set[int]] = {pair: set() for pair in _pairs(zones)}
+    open_pairs: dict[tuple[int, int], set[int]] = {
+        (first, second): set()
+        for second, zone in enumerate(zones)
+        for first, other in enumerate(zones[:second])
+        # Zones of one kind in different dies of one package.
+        if zone.package and (zone.package, zone.kind) == (other.package, other.kind)
+    }
     while open_pairs and time.monotonic() < until_s:
         for (first, second), agreed in list(open_pairs.items()):
             same = _agree(partial(value_uj, first), partial(value_uj, second), agreed)
@@ -217,14 +223,6 @@ def mirrors(
                 originals.setdefault(zones[second].name, originals.get(name, name))
         time.sleep(0.0002)
     return originals
-
-
-def _pairs(zones: Sequence[Zone]) -> Iterator[tuple[int, int]]:
-    """Zones of one kind in different dies of one package."""
-    for second, zone in enumerate(zones):
-        for first, other in enumerate(zones[:second]):
-            if zone.package and (zone.package, zone.kind) == (other.package, other.kind):
-                yield first, second
 
 
 Read = Callable[[], int | None]

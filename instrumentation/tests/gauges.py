@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from instrumentation.sources import nvme
 
 BATTERY = {
     "type": "Battery",
@@ -91,3 +95,21 @@ def compile_nvml(folder: Path, patch: pytest.MonkeyPatch, cards: str) -> Path:
     patch.setenv("FDE_TEST_NVML", str(folder / "cards"))
     (folder / "cards").write_text(cards)
     return library
+
+
+def lay_out_nvme(root: Path, patch: pytest.MonkeyPatch, **drives: int | None) -> None:
+    """Have drives whose logs have this word of power; None: a drive that measures none.
+
+    Their pages are files; a guest's test reads those of a drive.
+    """
+
+    def page(device: str, what: str) -> bytes:
+        return Path(device, what).read_bytes()
+
+    for name, word in drives.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        attributes = struct.pack("<96xI", 0 if word is None else 1 << 21)
+        (root / name / "identify").write_bytes(attributes)
+        (root / name / "health").write_bytes(struct.pack("<240xI", word or 0))
+    patch.setattr(nvme, "identify_controller", partial(page, what="identify"))
+    patch.setattr(nvme, "read_health", partial(page, what="health"))

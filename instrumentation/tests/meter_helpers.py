@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,14 @@ from instrumentation.meters.rows import ParseResult
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
 from validation.metrology.conversation import Wire, conversation, faultless
+
+AnyMeter = TypeVar("AnyMeter", bound=Meter)
+
+
+def opened(meter: AnyMeter) -> AnyMeter:
+    """Return a meter whose port was opened."""
+    meter.opened()
+    return meter
 
 
 def energies(watts: list[float], simulator: Simulator) -> np.ndarray:

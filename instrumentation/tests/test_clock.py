@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.journal import boot_id
 from contract.tests.refusal import refuses
 from instrumentation.clock import (
     ClockReading,
     OffsetModel,
     append_reading,
-    boot_id,
     bound_ns,
     offset_ns,
 )
@@ -182,8 +182,9 @@ def test_link_that_never_answers_says_why(tmp_path: Path) -> None:
         link.burst()
 
 
-def test_measuring_goes_on_after_a_failure(tmp_path: Path) -> None:
+def test_measuring_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bursts fail, which is told once, then the responder is there."""
+    monkeypatch.setattr("instrumentation.clock_link.RETRY_S", 0.01)
     program = tmp_path / "responder"
     errors: list[str] = []
     stop = threading.Event()
@@ -193,11 +194,7 @@ def test_measuring_goes_on_after_a_failure(tmp_path: Path) -> None:
         program.chmod(0o755)
 
     with ClockLink([str(program)], tmp_path / "clock.jsonl") as link:
-        thread = threading.Thread(
-            target=keep_measuring,
-            args=(link, 0.05, stop, errors.append),
-            kwargs={"retry_s": 0.01},
-        )
+        thread = threading.Thread(target=keep_measuring, args=(link, 0.05, stop, errors.append))
         thread.start()
         while not errors:
             stop.wait(0.05)

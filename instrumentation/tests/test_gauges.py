@@ -76,11 +76,11 @@ def test_a_lone_reading_of_a_polled_power_is_flagged(powers_w: list[float], is_l
 def test_the_source_polls_by_itself_too(tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon0", SUPPLY)
     source = HwmonSource.open(tmp_path, period_s=0.001)
-    polled = source._polled.sums["power_meter/power1"]
+    polled = source.sums["power_meter/power1"]
     while polled._energy_nj == 0:
         time.sleep(0.001)
     source.close()
-    assert not source._polled._thread.is_alive()
+    assert not source._threads[0].is_alive()
 
 
 def test_battery_by_energy_and_power(tmp_path: Path) -> None:

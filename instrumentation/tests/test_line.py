@@ -17,6 +17,7 @@ from instrumentation.meters.line import LineMeter
 from instrumentation.meters.line_pattern import layout
 from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenated
 from instrumentation.simulators.line import LineSimulator
+from instrumentation.tests.meter_helpers import opened
 from instrumentation.trace import Fault
 
 GIVEN: dict[str, Any] = {
@@ -29,9 +30,7 @@ TENTH_NS = 100_000_000
 
 
 def a_meter(pattern: str, channels: dict[str, str] | None = None, **settings: Any) -> LineMeter:
-    meter = LineMeter(channels or {"0": "system"}, {**GIVEN, "pattern": pattern, **settings})
-    meter.opened()
-    return meter
+    return opened(LineMeter(channels or {"0": "system"}, {**GIVEN, "pattern": pattern, **settings}))
 
 
 def fed(meter: LineMeter, lines: Sequence[bytes]) -> tuple[Rows, list[Fault]]:

@@ -18,7 +18,7 @@ from instrumentation.meters.mcp39f511n import (
     write_request,
 )
 from instrumentation.simulators.mcp39f511n import Mcp39f511nSimulator
-from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, talk
+from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, opened, talk
 from instrumentation.trace import Frame
 from validation.metrology.conversation import Wire, conversation
 
@@ -102,8 +102,7 @@ def test_windows_are_as_long_as_the_measured_line_frequency_says() -> None:
 
 
 def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
-    meter, simulator = driver(window_cycles=4), Mcp39f511nSimulator(exponent=4)
-    meter.opened()
+    meter, simulator = opened(driver(window_cycles=4)), Mcp39f511nSimulator(exponent=4)
     for t_ns in range(0, 10**9, 10**7):
         exchange(meter, simulator, t_ns)
     assert simulator.exponent == 2
@@ -112,8 +111,7 @@ def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
 
 
 def test_window_is_put_back_even_if_it_was_set_a_moment_ago() -> None:
-    meter, simulator = driver(window_cycles=4), Mcp39f511nSimulator(exponent=4)
-    meter.opened()
+    meter, simulator = opened(driver(window_cycles=4)), Mcp39f511nSimulator(exponent=4)
     for _ in range(7):  # the registers twice, and the writing
         exchange(meter, simulator, 0)
     assert simulator.exponent == 2
@@ -131,8 +129,8 @@ def test_registers_that_do_not_read_the_same_twice_are_read_again() -> None:
 
 def test_window_that_cannot_be_set_is_said_and_the_true_one_used() -> None:
     class Stubborn(Mcp39f511nSimulator):
-        def _write(self, data: bytes) -> bytes:
-            return super()._write(data[:0])
+        def _execute(self, commands: bytes) -> bytes:
+            return b"\x06" if commands[3:4] == b"M" else super()._execute(commands)
 
     output, _ = talk(lambda: driver(window_cycles=4), Stubborn(), WATTS)
     assert kinds(output) == ["setup"]
@@ -148,8 +146,7 @@ def test_same_value_is_never_taken_twice() -> None:
 
 
 def test_window_that_ends_during_the_first_two_looks_is_no_fault() -> None:
-    meter, simulator = driver(), Mcp39f511nSimulator()
-    meter.opened()
+    meter, simulator = opened(driver()), Mcp39f511nSimulator()
     for step in range(10):
         t_ns = step * 10_000_000
         assert not exchange(meter, simulator, t_ns).faults
@@ -209,8 +206,7 @@ def test_damaged_answer_is_said_and_asked_for_again(kind: str, change: Wire) -> 
 
 def test_window_of_which_the_end_was_not_watched_is_flagged() -> None:
     """A controller that is busy for a while around the end of a window."""
-    meter, simulator = driver(), Mcp39f511nSimulator()
-    meter.opened()
+    meter, simulator = opened(driver()), Mcp39f511nSimulator()
     flags, window_ns, done = [], round(simulator.period_s * 1e9), 0
     for t_ns in range(0, 10 * window_ns, 1_000_000):
         if t_ns // window_ns > done:
@@ -225,8 +221,7 @@ def test_window_of_which_the_end_was_not_watched_is_flagged() -> None:
 
 def test_late_answer_is_not_taken_for_the_next() -> None:
     """An answer that comes after the time-out answers another length than is asked then."""
-    meter, simulator = driver(), Mcp39f511nSimulator()
-    meter.opened()
+    meter, simulator = opened(driver()), Mcp39f511nSimulator()
     t_ns = 0
     for _ in range(6):
         exchange(meter, simulator, t_ns)
@@ -242,8 +237,7 @@ def test_late_answer_is_not_taken_for_the_next() -> None:
 
 
 def test_meter_that_was_silent_is_set_up_anew() -> None:
-    meter = driver()
-    meter.opened()
+    meter = opened(driver())
     simulator = Mcp39f511nSimulator()
     for _ in range(8):
         exchange(meter, simulator, meter.due_ns or 0)

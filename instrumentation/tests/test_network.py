@@ -29,6 +29,7 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 
 from contract.documents import RecorderStatus
 from contract.places import ROOT
+from contract.plan import MeterEntry
 from contract.tests.refusal import refuses
 from instrumentation import recorder
 from instrumentation.clock import monotonic_ns
@@ -37,8 +38,9 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.network import recognised
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.simulators.http import HttpSimulator
+from instrumentation.simulators.ipmi import IpmiSimulator
 from instrumentation.simulators.mqtt import MqttServer, MqttSimulator
 from instrumentation.simulators.networked import Live, NetworkSimulator, Server, TcpServer
 from instrumentation.simulators.scpi import ScpiSimulator
@@ -95,10 +97,10 @@ def broker() -> Iterator[int]:
 
 @contextlib.contextmanager
 def on_the_network(
-    simulator: NetworkSimulator, port: int = 0, secret: str = ""
+    simulator: NetworkSimulator, port: int = 0, secret: str = "", **tls: ssl.SSLContext
 ) -> Iterator[Server]:
     """Provide a simulator that is served, in true time."""
-    server = simulator.serve(HOST, port, secret)
+    server = simulator.serve(HOST, port, secret, **tls)
     live = Live(simulator, [WATTS] * len(simulator.channels))
     try:
         yield server
@@ -107,7 +109,7 @@ def on_the_network(
         server.close()
 
 
-def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> MeterConfig:
+def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> MeterEntry:
     entry = {
         "name": "plug",
         "kind": simulator.kind,
@@ -116,10 +118,10 @@ def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> Mete
         "channels": {key: f"ch_{key}" for key in simulator.channels},
         "settings": {**simulator.settings, **settings},
     }
-    return MeterConfig.from_json(json.dumps(entry))
+    return parse_meter(json.dumps(entry))
 
 
-def recorded(config: MeterConfig, out: Path, until: Callable[[RecorderStatus], bool]) -> str:
+def recorded(config: MeterEntry, out: Path, until: Callable[[RecorderStatus], bool]) -> str:
     """Record until the status is as wanted; return the recorder's summary."""
 
     def stopped() -> bool:
@@ -149,8 +151,8 @@ def in_no_file(secret: str, folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def the_wire(config: MeterConfig) -> Iterator[tuple[Meter, Transport]]:
-    meter = config.driver()
+def the_wire(config: MeterEntry) -> Iterator[tuple[Meter, Transport]]:
+    meter = driver_of(config)
     meter.opened()
     transport = open_meter(config.port, 0, meter)
     try:
@@ -186,23 +188,51 @@ SIMULATORS: dict[str, Callable[[], NetworkSimulator]] = {
         profile: lambda profile=profile: HttpSimulator(profile, refresh_s=REFRESH_S)  # type: ignore[misc]
         for profile in (
             *("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-pm1", "shelly-em"),
-            *("shelly-em1", "tasmota", "home-assistant", "generic"),
+            *("shelly-em1", "tasmota", "home-assistant", "redfish", "prometheus", "generic"),
         )
     },
     "snmp": lambda: SnmpSimulator(refresh_s=REFRESH_S),
     "apc-rpdu2": lambda: SnmpSimulator("apc-rpdu2", refresh_s=REFRESH_S),
     "scpi": lambda: ScpiSimulator(refresh_s=REFRESH_S),
+    "ipmi": lambda: IpmiSimulator(refresh_s=REFRESH_S),
 }
+
+# What the driver starts in place of ipmitool: it asks a simulator by TCP, not by RMCP+.
+STAND_IN = """
+import os, socket, sys
+host, port, user = (sys.argv[sys.argv.index(option) + 1] for option in ("-H", "-p", "-U"))
+assert sys.argv[1:3] == ["-I", "lanplus"]
+login = f"{user}:{os.environ['IPMITOOL_PASSWORD']}"
+with socket.create_connection((host, int(port)), 2) as wire:
+    wire.sendall(f"{login}\\t{' '.join(sys.argv[sys.argv.index('-E') + 1:])}\\n".encode())
+    text = b""
+    while not text.endswith(b"\\n\\n"):
+        text += wire.recv(4096)
+if text == b"\\n\\n":
+    sys.exit("Error: Unable to establish IPMI v2 / RMCP+ session")
+sys.stdout.buffer.write(text)
+"""
+
+
+@pytest.fixture
+def ipmitool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "bin" / "ipmitool"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n{STAND_IN}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return program
 
 
 @pytest.mark.parametrize("name", SIMULATORS)
+@pytest.mark.usefixtures("ipmitool")
 def test_it_is_recorded_and_decoded_again(name: str, tmp_path: Path) -> None:
     simulator = SIMULATORS[name]()
     with on_the_network(simulator) as server:
         summary = recorded(a_config(simulator, server.address), tmp_path / "plug", records(4))
     samples = decode(tmp_path / "plug").samples
     assert summary.startswith("plug: ") and samples.height >= 4
-    step_w = 1.0 if name in ("tasmota", "snmp", "apc-rpdu2") else 0.1
+    step_w = 1.0 if name in ("tasmota", "snmp", "apc-rpdu2", "ipmi") else 0.1
     for column in samples.select("^power_w_.*$"):
         assert abs(column[-1] - WATTS) <= step_w / 2 + 1e-9
     assert set(samples["window_s"]) == {REFRESH_S}
@@ -275,7 +305,31 @@ def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
     assert "the broker closed the connection" in lost[0]
 
 
+@pytest.mark.usefixtures("ipmitool")
+def test_a_controller_is_asked_with_its_login_and_says_what_is_off(tmp_path: Path) -> None:
+    controller = IpmiSimulator(refresh_s=REFRESH_S)
+    with on_the_network(controller, secret=SECRET) as server:
+        config = a_config(controller, server.address, secret_file=secret_file(tmp_path))
+        recorded(config, tmp_path / "plug", records(2))
+        with the_wire(a_config(controller, server.address)) as wire:
+            watts, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+        assert (fault.kind, watts) == ("no-data", []) and "RMCP+" in fault.detail
+        controller.active = False
+        with the_wire(config) as wire:
+            _, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+        assert fault.kind == "configuration"
+    assert in_no_file(SECRET, tmp_path / "plug")
+
+
+def test_a_controller_needs_ipmitool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = a_config(IpmiSimulator(), f"ipmi://{HOST}:1")
+    with refuses("address-refused"):
+        recorded(config, tmp_path / "plug", records(1))
+
+
 LOGINS = {
+    "redfish": SECRET,
     "shelly-gen1": SECRET,
     "shelly-switch": SECRET,
     "tasmota": SECRET,
@@ -433,13 +487,13 @@ def answered_logins(challenge: str, folder: Path) -> list[bytes]:
         address = f"http://{HOST}:{listener.getsockname()[1]}"
         login = {"secret_file": secret_file(folder), "answer_limit_s": 60}  # on a busy machine
         config = a_config(HttpSimulator("generic"), address, **login)
-        meter = config.driver()
+        meter = driver_of(config)
         transport = open_meter(config.port, 0, meter)
         listener.accept()[0].close()  # whether it is there at all
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         transport.write(meter.request(0))
-        _, data = transport.read(config.driver().answer_limit_s)
+        _, data = transport.read(driver_of(config).answer_limit_s)
         transport.close()
         thread.join()
         listener.setblocking(False)
@@ -502,21 +556,10 @@ def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
     return context
 
 
-@contextlib.contextmanager
-def with_tls(plug: HttpSimulator, context: ssl.SSLContext) -> Iterator[Server]:
-    server = plug.serve(HOST, 0, tls=context)
-    live = Live(plug, [WATTS])
-    try:
-        yield server
-    finally:
-        live.close()
-        server.close()
-
-
 def test_a_certificate_of_its_own_is_accepted_where_it_was_named(tmp_path: Path) -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
     context = a_certificate(tmp_path, x509.IPAddress(ip_address(HOST)))
-    with with_tls(plug, context) as server:
+    with on_the_network(plug, tls=context) as server:
         assert server.address.startswith("https://")
         with refuses("address-refused"):
             recorded(a_config(plug, server.address), tmp_path / "wrong", records(1))
@@ -527,7 +570,7 @@ def test_a_certificate_of_its_own_is_accepted_where_it_was_named(tmp_path: Path)
 def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
     context = a_certificate(tmp_path, x509.DNSName("plug.example"))
-    with with_tls(plug, context) as server:
+    with on_the_network(plug, tls=context) as server:
         config = a_config(plug, server.address, ca_file=str(tmp_path / "ca.pem"))
         with refuses("address-refused"):
             recorded(config, tmp_path / "plug", records(1))
@@ -648,7 +691,7 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
             **{"name": "mains", "kind": "wt310", "port": server.address, "origin": "modelled"},
             **{"channels": {"1": "system"}, "settings": dict(meter.settings)},
         }
-        config = MeterConfig.from_json(json.dumps(entry))
+        config = parse_meter(json.dumps(entry))
         recorded(config, tmp_path / "mains", records(5))
     finally:
         over.set()
@@ -726,8 +769,8 @@ def test_a_library_that_only_some_need_is_named_where_it_is_missing(
         "import sys; sys.modules[sys.argv[1]] = None\n"
         "from contract import places; places.CHECKOUT = False\n"
         "from instrumentation.network import opened\n"
-        "from instrumentation.recorder_port import MeterConfig\n"
-        "try: opened(sys.argv[2], MeterConfig.from_json(sys.argv[3]).driver())\n"
+        "from instrumentation.recorder_port import driver_of, parse_meter\n"
+        "try: opened(sys.argv[2], driver_of(parse_meter(sys.argv[3])))\n"
         "except OSError as error: print(error)"
     )
     words = [sys.executable, "-c", program, library, address, json.dumps(entry)]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.http import PROFILES, HttpMeter
+from instrumentation.meters.ipmi import IpmiMeter
 from instrumentation.meters.json_paths import value_at
 from instrumentation.meters.mqtt import MqttMeter
 from instrumentation.meters.rows import ParseResult
@@ -25,7 +26,7 @@ from instrumentation.simulators.mqtt import MqttSimulator
 from instrumentation.simulators.networked import NetworkSimulator
 from instrumentation.simulators.scpi import ScpiSimulator
 from instrumentation.simulators.snmp import SnmpSimulator
-from instrumentation.tests.meter_helpers import flag_words, kinds, talk
+from instrumentation.tests.meter_helpers import flag_words, kinds, opened, talk
 from instrumentation.trace import Fault, Frame
 
 SECOND_NS = 1_000_000_000
@@ -37,13 +38,14 @@ GENERIC: dict[str, Any] = {
     "resolution_w": 0.1,
 }
 
+HOME_ASSISTANT: dict[str, Any] = {
+    **{"profile": "home-assistant", "entity": "sensor.plug", "period_s": 10, "resolution_w": 0.1}
+}
 SCPI: dict[str, Any] = {"query": "P?", "period_s": 1, "resolution_w": 1}
 
 
 def a_meter(driver: type[Meter], channel: str = "0", /, **settings: Any) -> Meter:
-    meter = driver({channel: "system"}, settings)
-    meter.opened()
-    return meter
+    return opened(driver({channel: "system"}, settings))
 
 
 def answer_in_turn(
@@ -137,6 +139,7 @@ DRIVERS: list[tuple[type[Meter], dict[str, Any], str, str]] = [
     (MqttMeter, {"profile": "tasmota", "device": "plug"}, "0", "message t"),
     (SnmpMeter, {"profile": "apc-rpdu2", "period_s": 1}, "device", "ok"),
     (ScpiMeter, {"query": ":P?", "period_s": 1, "resolution_w": 0.1}, "0", "ok"),
+    (IpmiMeter, {"period_s": 1}, "0", "ok"),
 ]
 
 
@@ -229,8 +232,7 @@ def test_a_counter_that_begins_again_goes_on() -> None:
     outputs = answer_in_turn(
         a_meter(HttpMeter, **settings), *({"w": 1, "e": e} for e in (5, 6, 6, 7, 1, 2))
     )
-    energies = [e for output in outputs for e in np.ravel(output.rows.energy_j).tolist()]  # type: ignore[arg-type]
-    hours = [e / 3600 for e in energies]
+    hours = [e / 3600 for e in counted(outputs)]
     assert hours[0] == 6 and math.isnan(hours[1]) and hours[2] == 7
     assert math.isnan(hours[3]) and hours[4] == 9  # 7 before, 2 since
     assert kinds(outputs[4]) == ["restart"]
@@ -289,6 +291,21 @@ def test_a_counter_that_is_missing_once_takes_no_power_with_it() -> None:
 # Profiles
 
 
+def series(*watts: str) -> dict[str, Any]:
+    """Return Prometheus's answer: a sample of each series."""
+    result = [{"metric": {}, "value": [1435781451.781, sample]} for sample in watts]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def test_a_query_of_several_series_is_flagged_and_one_of_none_is_no_reading() -> None:
+    settings = {"profile": "prometheus", "entity": "up", "period_s": 1, "resolution_w": 1}
+    outputs = answer_in_turn(
+        a_meter(HttpMeter, **settings), series("1"), series("2", "3"), series()
+    )
+    assert flag_words(HttpMeter, outputs[1]) == ["device-error"]
+    assert kinds(outputs[2]) == ["no-data"]
+
+
 @pytest.mark.parametrize(
     ("profile", "channel", "body", "expected_w"),
     [
@@ -301,20 +318,21 @@ def test_a_counter_that_is_missing_once_takes_no_power_with_it() -> None:
         ("shelly-em1", "0", {"id": 0, "act_power": 51.2}, 51.2),
         ("tasmota", "0", {"StatusSNS": {"ENERGY": {"Power": 27}}}, 27.0),
         ("tasmota", "1", {"StatusSNS": {"ENERGY": {"Power": [3, 4]}}}, 4.0),
+        ("redfish", "0", {"PowerControl": [{"PowerConsumedWatts": 590}]}, 590.0),
+        ("prometheus", "0", series("7.5"), 7.5),
     ],
 )
 def test_profiles_read_what_is_documented(
     profile: str, channel: str, body: dict[str, Any], expected_w: float
 ) -> None:
-    meter = a_meter(HttpMeter, channel, profile=profile, counter=False)
+    named = {"entity": "1", "period_s": 1, "resolution_w": 1} if PROFILES[profile].entity else {}
+    meter = a_meter(HttpMeter, channel, profile=profile, counter=False, **named)
     assert watts(answer_in_turn(meter, body, body)) == [expected_w]
 
 
 @pytest.mark.parametrize(("unit", "expected_w"), [("W", 1.5), ("kW", 1500.0), ("mW", 0.0015)])
 def test_home_assistant_says_its_unit(unit: str, expected_w: float) -> None:
-    meter = a_meter(
-        HttpMeter, profile="home-assistant", entity="sensor.plug", period_s=10, resolution_w=0.1
-    )
+    meter = a_meter(HttpMeter, **HOME_ASSISTANT)
     bodies = [
         {"state": "1.5", "last_updated": n, "attributes": {"unit_of_measurement": unit}}
         for n in range(2)
@@ -335,9 +353,7 @@ def test_home_assistant_says_its_unit(unit: str, expected_w: float) -> None:
     ],
 )
 def test_a_state_that_is_no_power_is_a_fault(changes: dict[str, Any], kind: str) -> None:
-    meter = a_meter(
-        HttpMeter, profile="home-assistant", entity="sensor.plug", period_s=10, resolution_w=0.1
-    )
+    meter = a_meter(HttpMeter, **HOME_ASSISTANT)
     good = {"state": "5", "last_updated": 1, "attributes": {"unit_of_measurement": "W"}}
     (_, output) = answer_in_turn(meter, good, {**good, "last_updated": 2, **changes})
     assert kinds(output) == [kind]
@@ -394,15 +410,11 @@ def test_a_range_that_is_exceeded_is_no_reading() -> None:
 
 def test_what_is_filled_in_for_a_range_that_was_exceeded_is_flagged() -> None:
     """9.9E37 is beyond the range, 9.91E37 no number at all (SCPI-1999, 7.2.1.4 and 7.2.1.5)."""
-    settings: dict[str, Any] = {"query": ":P?", "period_s": 1, "resolution_w": 0.1}
-    over = answer_in_turn(
-        a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.9E37", b"5", b"5"), label="ok"
-    )
+    bodies = (b"5", b"5", b"9.9E37", b"5", b"5")
+    over = answer_in_turn(a_meter(ScpiMeter, **SCPI), *bodies, label="ok")
     words = [flag_words(ScpiMeter, output) for output in over]
     assert words == [[], [""], [], ["gap over-range"], [""]]
-    none = answer_in_turn(
-        a_meter(ScpiMeter, **settings), *(b"5", b"5", b"9.91E37", b"5"), label="ok"
-    )
+    none = answer_in_turn(a_meter(ScpiMeter, **SCPI), *(b"5", b"5", b"9.91E37", b"5"), label="ok")
     assert kinds(none[2]) == ["no-data"]
     assert flag_words(ScpiMeter, none[3]) == ["gap"]
 
@@ -449,12 +461,7 @@ def test_what_a_device_says_of_its_reading_is_a_flag(
     profile: str, channel: str, body: dict[str, Any], words: str
 ) -> None:
     if profile == "zigbee2mqtt":
-        settings: dict[str, Any] = {
-            "profile": profile,
-            "device": "plug",
-            "period_s": 1,
-            "resolution_w": 0.1,
-        }
+        settings = {"profile": profile, "device": "plug", "period_s": 1, "resolution_w": 0.1}
         meter, label = a_meter(MqttMeter, channel, **settings), "message zigbee2mqtt/plug"
     else:
         settings = GENERIC if profile == "generic" else {"profile": profile}
@@ -496,11 +503,8 @@ def test_an_answer_without_a_power_is_quoted(body: Any, kind: str, part: str) ->
 
 def test_an_oid_that_the_unit_does_not_have_is_named() -> None:
     oid = "1.3.6.1.4.1.99999.1.1.0"
-    settings: dict[str, Any] = {"profile": "generic", "power": {"0": oid}, "resolution_w": 1}
-    settings["period_s"] = 1
-    (output,) = answer_in_turn(
-        a_meter(SnmpMeter, **settings), [[oid, "NoSuchObject", None]], label="ok"
-    )
+    meter = a_meter(SnmpMeter, profile="generic", power={"0": oid}, resolution_w=1, period_s=1)
+    (output,) = answer_in_turn(meter, [[oid, "NoSuchObject", None]], label="ok")
     assert kinds(output) == ["configuration"]
     assert oid in output.faults[0].detail
 
@@ -539,6 +543,13 @@ def test_pointers_are_those_of_rfc_6901(pointer: str, expected: Any) -> None:
         (HttpMeter, {**GENERIC, "power": {}}, "power"),
         (HttpMeter, {**GENERIC, "path": "/a b\nHost: x"}, "path"),
         (HttpMeter, {"profile": "home-assistant", "period_s": 1, "resolution_w": 1}, "entity"),
+        (
+            HttpMeter,
+            {"profile": "redfish", "entity": "1/../2", "period_s": 1, "resolution_w": 1},
+            "entity",
+        ),
+        (HttpMeter, {"profile": "prometheus", "entity": "up"}, "period_s"),
+        (IpmiMeter, {}, "period_s"),
         (MqttMeter, {}, "profile"),
         (MqttMeter, {"profile": "tasmota", "device": "a/#"}, "device"),
         (MqttMeter, {"profile": "zigbee2mqtt", "device": "plug"}, "period_s"),

@@ -14,7 +14,7 @@ from instrumentation.decode import Decoded, decode, decode_frames
 from instrumentation.meters import registry
 from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_port import RecorderError, parse_meter
 from instrumentation.simulators import registry as simulators
 from instrumentation.simulators.play import Player
 from instrumentation.trace import read_frames
@@ -46,7 +46,7 @@ def recorded(kind: str, link: Path, out: Path) -> Decoded:
         return status.exists() and json.loads(status.read_text())["records"] >= RECORDS
 
     try:
-        Recorder(MeterConfig.from_json(json.dumps(entry)), out, status).run(enough)
+        Recorder(parse_meter(json.dumps(entry)), out, status).run(enough)
     finally:
         unplugged.set()
         playing.join()

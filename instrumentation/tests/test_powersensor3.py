@@ -23,10 +23,10 @@ from instrumentation.meters.powersensor3 import PowerSensor3
 from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
 from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig
+from instrumentation.recorder_port import parse_meter
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
-from instrumentation.tests.meter_helpers import flag_words, kinds
+from instrumentation.tests.meter_helpers import flag_words, kinds, opened
 from instrumentation.trace import Frame, Pieces
 
 RAILS = {"0": "system", "2": "drive"}
@@ -58,8 +58,7 @@ def talked(meter: PowerSensor3, simulator: PowerSensor3Simulator, t_ns: int = 0)
 
 def started(**settings: int) -> tuple[PowerSensor3, PowerSensor3Simulator]:
     simulator = PowerSensor3Simulator(settings.get("frames_hz", 20_000))
-    meter = PowerSensor3(RAILS, settings)
-    meter.opened()
+    meter = opened(PowerSensor3(RAILS, settings))
     assert not talked(meter, simulator).faults
     return meter, simulator
 
@@ -124,12 +123,10 @@ def test_a_record_is_the_mean_of_its_frames_up_to_the_last_ones_time() -> None:
 
 def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round() -> None:
     simulator = PowerSensor3Simulator()
-    first = PowerSensor3(RAILS)
-    first.opened()
+    first = opened(PowerSensor3(RAILS))
     talked(first, simulator)
     left_over = b"".join(a_stream(simulator, 40))[7:]  # it streams on, and somebody else opens
-    second = PowerSensor3(RAILS)
-    second.opened()
+    second = opened(PowerSensor3(RAILS))
     assert second.request(0) == STOP
     second.on_request_sent(STOP, 0)
     assert not second.feed(left_over, 1).faults
@@ -137,8 +134,7 @@ def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round()
     answer = simulator.receive(STOP)
     assert answer.startswith(STOPPED) and len(answer) == 4 + 18
     for cut in range(len(answer) + 1):
-        third = PowerSensor3(RAILS)
-        third.opened()
+        third = opened(PowerSensor3(RAILS))
         third.on_request_sent(STOP, 0)
         third.feed(answer[:cut], 1)
         third.feed(answer[cut:], 1)
@@ -153,8 +149,7 @@ def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round()
 def test_a_half_read_configuration_is_left(records: int) -> None:
     simulator = PowerSensor3Simulator()
     simulator.receive(b"R" + b"s" * records)  # somebody stopped reading here
-    meter = PowerSensor3(RAILS)
-    meter.opened()
+    meter = opened(PowerSensor3(RAILS))
     assert not talked(meter, simulator).faults
     assert len(meter.feed(b"".join(a_stream(simulator, 60)), 1).rows) == 2
 
@@ -162,8 +157,7 @@ def test_a_half_read_configuration_is_left(records: int) -> None:
 def test_a_configuration_that_changed_on_the_way_is_not_used() -> None:
     for at in range(41):
         simulator = PowerSensor3Simulator()
-        meter = PowerSensor3(RAILS)
-        meter.opened()
+        meter = opened(PowerSensor3(RAILS))
         hurt = bytearray(eeprom()[0])
         hurt[at] ^= 0x55
         true, simulator.eeprom[0] = simulator.eeprom[0], bytes(hurt)
@@ -211,8 +205,7 @@ def test_junk_between_frames_is_told_however_it_comes() -> None:
 def test_a_rail_that_is_off_at_the_meter_gives_no_records_and_says_why() -> None:
     simulator = PowerSensor3Simulator()
     simulator.eeprom = eeprom((True, True, False, True))
-    meter = PowerSensor3(RAILS)
-    meter.opened()
+    meter = opened(PowerSensor3(RAILS))
     (fault,) = talked(meter, simulator).faults
     assert fault.kind == "configuration"
     assert "rail 2" in fault.detail and "psconfig" in fault.detail
@@ -487,8 +480,7 @@ def test_each_damaged_frame_costs_itself_alone(thorough: bool) -> None:
 def test_no_bytes_make_it_fail(thorough: bool) -> None:
     chance = random.Random(4)
     for _ in range(200 if thorough else 40):
-        meter = PowerSensor3(RAILS)
-        meter.opened()
+        meter = opened(PowerSensor3(RAILS))
         simulator = PowerSensor3Simulator()
         for n in range(40):
             t_ns = n * 100_000_000
@@ -515,7 +507,7 @@ def test_the_recorder_says_which_rail_is_off(tmp_path: Path) -> None:
     thread = threading.Thread(target=answer)
     thread.start()
     entry = {"name": "rails", "kind": "powersensor3", "port": str(port.link), "channels": RAILS}
-    config = MeterConfig.from_json(json.dumps(entry | {"origin": "modelled"}))
+    config = parse_meter(json.dumps(entry | {"origin": "modelled"}))
     try:
         with refuses("wiring-refused", meter="rails"):
             Recorder(config, tmp_path / "out", tmp_path / "status.json").run(lambda: False)

@@ -6,16 +6,17 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from contract.plan import MeterEntry
 from contract.tests.refusal import Refusal, refuses
 from instrumentation import ports as probe
 from instrumentation.ports import Port, all_ports
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.registry import load
 
@@ -91,9 +92,8 @@ def test_no_port_but_the_named_one_is_opened(
     silent, busy = (SimulatedPort(tmp_path / name) for name in ("silent", "busy"))
     held = SerialTransport(str(busy.link), 115200)
     places = {"silent": silent.link, "busy": busy.link, "absent": tmp_path / "absent"}
-    entry = MeterConfig(
-        "meter0", "smartpower3", port.format(**places), 115200, "modelled", {"0": "system"}
-    )
+    named = port.format(**places)
+    entry = MeterEntry("meter0", "smartpower3", named, "modelled", {"0": "system"}, 115200)
     with opened() as paths, message as refused:
         Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=all_ports).run(
             lambda: False
@@ -112,10 +112,10 @@ def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
 ) -> None:
     """`usb`: the strangers of other kinds are left alone, though one looks like another meter."""
     named_ports = _as_ports(strangers)
-    entry = MeterConfig("meter0", "smartpower3", "usb", 115200, "modelled", {"0": "system"})
+    entry = MeterEntry("meter0", "smartpower3", "usb", "modelled", {"0": "system"}, 115200)
     with opened() as paths, refuses("became-pseudo-terminal"):
         Recorder(
-            MeterConfig(**{**vars(entry), "origin": "measured"}),
+            replace(entry, origin="measured"),
             tmp_path / "out",
             tmp_path / "status.json",
             finder=lambda: named_ports,

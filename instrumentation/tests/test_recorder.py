@@ -25,7 +25,7 @@ from instrumentation.decode import decode, write_samples
 from instrumentation.meters.rows import ParseResult
 from instrumentation.ports import Port
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.recorder_status import Status
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
@@ -119,7 +119,7 @@ class Bench:
         self.status_path = status or out / "status.json"
         self.results: list[str] = []
         self._ended = threading.Event()
-        config = MeterConfig.from_json(an_entry(port))
+        config = parse_meter(an_entry(port))
         self._recorder = Recorder(
             config, out, self.status_path, finder=lambda: self.ports, wait=wait
         )
@@ -198,8 +198,8 @@ def test_records_until_it_is_stopped(link: Path, out: Path) -> None:
 
 def test_the_last_fault_is_written_with_its_kind_and_detail(link: Path, out: Path) -> None:
     out.mkdir(parents=True)
-    status = Status(MeterConfig.from_json(an_entry(link)), out / "status.json")
-    driver = MeterConfig.from_json(an_entry(link)).driver()
+    status = Status(parse_meter(an_entry(link)), out / "status.json")
+    driver = driver_of(parse_meter(an_entry(link)))
     rows = driver.feed(b"", 0).rows
     status.take(ParseResult(rows, (Fault(1, "gap", "a record is missing"),)))
     status.write()
@@ -434,7 +434,7 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path, refused: Refus
         ({"kind": "smartpower"}, "did you mean smartpower3"),
         ({"origin": "guessed"}, "origin"),
         ({"channels": {"7": "system"}}, "no channel 7"),
-        ({"name": "../meter0"}, "cannot name a meter"),
+        ({"name": "../meter0"}, "name is '../meter0'"),
         ({"port": "usb:10c4"}, "names no port"),
         ({"settings": {"interval_ms": 7}}, "interval_ms"),
         ({"baud": "fast"}, "baud"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.meters.smartpower3 import LINE, SmartPower3, checksums, clean_lines, fits
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
-from instrumentation.tests.meter_helpers import flag_words, kinds
+from instrumentation.tests.meter_helpers import flag_words, kinds, opened
 from instrumentation.trace import Frame, Pieces
 
 # A line of the maker's documentation.
@@ -22,8 +22,7 @@ VECTOR = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,
 
 
 def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> ParseResult:
-    meter = SmartPower3(channels or {"0": "system"})
-    meter.opened()
+    meter = opened(SmartPower3(channels or {"0": "system"}))
     return joined([meter.feed(line, n) for n, line in enumerate(lines)])
 
 
@@ -110,8 +109,7 @@ def test_restarted_meter_is_said_and_not_bridged() -> None:
 
 
 def test_each_line_has_the_time_of_its_own_first_byte() -> None:
-    meter = SmartPower3({"0": "system"})
-    meter.opened()
+    meter = opened(SmartPower3({"0": "system"}))
     lines = [encode_line(n * 10, (1000, 0)) for n in range(4)]
     meter.feed(lines[0], 100)
     pieces = [lines[1] + lines[2][:1], lines[2][1:40], lines[2][40:] + lines[3]]
@@ -212,14 +210,12 @@ class LineByLine(SmartPower3):
 
 
 def _line_by_line(pieces: list[Frame]) -> ParseResult:
-    meter = LineByLine({"0": "system", "input": "supply"})
-    meter.opened()
+    meter = opened(LineByLine({"0": "system", "input": "supply"}))
     return joined([meter.feed(piece.data, piece.t_mono_ns) for piece in pieces])
 
 
 def _at_once(pieces: list[Frame]) -> ParseResult:
-    meter = SmartPower3({"0": "system", "input": "supply"})
-    meter.opened()
+    meter = opened(SmartPower3({"0": "system", "input": "supply"}))
     return meter.feed_all(Pieces.from_frames(pieces))
 
 
@@ -287,8 +283,7 @@ def test_each_damaged_line_costs_itself_alone(thorough: bool) -> None:
             if chance.random() < 0.3:
                 del broken[chance.randrange(79)]
         damaged.append(bytes(broken))
-    meter = SmartPower3({"0": "system"})
-    meter.opened()
+    meter = opened(SmartPower3({"0": "system"}))
     parts = [meter.feed(b"".join(damaged[n : n + 50]), n) for n in range(0, len(damaged), 50)]
     read = set((joined(parts).rows.t_device_us // 10_000).tolist())
     assert set(range(1, count)) - read <= hurt

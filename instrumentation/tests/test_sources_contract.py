@@ -53,17 +53,24 @@ def _nvml(root: Path, patch: pytest.MonkeyPatch) -> Opener:
     return lambda: registry.load("nvml").open(str(library))
 
 
+def _nvme(root: Path, patch: pytest.MonkeyPatch) -> Opener:
+    gauges.lay_out_nvme(root, patch, nvme0=1 << 16 | 25_000)
+    return lambda: registry.load("nvme").open(root, root)
+
+
 PLACES = {
     "powercap": _powercap,
     "perf": _perf,
     "pyrapl": _pyrapl,
     "battery": _battery,
     "hwmon": _hwmon,
+    "nvme": _nvme,
     "nvml": _nvml,
 }
 NAMES = {
     "battery": {"battery", "battery/gauge"},
     "hwmon": {"amd_energy/Esocket0", "power_meter/power1"},
+    "nvme": {"nvme0"},
     "nvml": {"gpu-0", "gpu-1"},
 }
 

@@ -151,7 +151,8 @@ def test_counters_beside_polled_powers_are_watched_too() -> None:
     source = PolledSource(
         {}, {"gpu-0": lambda: Reading(0, 0, next(ticks) // 3)}, period_s=3600, names=("gpu-0",)
     )
-    source._watch.join()
+    for thread in source._threads:
+        thread.join()
     assert reading_of(source.read()["gpu-0"]).window_ns > 0
     source.close()
 

@@ -11,6 +11,7 @@ import pytest
 from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, ParseResult, Rows, concatenated
 from instrumentation.meters.wattsup import FIELDS, WattsUp
 from instrumentation.simulators.wattsup import WattsUpSimulator, banner, encode_packet
+from instrumentation.tests.meter_helpers import opened
 from instrumentation.trace import Fault
 
 SECOND_NS = 1_000_000_000
@@ -28,8 +29,7 @@ PUBLISHED = (
 def fed(pieces: Sequence[bytes], meter: WattsUp | None = None) -> tuple[Rows, list[Fault]]:
     """Return what comes of pieces that arrive a second apart."""
     if meter is None:
-        meter = WattsUp({"0": "system"})
-        meter.opened()
+        meter = opened(WattsUp({"0": "system"}))
     done = [meter.feed(piece, (n + 1) * SECOND_NS) for n, piece in enumerate(pieces)]
     return concatenated([output.rows for output in done]), [
         f for output in done for f in output.faults
@@ -72,8 +72,7 @@ def test_simulator_sends_the_published_form() -> None:
 
 
 def test_asks_for_version_names_and_records_and_says_goodbye() -> None:
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     t_ns, sent = 5 * SECOND_NS, []
     for _ in range(4):
         sent.append(meter.request(t_ns))
@@ -90,8 +89,7 @@ def test_asks_for_version_names_and_records_and_says_goodbye() -> None:
 
 
 def test_is_asked_again_only_after_a_silence() -> None:
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     for n in range(3):
         meter.on_request_sent(meter.request(n * SECOND_NS), n * SECOND_NS)
     meter.feed(VECTOR, 4 * SECOND_NS)
@@ -127,8 +125,7 @@ def test_meter_that_does_not_log_watts_says_so() -> None:
 
 
 def test_version_that_was_asked_for_is_no_fault() -> None:
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     meter.on_request_sent(b"#V,R,0;", 0)
     rows, faults = fed([banner(), VECTOR, VECTOR], meter)
     assert not faults
@@ -140,8 +137,7 @@ def test_banner_in_mid_stream_is_kept_and_the_meter_started_again() -> None:
     before = seconds_of(simulator, [1500.0] * 10)
     message = simulator.switch_off_and_on()
     assert simulator.advance(np.array([[15_050.0]])) == b""
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     meter.on_request_sent(b"#V,R,0;", -5 * SECOND_NS)
     fed([*before, message], meter)
     assert meter.request(12 * SECOND_NS) == b"#V,R,0;"
@@ -181,8 +177,7 @@ def test_missing_records_are_a_gap() -> None:
 
 def test_jitter_and_reads_that_come_late_are_no_contradiction() -> None:
     packets = seconds_of(a_simulator(), [1700.0] * 40)
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     faults: list[Fault] = []
     for n in range(0, 40, 2):  # two are read at once
         done = meter.feed(packets[n] + packets[n + 1], n * SECOND_NS)
@@ -254,8 +249,7 @@ def test_port_opened_in_mid_packet_is_no_fault() -> None:
 
 
 def test_foreign_stream_is_a_fault_and_is_not_kept() -> None:
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     rows, faults = fed([b"0000815169,15296,0036,00550,0\r\n" * 10] * 9, meter)
     assert not len(rows)
     assert len(faults) > 3
@@ -283,8 +277,7 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
     chance = random.Random(11)
     watts = [chance.choice([3.0, 40.0, 95.0, 400.0]) + chance.random() for _ in range(6000)]
     packets, used_j = seconds_of(a_simulator(), watts), np.cumsum(watts)
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     reported = changed = 0
     faulty = False
     for n, packet in enumerate(packets):
@@ -304,8 +297,7 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
 
 
 def test_an_unasked_banner_after_other_requests_is_still_one() -> None:
-    meter = WattsUp({"0": "system"})
-    meter.opened()
+    meter = opened(WattsUp({"0": "system"}))
     meter.on_request_sent(b"#V,R,0;", -9 * SECOND_NS)
     meter.on_request_sent(b"#H,R,0;", 0)
     _, faults = fed([banner()], meter)

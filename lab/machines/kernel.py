@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import LabError
+from contract.strict_json import read_object
 from lab import cache
 from lab.apt import Apt
 from lab.cache import Say
 from lab.image import MODULE, MODULE_SOURCES
-from lab.state import GIB, InDirectory, cache_dir, read_json
+from lab.state import GIB, InDirectory, cache_dir
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "uml.config"
@@ -65,17 +66,16 @@ class Kernel:
 
     def facts(self) -> dict[str, str | float]:
         """Return what the build noted of itself; empty where there is none."""
-        return {"kernel": self.directory.name, **(read_json(self.directory / cache.FACTS) or {})}
+        return {"kernel": self.directory.name, **read_object(self.directory / cache.FACTS)}
 
 
-def location(directory: Path, wanted: str | None = None) -> Kernel:
+def location(directory: Path) -> Kernel:
     """Where the kernel of the present configuration is, or would be, in this cache.
 
-    `wanted` is `full` or `first`, by default LAB_KERNEL; a full one serves for both.
+    LAB_KERNEL is `full`, also where it is not set, or `first`; a full one serves for both.
     """
     full = _location(directory / "kernels", (CONFIG, MORE_CONFIG))
-    wanted = wanted or os.environ.get("LAB_KERNEL") or "full"
-    if wanted == "full" or full.directory.exists():
+    if os.environ.get("LAB_KERNEL", "") in ("", "full") or full.directory.exists():
         return full
     return _location(directory / "first-kernels", (CONFIG,))
 

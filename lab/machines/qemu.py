@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, cast
 
 from contract.errors import LabError
 from contract.files import write_json
+from contract.strict_json import read_object
 from lab.cache import Say
 from lab.host_time import HostPage
 from lab.image import Image
 from lab.launcher import READY_LIMIT_S, Launcher, tail, wait_for
 from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest
 from lab.network import Network
-from lab.state import GuestState, Running, cache_dir, read_json
+from lab.state import GuestState, Running, cache_dir
 
 if TYPE_CHECKING:
     from qemu.qmp import QMPClient
@@ -87,7 +88,7 @@ def why_not(qemu: str, image: Image, cache: Path, say: Say) -> str | None:
         return f"{DEVICE} cannot be opened"  # not remembered: joining the group kvm fixes it
     key = machine_key(qemu)
     memory = cache / "kvm.json"
-    known = read_json(memory) or {}
+    known = read_object(memory)
     if key not in known:
         say("lab: trying whether KVM runs the guest's kernel")
         known[key] = boots(qemu, image)
@@ -98,7 +99,7 @@ def why_not(qemu: str, image: Image, cache: Path, say: Say) -> str | None:
 
 def known_to_work(cache: Path) -> bool:
     """Whether KVM was tried by this machine before, and worked with its latest QEMU."""
-    known = list((read_json(cache / "kvm.json") or {}).values())
+    known = list(read_object(cache / "kvm.json").values())
     return os.access(DEVICE, os.R_OK | os.W_OK) and known[-1:] == [True]
 
 

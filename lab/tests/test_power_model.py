@@ -101,10 +101,12 @@ def test_coefficient_without_source_is_refused(tmp_path: Path) -> None:
     del model["drive"]["j_per_byte_crypt"]["source"]
     path = tmp_path / "model.yml"
     path.write_text(yaml.safe_dump(model))
-    with refuses("coefficient-incomplete", key="j_per_byte_crypt"):
+    with refuses("model-unread"):
         PowerModel.load(path)
-    path.write_text(yaml.safe_dump({**declared(), "hdd": {"idle_w": 1, "noise": 2}}))
-    with refuses("coefficient-incomplete", section="hdd", key="idle_w"):
-        PowerModel.load(path)
+    noisy = {**declared()["hdd"], "noise": declared()["hdd"]["idle_w"]}
+    for section, changed in (("drive", {"idle_w": noisy["noise"]}), ("hdd", noisy)):
+        path.write_text(yaml.safe_dump({**declared(), section: changed}))
+        with refuses("no-coefficient", section=section):
+            PowerModel.load(path)
     with refuses("model-unread"):
         PowerModel.load(tmp_path / "none.yml")

@@ -37,6 +37,7 @@ FAULTS: tuple[Fault, ...] = (
     full.TARGET,
     away.NETWORK,
     away.METER,
+    cuts.HUNG,
     cuts.POWER,
 )
 NAMES = tuple(fault.name for fault in FAULTS)

@@ -74,6 +74,7 @@ NETWORK = Fault(
     r"No link to the target",
     small=Small(blocks=12),
     quick=Small(blocks=4),
+    events=("target-lost",),
 )
 METER = Fault(
     "meter-away",
@@ -82,4 +83,5 @@ METER = Fault(
     _meter,
     r"meter0 fell silent",
     quick=Small(),
+    events=("meter-silent",),
 )

@@ -16,8 +16,9 @@ from validation.scene import Scene
 class Controller:
     """`python -m controller run|resume` in a new process group, its output in a log."""
 
-    def __init__(self, scene: Scene, suite_dir: Path, log: Path) -> None:
+    def __init__(self, scene: Scene, suite_dir: Path, log: Path, target: Path) -> None:
         self._scene = scene
+        self._target = target
         self._suite_dir = suite_dir
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -36,7 +37,7 @@ class Controller:
             log.write(f"--- {verb}\n")
             log.flush()
             self._process = subprocess.Popen(
-                self._scene.session_argv(verb, self._suite_dir),
+                self._scene.session_argv(verb, self._suite_dir, self._target),
                 env=self._scene.environment,
                 cwd=REPOSITORY,
                 stdin=subprocess.DEVNULL,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -22,7 +24,7 @@ OFF_S = 5.0
 POWER_ON_TRIES = 5
 BOOT_LIMIT_S = 420.0
 WENT_DOWN = r"target lost power or was started again"
-WATCHDOG_LIMIT_S = 300.0
+WATCHDOG_LIMIT_S, HANG_LIMIT_S = 300.0, 180.0
 HANG = "echo 0 > /proc/sys/kernel/panic; echo 1 > /proc/sys/kernel/sysrq; sleep 1; "
 HANG += "echo c > /proc/sysrq-trigger"
 
@@ -105,6 +107,24 @@ def _watchdog(trial: Trial, outcome: Outcome) -> None:
     outcome.resumed_s = [resumed_s(trial, before.boot_id, start)]
 
 
+def _hang(trial: Trial, outcome: Outcome) -> None:
+    """Stop the guest's processes: no watchdog, no network, nothing but its power switch helps."""
+    before = trial.wait_state("running").entry
+    start = trial.mark()
+    outcome.struck(before.state)
+    os.kill(trial.scene.state["guest"]["pid"], signal.SIGSTOP)
+    trial.say("the guest hangs")
+    line = trial.wait(
+        lambda line: line.entry.boot_id != before.boot_id and line.entry.state in AT_WORK,
+        "line of work after the power cycle",
+        BOOT_LIMIT_S,
+        start,
+    )
+    took_s = round(line.received_s - outcome.struck_s[0], 1)
+    outcome.extra = [("at work again after the hang", took_s, "s", HANG_LIMIT_S)]
+    trial.say(f"at work again {took_s:.1f} s after it hung")
+
+
 POWER = Fault(
     "power-cut",
     "kills the guest and cycles the drives' power at random moments of one suite",
@@ -113,6 +133,17 @@ POWER = Fault(
     WENT_DOWN,
     small=Small(blocks=24),
     quick=Small(blocks=4),
+    events=("interrupted",),
+    causes=("void",),
+)
+HUNG = Fault(
+    "hang",
+    "stops the guest for good, which has no watchdog",
+    "the session switches it off and on (fde_power)",
+    _hang,
+    r"power cycle of the target that hung",
+    events=("target-lost",),
+    power=True,
 )
 WATCHDOG = Fault(
     "watchdog",
@@ -121,4 +152,6 @@ WATCHDOG = Fault(
     _watchdog,
     WENT_DOWN,
     needs=frozenset({WATCHDOG_DEVICE}),
+    events=("interrupted",),
+    causes=("void",),
 )

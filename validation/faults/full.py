@@ -90,6 +90,7 @@ CONTROLLER = Fault(
     r"disk of the controller|controller.{0,60}(full|room)",
     quick=Small(),
     place=small_disk,
+    events=("meter-silent",),
 )
 TARGET = Fault(
     "target-full",
@@ -98,4 +99,6 @@ TARGET = Fault(
     _target,
     r"free room on the target|No space left",
     quick=Small(),
+    events=("waiting", "void-runs"),
+    causes=("waiting", "void"),
 )

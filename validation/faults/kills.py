@@ -211,6 +211,8 @@ AGENT = Fault(
     r"agent was started again in the same boot",
     small=Small(blocks=4),
     quick=Small(),
+    events=("interrupted",),
+    causes=("void",),
 )
 RECORDER = Fault(
     "recorder-kill",
@@ -229,4 +231,5 @@ CONTROLLER = Fault(
     r"session of the controller continued",
     small=Small(blocks=4),
     quick=Small(),
+    events=("started",),
 )

@@ -38,7 +38,7 @@ def _figures(outcome: Outcome) -> list[Figure]:
     if not judged:
         return [*figures, at_most(f"{name}: came to no end", 1, "", 0)]
     figures += [
-        Figure(f"{name}: finished lines seen", judged["seen"], ""),
+        Figure(f"{name}: finished lines seen", judged["observed"], ""),
         at_least(f"{name}: runs finished in the end", judged["finished"], "", judged["runs"]),
         at_most(f"{name}: finished runs lost", len(judged["lost"]), "", 0),
         at_most(f"{name}: false finished", len(judged["false"]), "", 0),
@@ -63,7 +63,7 @@ def _overall(outcomes: Sequence[Outcome]) -> list[Figure]:
         Figure("faults tried", len(outcomes), ""),
         at_least("trials that came to their end", len(judged), "", len(outcomes)),
         Figure("harm done, times", sum(o.times for o in outcomes), ""),
-        Figure("finished lines seen", sum(j["seen"] for j in judged), ""),
+        Figure("finished lines seen", sum(j["observed"] for j in judged), ""),
         at_most("finished runs lost", sum(len(j["lost"]) for j in judged), "", 0),
         at_most("false finished", sum(len(j["false"]) for j in judged), "", 0),
         at_least("verify passes", sum(j["verified"] for j in judged), "", len(outcomes)),
@@ -127,7 +127,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
         return (*head, "–", "–", "–", resumed, "–", f"NO END: {outcome.error[:60]}")
     return (
         *head,
-        str(judged["seen"]),
+        str(judged["observed"]),
         str(len(judged["lost"])),
         str(len(judged["false"])),
         resumed,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +15,7 @@ from typing import Any
 from contract import schema
 from contract.errors import LabError
 from contract.files import write_json
+from contract.places import module_command
 from contract.plan import TargetDocument
 from controller.planning.compiler import compile_plan
 from controller.planning.suites import parse_suite
@@ -29,6 +32,13 @@ RESUMES = 30
 RESUME_PAUSE_S = 5.0
 LINE_LIMIT_S = 420.0
 END_LIMIT_S = 3600.0
+MESSAGE_S, HANG_S, EARLY_S = 60.0, 30.0, 5.0
+# The program that gets the messages: when each came by the monotonic clock, and its event.
+NOTE_MESSAGE = (
+    "import json, sys, time; "
+    "line = json.dumps([time.monotonic(), json.load(sys.stdin)['event']]); "
+    "open(sys.argv[1], 'a').write(line + chr(10))"
+)
 IDLE: dict[str, Any] = {"name": "idle", "parameters": {"seconds": 2}}
 FILE_IO: dict[str, Any] = {
     "name": "file_io",
@@ -89,6 +99,7 @@ class Outcome:
     judgement: dict[str, Any] = field(default_factory=dict)
     # Other figures: what, how much, its unit, and what it may be at most.
     extra: list[tuple[str, float, str, float]] = field(default_factory=list)
+    struck_s: list[float] = field(default_factory=list)  # by this machine's monotonic clock
     error: str = ""
     took_s: float = 0.0
     suite: str = ""
@@ -97,13 +108,16 @@ class Outcome:
     def struck(self, state: str) -> None:
         """Count the fault, done while the journal's last state was this one."""
         self.times += 1
+        self.struck_s.append(time.monotonic())
         self.reached.append(state)
 
 
 class Trial(AbstractContextManager["Trial"]):
     """A suite that runs while a fault is injected. Leaving it ends what it has started."""
 
-    def __init__(self, scene: Scene, name: str, suite_dir: Path, seed: int = 1) -> None:
+    def __init__(
+        self, scene: Scene, name: str, suite_dir: Path, seed: int = 1, *, power: bool = False
+    ) -> None:
         self.scene = scene
         self.name = name
         self.seed = seed
@@ -114,8 +128,33 @@ class Trial(AbstractContextManager["Trial"]):
         self.unit = f"fde-agent@{self.suite_id}.service"
         kept = self.folder / f"{self.suite_id}.observed.jsonl"
         self.observer = Observer(scene, self.suite_id, kept)
-        self.controller = Controller(scene, self.suite_dir, self.folder / "controller.log")
+        self._messages = self.folder / f"{self.suite_id}.messages.jsonl"
+        target = self.folder / "target.json"
+        write_json(target, scene.target | self._additions(power))
+        log = self.folder / "controller.log"
+        self.controller = Controller(scene, self.suite_dir, log, target)
         self._at = 0
+
+    def _additions(self, power: bool) -> dict[str, Any]:
+        """Return what the inventory has besides: a receiver of messages, perhaps a power switch."""
+        argv = [sys.executable, "-IS", "-c", NOTE_MESSAGE, str(self._messages)]
+        receiver = {"name": "trial", "kind": "program", "argv": argv}
+        cycle = module_command("lab", "power-cycle", "--dir", str(self.scene.layout.directory))
+        switch = {"kind": "program", "argv": cycle, "hang_s": HANG_S}
+        return {
+            "notify": {"void_runs": 1, "receivers": [receiver]},
+            **({"power": switch} if power else {}),
+        }
+
+    def message_s(self, events: Sequence[str], since_s: float) -> float:
+        """Seconds from a moment to the first message of these events; infinite where none came.
+
+        The session may see the journal's line some seconds before the observer does.
+        """
+        lines = self._messages.read_text("utf-8").splitlines() if self._messages.exists() else []
+        came = (json.loads(line) for line in lines)
+        later = [at_s for at_s, event in came if event in events and at_s >= since_s - EARLY_S]
+        return max(0.0, later[0] - since_s) if later else math.inf
 
     def __enter__(self) -> Trial:
         self.say(f"suite {self.suite_dir}")
@@ -242,7 +281,9 @@ class Fault:
     the running suite and notes in the outcome what it did; it raises LabError where that cannot be
     done. `reported` is a pattern that the report must then hold. `quick` is the suite where it is
     to be shortened, None where it never is. `place` makes the folder for the suite from the one for
-    the log. `needs` are abilities of the machine (lab.machines.base).
+    the log. `needs` are abilities of the machine (lab.machines.base). `events` are those of the
+    message that a receiver gets within a minute of the fault, or of the line of the journal (its
+    state is one of `causes`) that the fault leads to; with `power` the target has a power switch.
     """
 
     name: str
@@ -254,6 +295,9 @@ class Fault:
     quick: Small | None = None
     place: Callable[[Path], AbstractContextManager[Path]] = lambda log: nullcontext(log / "suites")
     needs: frozenset[str] = frozenset()
+    events: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    power: bool = False
 
     def run(self, scene: Scene, seed: int, quick: bool) -> Outcome:
         """Run the suite under a fault; `seed` determines the random moments. Raises LabError."""
@@ -262,12 +306,25 @@ class Fault:
         folder = scene.folder / self.name
         with self.place(folder) as out:
             suite_dir = (shortened or self.small).write_plan(scene, self.name, seed, out)
-            with Trial(scene, self.name, suite_dir, seed) as trial:
+            with Trial(scene, self.name, suite_dir, seed, power=self.power) as trial:
                 self.inject(trial, outcome)
                 trial.finish()
+                self._judge_message(trial, outcome)
                 outcome.judgement = trial.judge([self.reported])
         outcome.suite = str(folder / "suites" / suite_dir.name)
         return outcome
+
+    def _judge_message(self, trial: Trial, outcome: Outcome) -> None:
+        """Note how long after the fault, or what it led to, its first message came."""
+        if not self.events or not outcome.struck_s:
+            return
+        since_s = outcome.struck_s[0]
+        lines = trial.observer.lines()
+        caused = [line.received_s for line in lines if line.entry.state in self.causes]
+        if caused:  # what is counted only after the suite's end was done before
+            since_s = next((at_s for at_s in caused if at_s >= since_s), caused[0])
+        after_s = round(trial.message_s(self.events, since_s), 1)
+        outcome.extra.append(("message", after_s, "s", MESSAGE_S))
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:

@@ -126,6 +126,8 @@ CLOCK = Fault(
     _clock,
     r"clock was set",
     small=Small(blocks=4, loads=({**IDLE, "parameters": {"seconds": 5}},)),
+    events=("void-runs",),
+    causes=("void",),
 )
 DRIVE = Fault(
     "drive-error",
@@ -134,6 +136,8 @@ DRIVE = Fault(
     _drive,
     r"I/O error|Input/output error|kernel reported a failure",
     small=Small(blocks=4, loads=(FILE_IO,), configurations=("plain", "dmcrypt-aes256")),
+    events=("void-runs",),
+    causes=("void",),
 )
 RUN_HANGS = Fault(
     "run-hangs",
@@ -142,6 +146,8 @@ RUN_HANGS = Fault(
     _run_hangs,
     r"took longer",
     small=HANGING,
+    events=("void-runs",),
+    causes=("void",),
 )
 KERNEL_HANGS = Fault(
     "kernel-hangs",
@@ -150,6 +156,8 @@ KERNEL_HANGS = Fault(
     _kernel_hangs,
     r"took longer|did not end within|agent was started again|cut short",
     small=HANGING,
+    events=("void-runs", "interrupted"),
+    causes=("void",),
 )
 CTRL_C = Fault(
     "ctrl-c",
@@ -157,4 +165,5 @@ CTRL_C = Fault(
     "fde resume",
     _ctrl_c,
     r"suite was stopped|started again after it had ended",
+    events=("stopped",),
 )

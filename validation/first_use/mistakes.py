@@ -28,7 +28,8 @@ from typing import Any
 
 from contract.errors import LabError
 from contract.files import write_json
-from controller.target import connection, doctor
+from contract.plan import read_target
+from controller.target import doctor
 from instrumentation.simulators import registry
 from instrumentation.simulators.play import Player, SimulatedPort
 from lab.state import REPOSITORY
@@ -492,5 +493,5 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    scene = doctor.examine(connection.read_target(Path(sys.argv[1])), Path(sys.argv[2]))
+    scene = doctor.examine(read_target(Path(sys.argv[1])), Path(sys.argv[2]))
     print(json.dumps([asdict(outcome) for outcome in doctor.judge(scene)]))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.stats import host_effects as hosts
+from analysis.stats.comparison import LogRatio
 from analysis.stats.stats import LEVEL, Floats
 from validation.bench import Figure, at_most, within
 from validation.inference.simulated import (
@@ -86,7 +87,7 @@ def general(lot: Lot, suites: int, generator: np.random.Generator) -> float:
     """Share in % of lots drawn at random whose interval holds the mean of all hosts there are."""
     truths = generator.normal(math.log(1.05), BETWEEN_SD, (suites, lot.count))
     means = np.stack([np.mean(log, axis=-1) for log in drawn(lot, truths, generator)], axis=-1)
-    return covered(hosts.hosts_in_general(means).interval(), math.log(1.05))
+    return covered(LogRatio.of(means).interval(), math.log(1.05))
 
 
 def drawn(lot: Lot, truths: Floats, generator: np.random.Generator) -> Sequence[Floats]:

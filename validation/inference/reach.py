@@ -14,7 +14,7 @@ import numpy as np
 from analysis.money.payback import payback
 from analysis.report import compare_page
 from analysis.stats.compare import compare_read
-from analysis.stats.family import judge
+from analysis.stats.family import Family, judge
 from contract.assumptions import Assumptions
 from validation.bench import Figure
 from validation.inference.simulated import no_more_by_chance, share
@@ -99,8 +99,8 @@ def _modes(generator: np.random.Generator, blocks: int) -> tuple[np.ndarray, np.
     return logs, truth
 
 
-def _judged(logs: np.ndarray, truth: np.ndarray, any_look: bool) -> list[tuple[str, float]]:
-    """Each verdict word on the page, with the true logarithm of its ratio."""
+def judge_logs(logs: np.ndarray, any_look: bool) -> Family:
+    """Judge the page of a suite with these logarithms of joules."""
     analysis = {"contrasts": CONTRASTS, "margin": MARGIN, "looks": "any" if any_look else "end"}
     suite = suite_of(KINDS, WORKLOADS, analysis=analysis)
     table = energy_of(
@@ -112,7 +112,11 @@ def _judged(logs: np.ndarray, truth: np.ndarray, any_look: bool) -> list[tuple[s
         }
         for w, b, c in np.ndindex(*logs.shape)
     )
-    family = judge(suite, table)
+    return judge(suite, table)
+
+
+def list_words(family: Family, truth: np.ndarray) -> list[tuple[str, float]]:
+    """List each verdict word of a page with the true logarithm of its ratio."""
     place = {name: number for number, name in enumerate(CONFIGURATIONS)}
     words: list[tuple[str, float]] = [
         (
@@ -128,18 +132,21 @@ def _judged(logs: np.ndarray, truth: np.ndarray, any_look: bool) -> list[tuple[s
     return words
 
 
+def is_false(words: list[tuple[str, float]]) -> bool:
+    """Whether any of these words is false."""
+    return any(
+        (word == "differs" and true == 0)
+        or (word == "equivalent" and abs(true) > math.log1p(MARGIN))
+        for word, true in words
+    )
+
+
 def _false(draw: Draw, suites: int, blocks: int, any_look: bool) -> float:
     wrong = []
     for number in range(suites):
         generator = np.random.default_rng(SEED + number)
-        words = _judged(*draw(generator, blocks), any_look)
-        wrong.append(
-            any(
-                (word == "differs" and true == 0)
-                or (word == "equivalent" and abs(true) > math.log1p(MARGIN))
-                for word, true in words
-            )
-        )
+        logs, truth = draw(generator, blocks)
+        wrong.append(is_false(list_words(judge_logs(logs, any_look), truth)))
     return share(np.array(wrong))
 
 
@@ -150,7 +157,8 @@ def _power(suites: int) -> float:
         logs, truth = _kind(np.random.default_rng(SEED + number), 10)
         logs[..., 2] += math.log(1.03)
         truth[:, 2] += math.log(1.03)
-        detections += [word == "differs" for word, true in _judged(logs, truth, False) if true > 0]
+        words = list_words(judge_logs(logs, False), truth)
+        detections += [word == "differs" for word, true in words if true > 0]
     return share(np.array(detections))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure as Picture
 
-from analysis.energy.uncertainty import TypeB
+from analysis.energy.uncertainty import TypeB, half_width
 from instrumentation.accuracy import read_terms
 from validation.bench import Figure
 from validation.metrology import loads_independent
@@ -73,7 +73,8 @@ def _distances(
         if limits is None or energy.energy_j is None or energy.statistical_j is None:
             distances.append(math.inf)
             continue
-        half_j = limits.half_width_95_j(energy.statistical_j)
+        limit_j, sigma_j = limits.parts_j(energy.statistical_j)
+        half_j = float(half_width(np.array([limit_j]), np.array([sigma_j]))[0])
         distances.append(abs(energy.energy_j - trial.truth_j) / half_j)
     return np.array(distances)
 

@@ -56,13 +56,6 @@ def suite_of(
         folder=Path(),
         plan=schema.read(SuitePlan, document),
         runs=tuple(runs),
-        void=(),
-        meters=(),
-        clock=(),
-        before={},
-        locked_reads={},
-        timing={},
-        sealed=False,
         assumptions=parse_assumptions(assumed) if (assumed := plan.get("assumptions")) else None,
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from validation.__main__ import main
-from validation.bench import Bench, Figure, at_least, at_most, merged, table, within
+from validation.bench import Bench, Figure, at_least, at_most, merged, missed, table, within
 
 
 def row(part: str, figure: Figure) -> dict[str, object]:
@@ -18,6 +18,9 @@ def test_targets() -> None:
     assert not at_most("a", 2.1, "s", 2.0).meets
     assert at_least("a", 2.0, "s", 2.0).meets
     assert not at_least("a", 1.9, "s", 2.0).meets
+    assert missed([row("one", at_most("a", 2.1, "s", 2.0))])
+    assert not missed([row("one", at_most("a", 2.1, "s", 2.0, regression=2.2))])
+    assert missed([row("one", at_most("a", 2.3, "s", 2.0, regression=2.2))])
     range_ = within("a", 94.0, "%", 94, 96)
     assert (range_.target, range_.meets) == ("94–96", True)
     assert within("a", 96.0, "%", 94, 96).meets

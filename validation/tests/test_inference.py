@@ -21,6 +21,7 @@ from validation.inference import (
     money,
     planning,
     reach,
+    settling,
     steadiness,
 )
 from validation.inference.simulated import Scene, log_ratios, simulate
@@ -163,3 +164,10 @@ def test_pages_of_unkind_data_have_no_false_verdicts() -> None:
     figures = by_name(reach.measure(quick=True))
     assert all(figure.meets for figure in figures.values() if figure.target)
     assert figures["a true 3 % found, clean, 10 blocks"].value > 90
+
+
+def test_suites_that_end_once_they_are_settled_save_blocks() -> None:
+    figures = by_name(settling.measure(quick=True))
+    saved = [f.value for name, f in figures.items() if name.startswith("machine time saved")]
+    settled = [f.value for name, f in figures.items() if name.startswith("suites settled")]
+    assert saved[0] > saved[1] >= 0 and settled[0] == 100

@@ -61,7 +61,7 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "verify", "lab-down"]
     assert _done(tmp_path) == steps
     commands = (tmp_path / "commands").read_text(encoding="utf-8").splitlines()
-    assert "run --suite smoke --blocks 2" in commands
+    assert "run --suite smoke --no-report --blocks 2" in commands
     shown = out[out.index("where the time went") :].splitlines()[2:11]
     assert [line.split()[0] for line in shown] == steps
     printed = re.findall(r"^== step (\d+) of (\d+), ([\w-]+): \w", out, re.MULTILINE)

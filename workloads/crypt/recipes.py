@@ -14,8 +14,9 @@ from workloads.crypt import known_answers, libraries
 from workloads.crypt.catalogue import CIPHERS, padded
 
 RSA_BYTES = 256
-# OAEP with SHA-256 takes 2 + 2 * 32 bytes of each block (RFC 8017, section 7.1.1).
-CHUNK_BYTES = RSA_BYTES - 66
+# OAEP with SHA-256 takes so many bytes of each block, 2 + 2 * 32 (RFC 8017, section 7.1.1).
+OAEP_BYTES = 66
+CHUNK_BYTES = RSA_BYTES - OAEP_BYTES
 WRAPPED_CIPHER = "aes-128"
 
 
@@ -82,17 +83,18 @@ class Cbc:
 
 
 @cache
-def _private_key() -> Any:
-    """Make a key once a process."""
+def _private_key(size_bytes: int) -> Any:
+    """Make a key of each size once a process."""
     rsa: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
-    return rsa.generate_private_key(65537, 8 * RSA_BYTES)
+    return rsa.generate_private_key(65537, 8 * size_bytes)
 
 
 class _Rsa:
-    def __init__(self) -> None:
+    def __init__(self, size_bytes: int = RSA_BYTES) -> None:
+        self.size_bytes = size_bytes
         padding: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.padding")
         hashes: Any = importlib.import_module("cryptography.hazmat.primitives.hashes")
-        self._private = _private_key()
+        self._private = _private_key(size_bytes)
         self._public = self._private.public_key()
         mask = padding.MGF1(hashes.SHA256())
         self._oaep = padding.OAEP(mgf=mask, algorithm=hashes.SHA256(), label=None)
@@ -114,7 +116,7 @@ class _Rsa:
         key: Any = importlib.import_module("Cryptodome.PublicKey.RSA").import_key(der)
         digest: Any = importlib.import_module("Cryptodome.Hash.SHA256")
         other: Any = importlib.import_module("Cryptodome.Cipher.PKCS1_OAEP").new(key, digest)
-        plain = random.Random(0).randbytes(CHUNK_BYTES)
+        plain = random.Random(0).randbytes(self.size_bytes - OAEP_BYTES)
         if other.decrypt(self.wrap(plain)) != plain or self.unwrap(other.encrypt(plain)) != plain:
             raise WorkloadError("rsa-differs")
         versions = libraries.versions()
@@ -124,19 +126,19 @@ class _Rsa:
 class RsaWrap(_Rsa):
     """A fresh AES key for each file, wrapped with OAEP in front of it; the data in AES-CBC."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__()
+    def __init__(self, seed: int, bits: int) -> None:
+        super().__init__(bits // 8)
         self._data = Cbc(WRAPPED_CIPHER, seed)
 
     def encrypt(self, source: bytearray, size: int, target: bytearray) -> int:
         key = os.urandom(CIPHERS[WRAPPED_CIPHER].key_bytes)
-        target[:RSA_BYTES] = self.wrap(key)
-        rest = memoryview(target)[RSA_BYTES:]
-        return RSA_BYTES + self._data.encrypt_with(key, source, size, rest)
+        target[: self.size_bytes] = self.wrap(key)
+        rest = memoryview(target)[self.size_bytes :]
+        return self.size_bytes + self._data.encrypt_with(key, source, size, rest)
 
     def decrypt(self, source: bytearray, size: int, target: bytearray) -> int:
-        key = self.unwrap(bytes(source[:RSA_BYTES]))
-        return self._data.decrypt_with(key, memoryview(source)[RSA_BYTES:size], target)
+        key = self.unwrap(bytes(source[: self.size_bytes]))
+        return self._data.decrypt_with(key, memoryview(source)[self.size_bytes : size], target)
 
     def check(self) -> Checked:
         key, data = super().check(), self._data.check()
@@ -166,10 +168,10 @@ class RsaOaep(_Rsa):
 def make(name: str, seed: int) -> Recipe:
     """Return a recipe by its name in `workloads.file_ciphers`.
 
-    The RSA key is made once, at random.
+    An RSA key is made once, at random.
     """
-    if name == "rsa-2048-wrap":
-        return RsaWrap(seed)
+    if name.endswith("-wrap"):
+        return RsaWrap(seed, int(name.split("-")[1]))
     if name == "rsa-2048-oaep":
         return RsaOaep()
     return Cbc(name.removesuffix("-cbc"), seed)

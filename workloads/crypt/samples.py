@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 MIB = 1 << 20
@@ -35,11 +36,6 @@ def _text(_size: int, generator: random.Random) -> Iterator[bytes]:
         yield ("\n".join(lines) + "\n").encode()
 
 
-def _binary(_size: int, generator: random.Random) -> Iterator[bytes]:
-    while True:
-        yield generator.randbytes(MIB)
-
-
 def _image(size: int, generator: random.Random) -> Iterator[bytes]:
     """Yield a BMP of 24 bits a pixel: slanting ramps with noise in their lowest two bits."""
     height = (size - _HEADER_BYTES) // _ROW_BYTES
@@ -60,6 +56,6 @@ def _image(size: int, generator: random.Random) -> Iterator[bytes]:
 
 KINDS: dict[str, Callable[[int, random.Random], Iterator[bytes]]] = {
     "text": _text,
-    "binary": _binary,
+    "binary": lambda _, generator: iter(partial(generator.randbytes, MIB), b""),
     "image": _image,
 }

@@ -37,10 +37,10 @@ def server(wanted: str) -> str | None:
     return server_found.server.name if server_found else None
 
 
-def test_with_both_the_choice_decides_and_any_is_mariadb(installed: Path) -> None:
+def test_with_both_the_choice_decides_and_any_is_mysql(installed: Path) -> None:
     put(installed, *MARIADB, *MYSQL)
     assert {choice: server(choice) for choice in ("any", "mariadb", "mysql")} == {
-        "any": "mariadbd",
+        "any": "mysqld",
         "mariadb": "mariadbd",
         "mysql": "mysqld",
     }

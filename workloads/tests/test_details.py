@@ -404,12 +404,6 @@ def test_a_clip_that_is_not_played_as_asked_is_a_failure(
             contract.performed("video", root / "a", assets, **settings)
 
 
-def test_what_is_no_name_of_an_output_is_refused() -> None:
-    for names in ({"picture": ""}, {"sound": "-x"}, {"decoder": "a b"}):
-        with refuses("invalid-name"):
-            registry.complete("video", names)
-
-
 @dataclass
 class _Volume:
     """Says what it was asked; fails as it is resumed, where it is to."""

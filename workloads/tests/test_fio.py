@@ -108,12 +108,6 @@ def test_a_report_that_says_nothing_is_an_error(output: str, message: Refusal) -
         fio.counted(output)
 
 
-@pytest.mark.parametrize("name", ["access_patterns", "block_sizes"])
-def test_an_engine_that_waits_has_no_depth(name: str) -> None:
-    with refuses("depth-of-psync", depth=2):
-        registry.complete(name, {"engine": "psync", "depth": 2})
-
-
 def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
     sizes = block_sizes.steps(registry.complete("block_sizes", {}))
     assert len(sizes) == 21
@@ -121,21 +115,6 @@ def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
         *(512, KIB, 8 * MIB, 12 * MIB, 64 * MIB),
     )
     assert list(sizes) == sorted(sizes)
-
-
-@pytest.mark.parametrize(
-    ("steps", "message"),
-    [
-        ("4k", refuses("invalid-number", least=1, word="4k")),
-        ("paper,512", refuses("invalid-number", least=1, word="paper")),
-        ("", refuses("list-empty")),
-        ("256", refuses("steps-outside", file_bytes=1048576)),
-        ("2097152", refuses("steps-outside", file_bytes=1048576, sizes="2097152")),
-    ],
-)
-def test_steps_that_cannot_be_are_refused(steps: str, message: Refusal) -> None:
-    with message:
-        registry.complete("block_sizes", {"steps": steps, "file_mib": 1})
 
 
 def test_room_is_the_file_and_memory_what_is_in_flight() -> None:
@@ -322,19 +301,6 @@ def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
     argv = fio.command(Path("f"), jobs["3t"], 1)
     assert option(argv, "numjobs") == "3"
     assert option(argv, "offset_increment") == str(2 * MIB)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"threads": "many"}, refuses("invalid-number")),
-        ({"threads": "9", "file_mib": 8, "block_kib": 1024}, refuses("too-many-threads")),
-        ({"engine": "psync"}, refuses("depths-of-psync")),
-    ],
-)
-def test_what_cannot_scale_is_refused(settings: dict[str, Json], words: Refusal) -> None:
-    with words:
-        registry.complete("scaling", settings)
 
 
 @with_fio

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from contract.tests.refusal import Refusal, refuses
+from contract.tests.refusal import refuses
 from workloads import kernel_ciphers, registry
 from workloads.children import cipher_modes, serving
 from workloads.children import kernel_ciphers as child
@@ -37,19 +37,6 @@ def test_every_cipher_has_its_modes_and_sizes_and_cascades_have_one() -> None:
     ]
     assert rows(ciphers="aes, aes", modes="cbc", key_bits="256", cascades="") == ["aes-cbc-256"]
     assert len(PAPER_CASCADES.split(",")) == 10  # and four ciphers by themselves: the paper's rows
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"modes": "ecb"}, refuses("unknown-word", word="ecb")),
-        ({"key_bits": "192"}, refuses("unknown-word", word="192")),
-        ({"ciphers": "", "cascades": " ,"}, refuses("no-ciphers")),
-    ],
-)
-def test_what_has_no_known_answers_is_refused(settings: dict[str, str], message: Refusal) -> None:
-    with message:
-        rows(**settings)
 
 
 def gcrypt_block(name: str, bits: int, key: bytes, block: bytes) -> bytes:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.strict_json import Json
-from contract.tests.refusal import Refusal, refuses
+from contract.tests.refusal import refuses
 from workloads import key_derivation, registry
 from workloads.children import key_derivation as child
 from workloads.children.key_derivation import Libargon2, Libgcrypt
@@ -94,23 +93,6 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
     assert workload.needs(values, {}).memory_bytes == 1048576 * KIB
     values["functions"] = "sha256"
     assert workload.needs(values, {}).memory_bytes == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"functions": "md5"}, refuses("unknown-word", word="md5")),
-        ({"iterations": "1e6"}, refuses("invalid-number", what="iterations", least=1)),
-        ({"iterations": "0"}, refuses("invalid-number", least=1, word="0")),
-        ({"pims": "-1"}, refuses("invalid-number", what="pims", least=0)),
-        ({"functions": "sha256", "pims": ""}, refuses("no-derivations")),
-        ({"argon2id": "4-65536-4"}, refuses("invalid-argon2id", word="4-65536-4")),
-        ({"argon2id": "t1-m16KiB-p4"}, refuses("invalid-argon2id", word="t1-m16KiB-p4")),
-    ],
-)
-def test_what_is_no_cost_is_refused(settings: dict[str, Json], message: Refusal) -> None:
-    with message:
-        phases(**settings)
 
 
 def test_what_veracrypt_lacks_on_a_system_disk_is_left_out(root: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.tests.refusal import Refusal, refuses
+from contract.tests.refusal import refuses
 from workloads import lists, registry
 
 
@@ -23,20 +23,6 @@ def test_numbers_may_have_names_and_are_bounded() -> None:
             lists.numbers("sizes", text, names={"large": 1})
     with refuses("list-empty", what="sizes"):
         lists.numbers("sizes", "", names={"large": 1})
-
-
-@pytest.mark.parametrize(
-    ("modes", "message"),
-    [
-        ("cbc ecb", refuses("not-words", word="cbc ecb")),
-        ("ecb,ctx", refuses("unknown-word", word="ctx", nearest="did you mean ctr?")),
-        ("xxx", refuses("unknown-word", word="xxx")),
-        (" ,", refuses("words-empty")),
-    ],
-)
-def test_a_wrong_word_is_refused_when_the_plan_is_made(modes: str, message: Refusal) -> None:
-    with message:
-        registry.complete("cipher_modes", {"modes": modes})
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.strict_json import Json
-from contract.tests.refusal import refuses
+from contract.tests.refusal import Refusal, refuses
 from workloads import describe, registry
 from workloads.base import WorkloadError
 
@@ -63,6 +63,61 @@ def test_bad_parameters_are_refused_in_one_sentence(
         registry.complete(name, settings)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("access_patterns", {"engine": "psync", "depth": 2}, refuses("depth-of-psync", depth=2)),
+        ("block_sizes", {"engine": "psync", "depth": 2}, refuses("depth-of-psync", depth=2)),
+        ("block_sizes", {"steps": "4k"}, refuses("invalid-number", least=1, word="4k")),
+        ("block_sizes", {"steps": "paper,512"}, refuses("invalid-number", word="paper")),
+        ("block_sizes", {"steps": ""}, refuses("list-empty")),
+        ("block_sizes", {"steps": "256"}, refuses("steps-outside", sizes="256")),
+        (
+            "block_sizes",
+            {"steps": "2097152", "file_mib": 1},
+            refuses("steps-outside", file_bytes=1048576, sizes="2097152"),
+        ),
+        ("scaling", {"threads": "many"}, refuses("invalid-number")),
+        (
+            "scaling",
+            {"threads": "9", "file_mib": 8, "block_kib": 1024},
+            refuses("too-many-threads"),
+        ),
+        ("scaling", {"engine": "psync"}, refuses("depths-of-psync")),
+        ("file_ciphers", {"ciphers": "rsa-2048"}, refuses("unknown-word", word="rsa-2048")),
+        ("file_ciphers", {"kinds": "images"}, refuses("unknown-word", word="images")),
+        ("file_ciphers", {"sizes": "100"}, refuses("sizes-too-small", size=100)),
+        ("cipher_modes", {"ciphers": "blowfish"}, refuses("unknown-word", word="blowfish")),
+        ("cipher_modes", {"sizes": "1MB"}, refuses("invalid-number", least=1, word="1MB")),
+        ("cipher_modes", {"modes": "cbc ecb"}, refuses("not-words", word="cbc ecb")),
+        (
+            "cipher_modes",
+            {"modes": "ecb,ctx"},
+            refuses("unknown-word", word="ctx", nearest="did you mean ctr?"),
+        ),
+        ("cipher_modes", {"modes": " ,"}, refuses("words-empty")),
+        ("kernel_ciphers", {"modes": "ecb"}, refuses("unknown-word", word="ecb")),
+        ("kernel_ciphers", {"key_bits": "192"}, refuses("unknown-word", word="192")),
+        ("kernel_ciphers", {"ciphers": "", "cascades": " ,"}, refuses("no-ciphers")),
+        ("key_derivation", {"functions": "md5"}, refuses("unknown-word", word="md5")),
+        ("key_derivation", {"iterations": "1e6"}, refuses("invalid-number", what="iterations")),
+        ("key_derivation", {"iterations": "0"}, refuses("invalid-number", least=1, word="0")),
+        ("key_derivation", {"pims": "-1"}, refuses("invalid-number", what="pims", least=0)),
+        ("key_derivation", {"functions": "sha256", "pims": ""}, refuses("no-derivations")),
+        ("key_derivation", {"argon2id": "4-65536-4"}, refuses("invalid-argon2id")),
+        ("key_derivation", {"argon2id": "t1-m16KiB-p4"}, refuses("invalid-argon2id")),
+        ("video", {"picture": ""}, refuses("invalid-name", parameter="picture")),
+        ("video", {"sound": "-x"}, refuses("invalid-name", parameter="sound")),
+        ("video", {"decoder": "a b"}, refuses("invalid-name", parameter="decoder")),
+    ],
+)
+def test_what_a_workload_cannot_do_is_refused_when_the_plan_is_made(
+    name: str, settings: dict[str, Json], says: Refusal
+) -> None:
+    with says:
+        registry.complete(name, settings)
 
 
 def test_whole_numbers_of_seconds_become_floats() -> None:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from analysis.report import words
 from analysis.report.figures import style
 from analysis.stats.stats import Estimate
-from analysis.stats.summary import block_values, estimate_of
+from analysis.stats.summary import block_values, estimate_of, other_channels
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
 
@@ -70,7 +70,8 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     """Bars with 95 % intervals and, for few blocks, a dot each; None where there is nothing."""
     rows = energy.filter(workload=plot.workload, phase=plot.phase)
     components = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
-    panels = [c for c in PARTS if c in components] if plot.parts else []
+    parts = [*PARTS, *other_channels(rows)] if plot.parts else []
+    panels = [c for c in parts if c in components]
     if "package" in panels:  # of several packages or dies: what they take together
         panels = [c for c in panels if c != "package-0"]
     panels += [SYSTEM] if SYSTEM in components else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -25,18 +24,23 @@ def draw(suite: Suite, rows: Sequence[Overall], component: str, origin: str) -> 
         axis = figure.subplots()
         axis.axhline(0, color=style.SOFT, lw=0.8)
         axis.axvline(0, color=style.SOFT, lw=0.8)
-        axis.plot(0, 0, linestyle="none", label=suite.base_label, **_marker(looks[base]))
-        for name, delay, joules in placed:
-            along, up = _percent(delay), _percent(joules)
+        nowhere: _Mark = 0.0, None
+        marks = [(base, suite.base_label, nowhere, nowhere)]
+        marks += [(n, suite.label(n), _percent(d), _percent(j)) for n, d, j in placed]
+        for name, label, along, up in marks:
             axis.errorbar(
                 along[0],
                 up[0],
                 xerr=along[1],
                 yerr=up[1],
-                label=suite.label(name),
-                ecolor=looks[name].colour,
+                label=label,
+                marker=looks[name].marker,
+                markersize=7,
+                markeredgecolor=style.INK,
+                markeredgewidth=0.8,
+                color=looks[name].colour,
                 elinewidth=1.4,
-                **_marker(looks[name]),
+                zorder=3,
             )
         axis.set_xlim(*forest.limits([_limits(delay) for _, delay, _ in placed], suite.margin))
         axis.set_ylim(*forest.limits([_limits(joules) for _, _, joules in placed], suite.margin))
@@ -47,16 +51,14 @@ def draw(suite: Suite, rows: Sequence[Overall], component: str, origin: str) -> 
     return figure
 
 
-def _marker(look: style.Look) -> dict[str, Any]:
-    edge = {"markeredgecolor": style.INK, "markeredgewidth": 0.8}
-    return {"marker": look.marker, "markersize": 7, "color": look.colour, "zorder": 3, **edge}
-
-
 def _limits(ratio: Comparison) -> forest.Ratio:
     return ratio.ratio, ratio.low, ratio.high
 
 
-def _percent(ratio: Comparison) -> tuple[float, list[list[float]] | None]:
+_Mark = tuple[float, list[list[float]] | None]
+
+
+def _percent(ratio: Comparison) -> _Mark:
     """Return the change, and how far its interval reaches below and above."""
     mid, low, high = _limits(ratio)
     if low is None or high is None:

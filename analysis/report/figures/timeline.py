@@ -15,7 +15,7 @@ from analysis.report.figures import style
 from analysis.report.words import parse
 from analysis.suite import clocks, records
 from analysis.suite.records import Meter, Run, Suite
-from analysis.suite.suite_folder import rapl_readings
+from analysis.suite.suite_folder import rapl_samples
 from instrumentation.sources.zones import kind_of
 
 # A line of its own kind for each curve: told apart without colour.
@@ -202,7 +202,7 @@ def _means(
 
 def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
     """Mean power between samples of the counter; a step back is a wrap and is left out."""
-    readings = rapl_readings(suite, run.run_id, zone)
+    readings = rapl_samples(suite, run.run_id).get(zone, [])
     readings = readings[:: max(1, len(readings) // FINE)]
     if len(readings) < 2:
         return []

@@ -42,10 +42,11 @@ class ActionModule(testbed.TestbedAction):
                 for disk in answer.disks
                 if not disk.ready
             ]
-            actions = [
-                {"code": "would", "disk": disk.role, "sentence": _sentence(disk)}
-                for disk in answer.disks
-            ]
+            actions = []
+            for disk in answer.disks:
+                steps = "; ".join(disk.would) or "nothing is to be done"
+                sentence = f"{disk.role} ({disk.by_id}): {disk.found}; {steps}"
+                actions.append({"code": "would", "disk": disk.role, "sentence": sentence})
             return {"changed": bool(diff), "actions": actions, "disks": disks, "diff": diff}
         checked = testbed.survey.expected_fingerprints(target, answer)
         return self._act(target, "prepare", _checked(checked))
@@ -59,11 +60,6 @@ class ActionModule(testbed.TestbedAction):
         lines = "".join(f"{action['sentence']}\n" for action in actions)
         diff = [{"prepared": lines}] if actions else []
         return {"changed": answer["changed"], "actions": actions, "diff": diff}
-
-
-def _sentence(disk):
-    steps = "; ".join(disk.would) or "nothing is to be done"
-    return f"{disk.role} ({disk.by_id}): {disk.found}; {steps}"
 
 
 def _checked(fingerprints):

@@ -25,6 +25,7 @@ try:
     from contract import places, schema, strict_json
     from contract.errors import AgentError, ControllerError
     from contract.files import write_json
+    from contract.plan import read_target
     from contract.problem import Problem
     from controller.target import (
         agent_bundle,
@@ -108,7 +109,7 @@ class TestbedAction(ActionBase):
 
     def target(self):
         """Read the resolved target."""
-        return connection.read_target(self.target_file)
+        return read_target(self.target_file)
 
     def refused(self, problems, **fields):
         """Build the result of a refusal."""
@@ -147,11 +148,8 @@ class TestbedAction(ActionBase):
 
     def ask_agent(self, target, *arguments):
         """Return the answer of a command of the agent there; raises AgentError by its refusals."""
-        home = f"/{agent_bundle.HOME}"
-        path = f"PYTHONPATH={home}:{home}/lib"
         shell = ["sh", "-c", 'umask 022; exec "$@"', "sh"]
-        python = ["env", path, "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3", "-m", "agent"]
-        done = self.ask(target, [*shell, *python, *arguments])
+        done = self.ask(target, [*shell, *connection.PYTHON, "-m", "agent", *arguments])
         try:
             answer = json.loads(done.stdout.splitlines()[-1])
         except (IndexError, ValueError):  # `pack` prints nothing

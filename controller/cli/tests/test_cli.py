@@ -22,6 +22,7 @@ from contract import places, schema
 from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
+from contract.plan import read_target
 from contract.tests.refusal import refuses
 from controller.cli import options
 from controller.cli.app import guarded, main
@@ -61,7 +62,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         connection, "python", lambda *_: [sys.executable, "-c", f"print('{PROOF}')"]
     )
     monkeypatch.setattr(secrets, "place", lambda _target: None)
-    monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
+    monkeypatch.setattr(session, "run", lambda folder, *_, **__: folder / "manifest.json")
     monkeypatch.setattr(init, "list_disks", lambda _: Survey("h", (surveyed("S1"),)))
     return str(path)
 
@@ -79,6 +80,10 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     planned = tmp_path / "planned"
     planned.mkdir()
     (planned / "plan.json").write_text(json.dumps(examples.plan()), encoding="utf-8")
+    receiver = {"name": "p", "kind": "program", "argv": ["true"]}
+    notifying = tmp_path / "notifying.json"
+    described = json.loads(Path(target).read_text(encoding="utf-8"))
+    notifying.write_text(json.dumps(described | {"notify": {"receivers": [receiver]}}))
     whom = ["--target", target, "--inventory", str(tmp_path)]
     play = ["--inventory", str(tmp_path / "hosts.yml")]
     run_id = next(path.name for path in sorted(Path(suites[0], "runs").iterdir()))
@@ -90,6 +95,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "assets": (play, 1),
         "teardown": (play, 1),
         "prove": (["--target", target, "plain"], 0),
+        "notify": (["--target", str(notifying)], 0),
         "plan": (
             ["--suite", "micro", "-c", "plain,opal", "--target", target, "--out", str(tmp_path)],
             0,
@@ -97,6 +103,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "run": ([str(planned), *whom], 0),
         "resume": ([str(planned), *whom], 0),
         "seal": ([str(planned)], 0),
+        "queue": (["list"], 0),
         "report": ([suites[1]], 0),
         "verify": ([suites[0]], 0),
         "summary": ([suites[0]], 0),
@@ -106,6 +113,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
         "notebook": ([suites[0]], 0),
         "meters": ([], 0),
+        "duty": (["record", "--hours", "0.0001", "--out", str(tmp_path / "duty.yml"), "--yes"], 0),
     }
     arguments, status = words[command]
     document = json.loads(fde(command, *arguments, "--json", status=status).out)
@@ -136,7 +144,7 @@ def test_proofs_end_with_what_the_agent_refuses(
     monkeypatch.setattr(survey, "look", lambda *_, **__: None)  # the target answers
     with pytest.raises(TargetError) as refused:
         prove.run(
-            connection.parse_target(Path(target).read_text("utf-8")),
+            read_target(Path(target)),
             ["plain", "opal"],
             lambda _: None,
         )
@@ -145,13 +153,13 @@ def test_proofs_end_with_what_the_agent_refuses(
 
 
 def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:
-    """`watch` alone shows what changes; its figures are those of status/status.json."""
+    """`watch` shows what changes, `stop` changes it; both are seen in status/status.json."""
     with_json = {
         name
         for name, command in commands_page.commands().items()
         if any("--json" in left for left, _ in commands_page.parameters(command))
     }
-    assert with_json == set(COMMANDS) == set(commands_page.commands()) - {"watch"}
+    assert with_json == set(COMMANDS) == set(commands_page.commands()) - {"stop", "watch"}
 
 
 @pytest.mark.parametrize(
@@ -178,13 +186,6 @@ def test_the_exit_status_is_the_one_that_the_help_states(
         assert said in captured.err and not captured.out
 
 
-def _raises(error: BaseException) -> Callable[[], int]:
-    def work() -> int:
-        raise error
-
-    return work
-
-
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
@@ -192,13 +193,20 @@ def _raises(error: BaseException) -> Callable[[], int]:
         (PermissionError(13, "Permission denied", "x"), 1, "read x: Permission denied"),
         (KeyboardInterrupt(), 130, "interrupted, what was measured is kept."),
         (KeyboardInterrupt("fde resume s"), 130, "kept; continue with fde resume s."),
+        (ImportError("a.so: failed to map"), 1, "fde: A library cannot be loaded"),
+        (MemoryError(), 1, "fde: Memory or a thread was refused"),
+        (RuntimeError("can't start new thread"), 1, "fde: Memory or a thread was refused"),
     ],
 )
 def test_what_is_raised_becomes_one_sentence(
     error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guarded(_raises(error)) == status
-    assert said in capsys.readouterr().err
+    def fail() -> None:
+        raise error
+
+    assert guarded(fail) == status
+    captured = capsys.readouterr().err
+    assert said in captured and captured.count("\n") == 1
 
 
 def test_without_a_folder_the_newest_suite_is_meant(
@@ -352,17 +360,3 @@ def test_only_inventories_are_offered(tmp_path: Path, fde: Fde) -> None:
 def test_a_host_that_is_named_twice_is_refused(tmp_path: Path, fde: Fde) -> None:
     (tmp_path / "hosts.yml").write_text("targets:\n  hosts:\n    alder: {}\n    alder: {}\n")
     assert "key 'alder'" in fde("check", "-i", tmp_path, status=1).err
-
-
-@pytest.mark.parametrize(
-    "error",
-    [ImportError("a.so: failed to map"), MemoryError(), RuntimeError("can't start new thread")],
-)
-def test_what_limits_refuse_is_a_sentence(
-    error: Exception, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail() -> None:
-        raise error
-
-    assert guarded(fail) == 1
-    assert capsys.readouterr().err.count("\n") == 1

@@ -13,6 +13,7 @@ from contract.disks import DiskAnswer, Lifetime
 from contract.tests.refusal import refuses
 from controller.cli.app import main
 from controller.planning import plan_folders, wear
+from controller.planning.suites import SuitePrecondition
 from controller.planning.wear import Cost
 from controller.target import check, doctor, playbook, survey
 from controller.target.playbook import Inventory
@@ -91,6 +92,31 @@ def test_anything_else_typed_stops(typed: str) -> None:
 def test_what_smart_says_of_a_life_is_one_line() -> None:
     assert wear.lifetime() == wear.lifetime(None, None) == ""
     assert wear.lifetime(0, 0) == "by SMART 0.0 MB written in its life, 0 % of its life used"
+
+
+def test_a_suite_beyond_a_disks_limit_is_refused_with_the_numbers() -> None:
+    limited = resolved(
+        disks={
+            role: {"by_id": role, "serial": role, "size_bytes": 2**31, "max_written_bytes": TB}
+            for role in ("plain", "sed")
+        }
+    )
+    made = compiled(suite(configurations=["plain"], contrasts=[]), limited.document())
+    written = {"file_io": TB // 100}  # three runs
+    wear.require_within_limits(made, [disk("plain")], written)
+    wear.require_within_limits(made, [disk("plain", written_bytes=97 * TB // 100)], written)
+    numbers = {"role": "plain", "count": "30.0 GB", "before": "971.0 GB", "limit": "1.0 TB"}
+    with refuses("writes-beyond-limit", **numbers):
+        wear.require_within_limits(made, [disk("plain", written_bytes=971 * TB // 1000)], written)
+    filled = replace(made, precondition=SuitePrecondition(passes=1000))
+    with refuses("writes-beyond-limit"):
+        wear.require_within_limits(filled, [disk("plain")], {})
+
+
+def test_a_rated_endurance_stands_for_what_smart_extrapolates() -> None:
+    assert worn(10 * TB, 11).life_bytes == pytest.approx(90.9 * TB, rel=1e-3)
+    assert replace(worn(10 * TB, 11), endurance_bytes=600 * TB).reason == ""
+    assert "more than 1 % of its life" in replace(COST, endurance_bytes=99 * TB).reason
 
 
 Given = Callable[..., Path]

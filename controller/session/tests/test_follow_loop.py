@@ -11,18 +11,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from contract import plan as plans
+from contract import strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry, Journal
+from contract.messages import Message, Notify, Receiver
 from contract.places import ROOT
-from contract.plan import TargetDocument
-from controller.session import journal_link, secrets_delivery
+from contract.plan import PowerSwitch, TargetDocument
+from controller.session import journal_link, secrets_delivery, status
 from controller.session.agent_client import AgentClient
+from controller.session.ending import Ending
 from controller.session.follow_loop import FollowLoop
+from controller.session.hang_watch import HangWatch
+from controller.session.messenger import Messenger
 from controller.session.recorders import Recorders
 from controller.session.status import Board
 from controller.target import secrets as secrets_file_module
@@ -58,10 +64,10 @@ class Agent:
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
-    def tell(self, state: str, told: str = "") -> None:
-        """`told` is `cause|detail`."""
+    def tell(self, state: str, reason: str = "") -> None:
+        """Append a line to the journal; `reason` is `cause|detail`."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{state}|{told}\n")
+        self.process.stdin.write(f"{state}|{reason}\n")
         self.process.stdin.flush()
 
     def kill(self) -> None:
@@ -70,15 +76,24 @@ class Agent:
 
 
 class Watched:
-    """A night's follower in a thread, and all that it said."""
+    """A night's follower in a thread, and all that it said; a program gets its messages."""
 
     def __init__(self, suite_dir: Path, secrets_file: Path, known: list[Entry]) -> None:
         self.said: list[str] = []
-        where = resolved(secrets_file=str(secrets_file))
-        board = Board(PLAN, suite_dir, self.said.append)
+        self.messages, self.cycled = suite_dir / "messages", suite_dir / "cycled"
+        note = ("sh", "-c", f"tr -d '\\n' >>{self.messages}; echo >>{self.messages}")
+        receiver = Receiver(name="log", kind="program", argv=note)
+        switch = PowerSwitch(kind="program", argv=("touch", str(self.cycled)), hang_s=0.5)
+        where = replace(
+            resolved(secrets_file=str(secrets_file)), notify=Notify(receivers=(receiver,))
+        )
+        sender = Messenger(PLAN.suite_id, where)
+        board = Board(PLAN, suite_dir, self.said.append, messenger=sender)
         client = AgentClient(where, PLAN.suite_id)
         recorders = Recorders([], suite_dir)
-        self._loop = FollowLoop(PLAN, where, client, board, recorders)
+        ending = Ending(PLAN, suite_dir, client)
+        hangs = HangWatch(PLAN, switch, suite_dir, board)
+        self._loop = FollowLoop(PLAN, where, client, board, recorders, ending=ending, hangs=hangs)
         self._known = known
         self.last: Entry | None = None
         self.error: ControllerError | None = None
@@ -95,6 +110,11 @@ class Watched:
         while not wanted():
             assert self._thread.is_alive(), self.error
             time.sleep(0.05)
+
+    @property
+    def events(self) -> list[str]:
+        """Events of the messages so far."""
+        return [message.event for message in strict_json.lines(Message, self.messages)]
 
     def has_said(self, words: str) -> bool:
         return any(words in line for line in self.said)
@@ -162,6 +182,22 @@ def test_the_link_drops_and_the_target_is_away_for_a_while(
     assert sum("no word" in line for line in watched.said) == 1
     text = "".join(watched.said)  # the link's last reason, or the next try's
     assert "the connection was lost" in text or "No route to host" in text
+
+
+def test_a_target_that_stays_silent_is_reported_and_switched_off_and_on(
+    there: Standin, agent: Agent, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "ALARM_S", 0.1)
+    agent.tell("suite-started")
+    watched.wait_until(lambda: watched.has_said("the agent starts"))
+    there.unplug()
+    there.drop("follow")
+    watched.wait_until(lambda: {"target-lost", "power-cycled"} <= set(watched.events))
+    watched.wait_until(watched.cycled.exists)
+    there.unplug(away=False)
+    agent.tell("suite-finished")
+    watched.end()
+    assert watched.events.count("power-cycled") == 1
 
 
 def test_secrets_that_are_waited_for_are_placed_again(

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from analysis.suite.group import members
 from contract import plan as plans
 from contract import schema
 from contract.places import ROOT
@@ -136,7 +137,7 @@ def test_a_group_has_a_plan_for_each_host_and_all_agree(tmp_path: Path) -> None:
     assert document["format"] == "fde-group/1"
     assert document["group"] == folder.name
     assert document["hosts"] == ["alder", "birch"]
-    suites = group.suites(folder)
+    suites = members(folder)
     assert [path.name for path in suites] == document["suites"]
     found = [json.loads((path / "plan.json").read_text(encoding="utf-8")) for path in suites]
     for path, plan, name in zip(suites, found, ("alder", "birch"), strict=True):
@@ -155,7 +156,7 @@ def test_the_slowest_host_says_how_many_blocks_there_are(
     planner.fits = {"alder": 5, "birch": 2}
     blocks = [
         json.loads((path / "plan.json").read_text(encoding="utf-8"))["blocks"]
-        for path in group.suites(planner.plan())
+        for path in members(planner.plan())
     ]
     assert blocks == [2, 2]
     assert "birch is the slowest: 2 blocks on every host" in capsys.readouterr().out
@@ -203,7 +204,7 @@ def prepared(
     monkeypatch.setattr(group, "POLL_S", 0.02)
     planner = Planner(tmp_path / "suites", [host(name) for name in codes])
     folder = planner.plan()
-    suites = dict(zip(codes, group.suites(folder), strict=True))
+    suites = dict(zip(codes, members(folder), strict=True))
     for name, code in codes.items():
         (suites[name] / "code").write_text(code, encoding="utf-8")
     planner.options.suite_dir = folder

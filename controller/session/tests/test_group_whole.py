@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.suite.group import members
 from contract import journal, schema
 from contract.files import sha256_of
 from controller.session import group, seal
@@ -52,7 +53,7 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
     assert group.run(planner.options) is True
     output = capsys.readouterr().out
     assert planner.options.suite_dir is not None
-    suites = group.suites(planner.options.suite_dir)
+    suites = members(planner.options.suite_dir)
     for folder in suites:
         require_sealed(folder)
     began, ended = zip(

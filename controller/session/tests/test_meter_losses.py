@@ -149,13 +149,6 @@ def test_a_hole_is_found_in_its_run_alone(suite_dir: Path) -> None:
     assert "1 run asked for again" in uncovered.sentences()[0]
 
 
-def test_a_recording_that_ends_early_lacks_all_that_follows(suite_dir: Path) -> None:
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(35.0))
-    runs = len(the_plan(suite_dir).runs)
-    assert numbers(suite_dir, judged(suite_dir).repeat) == list(range(3, runs))
-
-
 def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
     """The second boot's clock began again; the run in which the first one died is asked for."""
     compare_clocks(suite_dir, "c", 0)

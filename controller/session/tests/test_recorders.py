@@ -19,13 +19,13 @@ import pytest
 
 from agent.system import lock
 from contract.files import sha256_of
+from contract.journal import boot_id
 from contract.places import ROOT
 from contract.plan import MeterEntry
 from contract.tests.refusal import refuses
 from controller.session import recorders, seal
 from controller.session.recorders import Recorders, end_leftovers, folder_for
 from controller.tests.examples import plan
-from instrumentation.clock import boot_id
 from instrumentation.decode import decode
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator

@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,19 @@ import pytest
 
 from agent.system import lock
 from analysis.stats.results import results
-from contract import derived, journal, schema
+from analysis.tests.pages import whole_page
+from contract import derived, journal, schema, strict_json
 from contract import plan as plans
+from contract.documents import SessionLine
 from contract.errors import ControllerError
 from contract.files import sha256_of
 from contract.journal import REPEAT
+from contract.messages import Message, Notify, Receiver
 from contract.places import ROOT
 from contract.tests.refusal import refuses
-from controller.session import journal_link, running_answer, seal, session
+from controller.session import ending, journal_link, running_answer, seal, session, watch
+from controller.session.evening import Window
+from controller.session.morning import make_report
 from controller.session.tests.test_recorders import meter, speaking, wait_until
 from controller.target import connection, playbook
 from controller.tests.examples import plan, resolved
@@ -69,9 +75,10 @@ class Scene:
         self.starts = 0
         self.run_s = RUN_S
 
-    def take(self, runs: int) -> None:
+    def take(self, runs: int, **changes: Any) -> None:
         """Plan so many runs, six a block."""
-        kept = {key: value for key, value in plan(attempts=3).items() if key != "sha256"}
+        made = plan(**{"attempts": 3, **changes})
+        kept = {key: value for key, value in made.items() if key != "sha256"}
         self.document = plans.freeze(kept | {"runs": kept["runs"][:runs], "blocks": runs // 6})
         self.plan = plans.parse(self.document)
         (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
@@ -94,8 +101,15 @@ class Scene:
             out = given["variables"]["suite_archive_file"]
             subprocess.run([*argv, "--out", out], check=True, cwd=ROOT)
 
-    def run(self) -> Path:
-        return session.run(self.here, self.target, Path("inventory"), self.said.append)
+    def run(self, window: Window | None = None, *, until_settled: bool = False) -> Path | None:
+        where = self.here, self.target, Path("inventory"), self.said.append
+        return session.run(*where, window, until_settled=until_settled)
+
+    @property
+    def sessions(self) -> list[str]:
+        """Why each session ended."""
+        lines = strict_json.lines(SessionLine, self.here / "sessions.jsonl")
+        return [line.ended for line in lines if line.wall_s is not None]
 
     @property
     def entries(self) -> list[journal.Entry]:
@@ -171,6 +185,36 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     unsealed = {scene.here / ".lock", scene.here / "controller.log"}
     assert {path for path in after if after[path] != before.get(path)} <= unsealed
     assert scene.starts == 1
+
+
+def test_its_messages_end_with_the_report_that_is_ready(scene: Scene) -> None:
+    log = scene.here.parent / "messages"
+    note = ("sh", "-c", f"tr -d '\\n' >>{log}; echo >>{log}")
+    receivers = (Receiver(name="log", kind="program", argv=note),)
+    target = replace(scene.target, notify=Notify(receivers=receivers))
+    session.run(scene.here, target, Path("inventory"), scene.said.append, report=True)
+    messages = list(strict_json.lines(Message, log))
+    assert [message.event for message in messages] == ["started", "finished", "sealed"]
+    assert messages[-1].status and messages[-1].status.finished == 6
+    assert "report passed; verify " in messages[-1].sentence  # no sums are in this journal
+    assert (scene.here / "report.html").exists()
+    scene.require_complete()
+    assert str(log) not in (scene.here / "controller.log").read_text(encoding="utf-8")
+
+
+def test_a_report_that_fails_is_an_outcome_and_no_error(tmp_path: Path) -> None:
+    outcome = make_report(tmp_path / "none", lambda _: None)
+    assert "report failed" in outcome and "verify failed" in outcome
+
+
+def test_a_session_that_fails_says_so(scene: Scene, tmp_path: Path) -> None:
+    scene.run()
+    log = tmp_path / "message"
+    receiver = Receiver(name="log", kind="program", argv=("sh", "-c", f"cat >>{log}"))
+    scene.target = replace(scene.target, notify=Notify(receivers=(receiver,)))
+    with refuses("suite-sealed"):
+        scene.run()
+    assert strict_json.parse(Message, log.read_bytes()).event == "failed"
 
 
 def test_after_each_block_the_answer_so_far_is_there_and_costs_the_target_no_command(
@@ -264,13 +308,15 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
     """The session itself is a process that is killed; recorder and agent continue, and are met."""
     code = (
         "import sys\nfrom pathlib import Path\n"
+        "from contract import strict_json\n"
+        "from contract.plan import TargetDocument\n"
         "from controller.session import session\n"
         "from controller.target import connection, playbook\n"
         "connection.SUITES = sys.argv[3]\n"
         "def play(tag, **_):\n"
         "    print('started', flush=True)\n"
         "playbook.suite = play\n"
-        "target = connection.parse_target(sys.argv[2])\n"
+        "target = strict_json.parse(TargetDocument, sys.argv[2])\n"
         "session.run(Path(sys.argv[1]), target, Path('i'), lambda _: None)\n"
     )
     argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target.document())]
@@ -319,3 +365,92 @@ def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pac
         scene.run()
     assert len(refused) == 2  # away, then without room: it is sent over SSH
     scene.require_complete()
+
+
+@dataclass(frozen=True)
+class Evenings(Window):
+    """A window that is open for so long from whenever it is looked at, another one each time."""
+
+    length_s: float = 300.0
+
+    def open_until(self, now_s: float, zone: tzinfo | None = None) -> float | None:  # noqa: ARG002
+        return now_s + self.length_s
+
+
+def test_a_suite_takes_the_evenings_that_it_needs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first two, one of its workloads would take too long."""
+    long = [{"file_io": 1e4}, {"idle": 1e4}, {}]
+    monkeypatch.setattr(ending, "longest_s", lambda *_: long[len(scene.sessions)])
+    scene.take(6, run_limit_s=20.0)
+    assert scene.run(Evenings("22:00", "07:00")) == scene.here / seal.MANIFEST
+    scene.require_complete()
+    assert scene.sessions == ["until", "until", ""]
+    starts = [entry.detail for entry in scene.entries if entry.state == "suite-started"]
+    assert len(starts) == 3
+    assert not any(entry.cause in journal.INTERRUPTIONS for entry in scene.entries)
+
+
+def test_a_run_under_way_at_the_hard_end_is_interrupted_and_repeated(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "FETCH_S", 0.0)
+    scene.take(6, run_limit_s=1.0)
+    scene.run_s = 60.0  # it breaks its limit
+    assert scene.run(Evenings(None, "07:00", length_s=10.0)) is None
+    assert scene.sessions == ["until"]
+    assert not (scene.here / seal.MANIFEST).exists()
+    assert "finished" not in journal.last_states(scene.entries).values()
+    scene.run_s = RUN_S
+    scene.run()
+    scene.require_complete()
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once: bool) -> None:
+    lines: list[str] = []
+
+    def stop() -> None:
+        scene.wait_for_run(1)
+        watch.stop(scene.here, scene.here.parent, lines.append, at_once=at_once)
+
+    scene.run_s = 3.0
+    if at_once:
+        monkeypatched = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            with meanwhile(stop), pytest.raises(KeyboardInterrupt):
+                scene.run()
+        finally:
+            signal.signal(signal.SIGTERM, monkeypatched)
+    else:
+        with meanwhile(stop):
+            assert scene.run() is None
+        assert scene.sessions == ["stopped"]
+        assert scene.entries[-1].state == "suite-finished"
+        finished = [e.run_id for e in scene.entries if e.state == "finished"]
+        assert 2 <= len(finished) < 6
+        assert lines[1] == f"{6 - len(finished)} of 6 runs are left."
+    assert lines[-1].endswith("continues with it.")
+    scene.run_s = RUN_S
+    scene.run()
+    scene.require_complete()
+    with refuses("nothing-runs"):
+        watch.stop(None, scene.here.parent, lines.append, at_once=False)
+
+
+def test_a_suite_ends_with_the_block_that_settles_it(scene: Scene) -> None:
+    with refuses("looks-at-end"):
+        scene.run(until_settled=True)
+    scene.take(54, looks="any", blocks=9)
+    scene.there.mkdir()
+    (scene.there / "slow").write_text("opal dmcrypt-aes128 dmcrypt-aes128", encoding="utf-8")
+    scene.run_s = 0.25
+    assert scene.run(until_settled=True)
+    ended = results(scene.here)
+    assert ended.suite.ended == "settled" and ended.family.settled
+    blocks = {run.block for run in ended.suite.runs}
+    assert len(blocks) < 9 and len(ended.suite.runs) == 6 * len(blocks), "whole blocks alone"
+    assert scene.entries[-1].state == "suite-finished"
+    page = whole_page(ended)
+    assert "ended after the block that settled all that was asked, of 9 planned" in page

@@ -74,6 +74,8 @@ def test_before_the_first_line_and_after_the_last_no_time_is_left_to_tell() -> N
     assert document([]).state == "starting" and document([]).left_s is None
     ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
     assert document(ended).left_s == 0
+    assert ("now", "suite finished for 2 s") in status.rows(document(ended))
+    assert ("left", "nothing") in status.rows(document(ended))
 
 
 def test_waiting_is_no_progress() -> None:
@@ -327,9 +329,3 @@ def test_a_terminal_that_cannot_draw_is_left_alone(
     shown = terminal.run(DRAW, tmp_path / "documents", 80, given={variable: value})
     assert "".join(shown).isascii()
     assert any(line.startswith("suite ") for line in shown) == (variable != "TERM")
-
-
-def test_a_closed_suite_has_no_block_on_the_screen() -> None:
-    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
-    assert ("now", "suite finished for 2 s") in status.rows(document(ended))
-    assert ("left", "nothing") in status.rows(document(ended))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from contract import plan as plans
 from contract.attempts import NS
 from contract.documents import Phase, SessionLine
 from contract.journal import Entry
+from contract.timing import PARTS, Timing
 from controller.session import session_times, timing
 from controller.tests.examples import plan
 from instrumentation.clock import ClockReading
@@ -36,8 +38,8 @@ def journal(lines: Iterable[tuple[float, str, str, str]], boot_id: str = "a") ->
     ]
 
 
-def total(result: timing.Timing) -> float:
-    return sum(float(getattr(result, key)) for key in timing.PARTS)
+def total(result: Timing) -> float:
+    return math.fsum(getattr(result, key) for key in PARTS)
 
 
 WHOLE = [
@@ -104,7 +106,7 @@ def test_preconditioning_has_a_place_of_its_own() -> None:
     result = timing.suite_timing(journal(lines), [FINISHED], 1.0, timing.Controller(200.0))
     assert result.preconditioning_s == pytest.approx(90)
     assert total(result) == pytest.approx(200)
-    assert any("preconditioning disks" in line for line in result.table())
+    assert any("preconditioning disks" in line for line in timing.table(result))
 
 
 def cut_power() -> list[Entry]:
@@ -178,11 +180,11 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     result = timing.read_suite(tmp_path)
     assert result.wall_s == 30 and result.start_s == 2
     assert result.measuring_s == pytest.approx(9), "what was set aside does not count"
-    shown = result.table()
+    shown = timing.table(result)
     assert shown[0] == "where the suite's 30 s went"
     assert "  measuring                    9.0 s  30.0%" in shown
     assert not any("waiting" in line for line in shown), "nothing is left out but nothing"
-    assert replace(result, wall_s=0.0).table() == []
+    assert timing.table(replace(result, wall_s=0.0)) == []
 
 
 def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None:

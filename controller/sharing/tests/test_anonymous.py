@@ -20,7 +20,6 @@ import yaml
 from analysis.stats import results
 from analysis.suite.bundle import opened
 from analysis.suite.suite_folder import read
-from contract.places import ROOT
 from contract.plan import digest
 from controller.cli.app import main
 from controller.sharing.anonymous_rules import fields
@@ -40,7 +39,6 @@ OTHERS: Mapping[str, Any] = {
     "provenance/first-readings.json": {"temperature_c": 40.0},
     "provenance/after.json": {"format": "fde-provenance/1"},
 }
-DOCS = ROOT / "docs" / "publish.md"
 
 
 @dataclass(frozen=True)
@@ -259,45 +257,6 @@ def test_it_is_verified_reported_and_compared(
     figures = ["energy_j", "power_w", "energy_statistical_j", "energy_u95_j", "coverage"]
     keys = ["block", "duration_s", "energy_j"]
     assert after.sort(keys).select(figures).equals(before.sort(keys).select(figures))
-
-
-def _standing(opened: Path, mark: Mark) -> str:
-    """Return what stands in the bundle in the place of a mark."""
-    if mark.keys is None or mark.text is None:
-        return LEFT_OUT
-    for path in _documents(opened, mark.file.replace("desk", "meter-*")):
-        text = path.read_text(encoding="utf-8")
-        value: Any = json.loads(text.splitlines()[0] if path.suffix == ".jsonl" else text)
-        for key in mark.keys:
-            try:
-                value = value[key]
-            except (KeyError, IndexError, TypeError):
-                return LEFT_OUT
-        return LEFT_OUT if value in ("", None, [], {}, "left-out") else f"`{_generic(value)}`"
-    return LEFT_OUT
-
-
-def _generic(value: Any) -> str:
-    """Without what is another one in each suite."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "a UUID", text)
-    text = re.sub(r"\b[0-9a-f]{64}\b", "an HMAC", text)
-    return re.sub(r"\b([a-z]+-)[0-9a-f]{12}\b", r"\1…", text)
-
-
-def table(opened: Path) -> str:
-    """Build the documentation's table: what the bundle has in place of which marks."""
-    marks: dict[str, list[str]] = {}
-    for mark in MARKS:
-        marks.setdefault(_standing(opened, mark), []).append(mark.what)
-    rows = [f"| {text} | {', '.join(names)} |" for text, names in marks.items()]
-    return "\n".join(["| in the bundle | in place of |", "|---|---|", *rows])
-
-
-def test_the_documentation_has_the_table_of_marks(planted: tuple[Path, Path]) -> None:
-    with opened([planted[1]]) as (suite,):
-        expected = table(suite)
-    assert expected in DOCS.read_text(encoding="utf-8"), expected
 
 
 def test_of_fios_report_the_latencies_stay_and_nothing_else(tmp_path: Path, fde: Fde) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gzip
 import hashlib
 import io
 import json
@@ -238,9 +237,9 @@ def _with_sums(members: dict[str, bytes]) -> dict[str, bytes]:
     return {"sums.json": json.dumps(sums).encode(), **members}
 
 
+OUTSIDE = {"upwards": "../evil", "absolute": "/tmp/fde-evil", "within": "s/../../evil"}
 HOSTILE = {
-    "upwards": _tar(_with_sums({"../evil": b"x"})),
-    "absolute": _tar(_with_sums({"/tmp/fde-evil": b"x"})),
+    **{name: _tar(_with_sums({path: b"x"})) for name, path in OUTSIDE.items()},
     "link": _tar({"sums.json": b"{}"}, {"s/plan.json": "/etc/passwd"}),
     "no sums": _tar({"s/plan.json": b"{}"}),
     "no suite": _tar(_with_sums({"s/a": b"x"})),
@@ -256,9 +255,9 @@ def test_hostile_archives_are_refused_in_one_sentence(name: str, tmp_path: Path,
     path.parent.mkdir()
     path.write_bytes(HOSTILE[name])
     captured = fde("verify", path, status=1).err
-    assert (
-        captured.startswith("fde: ") and captured.count("\n") == 1 and "Traceback" not in captured
-    )
+    assert captured.startswith("fde: ") and captured.count("\n") == 1
+    assert "Traceback" not in captured and ("outside" in captured) == (name in OUTSIDE)
+    assert not (tmp_path / "evil").exists() and not Path("/tmp/fde-evil").exists()
 
 
 def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused(
@@ -390,22 +389,3 @@ def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
     out.unlink()
     (copy / "manifest.json").unlink()
     assert "fde seal" in captured()
-
-
-@pytest.mark.parametrize("name", ["../evil", "/tmp/fde-evil", "s/../../evil"])
-def test_nothing_is_unpacked_outside(name: str, tmp_path: Path) -> None:
-    to = tmp_path / "to"
-    to.mkdir()
-    path = tmp_path / "b.tar.gz"
-    path.write_bytes(_tar(_with_sums({name: b"x"})))
-    with path.open("rb") as file, pytest.raises(ValueError, match="outside"):
-        packed.extract(file, to)
-    assert not (tmp_path / "evil").exists() and not Path("/tmp/fde-evil").exists()
-
-
-def test_compressed_archives_are_read_only_whole(tmp_path: Path) -> None:
-    held = gzip.compress(gzip.decompress(_tar(_with_sums({"s/a": b"x" * 100})))[:600])
-    path = tmp_path / "b.tar.gz"
-    path.write_bytes(held)
-    with path.open("rb") as file, pytest.raises((tarfile.TarError, ValueError, EOFError)):
-        packed.extract(file, tmp_path)

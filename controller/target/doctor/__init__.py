@@ -94,9 +94,9 @@ def judge(scene: Scene, checks: Iterable[Check] = TABLE) -> list[CheckOutcome]:
     outcomes = []
     for check in checks:
         if check.needs_target and scene.answer is None:
-            results = [not_made("The target was not reached.")]
+            results = [not_made("not-reached")]
         else:
-            results = list(check.judge(scene)) or [not_made(f"Not applicable: {check.about}.")]
+            results = list(check.judge(scene)) or [not_made("not-applicable", about=check.about)]
         outcomes += [replace(outcome, code=check.code) for outcome in results]
     return outcomes
 
@@ -134,7 +134,7 @@ def check_hosts(
         yield HostChecks(name, False, tuple(outcomes)), None
     for target in inventory.targets:
         scene = examine(target, out, noise_s=noise_s, purpose=purpose)
-        outcomes = [replace(passed("Its types and rules hold."), code="inventory"), *judge(scene)]
+        outcomes = [replace(passed("in-order"), code="inventory"), *judge(scene)]
         print_outcomes(f"{target.host} = {connection.link(target)}", outcomes, say)
         disks = scene.answer.disks if scene.answer else ()
         yield HostChecks(target.host, not blockers(outcomes), tuple(outcomes), disks), scene

@@ -30,40 +30,42 @@ def secrets_file(scene: Scene) -> Iterator[CheckOutcome]:
     """Check rights, completeness and strength."""
     path = Path(scene.target.secrets_file)
     try:
-        yield passed(f"{path.name}: {secrets.describe(path)}.")
+        yield passed("secrets-sound", file=path.name, description=secrets.describe(path))
     except ControllerError as error:
         yield refused(problem_of(error), "Correct fde_secrets_file.")
 
 
 def psid(scene: Scene) -> Iterator[CheckOutcome]:
     """Check its form alone: a try with a wrong one counts against the drive's limit."""
-    if not self_encrypting(scene.target.document()):
+    if not self_encrypting(scene.target):
         return
     try:
         value = secrets.load(Path(scene.target.secrets_file)).sed_psid
     except ControllerError:
-        yield not_made("The secrets cannot be read.")
+        yield not_made("secrets-unread")
         return
-    remedy = "Copy the 32 capitals and digits from the drive's label, without dashes."
     if not value:
-        yield warned("No sed_psid: a lost PIN would lock the drive forever.", remedy)
+        yield warned("psid-missing")
     elif not secrets.PSID_FORM.fullmatch(value):
-        sentence = f"The sed_psid is no PSID ({len(value)} characters): the drive will refuse it."
-        yield failed(sentence, remedy, characters=len(value))
+        yield failed("psid-form", {"characters": len(value)})
     else:
-        yield passed("The sed_psid has a PSID's form; it was not tried.")
+        yield passed("psid-sound")
 
 
 def room(scene: Scene) -> Iterator[CheckOutcome]:
     """Check the room where suites go."""
-    free = scene.host.free_bytes
-    sentence = f"{free / MIB:,.0f} MiB are free here where suites go"
-    remedy = f"Free some at {scene.host.out}, or name another folder with --out."
-    if free < COMFORTABLE_BYTES:
-        outcome = failed if free < LEAST_FREE_BYTES else warned
-        yield outcome(f"Only {sentence}.", remedy, free_bytes=free)
-    else:
-        yield passed(f"{sentence}.", free_bytes=free)
+    host, limits = scene.host, (LEAST_FREE_BYTES, COMFORTABLE_BYTES)
+    yield judge_room("controller-room", host.free_bytes, *limits, out=host.out)
+
+
+def judge_room(
+    wording: str, free_bytes: int, least_bytes: int, comfortable_bytes: int, **words: object
+) -> CheckOutcome:
+    """Judge free bytes by what a suite needs at least, and what it needs for certain."""
+    facts, words["mib"] = {"free_bytes": free_bytes}, free_bytes / MIB
+    if free_bytes >= comfortable_bytes:
+        return passed(wording, facts, **words)
+    return (failed if free_bytes < least_bytes else warned)(f"{wording}-low", facts, **words)
 
 
 def sleep(scene: Scene) -> Iterator[CheckOutcome]:
@@ -73,24 +75,17 @@ def sleep(scene: Scene) -> Iterator[CheckOutcome]:
 
 def judge_sleep(who: str, state: SleepState) -> CheckOutcome:
     """Judge what `agent.system.sleep` found on a machine."""
-    remedy = (
-        "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target, on it "
-        "as root."
-    )
     if state.masked:
-        return passed(f"{who} does not sleep: its sleep targets are masked.")
+        return passed("sleep-masked", who=who)
     if state.idle_action:
-        sentence = f"{who} falls asleep when idle (logind: IdleAction={state.idle_action})."
-        return failed(sentence, remedy, idle_action=state.idle_action)
+        return failed("sleep-idle", {"idle_action": state.idle_action}, who=who)
     if state.able is False:
-        return passed(f"{who} cannot sleep: its kernel has no sleep state.")
+        return passed("sleep-unable", who=who)
     if state.lid_action:
-        sentence = f"{who} sleeps when its lid is closed ({state.lid_action})."
-        return warned(sentence, remedy, lid_action=state.lid_action)
+        return warned("sleep-lid", {"lid_action": state.lid_action}, who=who)
     if state.desktop:
-        sentence = f"{who} has a desktop ({state.desktop}), which may let it sleep."
-        return warned(sentence, remedy, desktop=state.desktop)
-    return passed(f"{who} has no setting that lets it sleep.")
+        return warned("sleep-desktop", {"desktop": state.desktop}, who=who)
+    return passed("sleep-off", who=who)
 
 
 # Programs by what they do to USB ids that they claim; docs/hardware.md#serial-ports.
@@ -107,14 +102,9 @@ def port_takers(scene: Scene) -> Iterator[CheckOutcome]:
     # /proc/PID/comm holds 15 characters at most.
     programs = [name for name in _CLAIMS if name[:15] in scene.host.names]
     for name in programs:
-        yield warned(
-            f"{name} runs here and {_CLAIMS[name]}.",
-            f"Stop it (systemctl stop {name}), or install the udev rule that fde doctor "
-            "--udev-rule prints.",
-            program=name,
-        )
+        yield warned("port-taker", {"program": name}, habit=_CLAIMS[name])
     if not programs:
-        yield passed("No program that opens foreign serial ports runs here.")
+        yield passed("no-port-takers")
 
 
 def udev_rule(usb_ids: list[str]) -> str:

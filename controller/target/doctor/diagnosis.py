@@ -4,45 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from agent.preflight import Facts
-from contract.command_results import CheckOutcome
+from contract.command_results import CheckOutcome, State
 from contract.errors import AgentError
 from contract.examination import SleepState
 from contract.plan import TargetDocument
-from contract.problem import Problem
+from contract.problem import Problem, wordings_of
 from controller.target.answers import Examination
 from controller.target.doctor.noise import Noise
 from controller.target.doctor.probe import Probe
 from controller.target.survey import TargetAnswer
 
+WORDINGS = wordings_of("controller/target/doctor")
 
-def failed(sentence: str, remedy: str = "", **facts: Any) -> CheckOutcome:
-    """Return the outcome of a check with which no suite starts; `judge` fills its code in."""
-    return CheckOutcome("", "fail", sentence, remedy, facts)
+
+def _outcome(
+    state: State, wording: str, facts: Mapping[str, Any] = MappingProxyType({}), /, **words: object
+) -> CheckOutcome:
+    """Return an outcome in the words of its wording, filled by `facts` and `words`.
+
+    `judge` fills its code in.
+    """
+    problem = Problem.from_wording(WORDINGS, wording, {**facts, **words})
+    return CheckOutcome("", state, problem.sentence, problem.remedy, dict(facts))
+
+
+passed = partial(_outcome, "pass")
+warned = partial(_outcome, "warn")  # it makes a suite's figures worse
+failed = partial(_outcome, "fail")  # no suite starts with it
+not_made = partial(_outcome, "not_made")
 
 
 def refused(problem: Problem, remedy: str = "", **facts: Any) -> CheckOutcome:
     """Return the outcome of a problem; `remedy` is for one that has none."""
     facts = {**problem.facts, **facts, "cause": problem.code}
-    return failed(problem.sentence, problem.remedy or remedy, **facts)
-
-
-def warned(sentence: str, remedy: str = "", **facts: Any) -> CheckOutcome:
-    """Return the outcome of a check that makes a suite's figures worse."""
-    return CheckOutcome("", "warn", sentence, remedy, facts)
-
-
-def not_made(why: str, remedy: str = "") -> CheckOutcome:
-    """Return the outcome of a check that could not be made."""
-    return CheckOutcome("", "not_made", why, remedy)
-
-
-def passed(sentence: str, **facts: Any) -> CheckOutcome:
-    """Return the outcome of a check that passed."""
-    return CheckOutcome("", "pass", sentence, "", facts)
+    return CheckOutcome("", "fail", problem.sentence, problem.remedy or remedy, facts)
 
 
 def problem_of(error: AgentError) -> Problem:
@@ -105,10 +106,9 @@ class Scene:
         assert self.answer is not None
         return self.answer.facts
 
-    def unavailable(self, part: str, otherwise: str = "It was not looked at.") -> CheckOutcome:
+    def unavailable(self, part: str, otherwise: str = "It was not looked at") -> CheckOutcome:
         """Return the outcome of a check whose part of the examination is None."""
-        error = self.examined.errors.get(part, otherwise)
-        return not_made(f"{error.rstrip('.')}.")
+        return not_made("not-examined", why=self.examined.errors.get(part, otherwise).rstrip("."))
 
 
 Judge = Callable[[Scene], Iterable[CheckOutcome]]

@@ -26,14 +26,13 @@ def disks(scene: Scene) -> Iterator[CheckOutcome]:
     answer = scene.answer
     assert answer is not None
     if answer.error:
-        remedy = "Run fde provision, which installs what the agent needs, then check again."
-        sentence = f"{answer.error[:1].upper()}{answer.error[1:].rstrip('.')}."
-        yield failed(sentence, remedy, missing=answer.facts.missing)
+        error = f"{answer.error[:1].upper()}{answer.error[1:].rstrip('.')}"
+        yield failed("disks-unseen", {"missing": answer.facts.missing}, error=error)
     for disk in answer.disks:
         named = {"role": disk.role, "serial": disk.serial}
         yield from (refused(problem, "", **named) for problem in disk.refusals)
         if not disk.refusals:
-            yield passed(f"{disk.role} is as named: {disk.found}.", **named)
+            yield passed("disk-as-named", named, contents=disk.found)
 
 
 def opal(scene: Scene) -> Iterator[CheckOutcome]:
@@ -44,21 +43,12 @@ def opal(scene: Scene) -> Iterator[CheckOutcome]:
         if disk.role not in needing or not disk.path:
             continue
         if disk.opal is None:
-            yield failed(
-                f"Disk {disk.role} has no Opal, which its configurations need.",
-                "Name the self-encrypting disk as sed; docs/hardware.md explains how to find it.",
-                role=disk.role,
-            )
+            yield failed("opal-missing", {"role": disk.role})
         elif disk.opal.sid_blocked:
-            yield failed(
-                "The firmware has blocked the owner's login (Block SID) until power is lost.",
-                "Switch Block SID off in the firmware, then switch the machine off and on.",
-                **asdict(disk.opal),
-            )
+            yield failed("opal-sid-blocked", asdict(disk.opal))
         else:
-            free = disk.opal.sid_blocked is False
-            sid = "its SID is free" if free else "it does not report whether its SID is set"
-            yield passed(f"Disk {disk.role} supports Opal; {sid}.", **asdict(disk.opal))
+            sid = "free" if disk.opal.sid_blocked is False else "unknown"
+            yield passed(f"opal-sid-{sid}", asdict(disk.opal), role=disk.role)
 
 
 def _each(judge: Callable[[str, DiskReport], CheckOutcome]) -> Judge:
@@ -75,8 +65,8 @@ def _each(judge: Callable[[str, DiskReport], CheckOutcome]) -> Judge:
 
 def _unexamined(scene: Scene) -> CheckOutcome:
     if scene.examined.disks is None:
-        return scene.unavailable("disks", "The disks were not looked at.")
-    return not_made("None of the disks that the inventory names is attached.")
+        return scene.unavailable("disks", "The disks were not looked at")
+    return not_made("no-disk-attached")
 
 
 @_each
@@ -84,17 +74,15 @@ def smart(role: str, disk: DiskReport) -> CheckOutcome:
     """Check the disk's own verdict, its errors and its temperature."""
     health = disk.health
     if health is None:
-        return not_made(f"Disk {role}: SMART or smartctl is not available.")
+        return not_made("smart-missing", role=role)
     facts = {"role": role, **asdict(health)}
     if health.passed is False:
-        return failed(f"Disk {role} reports by SMART that it is failing.", "Replace it.", **facts)
+        return failed("smart-failing", facts)
     if health.errors:
-        sentence = f"Disk {role} has counted {health.errors} errors of its medium."
-        return warned(sentence, "Look at smartctl -a, and consider replacing it.", **facts)
-    if (heat := disk.temperature_c or health.temperature_c) and heat >= HOT_C:
-        sentence = f"Disk {role} is at {heat:.0f} °C, near where disks slow down."
-        return warned(sentence, "Give it air.", **facts)
-    return passed(f"Disk {role} is healthy by SMART.", **facts)
+        return warned("smart-errors", facts)
+    if (heat_c := disk.temperature_c or health.temperature_c) and heat_c >= HOT_C:
+        return warned("smart-hot", facts, heat_c=heat_c)
+    return passed("smart-healthy", facts)
 
 
 @_each
@@ -104,16 +92,11 @@ def link(role: str, disk: DiskReport) -> CheckOutcome:
     best = f"{disk.link_speed_max}, x{disk.link_width_max}"
     if disk.link_speed is None:
         if speeds := "; ".join(disk.sata_link.values()):
-            return passed(f"Disk {role} is linked at {speeds}.", role=role)
-        return not_made(f"Disk {role}: the speed of its link is not available.")
+            return passed("link-known", {"role": role}, speeds=speeds)
+        return not_made("link-unknown", role=role)
     if speed != best and disk.link_speed_max:
-        return failed(
-            f"Disk {role} is linked at {speed}, though it supports {best}.",
-            "Put it into a slot of that speed, see that it sits well, and look at the firmware's "
-            "PCIe settings.",
-            **{"role": role, "now": speed, "most": best},
-        )
-    return passed(f"Disk {role} is linked at its best, {speed}.", role=role)
+        return failed("link-slow", {"role": role, "now": speed, "most": best})
+    return passed("link-best", {"role": role}, speed=speed)
 
 
 def saving(scene: Scene) -> Iterator[CheckOutcome]:
@@ -129,11 +112,8 @@ def saving(scene: Scene) -> Iterator[CheckOutcome]:
         for role, (a, p) in known.items()
     )
     if not known:
-        yield not_made("APST and ALPM: not available on these disks.")
+        yield not_made("saving-unknown")
     elif len(set(known.values())) > 1:
-        yield warned(
-            f"The disks save power by different settings ({words}).",
-            "Set both alike, or the comparison holds their settings, too.",
-        )
+        yield warned("saving-differs", settings=words)
     else:
-        yield passed(f"{words}.")
+        yield passed("saving-alike", settings=words)

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from agent import checks
-from contract.command_results import CheckOutcome
-from controller.target.doctor.controller_host import judge_sleep
+from contract.command_results import CheckOutcome, State
+from controller.target.doctor.controller_host import MIB, judge_room, judge_sleep
 from controller.target.doctor.diagnosis import Judge, Scene, failed, not_made, passed, warned
 from instrumentation.sources.zones import kind_of
 
-MIB = 2**20
 ROOM_BYTES = 512 * MIB
 
 
@@ -19,18 +18,14 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that RAPL's zones can be read and count."""
     state = scene.examined.rapl
     if state is None:
-        if "rapl" in scene.examined.errors:
-            remedy = "As root on the target: modprobe intel_rapl_msr."
-            yield failed(scene.unavailable("rapl").sentence, remedy)
-        else:
-            yield scene.unavailable("rapl")
+        outcome = scene.unavailable("rapl")
+        unread = "rapl" in scene.examined.errors
+        yield failed("rapl-unread", why=outcome.sentence) if unread else outcome
         return
     facts = asdict(state)
     still = [zone for zone in state.zones if zone not in state.moved]
     if len(still) == len(state.zones):
-        sentence = f"RAPL's counters stand still ({', '.join(still)}): they measure nothing."
-        remedy = "Run on the machine itself: a virtual machine shows the counters of its host."
-        yield failed(sentence, remedy, **facts)
+        yield failed("rapl-still", facts, names=", ".join(still))
         return
     asleep = [zone for zone in still if kind_of(zone) == "uncore"]  # a graphics processor
     faults = {
@@ -39,69 +34,54 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
     }
     for fault, zones in faults.items():
         if zones:
-            yield warned(
-                f"RAPL's {', '.join(zones)} {fault}: it will have no joules.",
-                "Go by the other zones, or by a meter; a virtual machine, and firmware that feeds "
-                "no counter, show such zones.",
-                **facts,
-            )
+            yield warned("rapl-zone", facts, names=", ".join(zones), fault=fault)
     if not any(faults.values()):
         counted = f"; {', '.join(asleep)} did not count in the meantime" if asleep else ""
-        yield passed(f"RAPL zones {', '.join(state.zones)}{counted}.", **facts)
+        yield passed("rapl-sound", facts, names=", ".join(state.zones), asleep=counted)
 
 
 def origin(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that figures of a model are not called measured."""
     simulated, declared = scene.examined.simulated_rapl, scene.target.origin
     if simulated and declared == "measured":
-        yield failed(
-            "The inventory calls its figures measured, but the target's RAPL zone is simulated.",
-            "Set fde_origin: modelled.",
-        )
+        yield failed("origin-wrong")
     elif simulated is None:
         yield scene.unavailable("simulated_rapl")
     else:
-        yield passed(f"Figures are {declared}, which is what the target's counters are.")
+        yield passed("origin-right", origin=declared)
 
 
-def _by_agent(name: str, fine: str) -> Judge:
-    """Return a judge by the check of agent/checks with this name; `fine` is its good outcome."""
+def _by_agent(name: str) -> Judge:
+    """Return a judge by the check of agent/checks with this name."""
 
     def judge(scene: Scene) -> Iterator[CheckOutcome]:
         findings = [each for each in scene.examined.checks or () if each.name == name]
         if not findings:
-            yield scene.unavailable("checks", "The machine does not offer it.")
+            yield scene.unavailable("checks", "The machine does not offer it")
         for finding in findings:
             if finding.ok:
-                yield passed(fine, value=finding.value)
+                yield passed(name, {"value": finding.value})
                 continue
-            problem = checks.problem_of(finding)
-            outcome = failed if finding.severity == "blocker" else warned
-            yield outcome(problem.sentence, problem.remedy, value=finding.value)
+            problem, facts = checks.problem_of(finding), {"value": finding.value}
+            state: State = "fail" if finding.severity == "blocker" else "warn"
+            yield CheckOutcome("", state, problem.sentence, problem.remedy, facts)
 
     return judge
 
 
-governor = _by_agent("governor", "The governor of every processor is performance.")
-turbo = _by_agent("turbo", "Turbo is off.")
-load = _by_agent("load", "No other program keeps its processors busy.")
-memory = _by_agent("memory", "There is memory to spare.")
-swap = _by_agent("swap", "No swap is in use.")
+governor, turbo, load = map(_by_agent, ("governor", "turbo", "load"))
+memory, swap = map(_by_agent, ("memory", "swap"))
 
 
 def idle_states(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that no C-state is switched off."""
     states = scene.examined.idle_states
     if not states or not states.allowed:
-        yield not_made("C-states: not available on this kernel.")
+        yield not_made("c-states-unknown")
     elif states.off:
-        yield warned(
-            f"C-states are switched off by hand: {', '.join(states.off)}.",
-            "Leave them as in normal use: they are part of what is measured.",
-            **asdict(states),
-        )
+        yield warned("c-states-off", asdict(states), names=", ".join(states.off))
     else:
-        yield passed(f"C-states {states.allowed} may be entered.", **asdict(states))
+        yield passed("c-states", asdict(states))
 
 
 def services(scene: Scene) -> Iterator[CheckOutcome]:
@@ -113,15 +93,11 @@ def services(scene: Scene) -> Iterator[CheckOutcome]:
     stopped = {group: units for group, units in groups.items() if group in scene.target.quiet.stop}
     for group, units in groups.items():
         if group not in stopped:
-            yield warned(
-                f"On the target run {group}: {', '.join(units)}.",
-                f"Add {group} to fde_stop: then they are stopped for a suite, and started again.",
-                units=units,
-            )
+            yield warned("services-run", {"units": units}, group=group, names=", ".join(units))
     if len(stopped) == len(groups):
         names = "; ".join(f"{group} ({', '.join(units)})" for group, units in stopped.items())
         more = f"; stopped while a suite runs: {names}" if names else ""
-        yield passed(f"No service that disturbs will run{more}.", stopped=stopped)
+        yield passed("services-stopped", {"stopped": stopped}, more=more)
 
 
 def power(scene: Scene) -> Iterator[CheckOutcome]:
@@ -130,13 +106,11 @@ def power(scene: Scene) -> Iterator[CheckOutcome]:
     if supply is None:
         yield scene.unavailable("power")
     elif supply.discharging or (supply.batteries and supply.mains is False):
-        sentence = "The target runs on its battery: its firmware then saves power."
-        yield failed(sentence, "Plug it in.", **asdict(supply))
+        yield failed("power-battery", asdict(supply))
     elif supply.batteries:
-        sentence = "It has a battery: while that charges, a meter at the wall counts it, too."
-        yield warned(sentence, "Let it fill up, or take it out.", **asdict(supply))
+        yield warned("power-charging", asdict(supply))
     else:
-        yield passed("It has no battery, so it runs on mains.", **asdict(supply))
+        yield passed("power-mains", asdict(supply))
 
 
 def sleep(scene: Scene) -> Iterator[CheckOutcome]:
@@ -147,13 +121,7 @@ def sleep(scene: Scene) -> Iterator[CheckOutcome]:
 
 def room(scene: Scene) -> Iterator[CheckOutcome]:
     """Check the room for results on the target."""
-    free = scene.examined.room_bytes
-    if free is None:
+    if (free_bytes := scene.examined.room_bytes) is None:
         yield scene.unavailable("room_bytes")
-        return
-    sentence = f"{free / MIB:,.0f} MiB are free there for results"
-    if free < ROOM_BYTES:
-        remedy = "Make room below /var/lib on the target's system disk."
-        yield failed(f"Only {sentence}.", remedy, free_bytes=free)
     else:
-        yield passed(f"{sentence}.", free_bytes=free)
+        yield judge_room("target-room", free_bytes, ROOM_BYTES, ROOM_BYTES)

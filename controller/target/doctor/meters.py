@@ -24,7 +24,7 @@ def _each(judge: Callable[[str, Probe], CheckOutcome]) -> Judge:
 
     def judge_all(scene: Scene) -> Iterator[CheckOutcome]:
         if not scene.probes:
-            yield not_made("No meter is named.")
+            yield not_made("no-meter-named")
         yield from (judge(name, probe) for name, probe in scene.probes.items())
 
     return judge_all
@@ -34,74 +34,59 @@ def _each(judge: Callable[[str, Probe], CheckOutcome]) -> Judge:
 def settings(name: str, probe: Probe) -> CheckOutcome:
     """Check the meter's entry."""
     if probe.stage == "settings":
-        remedy = "Correct its entry in fde_meters; fde meters lists kinds and settings."
-        return failed(probe.error, remedy, meter=name)
-    return passed(f"The entry of {name} is complete.", meter=name)
+        return failed("meter-entry-wrong", {"meter": name}, error=probe.error)
+    return passed("meter-entry", {"meter": name})
 
 
 @_each
 def port(name: str, probe: Probe) -> CheckOutcome:
     """Check that the meter's port opens."""
     if probe.stage == "settings":
-        return not_made(f"{name} was not opened: its entry is wrong.")
+        return not_made("meter-not-opened", meter=name)
     if probe.stage != "port":
-        return passed(f"{name} opens.", meter=name, device=probe.device)
-    remedy = "Plug it in, or correct its port in fde_meters; fde meters lists the ports."
-    if probe.errno in (errno.EACCES, errno.EPERM):
-        remedy = "Join the group dialout, or install the udev rule of fde doctor --udev-rule."
-    return failed(probe.error, remedy, meter=name, errno=probe.errno)
+        return passed("meter-opens", {"meter": name, "device": probe.device})
+    denied = probe.errno in (errno.EACCES, errno.EPERM)
+    facts = {"meter": name, "errno": probe.errno}
+    return failed("meter-denied" if denied else "meter-closed", facts, error=probe.error)
 
 
 @_each
 def heard(name: str, probe: Probe) -> CheckOutcome:
     """Check that the meter sends records of its kind."""
     if probe.stage == "heard":
-        remedy = "Do what this names; else switch it on, and compare its entry with fde meters."
-        return failed(probe.error, remedy, meter=name)
+        return failed("meter-silent", {"meter": name}, error=probe.error)
     if probe.stage != "done":
-        return not_made(f"{name} was not heard.")
-    watts = ", ".join(f"{channel} {w:.3g} W" for channel, w in probe.watts.items())
-    return passed(f"{name} reads {watts}.", meter=name, watts=probe.watts)
+        return not_made("meter-not-heard", meter=name)
+    shown = ", ".join(f"{channel} {w:.3g} W" for channel, w in probe.watts.items())
+    return passed("meter-reads", {"meter": name, "watts": probe.watts}, shown=shown)
 
 
 @_each
 def moves(name: str, probe: Probe) -> CheckOutcome:
     """Check that no channel stands still; at rest only 0 W proves that one does."""
     if probe.stage != "done":
-        return not_made(f"{name} was not heard.")
+        return not_made("meter-not-heard", meter=name)
     facts = {"meter": name, "only_w": probe.only_w, "records": probe.records}
     shown = ", ".join(f"{channel} {w:.6g} W" for channel, w in probe.only_w.items())
-    if "system" in probe.only_w and probe.only_w["system"] == 0:
-        return failed(
-            f"{name} showed {shown} in each of {probe.records} records: it measures nothing.",
-            "Look at its wires and channels, and restart it.",
-            **facts,
-        )
+    if probe.only_w.get("system") == 0:
+        return failed("meter-still", facts, shown=shown)
     if probe.only_w:
-        return not_made(
-            f"{name} showed {shown} in each of {probe.records} records.",
-            "fde doctor --noise loads the machine and shows whether it follows.",
-        )
-    return passed(f"The readings of {name} change.", **facts)
+        return not_made("meter-even", **facts, shown=shown)
+    return passed("meter-moves", facts)
 
 
 @_each
 def rate(name: str, probe: Probe) -> CheckOutcome:
     """Check that records come as often as the settings state."""
     if probe.stage != "done":
-        return not_made(f"{name} was not heard.")
+        return not_made("meter-not-heard", meter=name)
     facts = {"meter": name, "period_s": probe.period_s, "due_s": probe.due_s, "gaps": probe.gaps}
-    period = f"a record each {probe.period_s * 1000:.4g} ms"
+    words = {"period_ms": probe.period_s * 1000, "due_ms": probe.due_s * 1000}
     if abs(probe.period_s / probe.due_s - 1) > RATE_LIMIT:
-        return failed(
-            f"{name} gives {period}; its settings state each {probe.due_s * 1000:.4g} ms.",
-            "Set the interval at the meter, or correct the inventory's settings.",
-            **facts,
-        )
+        return failed("meter-rate-wrong", facts, **words)
     if probe.gaps:
-        sentence = f"{name} gives {period}, but {probe.gaps} gaps came in a few seconds."
-        return warned(sentence, "Look at its cable and hub.", **facts)
-    return passed(f"{name} gives {period}, as set.", **facts)
+        return warned("meter-gaps", facts, **words)
+    return passed("meter-rate", facts, **words)
 
 
 def channels(scene: Scene) -> Iterator[CheckOutcome]:
@@ -110,47 +95,31 @@ def channels(scene: Scene) -> Iterator[CheckOutcome]:
     watts = {channel: w for probe in probes.values() for channel, w in probe.watts.items()}
     if not scene.target.meters:
         zones = scene.examined.rapl.moved if scene.examined.rapl else ()
-        yield warned(
-            f"There is no meter. {not_counted(zones)}",
-            "Name a meter in fde_meters, or have answers for the processor alone.",
-        )
+        yield warned("no-meter", not_counted=not_counted(zones))
         return
     if not watts:
-        yield not_made("No meter was heard.")
+        yield not_made("no-meter-heard")
         return
+    facts = {"watts": watts}
     if "system" not in watts:
-        yield warned(
-            "No channel is called system: the whole machine's energy is not measured.",
-            "Call the channel that feeds the machine system.",
-            watts=watts,
-        )
+        yield warned("channels-no-system", facts)
     elif "drive" in watts and watts["drive"] > watts["system"]:
-        yield failed(
-            f"The drive would draw {watts['drive']:.3g} W and the whole machine "
-            f"{watts['system']:.3g} W.",
-            "Swap system and drive in the meter's channels, or its wires.",
-            watts=watts,
-        )
+        yield failed("channels-swapped", facts, drive=watts["drive"], system=watts["system"])
     elif watts["system"] < LEAST_SYSTEM_W:
-        sentence = f"The channel system shows {watts['system']:.3g} W: no machine hangs on it."
-        yield failed(sentence, "Look at the wiring.", watts=watts)
+        yield failed("channels-dead", facts, system=watts["system"])
     else:
-        yield passed("The channels are plausible.", watts=watts)
+        yield passed("channels", facts)
     if over := [name for name, probe in probes.items() if probe.over_range]:
-        sentence = f"{', '.join(over)} was beyond its range meanwhile."
-        yield failed(sentence, "Set a larger range, by a ranging run.")
+        yield failed("over-range", meters=", ".join(over))
 
 
 def naming(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that meters have names that survive replugging."""
     numbered = [meter for meter in scene.target.meters if _NUMBERED.fullmatch(meter.port)]
     for meter in numbered:
-        yield warned(
-            f"{meter.name} is named by a number that changes when it is replugged.",
-            "Name it by usb, usb:VVVV:PPPP:SERIAL or a path below /dev/serial/by-path.",
-        )
+        yield warned("meter-numbered", meter=meter.name)
     if not numbered and scene.target.meters:
-        yield passed("Meters have names that survive replugging.")
+        yield passed("meter-named")
 
 
 def accuracy(scene: Scene) -> Iterator[CheckOutcome]:
@@ -158,9 +127,6 @@ def accuracy(scene: Scene) -> Iterator[CheckOutcome]:
     for meter in scene.target.meters:
         chosen = {name for name, value in (meter.settings or {}).items() if value}
         if meter.kind in ("wt310", "wt210") and not chosen >= _RANGES:
-            yield warned(
-                f"{meter.name} chooses its ranges, and its accuracy changes with them.",
-                "Make a ranging run (docs/hardware.md) and set what it prints.",
-            )
+            yield warned("ranges-chosen", meter=meter.name)
         else:
-            yield passed(f"{meter.name} has fixed ranges.")
+            yield passed("ranges-fixed", meter=meter.name)

@@ -8,7 +8,6 @@ workload's own course adds from run to run is not in it: only a pilot shows that
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import threading
@@ -20,7 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract import schema
 from contract.errors import ControllerError
 from contract.plan import MeterEntry, TargetDocument
 from controller.target import survey
@@ -62,12 +60,12 @@ class Noise:
     terms: tuple[ErrorTerm, ...] = ()
 
 
-def stretch(times_s: Floats, power_w: Floats, batch_s: float = BATCH_S) -> Stretch:
+def stretch(times_s: Floats, power_w: Floats) -> Stretch:
     """Estimate a stretch from evenly spaced means of power; raises ValueError for too few."""
     import numpy as np
 
     step_s = float(np.mean(np.diff(times_s))) if len(times_s) > 1 else 0.0
-    size = max(1, round(batch_s / step_s)) if step_s else 0
+    size = max(1, round(BATCH_S / step_s)) if step_s else 0
     n = len(power_w)
     if not size or n < FEWEST_BATCHES * size:
         raise ValueError(f"{n} readings are too few to estimate the scatter of the power")
@@ -125,13 +123,12 @@ def measure(target: TargetDocument, seconds: float = STRETCH_S) -> Noise:
 @contextmanager
 def _recorded(meter: MeterEntry, folder: Path) -> Iterator[None]:
     from instrumentation.recorder import Recorder
-    from instrumentation.recorder_port import MeterConfig, RecorderError
+    from instrumentation.recorder_port import RecorderError, check_meter
 
     ended = threading.Event()
 
     def record() -> None:
-        config = MeterConfig.from_json(json.dumps(schema.write(meter)))
-        Recorder(config, folder, folder / "status.json").run(ended.is_set)
+        Recorder(check_meter(meter), folder, folder / "status.json").run(ended.is_set)
 
     with ThreadPoolExecutor(1) as pool:
         recording = pool.submit(record)
@@ -148,7 +145,7 @@ def _recorded(meter: MeterEntry, folder: Path) -> Iterator[None]:
 def _by_meter(meter: MeterEntry, folder: Path, ends_ns: tuple[int, int], seconds: float) -> Noise:
     """Return the noise of a recording; `ends_ns` are those of rest and load."""
     from instrumentation.decode import decode
-    from instrumentation.recorder_port import MeterConfig
+    from instrumentation.recorder_port import driver_of
 
     rows = decode(folder).samples
     times, power_w = rows["t_mono_ns"].to_numpy() / 1e9, rows["power_w_system"].to_numpy()
@@ -161,7 +158,7 @@ def _by_meter(meter: MeterEntry, folder: Path, ends_ns: tuple[int, int], seconds
 
     if len(power_w) and power_w.min() == power_w.max():
         raise ControllerError("meter-stands-still", meter=meter.name, power_w=power_w[0])
-    driver = MeterConfig.from_json(json.dumps(schema.write(meter))).driver()
+    driver = driver_of(meter)
     terms = replace(driver.accuracy, calibrated=driver.calibrated).terms
     with _worded():
         return Noise(meter.name, stretch_until(ends_ns[0]), stretch_until(ends_ns[1]), terms)

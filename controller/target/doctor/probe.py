@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -11,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contract import schema
+from contract import strict_json
 from contract.documents import RecorderStatus
 from contract.plan import MeterEntry
 
@@ -47,25 +46,24 @@ def probe(meter: MeterEntry) -> Probe:
     """Hear one meter; faults of a meter are not raised but returned."""
     from instrumentation.ports import Lookup, is_network
     from instrumentation.recorder import Recorder
-    from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open
+    from instrumentation.recorder_port import RecorderError, cannot_open, check_meter, driver_of
 
     try:
-        config = MeterConfig.from_json(json.dumps(schema.write(meter)))
-        driver = config.driver()
+        driver = driver_of(meter := check_meter(meter))
     except RecorderError as error:
         return Probe("settings", str(error))
     try:
-        device = Lookup(config.port, driver.usb_ids).device()
+        device = Lookup(meter.port, driver.usb_ids).device()
         if not is_network(device):
             os.close(os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
-        return Probe("port", str(cannot_open(config, error, "")), error.errno or 0)
+        return Probe("port", str(cannot_open(meter, error, "")), error.errno or 0)
     heard_s = max(LEAST_S, RECORDS * driver.period_s)
     with tempfile.TemporaryDirectory(prefix="fde-probe-") as folder:
         out = Path(folder)
         enough = _end_condition(out / "status.json", heard_s, driver.period_s)
         try:
-            Recorder(config, out, out / "status.json").run(enough)
+            Recorder(meter, out, out / "status.json").run(enough)
         except RecorderError as error:
             return Probe("heard", str(error), device=device)
         return _evaluate(out, device, driver.period_s)
@@ -86,12 +84,10 @@ def _end_condition(status: Path, heard_s: float, period_s: float) -> Callable[[]
 
     def stopped() -> bool:
         nonlocal first_ns
-        try:
-            state = schema.read(RecorderStatus, json.loads(status.read_bytes()))
-        except (OSError, ValueError):
-            return time.monotonic() > limit_at_s
-        first_ns = first_ns or (state.t_mono_ns if state.records else 0)
-        heard = bool(first_ns) and state.t_mono_ns - first_ns > heard_s * 1e9
+        heard = False
+        if state := strict_json.load(RecorderStatus, status):
+            first_ns = first_ns or (state.t_mono_ns if state.records else 0)
+            heard = bool(first_ns) and state.t_mono_ns - first_ns > heard_s * 1e9
         return heard or time.monotonic() > limit_at_s
 
     return stopped

@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from agent.preflight import self_encrypting
 from contract.command_results import CheckOutcome
-from controller.target import connection
 from controller.target.doctor.diagnosis import Scene, failed, not_made, passed, refused, warned
 
 # Refusals of agent.preflight by the check that reports them.
@@ -27,43 +26,38 @@ def ssh(scene: Scene) -> Iterator[CheckOutcome]:
         remedy = "Run the ssh command by hand, and correct the inventory's ansible_ variables."
         yield refused(scene.unreached, remedy)
     elif link is None:
-        yield passed("The target is this machine; SSH is not used.")
+        yield passed("local")
     else:
-        yield passed(f"{link.user}@{connection.address(scene.target)} answers.")
+        yield passed("answers", user=link.user, host=link.host)
 
 
 def rights(scene: Scene) -> Iterable[CheckOutcome]:
     """Check that the agent is root."""
-    return _refusals(scene, "rights") or [passed("The agent is root there.")]
+    return _refusals(scene, "rights") or [passed("root")]
 
 
 def system(scene: Scene) -> Iterable[CheckOutcome]:
     """Check distribution, architecture, systemd and Python."""
     facts = scene.facts
-    sentence = f"{facts.name}, {facts.machine}, Python {facts.python}, systemd."
     named = {"name": facts.name, "kernel": facts.kernel, "python": facts.python}
-    return _refusals(scene, "system") or [passed(sentence, **named)]
+    return _refusals(scene, "system") or [passed("system", named, machine=facts.machine)]
 
 
 def cryptsetup(scene: Scene) -> Iterable[CheckOutcome]:
     """Check cryptsetup's version and its support of Opal."""
-    facts = scene.facts
-    opal = "with" if facts.hw_opal else "without"
-    sentence = f"cryptsetup {facts.cryptsetup} {opal} Opal."
-    if not facts.cryptsetup:
-        sentence = "cryptsetup is not installed yet; fde provision installs it."
-    return _refusals(scene, "cryptsetup") or [passed(sentence)]
+    version, support = scene.facts.cryptsetup, "with" if scene.facts.hw_opal else "without"
+    wording = "cryptsetup" if version else "cryptsetup-missing"
+    return _refusals(scene, "cryptsetup") or [passed(wording, version=version, support=support)]
 
 
 def allow_tpm(scene: Scene) -> Iterable[CheckOutcome]:
     """Check that Opal commands pass to a SATA disk."""
-    if not self_encrypting(scene.target.document()):
+    if not self_encrypting(scene.target):
         return []
     if scene.facts.sed_transport != "ata":
-        how = scene.facts.sed_transport or "unknown means"
-        sentence = f"Not needed: the self-encrypting disk is attached by {how}, not by SATA."
-        return [passed(sentence)]
-    return _refusals(scene, "allow-tpm") or [passed("libata.allow_tpm=1 is set.")]
+        transport = scene.facts.sed_transport or "unknown means"
+        return [passed("allow-tpm-unneeded", transport=transport)]
+    return _refusals(scene, "allow-tpm") or [passed("allow-tpm")]
 
 
 def packages(scene: Scene) -> Iterable[CheckOutcome]:
@@ -71,20 +65,17 @@ def packages(scene: Scene) -> Iterable[CheckOutcome]:
     missing = scene.facts.missing
     if refusals := _refusals(scene, "packages"):
         return refusals
-    if not missing:
-        return [passed("All packages are installed.", missing=missing)]
-    if scene.facts.lists:
-        sentence = f"fde provision installs {', '.join(missing)}."
-        return [passed(sentence, missing=missing)]
-    sentence = f"{len(missing)} packages are missing, and apt has no lists there to find them in."
-    return [warned(sentence, "Run apt-get update there.", missing=missing)]
+    if missing and not scene.facts.lists:
+        return [warned("packages-no-lists", {"missing": missing}, count=len(missing))]
+    wording = "packages-missing" if missing else "packages-installed"
+    return [passed(wording, {"missing": missing}, names=", ".join(missing))]
 
 
 def kernel(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that the kernel was built with what the configurations need."""
     options, release = scene.examined.kernel, scene.facts.kernel
     if options is None:
-        yield scene.unavailable("kernel", "The kernel was not looked at.")
+        yield scene.unavailable("kernel", "The kernel was not looked at")
         return
     needs = {
         "opal": ("CONFIG_BLK_SED_OPAL", options.sed_opal),
@@ -92,17 +83,12 @@ def kernel(scene: Scene) -> Iterator[CheckOutcome]:
     }
     kinds = {entry.kind for entry in scene.target.configurations}
     needed = [need for kind, need in needs.items() if kind in kinds]
-    missing = [name for name, present in needed if present is False]
-    if missing:
-        yield failed(
-            f"Kernel {release} was built without {' and '.join(missing)}.",
-            "Boot the distribution's own kernel, or remove the configurations that need it.",
-            **asdict(options),
-        )
+    if missing := " and ".join(name for name, present in needed if present is False):
+        yield failed("kernel-lacks", asdict(options), release=release, missing=missing)
     elif any(present is None for _, present in needed):
-        yield not_made(f"Kernel {release} does not report how it was built.")
+        yield not_made("kernel-unknown", release=release)
     else:
-        yield passed(f"Kernel {release} has what the configurations need.", **asdict(options))
+        yield passed("kernel-complete", asdict(options), release=release)
 
 
 def assets(scene: Scene) -> Iterator[CheckOutcome]:
@@ -112,19 +98,14 @@ def assets(scene: Scene) -> Iterator[CheckOutcome]:
         yield scene.unavailable("assets")
         return
     if not states:
-        sentence = "No assets are named: workloads that need them are left out or refused."
-        yield warned(sentence, "Run fde assets, and name them in fde_assets.")
+        yield warned("assets-none")
         return
     bad = {name: state for name, state in states.items() if state.state != "ok"}
     for name, state in bad.items():
-        yield failed(
-            f"{state.sentence.rstrip('.')}.",
-            "Run fde assets, which makes it, or correct its path or sum in fde_assets.",
-            asset=name,
-            state=state.state,
-        )
+        facts = {"asset": name, "state": state.state}
+        yield failed("asset-bad", facts, sentence=state.sentence.rstrip("."))
     if not bad:
-        yield passed(f"{', '.join(states)}: present, with the declared sums.")
+        yield passed("assets-sound", names=", ".join(states))
 
 
 def _refusals(scene: Scene, code: str) -> list[CheckOutcome]:

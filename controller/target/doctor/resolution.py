@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
 from contract.command_results import CheckOutcome
 from contract.errors import AgentError
-from contract.plan import WorkloadEntry
-from controller.target.doctor.diagnosis import Scene, not_made, passed, problem_of, warned
+from controller.target.doctor.diagnosis import (
+    Scene,
+    not_made,
+    passed,
+    problem_of,
+    refused,
+    warned,
+)
 from controller.target.doctor.noise import detectable_change
 
-Key = tuple[str, str, str]
 # Where no earlier suite shows how long a workload takes.
 ASSUMED_S = 60.0
 AT_REST = ("idle", "video")
-REMEDY = "fde doctor --noise measures it, in four minutes of rest and load."
 
 
 class Resolution(NamedTuple):
@@ -33,13 +38,13 @@ class Resolution(NamedTuple):
 def resolution(scene: Scene) -> Iterator[CheckOutcome]:
     """Compute the smallest change that each workload of the purpose's suite resolves."""
     if scene.noise is None:
-        yield not_made(scene.noise_error or "The scatter of the power was not measured.", REMEDY)
+        why = scene.noise_error or "The scatter of the power was not measured."
+        yield not_made("noise-unmeasured", why=why)
         return
     try:
         resolutions, blocks, basis = _compute(scene)
     except AgentError as error:
-        problem = problem_of(error)
-        yield not_made(problem.sentence, problem.remedy)
+        yield replace(refused(problem_of(error)), state="not_made", facts={})
         return
     unstated = [t.name for t in scene.noise.terms if t.limit is None and t.shared < 1]
     facts = {
@@ -49,17 +54,13 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
         "changes": {name: each._asdict() for name, each in resolutions.items()},
         "terms_not_stated": unstated,
     }
-    changes = [
+    detectable = ", ".join(
         f"{n} {100 * r.change:.2g} %" for n, r in resolutions.items() if r.change is not None
-    ]
-    if len(changes) < len(resolutions):
-        yield warned(f"{blocks} blocks bound nothing.", "Run at least 3.", **facts)
-        return
-    yield passed(
-        f"{blocks} blocks ({basis}) find changes from: {', '.join(changes)} (by "
-        f"{scene.noise.source}; the scatter of the workloads comes on top).",
-        **facts,
     )
+    if any(each.change is None for each in resolutions.values()):
+        yield warned("blocks-bound-nothing", facts)
+    else:
+        yield passed("resolution", facts, detectable=detectable)
 
 
 def _compute(scene: Scene) -> tuple[dict[str, Resolution], int, str]:
@@ -85,18 +86,12 @@ def _compute(scene: Scene) -> tuple[dict[str, Resolution], int, str]:
     for load in plan.workloads:
         if plan.drift_check and load.name == plan.drift_check.workload:
             continue
-        seconds, assumed = _length_s(load, known.runs_s)
+        lengths = [costs for key, costs in known.runs_s.items() if key[0] == load.workload_name]
+        declared_s = float(load.parameters.get("seconds") or 0)
+        assumed = not (lengths or declared_s)
+        seconds = fmean(map(fmean, lengths)) if lengths else declared_s or ASSUMED_S
         at_rest = load.workload_name in AT_REST
         noise = scene.noise.rest if at_rest else scene.noise.load
         change = detectable_change(noise, seconds, blocks, scene.noise.terms)
         resolutions[load.name] = Resolution(seconds, assumed, change)
     return resolutions, blocks, basis
-
-
-def _length_s(load: WorkloadEntry, runs_s: Mapping[Key, Sequence[float]]) -> tuple[float, bool]:
-    """Return the length of a run of the workload, and whether it is assumed."""
-    means = [fmean(costs) for key, costs in runs_s.items() if key[0] == load.workload_name]
-    if means:
-        return fmean(means), False
-    seconds = load.parameters.get("seconds")
-    return (float(seconds), False) if seconds else (ASSUMED_S, True)

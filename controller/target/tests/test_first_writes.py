@@ -68,12 +68,6 @@ def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
             first_writes.run(Path("x"), [], answer(text))
 
 
-@pytest.mark.usefixtures("new_disk")
-def test_without_a_terminal_what_was_given_is_handed_on_and_no_more() -> None:
-    assert first_writes.run(Path("x"), [], None) == []
-    assert first_writes.run(Path("x"), ["S2", "S1"], None) == ["S1", "S2"]
-
-
 @pytest.mark.parametrize("serial", ["S1", "VMware NVME_0000", "a'b", "\\xff C"])
 def test_a_serial_with_blanks_is_confirmed_as_it_is_printed(serial: str) -> None:
     way = shlex.split(command_line("provision", confirm=shlex.quote(serial)))

@@ -1,0 +1,105 @@
+"""Delivery of one message to one receiver, by a separate process that has a time limit.
+
+A webhook gets the message as JSON by POST; with a key, `X-Hub-Signature-256` is the HMAC-SHA256 of
+the body as GitHub's webhooks have it (docs.github.com, Validating webhook deliveries). All other
+services are Apprise's: ntfy, SMTP and some hundred more, by one URL each (appriseit.com).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from contract import names, private, schema, strict_json
+from contract.errors import AgentError
+from contract.messages import Message, Receiver
+from contract.places import module_command, with_extra
+from controller.session.progress_text import answers, compact
+
+LIMIT_S = 30.0
+ANSWER_S = 10.0
+
+
+def deliver(receiver: Receiver, message: Message, limit_s: float = LIMIT_S) -> str:
+    """Hand a message over; return why that failed, empty where it did not.
+
+    The limit is kept by timeout(1), which outlives this process.
+    """
+    # It holds no secret: these stand in the files that it names.
+    described = strict_json.dumps(schema.write(receiver), None)
+    argv = receiver.argv or module_command("controller.session.delivery", described)
+    done = subprocess.run(
+        ["timeout", "--signal=KILL", f"{limit_s:g}", *argv],
+        input=strict_json.dumps(schema.write(message)).encode(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if receiver.argv else subprocess.PIPE,
+        start_new_session=True,
+        check=False,
+    )
+    if done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return f"no end in {limit_s:g} s"
+    lines = (done.stderr or b"").decode(errors="replace").splitlines()
+    ended = f"it ended with {done.returncode}"
+    return (lines[-1] if lines else ended) if done.returncode else ""
+
+
+def _post(receiver: Receiver, message: Message, url: str) -> str:
+    import requests
+
+    body = strict_json.dumps(schema.write(message)).encode()
+    headers = {"Content-Type": "application/json"}
+    if receiver.key_file:
+        key = private.read_secret(Path(receiver.key_file)).encode()
+        digest = hmac.new(key, body, hashlib.sha256).hexdigest()
+        headers["X-Hub-Signature-256"] = f"sha256={digest}"
+    try:
+        with requests.post(
+            url, body, headers=headers, timeout=ANSWER_S, allow_redirects=False, stream=True
+        ) as response:
+            status = response.status_code
+    except (requests.RequestException, ValueError) as error:  # whose text would quote the URL
+        return f"no answer ({type(error).__name__})"
+    return "" if 200 <= status < 300 else f"it answered {status}"
+
+
+def _send_by_apprise(message: Message, url: str) -> str:
+    from apprise import Apprise
+
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it quotes URLs
+    service = Apprise()
+    if not service.add(url):
+        return "its URL is none that Apprise knows"
+    status = message.status
+    lines = [message.sentence, *([compact(status), *answers(status.answer)] if status else [])]
+    title = f"{message.host}: {message.event.replace('-', ' ')}"
+    body = "\n".join(map(names.sentence, lines))
+    return "" if service.notify(title=title, body=body) else "it was not accepted"
+
+
+def main(described: str) -> int:
+    """Deliver what is on standard input; 1 with the reason on standard error where that failed."""
+    private.no_core_dumps()
+    receiver = strict_json.parse(Receiver, described)
+    message = strict_json.parse(Message, sys.stdin.buffer.read())
+    try:
+        url = private.read_secret(Path(receiver.url_file))
+        if receiver.kind == "webhook":
+            reason = _post(receiver, message, url)
+        else:
+            reason = _send_by_apprise(message, url)
+    except ModuleNotFoundError as error:
+        reason = f"{error.name} is not installed: {with_extra('notify')}"
+    except AgentError as error:
+        reason = str(error)
+    if reason:
+        print(reason, file=sys.stderr)
+    return int(bool(reason))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,105 @@
+"""Why a session ends before its suite: its time is over, a person asked, or all is settled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.system.admission import Bounds, boottime_ns
+from contract.attempts import NS, History
+from contract.documents import EndCode
+from contract.errors import ControllerError
+from contract.journal import LOOK, TERMINAL, Entry
+from contract.plan import Plan
+from contract.status import RunningAnswer
+from controller.planning.past_durations import longest_s, read_durations
+from controller.session.agent_client import AgentClient
+from controller.session.progress import complete_blocks, unfinished
+from controller.session.secrets_delivery import SECRETS
+
+STOP = ".stop"
+"""In a suite's folder: a person asks its session to end after the run."""
+RETRY_S = 2.0
+# At the end of the time, for the last mark and the results.
+FETCH_S = 60.0
+
+
+class TimeOverError(Exception):
+    """The hard end, with a run under way or none."""
+
+
+@dataclass
+class Ending:
+    """When a session is to end and, by `code`, why it did; it sets the agent's bounds.
+
+    `end_ns` is on CLOCK_BOOTTIME: neither a step of the wall clock nor sleep moves it. `unsent`:
+    the target does not have the bounds yet.
+    """
+
+    plan: Plan
+    suite_dir: Path
+    agent: AgentClient
+    end_ns: int | None = None
+    until_settled: bool = False
+    code: EndCode = ""
+    unsent: bool = False
+    _known_s: Mapping[str, float] = field(default_factory=dict)
+    _block: int | None = None
+    _settled: bool = False
+    _retry_s: float = 0.0
+    _last: Entry | None = None
+
+    def begin(self, entries: Sequence[Entry]) -> None:
+        """Set the bounds before the agent starts. Raises ControllerError where that fails."""
+        if self.end_ns is not None and not self._known_s:
+            known = read_durations(self.suite_dir.parent, self.plan.host, self.plan.origin)
+            self._known_s = longest_s(known, self.plan)
+        if self.until_settled:
+            self._block = max(1, complete_blocks(self.plan, History(entries)))
+        if not self.agent.bound(self._bounds) and self._bounds != Bounds():
+            raise ControllerError("bounds-not-set", host=self.plan.host)
+
+    def answered(self, answer: RunningAnswer) -> None:
+        """Take note of the answer after the last complete block."""
+        self._settled = answer.settled
+
+    def follow(self, entries: Sequence[Entry], *, reached: bool, looking: bool) -> None:
+        """Set the bounds again where something asks for it; `looking`: an answer is computed.
+
+        Raises TimeOverError at the hard end, whatever is under way.
+        """
+        if self.end_ns is not None and boottime_ns() >= self.end_ns:
+            self.code = "until"
+            raise TimeOverError
+        if not self.code and (self.suite_dir / STOP).exists():
+            self.code, self.unsent = "stopped", True
+        last = entries[-1] if entries else None
+        if last is not None and last is not self._last and last.state == "waiting" and not looking:
+            self._last = last
+            if last.cause == LOOK and not self.code:
+                self.code = "settled" if self._settled else ""
+                self._block = complete_blocks(self.plan, History(entries)) + 1
+            # A target that has booted waits for its secrets, and has no bounds.
+            self.unsent |= last.cause in (LOOK, SECRETS) and self._bounds != Bounds()
+        if self.unsent and reached and time.monotonic() >= self._retry_s:
+            self._retry_s = time.monotonic() + RETRY_S
+            self.unsent = not self.agent.bound(self._bounds)
+
+    def conclude(self, entries: Sequence[Entry]) -> bool:
+        """Set why the agent has closed the suite with runs left; whether it has."""
+        if not unfinished(self.plan, History(entries)) or entries[-1].state not in TERMINAL:
+            self.code = ""
+        elif self.end_ns is not None:
+            self.code = self.code or "until"
+        return bool(self.code)
+
+    @property
+    def _bounds(self) -> Bounds:
+        if self.code:
+            return Bounds(0.0)
+        seconds = None
+        if self.end_ns is not None:
+            seconds = (self.end_ns - boottime_ns()) / NS - FETCH_S
+        return Bounds(seconds, self._known_s, self._block)

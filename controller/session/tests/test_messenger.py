@@ -1,0 +1,319 @@
+"""Messages by real receivers on loopback: good ones, and dead, slow, lying and full ones."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import strict_json
+from contract.messages import Message, Notify, Receiver
+from contract.plan import TargetDocument
+from contract.status import SuiteStatus
+from controller.session import delivery, messenger
+from controller.session.messenger import Messenger, conditions, send_tests
+from controller.session.status import Board
+from controller.session.tests.test_recorders import wait_until
+from controller.session.tests.test_status import ENTRIES, PLAN, document
+from controller.tests.examples import ANSWER, resolved
+
+MESSAGE = Message(
+    "fde-message/1", "void-runs", "s", "target", "2 runs in a row were void", "now", document()
+)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a delivery take longer than a busy machine needs for it."""
+    monkeypatch.setattr(delivery.deliver, "__defaults__", (120.0,))
+    monkeypatch.setattr(delivery, "ANSWER_S", 60.0)
+    monkeypatch.setattr(messenger, "CLOSE_S", 120.0)
+
+
+class Web(ThreadingHTTPServer):
+    """Keeps what is posted to it; `status` is what it answers, after `gate` is open."""
+
+    daemon_threads = True
+
+    def __init__(self, status: int = 200) -> None:
+        self.posts: list[tuple[Any, bytes]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                owner.posts.append((self.headers, body))
+                owner.gate.wait(60)
+                self.send_response(status)
+                self.send_header("Location", f"{owner.url}elsewhere")
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+@contextmanager
+def served(server: socketserver.BaseServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    server = Web()
+    with served(server):
+        yield server
+        server.gate.set()
+
+
+def secret(folder: Path, text: str, mode: int = 0o600) -> str:
+    path = folder / f"secret-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+    return str(path)
+
+
+def hook(folder: Path, url: str, **more: Any) -> Receiver:
+    return Receiver(name="hook", kind="webhook", url_file=secret(folder, url), **more)
+
+
+def notifying(*receivers: Receiver) -> TargetDocument:
+    return replace(resolved(), notify=Notify(receivers=receivers))
+
+
+def test_a_program_gets_the_message_as_json(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    program = Receiver(name="p", kind="program", argv=("sh", "-c", f"cat >{out}"))
+    assert delivery.deliver(program, MESSAGE) == ""
+    assert strict_json.parse(Message, out.read_bytes()) == MESSAGE
+
+
+def test_a_webhook_gets_it_signed_and_is_not_followed_elsewhere(tmp_path: Path, web: Web) -> None:
+    receiver = hook(tmp_path, web.url, key_file=secret(tmp_path, "the key of a webhook"))
+    assert delivery.deliver(receiver, MESSAGE) == ""
+    ((headers, body),) = web.posts
+    digest = hmac.new(b"the key of a webhook", body, hashlib.sha256).hexdigest()
+    assert headers["X-Hub-Signature-256"] == f"sha256={digest}"
+    assert strict_json.parse(Message, body) == MESSAGE
+    other = Web(302)
+    with served(other):
+        assert delivery.deliver(hook(tmp_path, other.url), MESSAGE) == "it answered 302"
+    assert len(other.posts) == 1
+
+
+def test_ntfy_is_apprises(tmp_path: Path, web: Web) -> None:
+    url = web.url.replace("http://", "ntfy://") + "topic"
+    receiver = Receiver(name="phone", kind="apprise", url_file=secret(tmp_path, url))
+    answered = replace(MESSAGE, status=document(answer=ANSWER))
+    assert delivery.deliver(receiver, answered) == ""
+    text = json.loads(web.posts[0][1])
+    assert text["title"] == "target: void runs" and "AES-128 +41 % ± 9" in text["message"]
+
+
+def test_mail_is_apprises(tmp_path: Path) -> None:
+    lines: list[bytes] = []
+
+    class Mail(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 here\r\n")
+            in_data = False
+            for line in self.rfile:
+                lines.append(line.strip())
+                in_data = (in_data or line.upper().startswith(b"DATA")) and line != b".\r\n"
+                if line.upper().startswith(b"DATA"):
+                    self.wfile.write(b"354 go on\r\n")
+                elif not in_data:
+                    self.wfile.write(b"250 fine\r\n")
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mail)
+    server.daemon_threads = True
+    with served(server):
+        people = "from=a@example.org&to=b@example.org"
+        url = f"mailto://127.0.0.1:{server.server_address[1]}?mode=insecure&{people}"
+        receiver = Receiver(name="mail", kind="apprise", url_file=secret(tmp_path, url))
+        assert delivery.deliver(receiver, MESSAGE) == ""
+    assert any(b"target: void runs" in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["webhook", "apprise"])
+def test_a_secret_that_others_can_read_is_refused_and_shown_nowhere(
+    kind: Any, tmp_path: Path, web: Web
+) -> None:
+    file = secret(tmp_path, f"{web.url}token-of-the-owner", 0o644)
+    reason = delivery.deliver(Receiver(name="x", kind=kind, url_file=file), MESSAGE)
+    assert file in reason and "token" not in reason and not web.posts
+    dead = Receiver(name="x", kind=kind, url_file=secret(tmp_path, "http://[bad/token"))
+    reason = delivery.deliver(dead, MESSAGE)
+    assert reason and "token" not in reason
+
+
+def unused_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def bad(kind: str, folder: Path, web: Web) -> Receiver:
+    """Return a receiver that is dead, slow, lying, or full."""
+    if kind == "dead":
+        return hook(folder, f"http://127.0.0.1:{unused_port()}/")
+    if kind == "slow":
+        web.gate.clear()
+        return hook(folder, web.url)
+    if kind == "lying":
+        return Receiver(name="p", kind="program", argv=("sh", "-c", "echo delivered; exit 3"))
+    return Receiver(name="p", kind="program", argv=("sleep", "1000"))  # it reads nothing
+
+
+BAD = ("dead", "slow", "lying", "full")
+
+
+def night(folder: Path, target: TargetDocument) -> SuiteStatus:
+    """Go through ten hours of a suite, a line each ten minutes; return its last status."""
+    with Messenger(PLAN.suite_id, target) as sender:
+        board = Board(PLAN, folder, lambda _: None, messenger=sender)
+        entries = []
+        for line in range(60):
+            entry = ENTRIES[line % len(ENTRIES)]
+            t_ns = line * 600 * 10**9
+            entries.append(replace(entry, seq=line, t_mono_ns=t_ns))
+            board.entry(entries, {"system": 1.0}, {})
+            board.announce("power-cycled", "off and on")
+        board.close()
+    return strict_json.parse(SuiteStatus, (folder / "status" / "status.json").read_bytes())
+
+
+def without_times(status: SuiteStatus) -> SuiteStatus:
+    return replace(status, since_s=0, updated_wall="", ends_wall="", events=(), holder="")
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_no_receiver_disturbs_a_night(
+    kind: str,
+    tmp_path: Path,
+    web: Web,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(messenger, "CLOSE_S", 0.5)
+    quiet = night(tmp_path / "quiet", notifying())
+    with caplog.at_level(logging.WARNING, "controller"):
+        disturbed = night(tmp_path / "bad", notifying(bad(kind, tmp_path, web)))
+    assert without_times(disturbed) == without_times(quiet)
+    failures = [record for record in caplog.records if record.name == messenger.__name__]
+    assert len(failures) == 1, "noted once, whatever failed"
+
+
+def test_sending_waits_for_nobody_and_a_bad_receiver_keeps_none_from_a_good_one(
+    tmp_path: Path, web: Web
+) -> None:
+    good = Web()
+    with served(good):
+        receivers = [bad(kind, tmp_path, web) for kind in BAD]
+        sender = Messenger("s", notifying(*receivers, hook(tmp_path, good.url)))
+        sender.send("started", "6 runs")
+        wait_until(lambda: len(good.posts) == 1 and len(web.posts) == 1)
+        sender.send("sealed", "sealed")
+        wait_until(lambda: len(good.posts) == 2)
+        assert len(web.posts) == 1, "the slow one still has the first"
+        events = [json.loads(body)["event"] for _, body in good.posts]
+        assert events == ["started", "sealed"]
+        web.gate.set()
+
+
+def test_a_receiver_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    hangs = ("sh", "-c", f"sleep 1000 & echo $! >{pid}; wait")
+    receiver = Receiver(name="p", kind="program", argv=hangs)
+    assert delivery.deliver(receiver, MESSAGE, 1.0) == "no end in 1 s"
+    number = int(pid.read_text())
+    wait_until(lambda: not Path(f"/proc/{number}/stat").exists() or zombie(number))
+
+
+def zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_program_that_is_missing_and_events_that_are_not_wanted(tmp_path: Path, web: Web) -> None:
+    lost = Receiver(name="lost", kind="program", argv=(str(tmp_path / "none"),))
+    picky = hook(tmp_path, web.url, events=("failed",))
+    (_, problem), second = send_tests(notifying(lost, picky))
+    assert problem == "it ended with 127" and second == ("hook", "")
+    assert json.loads(web.posts.pop()[1])["event"] == "test"
+    with pytest.raises(KeyError), Messenger("s", notifying(picky)) as sender:
+        sender.send("started", "6 runs")
+        raise KeyError("disk")
+    assert [json.loads(body)["event"] for _, body in web.posts] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "events"),
+    [
+        ({}, set()),
+        ({"void_in_a_row": 1}, set()),
+        ({"void_in_a_row": 2}, {"void-runs"}),
+        ({"waiting": "it is warm", "waiting_for": "temperature", "since_s": 599.0}, set()),
+        ({"waiting": "it is warm", "waiting_for": "temperature", "since_s": 601.0}, {"waiting"}),
+        ({"waiting": "its disk is full", "waiting_for": "room", "since_s": 16.0}, {"waiting"}),
+        ({"state": "suite-finished"}, {"finished"}),
+        ({"answer": ANSWER}, set()),
+        ({"answer": replace(ANSWER, settled=True)}, {"settled"}),
+    ],
+)
+def test_what_a_status_shows(changes: dict[str, Any], events: set[str]) -> None:
+    assert set(conditions(document(**changes), Notify())) == events
+
+
+def test_an_interruption_is_an_event_once() -> None:
+    before, after = document(interrupted=1), document(interrupted=2)
+    assert set(conditions(after, Notify(), before)) == {"interrupted"}
+    assert not conditions(after, Notify(), after) and not conditions(after, Notify())
+
+
+def test_what_lasts_is_sent_once_and_what_comes_and_goes_seldom(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = document()
+    with Messenger("s", notifying(hook(tmp_path, web.url))) as sender:
+        for silent in (True, True, False, True):
+            sender.observe(status, {"meter-silent": "m"} if silent else {})
+        monkeypatch.setattr(messenger, "PAUSE_S", 0.0)
+        for _ in range(2):
+            sender.observe(status, {"meter-silent": "again"})
+        sender.observe(status, {})
+        sender.observe(status, {"target-lost": "t"})
+    sent = [strict_json.parse(Message, body) for _, body in web.posts]
+    assert [(each.event, each.sentence) for each in sent] == [
+        ("meter-silent", "m"),
+        ("meter-silent", "again"),
+        ("target-lost", "t"),
+    ]
+    assert sent[0].status == status

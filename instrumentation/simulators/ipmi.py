@@ -1,0 +1,54 @@
+"""A controller's (BMC's) side of IPMI, with ipmitool before it: what that prints for a question."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from contract.strict_json import Document
+from instrumentation.meters.ipmi import QUESTION
+from instrumentation.simulators.networked import NetworkSimulator, TcpServer
+
+_TEXT = """
+    Instantaneous power reading:              {:8d} Watts
+    Minimum during sampling period:           {:8d} Watts
+    Maximum during sampling period:           {:8d} Watts
+    Average power reading over sample period: {:8d} Watts
+    IPMI timestamp:                           01/01/26 00:00:00 UTC    Sampling period:         \
+                 00000001 Seconds.
+    Power reading state is:                   {}
+
+"""
+
+
+class IpmiSimulator(NetworkSimulator):
+    """Answers DCMI's question; `active` is whether its power reading is switched on."""
+
+    kind: ClassVar[str] = "ipmi"
+
+    def __init__(self, *, step_w: float = 1.0, **display: float) -> None:
+        super().__init__(step_w=step_w, **display)
+        self.active = True
+
+    @property
+    def settings(self) -> Document:
+        return {"period_s": self.refresh_s}
+
+    def answer(self, request: str) -> tuple[str, bytes]:
+        if self.broken or request.strip() != QUESTION.decode().strip():
+            return "Invalid command", b""
+        watts = round(self.power_w[0])
+        state = "activated" if self.active else "deactivated"
+        return "ok", _TEXT.format(watts, 0, 2 * watts, watts, state).encode()
+
+    def serve(self, host: str, port: int, secret: str = "") -> TcpServer:
+        """Serve no RMCP+, but a stand-in for ipmitool: login, tab, question: a line each."""
+
+        def respond(line: bytes) -> bytes:
+            login, _, question = line.decode().partition("\t")
+            answer = self.asked(question)
+            right = login == (secret or ":")
+            return answer[1] if right and answer is not None else b"\n\n"
+
+        server = TcpServer(respond, host, port)
+        server.address = f"ipmi://{host}:{server.port}"
+        return server
