@@ -4,6 +4,7 @@ There they share no name with other people's packages, and the tests stay out.
 """
 
 import shutil
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parent
@@ -23,6 +24,16 @@ def left_out(folder: str, names: list[str]) -> set[str]:
     return LEFT_OUT(folder, names) | (set(names) - set(kept))
 
 
+def commit() -> str:
+    """Return the commit that is built; an sdist has it in a file. Empty where nothing has it."""
+    if (ROOT / "COMMIT").exists():
+        return (ROOT / "COMMIT").read_text(encoding="utf-8")
+    if not (ROOT / ".git").exists():
+        return ""
+    asked = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(asked, capture_output=True, encoding="utf-8", check=False).stdout.strip()
+
+
 def place(package: Path) -> None:
     """Copy what `contract/places.py` looks for into the package that is built."""
     folders = {name: package / name for name in PACKAGES}
@@ -32,11 +43,13 @@ def place(package: Path) -> None:
         shutil.copytree(ROOT / name, folder, ignore=left_out)
     for name in FILES:
         shutil.copyfile(ROOT / name, package / "share" / name)
+    (package / "share" / "COMMIT").write_text(commit(), encoding="utf-8")
 
 
 if __name__ == "__main__":  # what builds the package has setuptools; Python 3.12 itself has not
     from setuptools import setup
     from setuptools.command.build_py import build_py
+    from setuptools.command.sdist import sdist
 
     class BuildWithPackages(build_py):
         """Build `fde_testbed` with all that belongs to it."""
@@ -46,4 +59,11 @@ if __name__ == "__main__":  # what builds the package has setuptools; Python 3.1
             if not self.editable_mode:
                 place(Path(self.build_lib, "fde_testbed"))
 
-    setup(cmdclass={"build_py": BuildWithPackages})
+    class SdistWithCommit(sdist):
+        """Keep the commit, which an unpacked sdist cannot ask for."""
+
+        def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+            super().make_release_tree(base_dir, files)
+            Path(base_dir, "COMMIT").write_text(commit(), encoding="utf-8")
+
+    setup(cmdclass={"build_py": BuildWithPackages, "sdist": SdistWithCommit})

@@ -35,6 +35,20 @@ def version() -> str:
     return metadata.version(DISTRIBUTION)
 
 
+def commit() -> str:
+    """Return the commit of a checkout, or of which a package was built; empty where unknown."""
+    if not CHECKOUT:
+        return (SHARE / "COMMIT").read_text(encoding="utf-8")
+    import subprocess
+
+    asked = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(asked, capture_output=True, encoding="utf-8", check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
 def python_path() -> str:
     """Return PYTHONPATH for a process of ours: our packages, and what the user has set.
 

@@ -59,7 +59,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"fde {places.version()}")
+        print(f"fde {places.version()} ({places.commit() or 'commit unknown'})")
         raise typer.Exit
 
 

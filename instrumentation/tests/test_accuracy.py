@@ -56,7 +56,7 @@ def test_a_calibration_may_state_how_two_readings_share_an_error() -> None:
         ({"source": "-", "terms": {"gain": "much"}}, "terms.gain"),
         ({"source": "-", "terms": {"gain": -0.1}}, "terms.gain"),
         ({"source": "-", "terms": {"gain": {"limit": 0.1, "correlation": 2}}}, "correlation"),
-        ({"source": "-", "terms": {"gain": {"limit": 0.1, "corelation": 1}}}, "corelation"),
+        ({"source": "-", "terms": {"gain": {"limit": 0.1, "kinship": 1}}}, "kinship"),
     ],
 )
 def test_a_calibration_that_cannot_be_meant_is_refused(calibration: Any, why: str) -> None:

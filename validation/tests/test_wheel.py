@@ -19,6 +19,7 @@ from contract.places import ROOT
 
 EXAMPLE = ROOT / "data" / "examples" / "lab-one-disk.tar.gz"
 SCRIPT = "fde_testbed.__main__:main"
+COMMIT = "0123456789ab"
 UNWANTED = ("conftest.py", "pyproject.toml")
 PLUG = "http://127.0.0.1:9=0:system"
 INSTRUMENT = {
@@ -68,6 +69,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     mine = sources / "ansible" / "inventory" / "mine"  # a user's own
     mine.mkdir()
     (mine / "hosts.yml").write_text("targets:\n")
+    (sources / "COMMIT").write_text(COMMIT)  # as in an sdist, where there is no git
     _done(sys.executable, "-m", "build", "--no-isolation", "--outdir", place, sources)
     return next(place.glob("*.tar.gz")), next(place.glob("*.whl"))
 
@@ -133,7 +135,7 @@ def test_it_knows_its_version_whatever_is_beside_it(site: Path, beside: Path) ->
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     environment = {**os.environ, "PYTHONPATH": f"{beside}{os.pathsep}{site}"}
     output = _done(sys.executable, site / "bin" / "fde", "--version", cwd=beside, env=environment)
-    assert output == f"fde {project['version']}\n"
+    assert output == f"fde {project['version']} ({COMMIT})\n"
 
 
 def test_packages_that_do_not_fit_are_a_sentence(site: Path, tmp_path: Path) -> None:
@@ -210,7 +212,7 @@ def test_it_verifies_an_example_in_an_empty_environment(
         with zipfile.ZipFile(built[1]) as wheel:
             name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
             metadata = email.message_from_bytes(wheel.read(name))
-        assert output == f"fde {metadata['Version']}\n"
+        assert output == f"fde {metadata['Version']} ({COMMIT})\n"
     checked = json.loads(
         _done(tmp_path / "env" / "bin" / "fde", "verify", EXAMPLE, "--json", cwd=tmp_path)
     )
