@@ -224,8 +224,9 @@ def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) ->
         lay_out(tmp_path / f"hwmon/hwmon{number}", {**cores, **sockets})
     opener = opener_of(hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1))
     files = {f"hwmon/hwmon{n}/energy{k}_input": 30.0 * k for n in (0, 1) for k in (1, 2)}
+    longer = [of_words(["sleep", "0.6"])]  # than a busy machine keeps the counters from counting
     with counting_w(tmp_path, files):
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
+        outcome = measured(longer, OPTIONS, opener, tmp_path)
     assert outcome.component == "amd_energy/sockets"
     trial = outcome.commands[0].trials[0]
     parts = [trial.energy_j[f"amd_energy/Esocket{n}"] for n in (0, 1)]
