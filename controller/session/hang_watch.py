@@ -54,7 +54,8 @@ class HangWatch:
             self._board.warn(f"{hangs}; its power is left on: {FILE}: {error.strerror}")
             return
         self._board.announce("power-cycled", f"{hangs}: it is switched off and on")
-        threading.Thread(target=self._cycle, args=(self._switch,), daemon=True).start()
+        # No daemon: a session that ends meanwhile gives the target its power back first.
+        threading.Thread(target=self._cycle, args=(self._switch,)).start()
 
     def _cycle(self, switch: PowerSwitch) -> None:
         from instrumentation import power_switch  # its libraries are not needed until now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +12,13 @@ import pytest
 from contract import plan as plans
 from contract import strict_json
 from contract.documents import PowerLine
+from contract.places import ROOT
 from contract.plan import PowerSwitch
 from controller.session.hang_watch import STEP_S, HangWatch
 from controller.session.status import Board
 from controller.session.tests.test_recorders import wait_until
 from controller.tests.examples import plan
+from instrumentation.simulators.http import HttpSimulator
 
 PLAN = replace(plans.parse(plan()), run_limit_s=100.0)
 
@@ -70,3 +74,36 @@ def test_no_more_often_than_allowed_also_by_another_session(tmp_path: Path) -> N
 def test_without_a_switch_nothing_is_done(scene: Scene) -> None:
     HangWatch(PLAN, None, scene.folder, scene.board).observe(1e6)
     scene.require()
+
+
+SESSION = """
+import sys
+from pathlib import Path
+from contract.plan import PowerSwitch
+from controller.session.hang_watch import HangWatch
+from controller.session.status import Board
+from controller.session.tests.test_hang_watch import PLAN
+folder, address = Path(sys.argv[1]), sys.argv[2]
+switch = PowerSwitch(kind="shelly", address=address, hang_s=60.0, off_s=0.5)
+HangWatch(PLAN, switch, folder, Board(PLAN, folder, print)).observe(61.0)
+"""
+
+
+def test_a_session_that_ends_meanwhile_gives_the_power_back(tmp_path: Path) -> None:
+    plug = HttpSimulator("shelly-switch")
+    asked: list[bool] = []
+    answer = plug.answer
+
+    def noting(request: str) -> tuple[str, bytes]:
+        answered = answer(request)
+        asked.append(plug.output)
+        return answered
+
+    plug.answer = noting  # type: ignore[method-assign]
+    server = plug.serve("127.0.0.1", 0, "")
+    try:
+        words = [sys.executable, "-c", SESSION, str(tmp_path), server.address]
+        subprocess.run(words, check=True, cwd=ROOT, capture_output=True)
+    finally:
+        server.close()
+    assert (asked[0], asked[-1]) == (False, True)
