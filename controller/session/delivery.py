@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from contract import names, private, schema, strict_json
+from contract import names, private, schema, strict_json, system_text
 from contract.errors import AgentError
 from contract.messages import Message, Receiver
 from contract.places import module_command, with_extra
@@ -43,7 +43,7 @@ def deliver(receiver: Receiver, message: Message, limit_s: float = LIMIT_S) -> s
     )
     if done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return f"no end in {limit_s:g} s"
-    lines = (done.stderr or b"").decode(errors="replace").splitlines()
+    lines = system_text.decode(done.stderr or b"").splitlines()
     ended = f"it ended with {done.returncode}"
     return (lines[-1] if lines else ended) if done.returncode else ""
 

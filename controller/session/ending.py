@@ -58,7 +58,10 @@ class Ending:
             self._known_s = longest_s(known, self.plan)
         if self.until_settled:
             self._block = max(1, complete_blocks(self.plan, History(entries)))
-        if not self.agent.bound(self._bounds) and self._bounds != Bounds():
+        bounded = self._bounds != Bounds()
+        if not entries and not bounded:
+            return  # a suite that has not begun has none of an earlier session
+        if not self.agent.bound(self._bounds) and bounded:
             raise ControllerError("bounds-not-set", host=self.plan.host)
 
     def answered(self, answer: RunningAnswer) -> None:

@@ -102,10 +102,7 @@ def run(options: Sequence[str], window: Window | None, say: Say) -> bool:
     tried: set[str] = set()
     end_s = window.open_until(time.time()) if window and window.begin is None else None
     with outliving_the_terminal(), _locked("runner"), deferred_interrupts() as interrupts:
-        while entry := next(
-            (e for e in read().entries if e.queued.state != "sealed" and e.folder not in tried),
-            None,
-        ):
+        while entry := _next(tried):
             if end_s is not None and time.time() > end_s - LEAST_S:
                 break
             tried.add(entry.folder)
@@ -147,10 +144,11 @@ def units(window: Window) -> dict[str, str]:
     command = module_command(
         "controller", "queue", "run", "--between", f"{window.begin}-{window.end}"
     )
+    place, start = (text.replace("%", "%%") for text in (str(Path.cwd()), shlex.join(command)))
     return {
         "fde-queue.service": (
             "[Unit]\nDescription=Measure the suites in the queue of fde\n\n[Service]\n"
-            f"WorkingDirectory={Path.cwd()}\nExecStart={shlex.join(command)}\n"
+            f"WorkingDirectory={place}\nExecStart={start}\n"
             "KillSignal=SIGTERM\nTimeoutStopSec=300\n"
         ),
         "fde-queue.timer": (

@@ -43,8 +43,8 @@ def build(folder: Path, site: Path) -> GalleryResult:
                 if path.is_file():
                     name, entry = _bundle_apart(path, Path(staging))
                 else:
-                    own, page = gallery.own_entry(path)
-                    name, entry = own.name, gallery.of_own(own, f"{own.name}/report.html")
+                    made, page = gallery.own_entry(path)
+                    name, entry = made.name, gallery.of_own(made, f"{made.name}/report.html")
                     (Path(staging) / name).mkdir()
                     write(Path(staging) / name / "report.html", [render.html(page).encode()])
                 if name in entries:

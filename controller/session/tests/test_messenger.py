@@ -233,9 +233,7 @@ def test_no_receiver_disturbs_a_night(
     assert len(failures) == 1, "noted once, whatever failed"
 
 
-def test_sending_waits_for_nobody_and_a_bad_receiver_keeps_none_from_a_good_one(
-    tmp_path: Path, web: Web
-) -> None:
+def test_a_bad_receiver_delays_neither_the_sender_nor_a_good_one(tmp_path: Path, web: Web) -> None:
     good = Web()
     with served(good):
         receivers = [bad(kind, tmp_path, web) for kind in BAD]
