@@ -21,7 +21,7 @@ RANGED = (
 )
 
 
-HourlyWork = Literal["video_min", "transactions", "read_gb", "written_gb"]
+HourlyWork = Literal["video_min", "transactions", "read_gib", "written_gib"]
 SLEEP: Final = "sleep"
 IDLE: Final = "idle"
 Positive = Annotated[float, Range(above=0, most=sys.float_info.max)]

@@ -36,8 +36,8 @@ IDLE = Activity("idle", "idle", "idle_s", 1.0)
 ACTIVITIES: Mapping[HourlyWork, Activity] = {
     "video_min": Activity("video", "play", "video_s", 60.0),
     "transactions": Activity("sql", "query", "transactions", 1.0),
-    "read_gb": Activity("file_io", "read-large", "bytes", 2.0**30),
-    "written_gb": Activity("file_io", "write-large", "bytes", 2.0**30),
+    "read_gib": Activity("file_io", "read-large", "bytes", 2.0**30),
+    "written_gib": Activity("file_io", "write-large", "bytes", 2.0**30),
 }
 
 

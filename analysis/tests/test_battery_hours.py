@@ -19,7 +19,7 @@ from analysis.tests.pages import pieces, text_of
 from validation.synthetic.suite import ASSUMPTIONS as PRICES
 from validation.synthetic.tables import energy_of, suite_of
 
-ASSUMPTIONS = PRICES | {"battery_hour": {"video_min": 10, "read_gb": 2, "written_gb": 0}}
+ASSUMPTIONS = PRICES | {"battery_hour": {"video_min": 10, "read_gib": 2, "written_gib": 0}}
 REST_W, PLAY_W = 10.0, 15.0
 READ_J = {"plain": (30.0, 31.0, 32.0), "soft": (60.0, 63.0, 63.0)}  # of 1 GiB, in 6 s
 
@@ -75,8 +75,10 @@ def test_hours_and_minutes_lost_are_those_by_hand() -> None:
 
 
 def test_the_library_has_the_same_with_assumptions_of_its_own() -> None:
-    table = Suite(derive(ROWS, battery_hour=None)).battery_hours(**{"battery_hour": {"read_gb": 1}})
-    plain, soft = hours_of(ROWS, battery_hour={"read_gb": 1})
+    table = Suite(derive(ROWS, battery_hour=None)).battery_hours(
+        **{"battery_hour": {"read_gib": 1}}
+    )
+    plain, soft = hours_of(ROWS, battery_hour={"read_gib": 1})
     assert table["hours"].to_list() == [plain.hours.mid, soft.hours.mid]
     assert table["lost_min"].to_list() == [None, known(soft.lost_min).mid]
     assert table["lost_min_high"][1] == known(soft.lost_min).high
@@ -87,7 +89,7 @@ def test_the_library_has_the_same_with_assumptions_of_its_own() -> None:
     [
         (ROWS, {"battery_hour": None}),
         (ROWS, {"battery_hour": {"transactions": 1}}),
-        (ROWS, {"battery_hour": {"video_min": 60, "read_gb": 1}}),
+        (ROWS, {"battery_hour": {"video_min": 60, "read_gib": 1}}),
         ([row for row in ROWS if row["workload"] != "idle"], {}),
         ([{**row, "component": "package-0"} for row in ROWS], {}),
     ],

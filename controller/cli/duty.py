@@ -45,5 +45,8 @@ def duty(
     kept = yes or (sys.stdin.isatty() and typer.confirm(f"Keep this in {out}?", err=True))
     if kept:
         out.write_text("\n".join([*sampled.lines, ""]), encoding="utf-8")
-    work: dict[HourlyWork, float] = {"read_gb": sampled.read_gb, "written_gb": sampled.written_gb}
+    work: dict[HourlyWork, float] = {
+        "read_gib": sampled.read_gib,
+        "written_gib": sampled.written_gib,
+    }
     return DutyResult(True, sampled.hours, sampled.idle_share, work, str(out) if kept else None)

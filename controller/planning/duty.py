@@ -34,8 +34,8 @@ class SampledDuty:
 
     hours: float
     idle_share: float
-    read_gb: float
-    written_gb: float
+    read_gib: float
+    written_gib: float
 
     @property
     def lines(self) -> list[str]:
@@ -43,7 +43,7 @@ class SampledDuty:
         return [
             f"# Sampled in {self.hours:.2f} h awake, {self.idle_share * 100:.0f} % idle. "
             "Add video_min and transactions by hand.",
-            f"battery_hour: {{read_gb: {self.read_gb:.3g}, written_gb: {self.written_gb:.3g}}}",
+            f"battery_hour: {{read_gib: {self.read_gib:.3g}, written_gib: {self.written_gib:.3g}}}",
         ]
 
 

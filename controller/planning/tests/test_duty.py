@@ -35,7 +35,7 @@ def test_figures_are_by_the_hour() -> None:
     first = Totals(100.0, 1000, 500, 0, 2**30)
     sampled = sampled_duty(first, Totals(7300.0, 3000, 2100, 4 * 2**30, 2 * 2**30))
     assert (sampled.hours, sampled.idle_share) == (2.0, 0.8)
-    assert (sampled.read_gb, sampled.written_gb) == (2.0, 0.5)
+    assert (sampled.read_gib, sampled.written_gib) == (2.0, 0.5)
 
 
 @pytest.mark.parametrize("kept", [True, False])
