@@ -18,7 +18,7 @@ from contract.errors import LabError
 from lab import lifecycle
 from validation import bench
 from validation.bench import missed, table
-from validation.faults import away, cuts, full, kills, results, upsets
+from validation.faults import away, cuts, evenings, full, kills, results, upsets
 from validation.faults.trial import PLACE, Fault, Outcome, read_outcomes, write_outcome
 from validation.scene import Scene, lab_parser
 
@@ -38,6 +38,7 @@ FAULTS: tuple[Fault, ...] = (
     away.NETWORK,
     away.METER,
     cuts.HUNG,
+    evenings.EVENINGS_APART,
     cuts.POWER,
 )
 NAMES = tuple(fault.name for fault in FAULTS)

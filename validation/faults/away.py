@@ -10,6 +10,7 @@ from validation.faults.trial import Fault, Outcome, Small, Trial
 AWAY_S, QUICK_AWAY_S = 600.0, 60.0
 COST_S = 30.0
 HELD = "held"
+SILENT = ("silences",)
 
 
 def _network(trial: Trial, outcome: Outcome) -> None:
@@ -71,7 +72,7 @@ NETWORK = Fault(
     "takes the target's network away for ten minutes, as a pulled cable does",
     "the cable is put back",
     _network,
-    r"No link to the target",
+    ("unlinked",),
     small=Small(blocks=12),
     quick=Small(blocks=4),
     events=("target-lost",),
@@ -81,7 +82,7 @@ METER = Fault(
     "pulls the meter's cable for ten minutes",
     "the cable is put back",
     _meter,
-    r"meter0 fell silent",
+    SILENT,
     quick=Small(),
     events=("meter-silent",),
 )

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from contract.errors import LabError
@@ -14,7 +15,10 @@ from validation.scene import Scene
 
 
 class Controller:
-    """`python -m controller run|resume` in a new process group, its output in a log."""
+    """`python -m controller run|resume` in a new process group, its output in a log.
+
+    `options` of ours come behind its own; the command starts with `prefix`.
+    """
 
     def __init__(self, scene: Scene, suite_dir: Path, log: Path, target: Path) -> None:
         self._scene = scene
@@ -23,6 +27,8 @@ class Controller:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self.prefix: Sequence[str] = ()
+        self.options: Sequence[str] = ()
 
     @property
     def pid(self) -> int:
@@ -36,8 +42,9 @@ class Controller:
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"--- {verb}\n")
             log.flush()
+            argv = self._scene.session_argv(verb, self._suite_dir, self._target)
             self._process = subprocess.Popen(
-                self._scene.session_argv(verb, self._suite_dir, self._target),
+                [*self.prefix, *argv, *self.options],
                 env=self._scene.environment,
                 cwd=REPOSITORY,
                 stdin=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ EARLY_S = 10.0
 OFF_S = 5.0
 POWER_ON_TRIES = 5
 BOOT_LIMIT_S = 420.0
-WENT_DOWN = r"target lost power or was started again"
+WENT_DOWN = ("reboots",)
 WATCHDOG_LIMIT_S, HANG_LIMIT_S = 300.0, 180.0
 HANG = "echo 0 > /proc/sys/kernel/panic; echo 1 > /proc/sys/kernel/sysrq; sleep 1; "
 HANG += "echo c > /proc/sysrq-trigger"
@@ -141,7 +141,7 @@ HUNG = Fault(
     "stops the guest for good, which has no watchdog",
     "the session switches it off and on (fde_power)",
     _hang,
-    r"power cycle of the target that hung",
+    ("power_cycles",),
     events=("target-lost",),
     power=True,
 )

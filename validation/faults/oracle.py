@@ -5,7 +5,7 @@
 - A run that is finished in the end has the run.json of the line's sum, finished, proven, from one
   boot, which is that of its `running` and `finished` lines: else it is *false*.
 - `verify` passes.
-- The report names what happened.
+- The analysis finds what happened, as a code, and the report states it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from analysis.energy import run_checks
+from analysis.report import provenance
+from analysis.suite.incidents import IncidentLog, incident_log
+from analysis.suite.suite_folder import read
 from contract import journal
 from contract.journal import Entry
 from validation.scene import Scene
@@ -92,10 +96,42 @@ def text_of(page: Path) -> str:
     return " ".join(html.unescape(text).split())
 
 
+def codes(incidents: IncidentLog, checks: Collection[str]) -> set[str]:
+    """Return what befell a suite: `reboots`, `silences` …, `waited:held` …, `check:clock` ….
+
+    They are the names of what its incidents have besides those of an undisturbed suite, of what it
+    waited for, and of the checks that finished runs did not pass.
+    """
+    found = {
+        each.name for each in fields(incidents) if getattr(incidents, each.name) != each.default
+    }
+    waited = {f"waited:{pause.name}" for pause in incidents.waits}
+    return found | waited | {f"check:{name}" for name in checks}
+
+
+def _unnamed(suite_dir: Path, reported: Sequence[Collection[str]]) -> Iterator[str]:
+    """Yield a sentence where what befell a suite is not what did, or is not in its report."""
+    suite = read(suite_dir)
+    incidents, checks = incident_log(suite), run_checks.warnings(suite)
+    found = codes(incidents, [name for name, _, _ in checks])
+    for wanted in reported:
+        if found.isdisjoint(wanted):
+            yield f"the analysis finds none of {', '.join(wanted)}, but {', '.join(sorted(found))}"
+    page = suite_dir / "report.html"
+    text = text_of(page) if page.exists() else ""
+    messages = [message for _, message, _ in checks]
+    for line in (*provenance.interruption_lines(incidents), *messages):
+        if " ".join(line.split()) not in text:
+            yield f"the report does not state: {line}"
+
+
 def judge(
-    scene: Scene, suite_dir: Path, observed: Sequence[Entry], reported: Sequence[str]
+    scene: Scene,
+    suite_dir: Path,
+    observed: Sequence[Entry],
+    reported: Sequence[Collection[str]],
 ) -> Judgement:
-    """Check all four; `reported` are patterns, each of which the report must hold."""
+    """Check all four; of each of the `reported` one code must have been found."""
     final = journal.read(suite_dir / "journal.jsonl")
     states = journal.last_states(final)
     plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
@@ -104,10 +140,7 @@ def judge(
         done = scene.python("controller", verb, str(suite_dir))
         if done.returncode:
             problems.append(f"{verb}: {(done.stdout + done.stderr).strip()[-600:]}")
-    page = suite_dir / "report.html"
-    text = text_of(page) if page.exists() else ""
-    missing = [pattern for pattern in reported if not re.search(pattern, text, re.IGNORECASE)]
-    problems += [f"the report does not contain {pattern!r}" for pattern in missing]
+    unnamed = [*_unnamed(suite_dir, reported)]
     return Judgement(
         observed=sum(entry.state == "finished" for entry in observed),
         runs=len(plan["runs"]),
@@ -115,6 +148,6 @@ def judge(
         lost=lost(observed, final),
         false=false(suite_dir, final),
         verified=done.returncode == 0,
-        named=not missing and bool(text),
-        problems=problems,
+        named=not unnamed,
+        problems=problems + unnamed,
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab import power
 from lab.state import REPOSITORY
-from validation.faults import cuts, results
+from validation.faults import away, cuts, results
 from validation.faults.trial import PLACE, Outcome, Trial, write_outcome
 from validation.scene import Scene, lab_parser
 
@@ -25,7 +25,6 @@ CUT, UNPLUG = "power cut", "meter unplugged"
 UNPLUGGED_S = 180.0
 SPREAD_S = 30.0
 END_LIMIT_S = 6 * 3600.0
-NAMES = (cuts.WENT_DOWN, r"meter0 fell silent")
 
 
 def moments(seed: int, runs: int) -> list[tuple[int, str]]:
@@ -79,7 +78,7 @@ def night(scene: Scene, suite_dir: Path, seed: int) -> Outcome:
             _happen(trial, what, chance, outcome)
         trial.finish(END_LIMIT_S)
         outcome.took_s = round(time.monotonic() - started, 1)
-        outcome.judgement = trial.judge(NAMES)
+        outcome.judgement = trial.judge(cuts.WENT_DOWN, away.SILENT)
         for command in ("verify", "summary"):
             done = scene.python("controller", command, str(suite_dir))
             trial.say(f"{command}, status {done.returncode}:\n{done.stdout}{done.stderr}")

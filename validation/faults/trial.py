@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -255,8 +255,8 @@ class Trial(AbstractContextManager["Trial"]):
             self.keep_going()
             time.sleep(0.5)
 
-    def judge(self, reported: Sequence[str]) -> dict[str, Any]:
-        """Return the oracle's judgement, which is also logged; `reported` as in `Fault`."""
+    def judge(self, *reported: Collection[str]) -> dict[str, Any]:
+        """Return the oracle's judgement, which is also logged; each `reported` as in `Fault`."""
         observed = [line.entry for line in self.observer.lines()]
         judgement = oracle.judge(self.scene, self.suite_dir, observed, reported)
         for sentence in (*judgement.lost, *judgement.false, *judgement.problems):
@@ -279,18 +279,19 @@ class Fault:
 
     `does` and `undone` are sentences on what it does and how that is taken back. `inject` acts on
     the running suite and notes in the outcome what it did; it raises LabError where that cannot be
-    done. `reported` is a pattern that the report must then hold. `quick` is the suite where it is
-    to be shortened, None where it never is. `place` makes the folder for the suite from the one for
-    the log. `needs` are abilities of the machine (lab.machines.base). `events` are those of the
-    message that a receiver gets within a minute of the fault, or of the line of the journal (its
-    state is one of `causes`) that the fault leads to; with `power` the target has a power switch.
+    done. `reported` are codes (oracle.codes), one of which the analysis must then find. `quick` is
+    the suite where it is to be shortened, None where it never is. `place` makes the folder for the
+    suite from the one for the log. `needs` are abilities of the machine (lab.machines.base).
+    `events` are those of the message that a receiver gets within a minute of the fault, or of the
+    line of the journal (its state is one of `causes`) that the fault leads to; with `power` the
+    target has a power switch.
     """
 
     name: str
     does: str
     undone: str
     inject: Callable[[Trial, Outcome], None]
-    reported: str
+    reported: tuple[str, ...]
     small: Small = Small()
     quick: Small | None = None
     place: Callable[[Path], AbstractContextManager[Path]] = lambda log: nullcontext(log / "suites")
@@ -310,7 +311,7 @@ class Fault:
                 self.inject(trial, outcome)
                 trial.finish()
                 self._judge_message(trial, outcome)
-                outcome.judgement = trial.judge([self.reported])
+                outcome.judgement = trial.judge(self.reported)
         outcome.suite = str(folder / "suites" / suite_dir.name)
         return outcome
 

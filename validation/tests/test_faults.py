@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
+from agent.checks.table import TABLE
+from analysis.suite.incidents import IncidentLog, Pause
 from contract.journal import Entry
 from lab.state import REPOSITORY
 from validation.faults import kills, oracle, overnight, results
@@ -231,8 +233,23 @@ def test_outcomes_are_kept_part_by_part(tmp_path: Path) -> None:
 
 
 def test_every_fault_of_the_night_has_a_name_and_a_way_back() -> None:
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS) == 15
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) == 16
     assert all(fault.does and fault.undone for fault in FAULTS)
+
+
+def test_what_a_fault_must_be_reported_as_is_a_code_that_there_is() -> None:
+    known = {each.name for each in fields(IncidentLog)}
+    known |= {f"waited:{check.wait.word}" for check in TABLE if check.wait}
+    known |= {f"check:{check.name}" for check in TABLE}
+    assert not {code for fault in FAULTS for code in fault.reported} - known
+
+
+def test_what_befell_a_suite_are_codes() -> None:
+    assert oracle.codes(IncidentLog(), []) == set()
+    log = IncidentLog(reboots=1, waits=(Pause("room", 1, 2.0),), controller_boots=2)
+    assert oracle.codes(log, ["clock"]) == {
+        *("reboots", "waits", "controller_boots", "waited:room", "check:clock")
+    }
 
 
 def test_a_night_has_its_harm_in_every_quarter_by_its_seed() -> None:
