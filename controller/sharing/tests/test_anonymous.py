@@ -22,6 +22,7 @@ from analysis.suite.bundle import opened
 from analysis.suite.suite_folder import read
 from contract.plan import digest
 from controller.cli.app import main
+from controller.planning.known_names import suite_names
 from controller.sharing.anonymous_rules import fields
 from controller.tests.command import Fde
 from instrumentation import decode
@@ -293,3 +294,7 @@ def test_no_text_of_a_stranger_holds_a_form_up(form: str) -> None:
         for joint in ("", "-", ".", " "):
             for begin in ("", "6.1"):
                 assert not re.fullmatch(pattern, f"{begin}{(piece + joint) * 64}\n")
+
+
+def test_every_suite_of_the_repository_keeps_its_name() -> None:
+    assert fields()["suites"] == suite_names()
