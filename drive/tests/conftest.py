@@ -13,6 +13,7 @@ from drive.initiator import Initiator
 from drive.opal import credentials
 from drive.tests import conformance
 from drive.tests.guest_sed import GuestSed
+from drive.tests.installed import build_and_install
 from drive.tests.opal_host import OWNER, USER2, set_up_range, take_ownership
 from drive.tests.process import Drive
 
@@ -81,6 +82,14 @@ def ranged(host: Initiator) -> Initiator:
     take_ownership(host, OWNER)
     set_up_range(host, OWNER, 1, (256, 256), USER2)
     return host
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the drive's sdist and wheel, and the wheel installed in it."""
+    folder = tmp_path_factory.mktemp("drive")
+    build_and_install(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

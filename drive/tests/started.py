@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from drive.initiator import Initiator
+from drive.tests.installed import environment, program
 from drive.tests.process import COMMAND, REPOSITORY
 from lab.network import Network
 
@@ -17,15 +18,25 @@ LOOPBACK = Network()
 class Started:
     """A drive started in `directory` with nothing but `words`; `greeting` is what it prints.
 
-    In a network of the lab's own it listens on all of its addresses.
+    In a network of the lab's own it listens on all of its addresses. It is the checkout's, or the
+    one installed below a folder.
     """
 
-    def __init__(self, directory: Path, *words: str, network: Network = LOOPBACK) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *words: str,
+        network: Network = LOOPBACK,
+        installed: Path | None = None,
+    ) -> None:
         everywhere = () if network == LOOPBACK else ("--address", "0.0.0.0")
+        command, env = COMMAND, {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        if installed is not None:
+            command, env = [str(program(installed))], environment(installed)
         self.process = subprocess.Popen(
-            network.enter([*COMMAND, *words, *everywhere]),
+            network.enter([*command, *words, *everywhere]),
             cwd=directory,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            env=env,
             stdout=subprocess.PIPE,
             text=True,
         )

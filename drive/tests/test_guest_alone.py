@@ -1,4 +1,4 @@
-"""A drive that somebody starts by hand and connects to: other sectors, other keys, other resets."""
+"""An installed drive, started by hand and connected to: other sectors, keys and resets."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ class Alone:
 
 
 @pytest.fixture
-def alone(in_guest: GuestSed, tmp_path: Path) -> Iterator[Alone]:
+def alone(in_guest: GuestSed, installed: Path, tmp_path: Path) -> Iterator[Alone]:
     """Yield a new drive with one partition of 40 MiB."""
     network = Network(in_guest.lab.state["network_pid"])
-    started = Started(tmp_path, "disk.img", "--size", "64M", *OPTIONS, network=network)
+    words = ("disk.img", "--size", "64M", *OPTIONS)
+    started = Started(tmp_path, *words, network=network, installed=installed)
     connect = f"nvme connect -t tcp -a 10.0.2.2 -s {started.port} -n {started.nqn}"
     serial = started.nqn.rpartition(":")[2]
     disk = f"/dev/disk/by-id/nvme-virtual-drive-opal_{serial}"
@@ -102,3 +103,16 @@ def test_a_host_may_block_the_sid_itself(alone: Alone) -> None:
     alone.ask("power-cycle")
     alone.guest.run(f"dd if={alone.disk} of=/dev/null bs=4096 count=1; udevadm settle", check=False)
     alone.guest.run(alone.luks_format(), f"{PASSPHRASE}\n{ADMIN_PIN}")
+
+
+def test_sedutil_locks_it_and_the_psid_gives_it_back(alone: Alone) -> None:
+    device = f"$(readlink -f {alone.disk})"
+    psid = (alone.folder / "disk.img.psid").read_text(encoding="utf-8").strip()
+    for arguments in ("--initialSetup pin", "--setupLockingRange 1 4096 8192 pin"):
+        alone.guest.run(f"sedutil-cli {arguments} {device}")
+    alone.guest.write(600, PLAINTEXT, alone.disk)
+    for arguments in ("--enableLockingRange 1 pin", "--setLockingRange 1 LK pin"):
+        alone.guest.run(f"sedutil-cli {arguments} {device}")
+    alone.guest.assert_denied(600, alone.disk)
+    alone.guest.run(f"sedutil-cli --yesIreallywanttoERASEALLmydatausingthePSID {psid} {device}")
+    assert PLAINTEXT not in alone.guest.read(600, alone.disk)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from controller.target.doctor import controller_host, disks, machine, meters, reach, resolution
+from controller.target.doctor import (
+    controller_host,
+    disks,
+    machine,
+    meters,
+    reach,
+    resolution,
+    unattended,
+)
 from controller.target.doctor.diagnosis import Check
 
 TABLE: tuple[Check, ...] = (
@@ -11,6 +19,8 @@ TABLE: tuple[Check, ...] = (
     Check("controller-room", "room where suites go", controller_host.room, False),
     Check("controller-sleep", "sleep of the controller", controller_host.sleep, False),
     Check("port-takers", "programs that open any port", controller_host.port_takers, False),
+    Check("messages", "what its receivers need", unattended.receivers, False),
+    Check("power-switch", "what the target's switch needs", unattended.power_switch, False),
     Check("ssh", "the way to the target", reach.ssh, False),
     Check("rights", "root on the target", reach.rights),
     Check("system", "distribution, architecture, systemd, Python", reach.system),

@@ -20,11 +20,12 @@ from contract.command_results import CheckOutcome
 from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.examination import SleepState
-from contract.plan import MeterEntry
+from contract.messages import Notify
+from contract.plan import MeterEntry, PowerSwitch
 from contract.problem import Problem
 from controller.target import doctor
 from controller.target.answers import Examination
-from controller.target.doctor import probe, reach
+from controller.target.doctor import probe, reach, unattended
 from controller.target.doctor.controller_host import udev_rule
 from controller.target.doctor.diagnosis import Host, Scene
 from controller.target.doctor.noise import Noise, detectable_change, stretch
@@ -233,6 +234,18 @@ def rights(scene: Scene) -> Scene:
     return scene
 
 
+def receiver(**described: Any) -> Callable[[Scene], Scene]:
+    notify = {"receivers": [{"name": "phone", **described}]}
+    return lambda scene: replace(
+        scene, target=replace(scene.target, notify=schema.read(Notify, notify))
+    )
+
+
+def switch(**described: Any) -> Callable[[Scene], Scene]:
+    power = schema.read(PowerSwitch, described)
+    return lambda scene: replace(scene, target=replace(scene.target, power=power))
+
+
 ASLEEP = {**AWAKE, "masked": False}
 REFUSAL = {
     "code": "in-use",
@@ -252,6 +265,14 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "desktop": (asleep(desktop="gdm.service"), "controller-sleep", "warn"),
     "modems": (on_host(names=frozenset({"ModemManager"})), "port-takers", "warn"),
     "braille": (on_host(names=frozenset({"brltty"})), "port-takers", "warn"),
+    "no URL": (receiver(kind="webhook", url_file="/none"), "messages", "fail"),
+    "no program": (receiver(kind="program", argv=["/none"]), "messages", "fail"),
+    "no switch": (switch(kind="program", argv=["/none"]), "power-switch", "fail"),
+    "no login": (
+        switch(kind="shelly", address="http://192.0.2.8", secret_file="/none"),
+        "power-switch",
+        "fail",
+    ),
     "not root": (refused("not-root"), "rights", "fail"),
     "distribution": (refused("distribution"), "system", "fail"),
     "cryptsetup": (refused("cryptsetup"), "cryptsetup", "fail"),
@@ -348,6 +369,20 @@ def test_each_mistake_is_found_with_its_remedy_and_no_other(sound: Scene, name: 
     outcomes = doctor.judge(change(sound))
     require_form(outcomes)
     assert set(states_of(outcomes, "fail", "warn")) == {(code, state)}
+
+
+def test_receivers_and_a_switch_that_have_what_they_need_pass(
+    sound: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "url").write_text("https://192.0.2.9/x\n", encoding="utf-8")
+    (tmp_path / "url").chmod(0o600)
+    scene = receiver(kind="webhook", url_file=str(tmp_path / "url"))(sound)
+    scene = switch(kind="program", argv=["true"])(scene)
+    outcomes = doctor.judge(scene)
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == []
+    monkeypatch.setattr(unattended, "find_spec", lambda _: None)
+    assert states_of(doctor.judge(scene), "fail") == [("messages", "fail")]
 
 
 def test_every_check_can_fail() -> None:
