@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -103,12 +104,16 @@ def held(
 def _all(
     commands: Sequence[Command], stdin: IO[bytes] | int, environ: Mapping[str, str]
 ) -> Iterator[list[Started]]:
-    """Run the programs, each with the output of the one before; killed at the end."""
+    """Run the programs, each with the output of the one before; killed at the end.
+
+    What the last one prints goes to memory: a pipe would wake us for every line, within a phase.
+    """
     started: list[Started] = []
     try:
         upstream = stdin
-        for argv in commands:
-            started.append(start(argv, upstream, environ))
+        for index, argv in enumerate(commands, start=1):
+            printed = _memory("stdout") if index == len(commands) else None
+            started.append(start(argv, upstream, environ, printed))
             if len(started) > 1:
                 # Else the upstream program never learns that its reader is gone.
                 started[-2].output.close()
@@ -123,13 +128,12 @@ def _result(
     started: Sequence[Started], timeout_s: float | None, ok: tuple[int, ...], name: str
 ) -> str:
     last = started[-1]
-    try:
-        printed, _ = last.process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise WorkloadError("not-done", program=last.name, timeout_s=timeout_s) from error
-    for each in started[:-1]:
+    if not _ends(last.process, timeout_s):
+        raise WorkloadError("not-done", program=last.name, timeout_s=timeout_s)
+    for each in started:
         each.process.wait()
-    output = system_text.decode(printed)
+    last.output.seek(0)
+    output = system_text.decode(last.output.read())
     # From the end: a reader that fails ends those before it.
     for each in reversed(started):
         if each.process.returncode not in ok:
@@ -140,6 +144,15 @@ def _result(
                 "program-failed", program=name or each.name, status=status, reason=reason
             )
     return output
+
+
+def _ends(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
+    """Wait for its end, without a look in between as `Popen.wait` has them; whether it came."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        return bool(select.select([descriptor], [], [], timeout_s)[0])
+    finally:
+        os.close(descriptor)
 
 
 DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
@@ -215,27 +228,40 @@ class Started:
         self.errors.close()
 
 
+def _memory(name: str) -> IO[bytes]:
+    """Return a file in memory: no pipe to drain, no write to any disk."""
+    return os.fdopen(os.memfd_create(name), "w+b")
+
+
 def start(
-    argv: Command, stdin: IO[bytes] | int, environ: Mapping[str, str], **options: Any
+    argv: Command,
+    stdin: IO[bytes] | int,
+    environ: Mapping[str, str],
+    output: IO[bytes] | None = None,
+    **options: Any,
 ) -> Started:
-    """Start a program, with what else `Popen` takes; WorkloadError where it cannot be."""
+    """Start a program, with what else `Popen` takes; WorkloadError where it cannot be.
+
+    Its standard output goes to `output`, by default a pipe.
+    """
     # The program's name, also where a shell holds its place.
     words = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
     name = Path(words[0]).name
-    # Standard error goes to memory: no second pipe to drain, no write to any disk.
-    errors = os.fdopen(os.memfd_create("stderr"), "w+b")
+    errors = _memory("stderr")
     try:
         process = subprocess.Popen(
             argv,
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=output or subprocess.PIPE,
             stderr=errors,
             env=environ,
             start_new_session=True,
             **options,
         )
     except OSError as error:
-        errors.close()
+        for file in filter(None, (errors, output)):
+            file.close()
         raise WorkloadError("not-started", program=name, reason=error.strerror) from error
-    assert process.stdout is not None
-    return Started(name, process, process.stdout, errors)
+    printed = output or process.stdout
+    assert printed is not None
+    return Started(name, process, printed, errors)

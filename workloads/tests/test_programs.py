@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -48,6 +49,13 @@ def test_a_killed_program_and_a_missing_one_are_told_apart() -> None:
 def test_much_on_standard_error_does_not_block() -> None:
     talk = "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo done"
     assert programs.run(["sh", "-c", talk]) == "done\n"
+
+
+def test_a_program_that_prints_does_not_wake_us() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    talk = "n=0; while [ $n -lt 400 ]; do echo $n; sleep 0.001; n=$((n+1)); done"
+    assert programs.run(["sh", "-c", talk], timeout_s=60).endswith("399\n")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before < 40
 
 
 def test_a_reader_that_stops_early_ends_the_writer() -> None:
