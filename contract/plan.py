@@ -32,7 +32,7 @@ MOST_PASSES = 10
 CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
 # What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
 RaplSource = Literal["powercap", "pyrapl"]
-EncryptedBy = Literal["none", "drive", "processor"]
+EncryptedBy = Literal["none", "drive", "processor", "both"]
 Lasting = Annotated[float, Range(above=0)]
 Rest = Annotated[float, Range(least=0, most=1e9)]
 Hertz = Annotated[float, Range(least=0, most=1000)]  # RAPL counts once in a millisecond

@@ -131,6 +131,7 @@ class KindFindings:
 UNENCRYPTED: Final = "none"
 DRIVE: Final = "drive"
 PROCESSOR: Final = "processor"
+BOTH: Final = "both"
 DISCARD = Parameter(
     "discard", False, "", "the file system discards what is freed, and every layer passes it on"
 )
@@ -139,7 +140,7 @@ DISCARD = Parameter(
 class Kind(ABC):
     """A kind of configuration, in a module that has its `name`, here or in an installed package.
 
-    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`. `fields` are all that a
+    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`, `BOTH`. `fields` are all that a
     configuration of the kind may have besides its name and disk; `packages` what is installed for
     it on the target (Debian's names).
     """

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from agent.storage import ciphers
-from agent.storage.base import PROCESSOR, Expectation, Place, cipher_label, partition_name
+from agent.storage.base import BOTH, Expectation, Place, cipher_label, partition_name
 from agent.storage.dmcrypt import CIPHERS, DmCrypt, cipher, volume_key_bits
 from agent.storage.opal import OPAL_KEY_BITS, Header, Opal
 from contract.parameters import Parameter
@@ -17,7 +17,7 @@ class OpalDmCrypt(Opal):
     """The kernel encrypts what the drive encrypts again."""
 
     name: ClassVar[str] = "opal_dmcrypt"
-    encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
+    encrypted_by: ClassVar[EncryptedBy] = BOTH
     fields: ClassVar[tuple[Parameter, ...]] = tuple(
         replace(field, choices=tuple(f"{each}-xts-plain64" for each in CIPHERS))
         if field.name == "cipher"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from agent import preflight
 from agent.storage import layout, mapping, registry
-from agent.storage.base import DRIVE, PROCESSOR, UNENCRYPTED, Layer, Place
+from agent.storage.base import BOTH, PROCESSOR, Layer, Place
 from contract.errors import AgentError
-from contract.plan import CONFIGURATION_KEYS, Configuration, Disk, Extent
+from contract.plan import CONFIGURATION_KEYS, Configuration, Disk, EncryptedBy, Extent
 
 EXTENT = Extent(2**24, 2**25)
 SIZE_BYTES = layout.partition_bytes(EXTENT)
@@ -113,7 +113,7 @@ def test_no_layer_of_a_kind_leaves_our_partition(kind: str, entry: dict[str, Any
 def test_a_kind_declares_itself(kind: str, entry: dict[str, Any]) -> None:
     one = registry.load(kind)
     assert one.name == kind
-    assert one.encrypted_by in (UNENCRYPTED, DRIVE, PROCESSOR)
+    assert one.encrypted_by in get_args(EncryptedBy)
     assert one.range_state in ("off", "unlocked")
     assert len({field.name for field in one.fields}) == len(one.fields)
     for field in one.fields:
@@ -123,7 +123,7 @@ def test_a_kind_declares_itself(kind: str, entry: dict[str, Any]) -> None:
     expected = one.expectation(PLACE, made(kind, **entry))
     assert expected.range_state == one.range_state
     # What nobody encrypts is there to be read, and so is what a drive does once it is open.
-    assert expected.plaintext_on_medium == (one.encrypted_by != PROCESSOR)
+    assert expected.plaintext_on_medium == (one.encrypted_by not in (PROCESSOR, BOTH))
 
 
 @every_kind

@@ -252,6 +252,16 @@ def test_software_on_the_same_disk_is_what_the_drive_is_held_against(derived: Re
     assert words not in text_of(money_section(derived))
 
 
+def test_what_needs_the_drive_as_well_is_no_way_to_spare_it(derived: Results) -> None:
+    stacks = tuple(
+        replace(stack, disk="sed", encrypted_by="both") if stack.name == AES128 else stack
+        for stack in derived.suite.plan.configurations
+    )
+    suite = replanned(derived.suite, configurations=stacks)
+    assert {p.against for p in costs.paybacks(suite, derived.energy)} == {"dmcrypt-aes256"}
+    assert {p.against for p in costs.profiles(suite, derived.energy)} == {"dmcrypt-aes256"}
+
+
 def test_time_that_is_saved_is_worth_what_the_machine_then_does(derived: Results) -> None:
     """Asleep it takes nothing, at rest the power that the suite's own idling had."""
     sleeping = costs.paybacks(assuming(derived).suite, derived.energy)[0]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 
-from agent.storage.base import DRIVE, PROCESSOR, UNENCRYPTED
+from agent.storage.base import BOTH, DRIVE, PROCESSOR, UNENCRYPTED
 from contract.errors import ControllerError
 from contract.plan import Configuration
 from controller.planning.entries import select_configurations
@@ -30,7 +30,7 @@ class Extra:
 
 
 def plan_contrasts(suite: Suite, configurations: Sequence[Configuration]) -> list[Pair]:
-    """Return pairs of configurations; by default all to the unencrypted, software to the drive.
+    """Return pairs of configurations; by default all to the unencrypted, others to the drive.
 
     In a suite of several `disks` by default within each; and the disks without encryption.
     """
@@ -43,7 +43,8 @@ def plan_contrasts(suite: Suite, configurations: Sequence[Configuration]) -> lis
         names = [configuration.name for configuration in configurations]
         require_known("configuration", chain.from_iterable(suite.contrasts), names)
         return [*suite.contrasts, *between]
-    default = {(UNENCRYPTED, DRIVE), (UNENCRYPTED, PROCESSOR), (DRIVE, PROCESSOR)}
+    default = {(UNENCRYPTED, whom) for whom in (DRIVE, PROCESSOR, BOTH)}
+    default |= {(DRIVE, whom) for whom in (PROCESSOR, BOTH)}
     within = [
         (base.name, other.name)
         for base in configurations

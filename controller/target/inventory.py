@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from agent.storage import layout, registry
-from agent.storage.base import UNENCRYPTED
 from agent.system import quiet
 from contract import schema
 from contract.errors import AgentError
@@ -299,8 +298,7 @@ def main() -> None:
     """Print what the kinds of configurations declare (`--kinds`)."""
     for name in registry.names():
         kind = registry.load(name)
-        who = "nothing" if kind.encrypted_by == UNENCRYPTED else f"the {kind.encrypted_by}"
-        print(f"{name}: {who} encrypts", *map(described, kind.fields), sep="\n  ")
+        print(f"{name}: encrypted by {kind.encrypted_by}", *map(described, kind.fields), sep="\n  ")
 
 
 if __name__ == "__main__":
