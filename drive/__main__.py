@@ -50,7 +50,7 @@ def _greet(options: argparse.Namespace, port: int) -> None:
     kind = f"Opal 2, PSID in {options.psid_file}" if options.opal else "plain"
     control = shlex.quote(str(options.control))
     print(
-        f"virtual-drive: {options.backing}, {options.size_bytes} bytes in sectors of "
+        f"virtual-opal-drive: {options.backing}, {options.size_bytes} bytes in sectors of "
         f"{options.block_size}, {kind}\n"
         f"  connect     sudo nvme connect -t tcp -a 127.0.0.1 -s {port} -n {options.nqn}\n"
         f"  disconnect  sudo nvme disconnect -n {options.nqn}\n"

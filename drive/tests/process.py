@@ -57,7 +57,7 @@ def _run(
 
 
 class Forked:
-    """`virtual-drive` with `words`, forked from a process that has imported everything.
+    """`virtual-opal-drive` with `words`, forked from a process that has imported everything.
 
     It starts in a tenth of the time of a new interpreter, and its verifiers of PINs are cheap.
     Standard output and error output are appended to `outputs`; `prepare` is called before `main`.

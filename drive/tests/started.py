@@ -1,4 +1,4 @@
-"""`virtual-drive` as a storage developer starts it."""
+"""`virtual-opal-drive` as a storage developer starts it."""
 
 from __future__ import annotations
 

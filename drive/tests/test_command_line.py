@@ -1,4 +1,4 @@
-"""`virtual-drive` as storage developers start it, and what it says about what is wrong."""
+"""`virtual-opal-drive` as storage developers start it, and what it says about what is wrong."""
 
 from __future__ import annotations
 
