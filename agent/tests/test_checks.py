@@ -230,6 +230,7 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
     inspection = Inspection(place.context, Memory())
     inspection.before(lambda *_: None)
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
+    place.write(f"{Path(DEVICE).parent}/stat", "9 0 9 9 9 0 3 9 0 9 9")
     inspection.after()
     conditions = {
         "temperature_c": 35.0,
@@ -237,12 +238,13 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
         "write_cache": None,
         "latency_tolerance_us": None,
         "throttled": 1,
+        "kernel_written_bytes": None,
         "written_bytes": 1_024_000,
         "spare_percent": 100,
         "used_percent": None,
         "errors": 3,
     }
-    warmer = conditions | {"temperature_c": 38.5}
+    warmer = conditions | {"temperature_c": 38.5, "kernel_written_bytes": 3 * 512}
     assert inspection.disks == RunDisks({DISK: conditions}, {DISK: warmer}, limit_k=5.0)
 
 

@@ -110,26 +110,17 @@ def test_counters_are_those_of_the_runs_alone(suite: Suite) -> None:
 
 
 def test_a_disk_that_counts_other_writes_than_the_kernel_is_named(suite: Suite) -> None:
-    def counting(_run: Run, when: str, state: State) -> State:
-        return state | {"written_bytes": 10**9 * (when == "after")}
+    for kernel_bytes, named in ((10**9, False), (0.85e9, False), (0.5e9, True), (None, False)):
 
-    def writing(written_bytes: float | None) -> Suite:
-        runs = (
-            replace(
-                run,
-                phases=tuple(
-                    replace(phase, disk_written_bytes=written_bytes if number == 0 else 0.0)
-                    for number, phase in enumerate(run.phases)
-                ),
-            )
-            if run.configuration == "opal"
-            else run
-            for run in changed(suite, counting).runs
-        )
-        return replace(suite, runs=tuple(runs))
+        def counting(
+            run: Run, when: str, state: State, kernel_bytes: float | None = kernel_bytes
+        ) -> State:
+            if run.configuration != "opal":
+                return state | {"kernel_written_bytes": None}
+            ends = (10**9, kernel_bytes) if when == "after" else (0, kernel_bytes and 0)
+            return state | dict(zip(("written_bytes", "kernel_written_bytes"), ends, strict=True))
 
-    for written_bytes, named in ((10**9, False), (0.85e9, False), (0.5e9, True), (None, False)):
-        read = writing(written_bytes)
+        read = changed(suite, counting)
         sentences = [s for s in findings(read, conditions(read)) if "the kernel" in s]
         assert [f"runs on {read.label('opal')} the disk counted" in s for s in sentences] == (
             [True] if named else []

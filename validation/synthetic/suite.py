@@ -298,6 +298,7 @@ def _disks(run: Mapping[str, Any], before_c: Mapping[str, float]) -> dict[str, A
                 "latency_tolerance_us": "25000",
                 "throttled": 0,
                 "written_bytes": round(1e12 + WORK["bytes"] * (2 * run["index"] + done)),
+                "kernel_written_bytes": round(WORK["bytes"] * (2 * run["index"] + done)),
                 "spare_percent": 100,
                 "used_percent": 1,
                 "errors": 0,
