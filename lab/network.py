@@ -100,8 +100,13 @@ def free_port() -> int:
 
 
 def set_wire(network: Network, wire: str, *, up: bool) -> None:
-    """Plug a wire in or pull it: without it packets are lost, nothing is refused."""
-    command = ["ip", "link", "set", "dev", wire, "up" if up else "down"]
+    """Plug a wire in or pull it: without it packets are lost, nothing is refused.
+
+    By our address on it: of a tap that is down, User Mode Linux's driver would get an error, at
+    which it gives its device up for good.
+    """
+    change = ["replace", WIRES[wire], "dev", wire] if up else ["flush", "dev", wire]
+    command = ["ip", "address", *change]
     subprocess.run(network.enter(command), check=True, capture_output=True)
 
 

@@ -283,6 +283,18 @@ def test_a_machine_that_was_reset_in_its_sleep_has_slept_since_then_alone(lab: L
     page.close()
 
 
+def test_the_network_comes_back_to_a_guest_that_sent_meanwhile(lab: LabHandle) -> None:
+    send = "while :; do echo > /dev/udp/10.0.2.2/9; sleep 0.05; done"
+    lab.ssh(f"nohup bash -c '{send}' >/dev/null 2>&1 & echo $! >/run/sender")
+    layout = Layout(lab.directory)
+    power.network(layout, plugged=False)
+    try:
+        time.sleep(2)
+    finally:
+        power.network(layout, plugged=True)
+    lab.ssh("kill $(cat /run/sender)")
+
+
 def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
     for kind in DRIVES:
         disk = by_id(kind.model, kind.serial)
