@@ -23,8 +23,8 @@ class FileIo(Workload):
     """Phases `write-small`, `read-small`, `write-large`, `read-large`.
 
     The small files fit a drive's cache, the large one does not. Every file is written once and read
-    once; the page cache is written back and emptied before each phase, and as in the paper between
-    its files, where `between_files` is so. One dd process per file, all of a phase started by one
+    once; the page cache is written back and emptied before each phase, so that no file is in it
+    before its turn. One dd process per file, all of a phase started by one
     shell; how long each file took is kept as dd prints it, in dd-PHASE.txt. With `cache` warm, what
     is to be read has been read before, and is read as often as takes `warm_seconds`; without
     `read_back` the phases are the two of writing, and the tail comes right behind the large file.
@@ -42,16 +42,12 @@ class FileIo(Workload):
             *("zero", "incompressible"),
         ),
         Parameter("fsync", True, "", "whether a write ends when the drive has the data"),
+        Parameter("fsync_large", False, "", "the same of the large file alone, else as `fsync`"),
         Parameter("read_back", True, "", "whether what was written is read again"),
         one_of(
             "cache",
             "whether the page cache is empty or holds the files when they are read",
             *("cold", "warm"),
-        ),
-        one_of(
-            "between_files",
-            "whether the page cache is written back and emptied between the files of a phase too",
-            *("nothing", "drop-caches"),
         ),
         Parameter(
             "warm_seconds", 0.0, "s", "about how long reading from a warm cache continues; 0: once"
@@ -90,10 +86,12 @@ class FileIo(Workload):
         warm = context.parameters["cache"] == "warm"
         warm_s = float(context.parameters["warm_seconds"])
         files = [context.disk / f"file-{i:04d}" for i in range(len(sizes_mib))]
+        all_wait, large_waits = (context.parameters[name] for name in ("fsync", "fsync_large"))
+        waiting = {"small": all_wait, "large": all_wait or large_waits}
         groups = {"small": range(len(files) - 1), "large": range(len(files) - 1, len(files))}
         for label, indices in groups.items():
             size_bytes = MIB * sum(sizes_mib[i] for i in indices)
-            policy = ["conv=fsync"] if context.parameters["fsync"] else []
+            policy = ["conv=fsync"] if waiting[label] else []
             # Each file has its own slice of the source.
             is_zero = context.parameters["source"] == "zero"
             source = Path("/dev/zero") if is_zero else _source(context)
@@ -124,9 +122,7 @@ def _measure(
 
     The lines in which dd gives the bytes and seconds of each file are kept.
     """
-    dropping = context.parameters["between_files"] == "drop-caches"
-    between = programs.DROP_CACHES if dropping else ""
-    script = programs.script(context.scratch / phase, commands, rounds, between=between)
+    script = programs.script(context.scratch / phase, commands, rounds)
     work, output = programs.measured(context, phase, script, name="dd")
     lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
     (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")

@@ -155,17 +155,12 @@ def _ends(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
         os.close(descriptor)
 
 
-DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
-
-
-def script(path: Path, commands: Sequence[Command], rounds: int = 1, between: str = "") -> Command:
+def script(path: Path, commands: Sequence[Command], rounds: int = 1) -> Command:
     """Write a shell script that runs the commands in turn, all of them `rounds` times.
 
     It ends where one fails. Returns the command that runs it, which prints all that they print.
     """
     lines = [shlex.join(map(str, argv)) for argv in commands]
-    if between:
-        lines = [line for commands in lines for line in (between, commands)][1:]
     loop = ["n=0", f"while [ $n -lt {rounds} ]; do", *lines, "n=$((n+1))", "done"]
     path.write_text("\n".join(["exec 2>&1", "set -e", *loop, ""]), encoding="utf-8")
     return ["sh", path]

@@ -206,19 +206,20 @@ def test_an_archive_that_is_none_is_told(root: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("fsync", [True, False])
+@pytest.mark.parametrize(("fsync", "fsync_large"), [(True, False), (False, False), (False, True)])
 def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
-    fsync: bool, root: Path, spy: Spy
+    fsync: bool, fsync_large: bool, root: Path, spy: Spy
 ) -> None:
     notes = spy("dd")
-    settings = {"small_files": 2, "small_mib": 1, "large_mib": 1, "fsync": fsync}
+    settings = {"small_files": 2, "small_mib": 1, "large_mib": 1}
+    settings |= {"fsync": fsync, "fsync_large": fsync_large}
     context, _ = contract.performed("file_io", root / "a", **settings)
     calls = [line for line in notes.read_text().splitlines() if "if=" in line]
     disk = str(context.disk)
     writes = [line for line in calls if f"of={disk}" in line]
     reads = [line for line in calls if f"if={disk}" in line and "of=/dev/null" in line]
     assert len(writes) == len(reads) == 3 and len(calls) == 6
-    assert ["conv=fsync" in line for line in writes] == [fsync] * 3
+    assert ["conv=fsync" in line for line in writes] == [fsync, fsync, fsync or fsync_large]
     assert not any("conv=fsync" in line for line in reads)
 
 

@@ -92,20 +92,6 @@ def test_a_script_runs_all_in_turn_as_often_as_asked_until_one_fails(tmp_path: P
     assert out.read_text() == "one\n"
 
 
-def test_the_page_cache_is_emptied_between_the_commands_of_a_script(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root may empty the page cache")
-    files = [tmp_path / name for name in ("first", "last")]
-    writes = [["dd", "if=/dev/zero", f"of={file}", "bs=1M", "count=2"] for file in files]
-    made = programs.script(tmp_path / "script", writes, between=programs.DROP_CACHES)
-    message = programs.run(made, name="dd")
-    assert message.count(" copied, ") == 2
-    first, last = (
-        int(subprocess.check_output(["fincore", "-nbo", "RES", str(file)])) for file in files
-    )
-    assert (first, last) == (0, 2 * 2**20)
-
-
 def test_a_held_program_begins_at_the_word_and_is_then_like_any_other(tmp_path: Path) -> None:
     with programs.held(["sh", "-c", f"touch {tmp_path}/begun; echo b; echo a"], ["sort"]) as go:
         time.sleep(0.1)
