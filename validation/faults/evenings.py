@@ -18,8 +18,8 @@ ON_A_NEW_BOOT = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && "$@"'
 def _boot(trial: Trial) -> None:
     """Let the controller start as on a machine that has just booted.
 
-    It has namespaces of its own: another boot id, clocks that begin anew, no process of before,
-    and all its processes end with it. Raises LabError where this machine has none.
+    It has separate namespaces: another boot id, new clocks, no process of before, and all its
+    processes end with it. Raises LabError where this machine has none.
     """
     boot_id = trial.folder / "boot_id"
     boot_id.write_text(f"{uuid.uuid4()}\n", encoding="utf-8")

@@ -102,21 +102,21 @@ def codes(incidents: IncidentLog, checks: Collection[str]) -> set[str]:
     They are the names of what its incidents have besides those of an undisturbed suite, of what it
     waited for, and of the checks that finished runs did not pass.
     """
-    found = {
+    incident_codes = {
         each.name for each in fields(incidents) if getattr(incidents, each.name) != each.default
     }
     waited = {f"waited:{pause.name}" for pause in incidents.waits}
-    return found | waited | {f"check:{name}" for name in checks}
+    return incident_codes | waited | {f"check:{name}" for name in checks}
 
 
 def _unnamed(suite_dir: Path, reported: Sequence[Collection[str]]) -> Iterator[str]:
     """Yield a sentence where what befell a suite is not what did, or is not in its report."""
     suite = read(suite_dir)
     incidents, checks = incident_log(suite), run_checks.warnings(suite)
-    found = codes(incidents, [name for name, _, _ in checks])
+    befallen = codes(incidents, [name for name, _, _ in checks])
     for wanted in reported:
-        if found.isdisjoint(wanted):
-            yield f"the analysis finds none of {', '.join(wanted)}, but {', '.join(sorted(found))}"
+        if befallen.isdisjoint(wanted):
+            yield f"the analysis has none of {', '.join(wanted)}: {', '.join(sorted(befallen))}"
     page = suite_dir / "report.html"
     text = text_of(page) if page.exists() else ""
     messages = [message for _, message, _ in checks]
