@@ -18,15 +18,16 @@ ON_A_NEW_BOOT = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && "$@"'
 def _boot(trial: Trial) -> None:
     """Let the controller start as on a machine that has just booted.
 
-    It has separate namespaces: another boot id, new clocks, no process of before, and all its
-    processes end with it. Raises LabError where this machine has none.
+    No process of before is left, and it has another boot id and new clocks, in namespaces. Raises
+    LabError where this machine has none.
     """
+    trial.controller.end()
     boot_id = trial.folder / "boot_id"
     boot_id.write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
     up_s = int(time.clock_gettime(time.CLOCK_MONOTONIC))
     slept_s = int(time.clock_gettime(time.CLOCK_BOOTTIME)) - up_s
     clocks = ["--time", f"--monotonic={-up_s}", f"--boottime={-up_s - slept_s}"]
-    unshare = ["unshare", "--fork", "--kill-child", "--pid", "--mount", "--mount-proc", *clocks]
+    unshare = ["unshare", "--fork", "--kill-child", "--mount", *clocks]
     prefix = [*unshare, "sh", "-c", ON_A_NEW_BOOT, str(boot_id)]
     done = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -49,7 +50,6 @@ def _evening(trial: Trial, outcome: Outcome, *, rebooted: bool) -> float:
     outcome.struck(line.entry.state)
     trial.say(f"evening {outcome.times}, until {clock}")
     if rebooted:
-        trial.controller.kill()
         trial.say(f"the controller is rebooted in {line.entry.run_id}")
         _boot(trial)
         trial.controller.start()
