@@ -80,6 +80,6 @@ EVENINGS_APART = Fault(
     "fde resume, the next evening",
     _evenings,
     ("controller_boots",),
-    small=Small(blocks=10, run_limit_s=60.0),
-    quick=Small(blocks=6, run_limit_s=60.0),
+    small=Small(blocks=24, run_limit_s=60.0),
+    quick=Small(blocks=18, run_limit_s=60.0),
 )
