@@ -78,9 +78,9 @@ def _run_hangs(trial: Trial, outcome: Outcome) -> None:
             trial.mark()
             before = trial.wait_state("running").entry
             trial.scene.ssh(f"touch {HANG_FILE}")
+            outcome.struck(before.state)
             trial.mark()
             line = trial.wait_state("void")
-            outcome.struck(before.state)
             trial.say(f"a program of {line.entry.run_id} hung: {line.entry.detail}")
     finally:
         trial.scene.ssh(f"rm -f {FAKE_DD} {HANG_FILE}")
