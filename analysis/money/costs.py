@@ -193,6 +193,7 @@ def _payback(
         meter=of_terms(terms, by_rule[rule]),
         after_work=rule,
         tail_j=estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean,
+        run_s=fmean(other.seconds[b] for b in blocks),
         any_look=suite.any_look,
     )
 

@@ -51,7 +51,7 @@ class Payback:
     carried on to all that follows. `meter_j` is the half width of the 95 % interval of what the
     meter's limits of error alone may add to or take from the saving; None where none is stated.
     Carbon is None without a grid's intensity. `tail_j` is the part of the saving that lies
-    after the work's end, in delayed writes.
+    after the work's end, in delayed writes; `run_s` is how long a run takes on the drive.
     """
 
     workload: str
@@ -73,6 +73,12 @@ class Payback:
     origin: str
     after_work: str = SLEEP
     tail_j: float = 0.0
+    run_s: float = 0.0
+
+    @property
+    def hours(self) -> Span | None:
+        """How long the machine works until the disk is repaid, without interest."""
+        return None if self.runs is None else self.runs.scaled(self.run_s / SECONDS_PER_HOUR)
 
     @property
     def demonstrated(self) -> bool:
@@ -127,13 +133,13 @@ def payback(
     meter: Sequence[Row] = (),
     after_work: str = SLEEP,
     tail_j: float = 0.0,
+    run_s: float = 0.0,
     any_look: bool = False,
 ) -> Payback:
     """Payback of the self-encrypting disk against one software configuration.
 
     `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block. `meter`
-    are the terms of the meter's
-    error in the saving.
+    are the terms of the meter's error in the saving; `run_s` is how long a run takes.
     `runs_per_day` is the assumptions' where it is not given. With `any_look` all intervals, and the
     probability with them, hold at any number of looks.
     """
@@ -178,6 +184,7 @@ def payback(
         origin=origin,
         after_work=after_work,
         tail_j=tail_j,
+        run_s=run_s,
     )
 
 

@@ -45,6 +45,7 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
                 ("never" if p.years is None else words.span(p.years)) if p.saves else NOT_SHOWN
             ),
             "Runs, without": lambda p: words.span(p.runs),
+            "Hours of work, without": lambda p: words.span(p.hours),
         },
         f"What the drive is worth in its {life} years (95 % intervals)": {
             f"Break-even extra price ({unit})": lambda p: span(p.break_even_price),

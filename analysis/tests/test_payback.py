@@ -47,6 +47,7 @@ def test_the_papers_arithmetic() -> None:
     assert runs_to_repay(25, 1000, 0.12) == pytest.approx(750_000, rel=1e-12)
     repaid = reckon([3000.0, 3001.0, 2999.0], [2000.0, 2000.0, 2000.0])
     assert known(repaid.runs).mid == pytest.approx(750_000)
+    assert known(replace(repaid, run_s=120.0).hours).mid == pytest.approx(25_000)
 
 
 def test_interval_of_the_saving_is_carried_to_runs_and_years() -> None:
