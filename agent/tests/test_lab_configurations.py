@@ -244,6 +244,7 @@ def test_every_configuration_is_entered_and_proven(
         "opal-dmcrypt-aes256": "unlocked",
         "dmcrypt-aes128-on-sed": "off",
         "dmcrypt-aes256-on-sed": "off",
+        "inlinecrypt-aes256-on-sed": "off",
         "sed-unlocked": "off",
     }
     assert {proofs[n]["opal"]["state_before"] for n in OPAL} == {"locked"}
