@@ -13,7 +13,7 @@ from pathlib import Path
 from contract.command_results import CheckOutcome
 from contract.errors import AgentError
 from contract.places import with_extra
-from contract.private import expanded, read_secret
+from contract.private import read_secret
 from controller.target.doctor.diagnosis import Scene, failed, passed, problem_of, refused
 
 # The library that a kind needs, and the extra that brings it.
@@ -48,7 +48,7 @@ def _usable(name: str, kind: str, secrets: Sequence[str], argv: Sequence[str]) -
     library, extra = _LIBRARIES.get(kind, ("", ""))
     if library and find_spec(library) is None:
         return failed("library-missing", name=name, library=library, install=with_extra(extra))
-    if argv and shutil.which(expanded(argv[0])) is None:
+    if argv and shutil.which(argv[0]) is None:
         return failed("program-missing", name=name, program=argv[0])
     try:
         for path in filter(None, secrets):
