@@ -204,9 +204,9 @@ def _counter(
     )
 
 
-def written_bytes(partition: Path) -> int:
+def written_bytes(partition: Path, blocks: Path = Path("/sys/class/block")) -> int:
     """By the kernel since it appeared, in sectors of 512 B (Documentation/block/stat.rst)."""
-    fields = system_text.read(Path("/sys/class/block", partition.name, "stat")).split()
+    fields = system_text.read(blocks / partition.name / "stat").split()
     return 512 * int(fields[6])
 
 

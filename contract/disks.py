@@ -31,6 +31,7 @@ class Health:
 
     `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, as
     far as it can be read, transitions to slower states; `written_bytes` those of its life,
+    `kernel_written_bytes` what the kernel had written by then since the disk appeared,
     `spare_percent` of its spare blocks that are left, `used_percent` of the life that its maker
     states. None where it is not reported.
     """
@@ -43,6 +44,7 @@ class Health:
     written_bytes: int | None = None
     spare_percent: int | None = None
     used_percent: int | None = None
+    kernel_written_bytes: int | None = None
 
 
 @dataclass(frozen=True)

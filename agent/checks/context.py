@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from agent import marks
 from agent.checks import kernel_log, smart
 from agent.system.lock import RUN
 from contract import strict_json, system_text
@@ -106,11 +107,20 @@ class CheckContext:
 
     @cached_property
     def health(self) -> dict[str, Health]:
-        """SMART of the disks that have it, by kernel name."""
+        """SMART of the disks that have it, by kernel name, with the kernel's count at that time."""
         if self.known_health is not None:
             return self.known_health
         reports = {name: smart.read(self.smartctl, name) for name in self.disks}
-        return {name: report for name, report in reports.items() if report is not None}
+        return {
+            name: replace(report, kernel_written_bytes=self._written_bytes(name))
+            for name, report in reports.items()
+            if report is not None
+        }
+
+    def _written_bytes(self, name: str) -> int | None:
+        with suppress(OSError):
+            return marks.written_bytes(Path(name), self.sys / "class/block")
+        return None
 
     @cached_property
     def kernel_lines(self) -> list[kernel_log.Line] | None:

@@ -9,7 +9,10 @@ from agent.checks.context import CheckContext, Observation, number, text
 from agent.storage.devices import controllers
 
 # What `conditions` has of a disk's health.
-_TOLD = ("throttled", "written_bytes", "spare_percent", "used_percent", "errors")
+_TOLD = (
+    *("throttled", "written_bytes", "kernel_written_bytes"),
+    *("spare_percent", "used_percent", "errors"),
+)
 
 
 def health(context: CheckContext) -> Observation | None:
@@ -155,16 +158,9 @@ def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]
             "link": linked.get(serial),
             "write_cache": text(queue / "write_cache"),
             "latency_tolerance_us": text(power / "pm_qos_latency_tolerance_us"),
-            "kernel_written_bytes": _kernel_written_bytes(context, name),
             **{key: getattr(health, key, None) for key in _TOLD},
         }
     return states
-
-
-def _kernel_written_bytes(context: CheckContext, name: str) -> int | None:
-    """Return what the kernel wrote to a disk since it appeared (Documentation/block/stat.rst)."""
-    counts = (text(context.sys / "class/block" / name / "stat") or "").split()
-    return 512 * int(counts[6]) if len(counts) > 6 else None
 
 
 def _serial(context: CheckContext, name: str) -> str:

@@ -248,6 +248,17 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
     assert inspection.disks == RunDisks({DISK: conditions}, {DISK: warmer}, limit_k=5.0)
 
 
+def test_both_counts_of_writes_are_of_one_moment(place: Machine) -> None:
+    """A disk is not asked again right after the run before; what prepares a run is written then."""
+    memory, blocks = Memory(), Path(DEVICE).parent
+    place.write(f"{blocks}/stat", "9 0 9 9 9 0 3 9 0 9 9")
+    _inspect(place, memory=memory)
+    place.write(f"{blocks}/stat", "9 0 9 9 9 0 8 9 0 9 9")
+    inspection = Inspection(place.context, memory, clock=lambda: memory.health_s)
+    inspection.before(lambda *_: None)
+    assert inspection.disks.before[DISK]["kernel_written_bytes"] == 3 * 512
+
+
 def test_a_disk_that_failed_is_asked_again_before_the_next_run(place: Machine) -> None:
     memory = Memory()
     well = (place.root / "smart.json").read_text()
