@@ -14,6 +14,7 @@ from contract.tests.refusal import refuses
 from instrumentation import power_switch
 from instrumentation.simulators.http import HttpSimulator
 from instrumentation.simulators.snmp import SnmpSimulator
+from instrumentation.tests.noting_plug import NotingPlug
 
 SECRET = "admin:corr&ct horse"
 PROFILES = {"shelly": "shelly-switch", "shelly-gen1": "shelly-gen1", "tasmota": "tasmota"}
@@ -39,21 +40,12 @@ def switch(kind: Any, address: str = "", **more: Any) -> PowerSwitch:
 @pytest.mark.parametrize("kind", PROFILES)
 @pytest.mark.parametrize("secret", ["", SECRET])
 def test_a_plug_is_switched_off_and_on(kind: str, secret: str, tmp_path: Path) -> None:
-    plug = HttpSimulator(PROFILES[kind])
-    asked: list[bool] = []
-    answer = plug.answer
-
-    def noting(request: str) -> tuple[str, bytes]:
-        answered = answer(request)
-        asked.append(plug.output)
-        return answered
-
-    plug.answer = noting  # type: ignore[method-assign]
+    plug = NotingPlug(PROFILES[kind])
     server = plug.serve("127.0.0.1", 0, secret)
     try:
         file = kept(tmp_path) if secret else ""
         power_switch.cycle(switch(kind, server.address, secret_file=file))
-        assert list(dict.fromkeys(asked)) == [False, True] and plug.output
+        assert list(dict.fromkeys(plug.let_through)) == [False, True] and plug.output
         with refuses("switch-refuses"):
             wrong = kept(tmp_path, "admin:wrong") if secret else ""
             plug.broken = not secret

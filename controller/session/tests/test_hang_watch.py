@@ -18,7 +18,7 @@ from controller.session.hang_watch import STEP_S, HangWatch
 from controller.session.status import Board
 from controller.session.tests.test_recorders import wait_until
 from controller.tests.examples import plan
-from instrumentation.simulators.http import HttpSimulator
+from instrumentation.tests.noting_plug import NotingPlug
 
 PLAN = replace(plans.parse(plan()), run_limit_s=100.0)
 
@@ -90,20 +90,11 @@ HangWatch(PLAN, switch, folder, Board(PLAN, folder, print)).observe(61.0)
 
 
 def test_a_session_that_ends_meanwhile_gives_the_power_back(tmp_path: Path) -> None:
-    plug = HttpSimulator("shelly-switch")
-    asked: list[bool] = []
-    answer = plug.answer
-
-    def noting(request: str) -> tuple[str, bytes]:
-        answered = answer(request)
-        asked.append(plug.output)
-        return answered
-
-    plug.answer = noting  # type: ignore[method-assign]
+    plug = NotingPlug("shelly-switch")
     server = plug.serve("127.0.0.1", 0, "")
     try:
         words = [sys.executable, "-c", SESSION, str(tmp_path), server.address]
         subprocess.run(words, check=True, cwd=ROOT, capture_output=True)
     finally:
         server.close()
-    assert (asked[0], asked[-1]) == (False, True)
+    assert (plug.let_through[0], plug.let_through[-1]) == (False, True)
