@@ -118,11 +118,20 @@ lint: venv-dev docs ## style, wording, types, layers, playbooks, shell, the link
 
 # Of what the lock has with the extra `release`, without what we need ourselves.
 DIST_VENV = $(call quoted,$(FDE_BUILD)/dist-venv)
-.PHONY: dist
-dist: ## wheels and sdists of the testbed and of the drive, checked, with their bill of materials and sums: build/dist
+.PHONY: dist-venv
+dist-venv:
 	$(NEED_PYTHON)
-	@rm -rf $(DIST_VENV) "$$FDE_BUILD"/dist && $(PYTHON) -m venv $(DIST_VENV)
+	@rm -rf $(DIST_VENV) && $(PYTHON) -m venv $(DIST_VENV)
 	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
+
+.PHONY: audit
+audit: dist-venv ## known faults (OSV) of what the locks have; needs the network
+	@for lock in requirements*.lock; do $(DIST_VENV)/bin/pip-audit --vulnerability-service osv --progress-spinner off \
+	  --disable-pip --no-deps -r $$lock || failed=1; done; [ -z "$${failed:-}" ]
+
+.PHONY: dist
+dist: dist-venv ## wheels and sdists of the testbed and of the drive, checked, with their bill of materials and sums: build/dist
+	@rm -rf "$$FDE_BUILD"/dist
 	@PATH=$(DIST_VENV)/bin:"$$PATH"; for project in . drive; do python -m build --outdir "$$FDE_BUILD"/dist $$project >/dev/null; done; cd "$$FDE_BUILD"/dist; \
 	  twine check --strict *.whl *.tar.gz; check-wheel-contents --config $(call quoted,$(CURDIR)/pyproject.toml) *.whl; \
 	  cyclonedx-py requirements $(call quoted,$(CURDIR)/requirements.lock) --output-reproducible --output-file sbom.cdx.json; \
