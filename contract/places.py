@@ -39,14 +39,12 @@ def commit() -> str:
     """Return the commit of a checkout, or of which a package was built; empty where unknown."""
     if not CHECKOUT:
         return (SHARE / "COMMIT").read_text(encoding="utf-8")
-    import subprocess
+    from contract.git import ask_git
 
-    asked = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
     try:
-        done = subprocess.run(asked, capture_output=True, encoding="utf-8", check=False)
+        return ask_git(ROOT, "rev-parse", "--short=12", "HEAD").stdout.strip()
     except OSError:
         return ""
-    return done.stdout.strip()
 
 
 def python_path() -> str:

@@ -91,6 +91,12 @@ def at_terminal(question: str, hidden: bool) -> str:
     return getpass(question) if hidden else input(question)
 
 
+FOREIGN = (
+    "An inventory is code: Ansible runs the templates, scripts and commands in it as you. Use none "
+    "from people whose programs you would not run."
+)
+
+
 def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult:
     """Write the inventory; `ask` is None where no user is asked. Raises ControllerError."""
     from instrumentation.ports import all_ports, what_is_here
@@ -126,6 +132,7 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     say(f"\nwritten: {folder}/hosts.yml, group_vars/targets.yml, secrets.json (mode 0600)")
     for sentence in open_points:
         say(f"  to do  {sentence}")
+    say(FOREIGN)
     say(f"next: fde doctor --inventory {folder}; fde check --inventory {folder}")
     serials = {role: disk.serial for role, disk in disks.items()}
     labels = tuple(port.label for port in ports)

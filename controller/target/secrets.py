@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from contract import private, schema
 from contract.errors import ControllerError
+from contract.git import ask_git
 from contract.plan import TargetDocument
 from contract.problem import wordings_of
 from controller.target import connection, playbook
@@ -92,7 +93,7 @@ def _read(path: Path) -> bytes:
 
 def _parse(path: Path, content: bytes) -> Secrets:
     encrypted = content.startswith(VAULT_MARK)
-    if not encrypted and _is_tracked(path):
+    if not encrypted and any(_is_tracked(file) for file in {path.absolute(), path.resolve()}):
         raise SecretsError("secrets-tracked", path=str(path))
     try:
         secrets = schema.read(
@@ -110,16 +111,17 @@ def _parse(path: Path, content: bytes) -> Secrets:
 
 
 def _is_tracked(path: Path) -> bool:
-    """Whether git keeps the file, or would with the next commit."""
+    """Whether git keeps the file, or would with the next commit.
+
+    Raises SecretsError where there is a repository that git cannot read.
+    """
     try:
-        done = subprocess.run(
-            ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", path.name],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        done = ask_git(path.parent, "ls-files", "--error-unmatch", "--", f":(literal){path.name}")
     except OSError:  # no git, so no repository of its
         return False
+    if done.returncode not in (0, 1) and "not a git repository" not in done.stderr:
+        reason = (done.stderr.strip() or "no output").splitlines()[-1]
+        raise SecretsError("secrets-git", path=str(path), reason=reason)
     return done.returncode == 0
 
 

@@ -98,6 +98,100 @@ def test_what_git_keeps_is_refused_unless_it_is_encrypted(tmp_path: Path) -> Non
     assert secrets.load(path).values == WHOLE
 
 
+def git(folder: Path, *words: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"]
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+def tracked_repository(folder: Path) -> Path:
+    folder.mkdir()
+    path = written(folder)
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "file").write_text(name)
+    git(folder, "init", "-q")
+    git(folder, "add", "--force", ".")
+    git(folder, "commit", "-qm", "all")
+    return path
+
+
+def fsmonitor(folder: Path, program: Path) -> None:
+    git(folder, "config", "core.fsmonitor", str(program))
+    git(folder, "update-index", "--fsmonitor")
+
+
+def hooks(folder: Path, program: Path) -> None:
+    for name in ("post-index-change", "fsmonitor-watchman", "pre-auto-gc", "reference-transaction"):
+        (folder / ".git" / "hooks" / name).symlink_to(program)
+
+
+def hooks_elsewhere(folder: Path, program: Path) -> None:
+    (folder / "mine").mkdir()
+    (folder / "mine" / "post-index-change").symlink_to(program)
+    git(folder, "config", "core.hooksPath", "mine")
+
+
+def missing_objects(folder: Path, program: Path) -> None:
+    """Have git expand a sparse index, for which it fetches a tree by a program."""
+    git(folder, "sparse-checkout", "set", "--cone", "--sparse-index", "one")
+    (folder / ".git" / "config").open("a").write(
+        '[remote "origin"]\n promisor = true\n'
+        f' url = "ext::{program} %S"\n[extensions]\n partialClone = origin\n'
+        '[protocol "ext"]\n allow = always\n[core]\n repositoryFormatVersion = 1\n'
+    )
+    listed = ["git", "rev-parse", "HEAD:two"]
+    tree = subprocess.run(listed, cwd=folder, capture_output=True, text=True, check=True).stdout
+    (folder / ".git" / "objects" / tree[:2] / tree[2:].strip()).unlink()
+
+
+def settings(folder: Path, program: Path) -> None:
+    for key in ("core.pager", "pager.ls-files", "core.editor", "core.sshCommand", "diff.external"):
+        git(folder, "config", key, str(program))
+    git(folder, "config", "alias.ls-files", f"!{program}")
+    git(folder, "config", "filter.x.clean", str(program))
+    git(folder, "config", "filter.x.process", str(program))
+    (folder / ".gitattributes").write_text("* filter=x diff=x\n")
+
+
+@pytest.mark.parametrize(
+    "trap", [fsmonitor, hooks, hooks_elsewhere, missing_objects, settings], ids=lambda f: f.__name__
+)
+def test_no_program_of_a_foreign_repository_runs(
+    trap: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, ran, program = tmp_path / "theirs", tmp_path / "ran", tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$0" "$@" >>{ran}\n')
+    program.chmod(0o755)
+    path = tracked_repository(folder)
+    trap(folder, program)
+    ran.unlink(missing_ok=True)
+    monkeypatch.setenv("GIT_PAGER", str(program))
+    code, _ = refused(path)
+    assert not ran.exists()
+    assert code == "secrets-tracked"
+
+
+def test_git_is_asked_about_the_file_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns its repository, whatever repository a hook is at work on, through a link too."""
+    path = tracked_repository(tmp_path / "kept")
+    (tmp_path / "link.json").symlink_to(path)
+    assert refused(tmp_path / "link.json")[0] == "secrets-tracked"
+    git(tmp_path, "init", "-q", "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert refused(path)[0] == "secrets-tracked"
+    monkeypatch.delenv("GIT_DIR")
+    broken = tracked_repository(tmp_path / "broken")
+    (broken.parent / ".git" / "index").write_bytes(b"no index")
+    assert refused(broken)[0] == "secrets-git"
+    if os.geteuid() != 0:
+        pytest.skip("giving a repository to another user takes root")
+    for place in (path.parent, path.parent / ".git"):
+        os.chown(place, 65534, 65534)
+    assert refused(path)[0] == "secrets-tracked"
+
+
 def test_git_takes_no_secrets_beside_an_inventory() -> None:
     places = ["ansible/inventory/local/secrets.json", "ansible/inventory/mine/secrets.lab.json"]
     done = subprocess.run(
