@@ -64,14 +64,26 @@ def _version(asked: bool) -> None:
 
 
 def _ask_password(context: typer.Context, asked: bool) -> None:
-    """Have all programs of a command read sudo's password from a file in memory until it ends."""
+    """Have all programs of a command read sudo's password from a file in memory until it ends.
+
+    A separate process removes the file, also where this one is killed: it waits for the end of its
+    input. Ansible takes no file without a name.
+    """
     if asked and not context.resilient_parsing:
         runtime, memory = os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm"
         folder = runtime if runtime and Path(runtime).is_dir() else memory
-        kept = NamedTemporaryFile("w", dir=folder, prefix="fde-become-")  # noqa: SIM115 - below
-        file = context.with_resource(kept)
-        file.write(f"{getpass('BECOME password: ')}\n")
-        file.flush()
+        file = NamedTemporaryFile("w", dir=folder, prefix="fde-become-", delete=False)  # noqa: SIM115
+        context.with_resource(
+            subprocess.Popen(
+                ["sh", "-c", 'read -r _; rm -f -- "$0"', file.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
+        with file:
+            file.write(f"{getpass('BECOME password: ')}\n")
         os.environ[PASSWORD_FILE] = file.name
 
 

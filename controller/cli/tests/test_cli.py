@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -27,6 +28,7 @@ from contract.tests.refusal import refuses
 from controller.cli import options
 from controller.cli.app import guarded, main
 from controller.session import session
+from controller.session.tests.test_recorders import wait_until
 from controller.target import connection, init, prove, secrets, survey
 from controller.target.answers import Survey
 from controller.target.connection import TargetError
@@ -360,3 +362,49 @@ def test_only_inventories_are_offered(tmp_path: Path, fde: Fde) -> None:
 def test_a_host_that_is_named_twice_is_refused(tmp_path: Path, fde: Fde) -> None:
     (tmp_path / "hosts.yml").write_text("targets:\n  hosts:\n    alder: {}\n    alder: {}\n")
     assert "key 'alder'" in fde("check", "-i", tmp_path, status=1).err
+
+
+SEES_PASSWORD = """#!/bin/sh
+cat "$ANSIBLE_BECOME_PASSWORD_FILE" >"$SEEN.new" && mv "$SEEN.new" "$SEEN"
+exec sleep "$NAP_S"
+"""
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_sudos_password_is_in_no_file_that_outlives_its_command(
+    killed: bool, tmp_path: Path
+) -> None:
+    """An inventory that is a program sees it as Ansible does."""
+    inventory, seen, runtime = tmp_path / "inventory", tmp_path / "seen", tmp_path / "runtime"
+    inventory.write_text(SEES_PASSWORD, encoding="utf-8")
+    inventory.chmod(0o755)
+    runtime.mkdir()
+    given = {
+        **os.environ,
+        "XDG_RUNTIME_DIR": str(runtime),
+        "SEEN": str(seen),
+        "NAP_S": "60" if killed else "0",
+        "PYTHONPATH": str(ROOT),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "controller", "-K", "check", "-i", str(inventory)],
+        env=given,
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(b"correct horse\n")
+            process.stdin.close()
+            wait_until(seen.exists)
+            if killed:
+                process.kill()
+            assert process.wait() == (-signal.SIGKILL if killed else 1)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert seen.read_text(encoding="utf-8") == "correct horse\n"
+    wait_until(lambda: not any(runtime.iterdir()))
