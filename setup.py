@@ -4,7 +4,8 @@ There they share no name with other people's packages, and the tests stay out.
 """
 
 import shutil
-import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent
@@ -18,20 +19,39 @@ INVENTORIES = ("hardware.example", "lab", "local", "media", "two-labs")
 LEFT_OUT = shutil.ignore_patterns("tests", "__pycache__", "secrets*.json", ".*")
 
 
+def from_git(*question: str) -> str:
+    """Return git's answer about this checkout."""
+    sys.path.insert(0, str(ROOT))
+    from contract.git import ask_git
+
+    done = ask_git(ROOT, *question)
+    if done.returncode:
+        sys.exit(f"Git cannot read {ROOT}: {done.stderr.strip()}. Build from an unpacked sdist.")
+    return done.stdout
+
+
+@cache
+def tracked() -> set[str]:
+    """Return the files that git keeps, and their folders; empty in an sdist, where all belong."""
+    if not (ROOT / ".git").exists():
+        return set()
+    files = [Path(name) for name in from_git("ls-files", "-z").split("\0") if name]
+    return {str(path) for file in files for path in (file, *file.parents)}
+
+
 def left_out(folder: str, names: list[str]) -> set[str]:
-    """Return what stays out of a package: inventories of users name their hosts and disks."""
+    """Return what stays out of a package: what git does not keep, inventories of users."""
     kept = INVENTORIES if Path(folder).name == "inventory" else names
-    return LEFT_OUT(folder, names) | (set(names) - set(kept))
+    place, ours = Path(folder).relative_to(ROOT), tracked()
+    stray = {name for name in names if ours and str(place / name) not in ours}
+    return LEFT_OUT(folder, names) | (set(names) - set(kept)) | stray
 
 
 def commit() -> str:
     """Return the commit that is built; an sdist has it in a file. Empty where nothing has it."""
     if (ROOT / "COMMIT").exists():
         return (ROOT / "COMMIT").read_text(encoding="utf-8")
-    if not (ROOT / ".git").exists():
-        return ""
-    asked = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
-    return subprocess.run(asked, capture_output=True, encoding="utf-8", check=False).stdout.strip()
+    return from_git("rev-parse", "--short=12", "HEAD").strip() if (ROOT / ".git").exists() else ""
 
 
 def place(package: Path) -> None:
@@ -59,11 +79,16 @@ if __name__ == "__main__":  # what builds the package has setuptools; Python 3.1
             if not self.editable_mode:
                 place(Path(self.build_lib, "fde_testbed"))
 
-    class SdistWithCommit(sdist):
-        """Keep the commit, which an unpacked sdist cannot ask for."""
+    class SdistOfGit(sdist):
+        """Take what git keeps, and the commit, which an unpacked sdist cannot ask for."""
 
         def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-            super().make_release_tree(base_dir, files)
+            made = {name for name in files if ".egg-info" in name}
+            ours = sorted(made | (set(files) & tracked() or set(files)))
+            super().make_release_tree(base_dir, ours)
+            for listing in Path(base_dir).glob("*.egg-info/SOURCES.txt"):
+                listing.unlink()  # it may be a link to this checkout's
+                listing.write_text("\n".join([*ours, ""]), encoding="utf-8")
             Path(base_dir, "COMMIT").write_text(commit(), encoding="utf-8")
 
-    setup(cmdclass={"build_py": BuildWithPackages, "sdist": SdistWithCommit})
+    setup(cmdclass={"build_py": BuildWithPackages, "sdist": SdistOfGit})

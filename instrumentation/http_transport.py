@@ -49,6 +49,7 @@ class HttpTransport:
         self._base = address.rstrip("/")
         self._login, self._secret = login, secret
         self._basic: HTTPBasicAuth | None = None
+        self._only_digest = login == "digest"  # or once it was asked for
         self._session = requests.Session()
         self._session.trust_env = False  # a device beside us: no proxy, no .netrc
         self._session.headers.update({"Connection": "close", "Accept": "*/*"})
@@ -135,13 +136,16 @@ class HttpTransport:
         user, _, password = self._secret.partition(":")
         if self._secret and self._login == "tasmota":
             path += f"&user={quote(user, safe='')}&password={quote(password, safe='')}"
-        elif self._secret and self._login == "password":
+        elif self._secret and self._login in ("password", "digest"):
             auth = self._basic or _Digest(user, password)
         response = self._get(path, headers, auth, until_ns)
         challenge = response.headers.get("WWW-Authenticate", "").lower()
-        if response.status_code == _UNAUTHORIZED and isinstance(auth, _Digest):
-            if "digest" in challenge:  # then the password is not sent as it is
-                return response
+        self._only_digest = self._only_digest or "digest" in challenge
+        if (
+            response.status_code == _UNAUTHORIZED
+            and isinstance(auth, _Digest)
+            and not self._only_digest  # else the password is not sent as it is
+        ):
             response.close()
             self._basic = HTTPBasicAuth(user.encode(), password.encode())
             response = self._get(path, headers, self._basic, until_ns)

@@ -36,8 +36,9 @@ _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
 class Profile:
     """What one sort of device is asked and where its figures stand.
 
-    `login` is how it wants the secret, `password` as it asks for it, by Digest or Basic; what
-    `valid` points to must not be false, what `unit` points to is the power's unit. `entity` is the
+    `login` is how it wants the secret: `digest`, or `password`, as it asks for it, by Digest or, as
+    long as it never asked for that, by Basic, which anybody on the way can read. What `valid`
+    points to must not be false, what `unit` points to is the power's unit. `entity` is the
     pattern of what names the figure within the device; such a device has no usual period.
     """
 

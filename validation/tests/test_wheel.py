@@ -39,6 +39,17 @@ print(Suite.open(sys.argv[1]).origin)
 """
 
 
+STRAY = (
+    *(
+        "agent/opal-secrets.txt",
+        "controller/target/psid.py",
+        "workloads/.env",
+        "contract/keys/a.pem",
+    ),
+    *("ansible/inventory/lab/vault.yml", "data/examples/mine.tar.gz", "secrets.json"),
+)
+
+
 def _run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
@@ -66,11 +77,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Sdist and wheel; the wheel is made from the sdist, without a registry."""
     place = tmp_path_factory.mktemp("built")
     sources = _sources(place / "sources")
+    for words in (["init", "-q"], ["add", "--force", "."]):
+        _done("git", *words, cwd=sources)
+    for name in STRAY:
+        (sources / name).parent.mkdir(exist_ok=True)
+        (sources / name).write_text("0f1e2d3c4b5a6978")
     mine = sources / "ansible" / "inventory" / "mine"  # a user's own
     mine.mkdir()
     (mine / "hosts.yml").write_text("targets:\n")
     (sources / "COMMIT").write_text(COMMIT)  # as in an sdist, where there is no git
     _done(sys.executable, "-m", "build", "--no-isolation", "--outdir", place, sources)
+    direct = place / "direct"  # not from the sdist
+    _done(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", direct, sources)
     return next(place.glob("*.tar.gz")), next(place.glob("*.whl"))
 
 
@@ -121,6 +139,20 @@ def test_the_sdist_has_no_secrets_and_no_suites(built: tuple[Path, Path]) -> Non
     with tarfile.open(built[0]) as sdist:
         names = sdist.getnames()
     assert not [name for name in names if "secrets.json" in name or "/data/suites" in name]
+
+
+def test_what_git_does_not_keep_is_in_none(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as sdist:
+        listed = next(n for n in sdist.getnames() if n.endswith("egg-info/SOURCES.txt"))
+        sources = sdist.extractfile(listed)
+        assert sources is not None
+        names = [*sdist.getnames(), *sources.read().decode().splitlines()]
+    (direct,) = built[0].parent.joinpath("direct").glob("*.whl")
+    for path in (built[1], direct):
+        with zipfile.ZipFile(path) as wheel:
+            names += wheel.namelist()
+    assert "setup.py" in names and "fde_testbed/agent/__main__.py" in names
+    assert not [name for name in names if Path(name).name in {Path(stray).name for stray in STRAY}]
 
 
 def test_an_inventory_of_a_users_own_is_in_neither(built: tuple[Path, Path]) -> None:
