@@ -125,9 +125,10 @@ dist-venv:
 	@$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-release.lock
 
 .PHONY: audit
-audit: dist-venv ## known faults (OSV) of what the locks have; needs the network
-	@for lock in requirements*.lock; do $(DIST_VENV)/bin/pip-audit --vulnerability-service osv --progress-spinner off \
-	  --disable-pip --no-deps -r $$lock || failed=1; done; [ -z "$${failed:-}" ]
+audit: dist-venv ## known faults (OSV) of what the locks have, and of the lowest versions allowed; needs the network
+	@$(DIST_VENV)/bin/uv pip compile --quiet --all-extras --resolution lowest-direct pyproject.toml -o "$$FDE_BUILD"/lowest.txt
+	@for lock in requirements*.lock "$$FDE_BUILD"/lowest.txt; do $(DIST_VENV)/bin/pip-audit --vulnerability-service osv \
+	  --progress-spinner off --disable-pip --no-deps -r "$$lock" || failed=1; done; [ -z "$${failed:-}" ]
 
 .PHONY: dist
 dist: dist-venv ## wheels and sdists of the testbed and of the drive, checked, with their bill of materials and sums: build/dist
