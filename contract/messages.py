@@ -17,6 +17,7 @@ EventCode = Literal[
     "meter-silent",
     "target-lost",
     "power-cycled",
+    "target-off",
     "settled",
     "finished",
     "sealed",

@@ -423,43 +423,20 @@ class MeterEntry:
     settings: Mapping[str, Any] | None = field(default=None, metadata=OMITTED)
 
 
-WAKE_ADDRESS = r"((?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2})@([\w.-]+):(\d{1,5})"
-_SWITCH_ADDRESSES = {
-    "snmp": r"snmp://[\w.:\[\]-]+",
-    "ipmi": r"[\w.:-]+",
-    "wake-on-lan": WAKE_ADDRESS,
-    "program": "",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class PowerSwitch(Closed):
-    """`fde_power`: what a target that hangs is switched off and on by (instrumentation/power.py).
+    """`fde_power`: the program that switches a target off and on that hangs.
 
-    `address` is a URL, a BMC's host or `MAC@HOST:PORT`, `user` and `secret_file` are its login. It
-    hangs once it has been silent, or beyond a run's limit, for `hang_s`; it is off for `off_s`,
-    once a hang and `most` times a suite. `measures`: it is also the meter.
+    `argv` is run with `on`, `off` or `status` as its last argument; the last prints `on` or `off`.
+    The target hangs once it has been silent, or beyond a run's limit, for `hang_s`; it is off for
+    `off_s`, once a hang and `most` times a suite.
     """
 
-    kind: Literal["shelly", "shelly-gen1", "tasmota", "snmp", "ipmi", "wake-on-lan", "program"]
-    address: str = ""
-    outlet: COUNT = 0
-    oid: str = ""
-    argv: tuple[str, ...] = ()
-    user: str = ""
-    secret_file: str = ""
+    argv: tuple[str, ...]
+    kind: Literal["program"] = "program"
     hang_s: Annotated[float, Range(least=30)] = 600.0
     off_s: Annotated[float, Range(least=0, most=600)] = 10.0
     most: COUNT = 3
-    measures: bool = False
-
-    @property
-    def faults(self) -> list[str]:
-        """The keys that are not as its kind needs them."""
-        needed = {"ipmi": ["user", "secret_file"], "program": ["argv"]}.get(self.kind, [])
-        form = _SWITCH_ADDRESSES.get(self.kind, r"https?://[\w.:\[\]-]+/?")
-        address = [] if re.fullmatch(form, self.address) else ["address"]
-        return [*address, *(key for key in needed if not getattr(self, key))]
 
 
 @dataclass(frozen=True)

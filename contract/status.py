@@ -69,6 +69,7 @@ class SuiteStatus:
     (their workload cannot run there) count runs, `repeated` attempts. `left_s` and `ends_wall` are
     null before the first finished run. `watts` is by channel, `gaps` by meter. `void_in_a_row` are
     runs that were void since one was finished, `interrupted` attempts that were cut short.
+    `target_off`: the session switched the target off, and it is not known to be on again.
     """
 
     format: Literal["fde-status/1"]
@@ -100,3 +101,4 @@ class SuiteStatus:
     answer: RunningAnswer | None = None
     void_in_a_row: int = 0
     interrupted: int = 0
+    target_off: bool = False

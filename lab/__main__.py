@@ -75,17 +75,23 @@ def _power_on(layout: Layout) -> None:
     power.wait_until_up(layout, say)
 
 
-def _power_cycle(layout: Layout) -> None:
-    power.power_cut(layout)
-    time.sleep(2)  # its port is in use for a moment
-    _power_on(layout)
+def _switch(arguments: argparse.Namespace) -> int:
+    """Switch as a program of `fde_power` does; what is so already stays."""
+    layout = Layout(arguments.dir.absolute())
+    if arguments.state == "status":
+        say("on" if power.is_on(layout) else "off")
+    elif power.is_on(layout) and arguments.state == "off":
+        power.power_cut(layout)
+        time.sleep(2)  # its port is in use for a moment
+    elif not power.is_on(layout) and arguments.state == "on":
+        power.power_on(layout)
+    return 0
 
 
 # What happens to a lab that is up: what it is called, in words, and how it is done.
 EVENTS: dict[str, tuple[str, Callable[[Layout], None]]] = {
     "power-cut": ("take the target's and its drives' power away", power.power_cut),
     "power-on": ("give it back, and wait until the target is up", _power_on),
-    "power-cycle": ("take it away and give it back", _power_cycle),
     "reset": ("press the target's reset button", power.reset),
     "unplug-net": ("take the target's network away", lambda at: power.network(at, plugged=False)),
     "plug-net": ("give it back", lambda at: power.network(at, plugged=True)),
@@ -106,6 +112,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "up": ("start drives, guest and meter", _up),
     "down": ("stop them, and labs in directories below", _down),
     "status": ("show what runs; exit 1 if the lab is not up", _status),
+    "switch": ("the target's power as a program of fde_power", _switch),
     "ssh": ("run a command in the guest, or a shell", _ssh),
     **{name: (text, _event) for name, (text, _) in EVENTS.items()},
 }
@@ -130,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         "--disks", default="", metavar="MODEL", help="that disks behave as (lab/disk_models.yml)"
     )
     up.add_argument("--apparmor", action="store_true", help="confine the guest's programs by it")
+    commands.choices["switch"].add_argument("state", choices=("on", "off", "status"))
     commands.choices["ssh"].add_argument("command", nargs="*", metavar="-- command")
     return parser
 

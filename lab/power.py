@@ -66,6 +66,11 @@ def power_cut(layout: Layout) -> None:
     write_json(layout.state, {**state, "ready": False, "guest": off})
 
 
+def is_on(layout: Layout) -> bool:
+    """Whether the target has its power; a guest that hangs has."""
+    return _alive(layout, "guest") is not None
+
+
 def power_on(layout: Layout) -> None:
     """Start the same machine again with the old disk, port and keys, without waiting for it.
 

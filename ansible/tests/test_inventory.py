@@ -209,8 +209,8 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: s
         ("notify", {"receivers": [{"name": "p", "kind": "program"}]}, "receiver-incomplete"),
         ("notify", {"receivers": [HOOK, HOOK]}, "receivers-twice"),
         ("notify", {"receivers": [{**HOOK, "url": "https://example.org"}]}, "unknown key"),
-        ("power", {"kind": "shelly"}, "switch-incomplete"),
-        ("power", {"kind": "http", "address": "http://192.0.2.7"}, "must be 'shelly'"),
+        ("power", {"argv": []}, "switch-incomplete"),
+        ("power", {"argv": ["plug"], "kind": "shelly"}, "must be 'program'"),
         ("disks", {}, "no-disk"),
         ("disks/sed", ..., "configuration-disk"),
         ("disks/a b", {}, "disk-name"),
@@ -281,16 +281,12 @@ def test_what_breaks_a_rule_is_refused(path: str, value: object, expected: str) 
     assert expected == first.code or re.search(expected, str(first.facts.get("error", "")))
 
 
-def test_the_plug_that_measures_switches_only_where_that_is_declared() -> None:
-    plug = {"name": "m", "kind": "http", "port": "http://192.0.2.7", "origin": "measured"}
-    power = {"kind": "shelly", "address": "http://192.0.2.7/"}
-    with refuses("switch-measures", meter="m"):
-        resolve({**GIVEN, "meters": [plug], "power": power})
-    declared = resolve({**GIVEN, "meters": [plug], "power": {**power, "measures": True}})
-    assert declared.power and declared.power.measures
-    assert resolve({**GIVEN, "meters": [plug], "power": {**power, "address": "http://192.0.2.8"}})
+def test_a_switch_is_not_the_controllers_and_stays_here() -> None:
+    power = {"argv": ["/usr/local/bin/plug", "3"]}
     with refuses("switch-of-controller"):
         resolve({**GIVEN, "ssh": None, "power": power})
+    declared = resolve({**GIVEN, "power": power})
+    assert declared.power and declared.power.argv == ("/usr/local/bin/plug", "3")
     assert declared.for_target.power is None and "power" not in declared.for_target.document()
 
 

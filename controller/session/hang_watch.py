@@ -1,24 +1,33 @@
-"""A target that is silent is reported; one that hangs is switched off and on, where that is set."""
+"""A target that is silent is reported; one that hangs is switched off and on, where that is set.
+
+That it is off is a state: kept in the suite's folder from before it is switched off until it is
+read back that it is on, by this session or a later one.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from contract import strict_json
 from contract.documents import HangCause, PowerLine
-from contract.files import append_line
+from contract.files import append_line, write
 from contract.journal import boot_id
 from contract.plan import Plan, PowerSwitch
 from contract.problem import ProblemError
 from controller.session.progress_text import minutes
-from controller.session.status import Board
+from controller.session.status import POWER_OFF, Board
+from instrumentation import power_switch
 from instrumentation.clock import monotonic_ns
 
 FILE = "power.jsonl"
 # Within this and its run's limit, the agent's own watchdog has ended a step that hangs.
 STEP_S = 900.0
+RETRY_S = 10.0
+# Tries to give power back once the session is to end; the next session continues.
+LAST_TRIES = 3
 
 
 class HangWatch:
@@ -30,8 +39,11 @@ class HangWatch:
         self._switch = switch
         self._stuck_after_s = (plan.run_limit_s or float("inf")) + STEP_S
         self._path = suite_dir / FILE
+        self._off_path = suite_dir / POWER_OFF
         self._board = board
         self._tried = False  # in this hang
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
 
     def observe(self, lost_s: float, working_s: float = 0.0) -> None:
         """Take note of how long the target was silent, and its run had no new line."""
@@ -40,6 +52,8 @@ class HangWatch:
         hung_s = max(lost_s, working_s - self._stuck_after_s)
         self._tried = self._tried and hung_s > 0
         if self._switch is None or self._tried or hung_s < self._switch.hang_s:
+            return
+        if self._thread is not None and self._thread.is_alive():
             return
         self._tried = True
         hangs = f"the target has been hanging for {minutes(hung_s)}"
@@ -50,20 +64,54 @@ class HangWatch:
         line = PowerLine(monotonic_ns(), boot_id(), cause, round(hung_s, 1))
         try:
             append_line(self._path, asdict(line))
+            write(self._off_path, [b""])
         except OSError as error:
             self._board.warn(f"{hangs}; its power is left on: {FILE}: {error.strerror}")
             return
         self._board.announce("power-cycled", f"{hangs}: it is switched off and on")
-        # No daemon: a session that ends meanwhile gives the target its power back first.
-        threading.Thread(target=self._cycle, args=(self._switch,)).start()
+        self._thread = threading.Thread(target=self._cycle, args=(self._switch,))
+        self._thread.start()
+
+    def close(self) -> None:
+        """End after `LAST_TRIES` more tries to give the target its power back."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _cycle(self, switch: PowerSwitch) -> None:
-        from instrumentation import power_switch  # its libraries are not needed until now
-
         try:
-            power_switch.cycle(switch)
+            power_switch.turn(switch.argv, on=False)
         except (ProblemError, OSError) as error:
-            failure = f"the target could not be switched off and on: {error}"
+            failure = f"the target could not be switched off: {error}"
             self._board.announce("power-cycled", failure)
         else:
+            self._ending.wait(switch.off_s)
+        tries = 0
+
+        def is_over(failure: str) -> bool:
+            nonlocal tries
+            self._board.alarm("target-off", f"the target is OFF: {failure}; tried again")
+            self._board.warn(f"the target is OFF: {failure}")
+            tries += self._ending.is_set()
+            self._ending.wait(RETRY_S)
+            return tries >= LAST_TRIES
+
+        if give_back(switch, self._off_path, is_over):
+            self._board.alarm("target-off", "")
             self._board.note("the target has power again")
+
+
+def give_back(switch: PowerSwitch, off_path: Path, is_over: Callable[[str], bool]) -> bool:
+    """Switch a target on until the switch reports that it is; return whether it did.
+
+    `is_over` is called with the reason of each failure, waits, and returns whether to end.
+    """
+    while True:
+        try:
+            power_switch.turn(switch.argv, on=True)
+        except (ProblemError, OSError) as error:
+            if is_over(str(error).rstrip(".")):
+                return False
+        else:
+            off_path.unlink(missing_ok=True)
+            return True

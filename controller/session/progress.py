@@ -79,6 +79,7 @@ def suite_status(
     now: datetime,
     holder: str = "",
     answer: RunningAnswer | None = None,
+    target_off: bool = False,
 ) -> SuiteStatus:
     """Build status.json; `since_s` is how long the last line has stood."""
     history = History(entries)
@@ -113,6 +114,7 @@ def suite_status(
         watts=dict(watts),
         gaps=dict(gaps),
         events=tuple(events),
+        target_off=target_off,
         updated_wall=utc(now),
         holder=holder,
         answer=answer,

@@ -111,9 +111,10 @@ def compact(status: SuiteStatus) -> str:
 
 
 def troubles(status: SuiteStatus) -> list[str]:
-    """Return the counts of void, skipped and repeated runs, without those of none."""
+    """Say that the target is off, and the counts of void, skipped and repeated runs, if any."""
     counts = {"void": status.void, "skipped": status.skipped, "repeated": status.repeated}
-    return [f"{count} {what}" for what, count in counts.items() if count]
+    off = ["the target is OFF"] if status.target_off else []
+    return [*off, *(f"{count} {what}" for what, count in counts.items() if count)]
 
 
 def left(status: SuiteStatus) -> str:

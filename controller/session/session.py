@@ -32,6 +32,7 @@ from controller.session.hang_watch import HangWatch
 from controller.session.hold import Hold
 from controller.session.messenger import Messenger
 from controller.session.morning import make_report
+from controller.session.power_return import return_power
 from controller.session.progress import unfinished
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
@@ -195,12 +196,15 @@ def _session(
     if losses is not None and not (losses.void or losses.repeat):
         raise ControllerError("suite-sealed", suite_dir=suite_dir)
     suite_folder.require_room(suite_dir)
+    return_power(suite_dir, target.power, agent.reached, messenger, say)
     identity = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
     target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())
-    with closing(Board(plan, suite_dir, say, messenger=messenger)) as board:
+    with (
+        closing(Board(plan, suite_dir, say, messenger=messenger)) as board,
+        closing(HangWatch(plan, target.power, suite_dir, board)) as hangs,
+    ):
         ending = Ending(plan, suite_dir, agent, end_ns, until_settled)
-        hangs = HangWatch(plan, target.power, suite_dir, board)
         session = Session(suite_dir, target, inventory, plan, agent, board, ending, hangs)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
         messenger.send("started", f"{len(plan.runs)} runs")

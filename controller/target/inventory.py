@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from agent.storage import layout, registry
 from agent.system import quiet
@@ -176,8 +175,8 @@ def _check(variables: Variables) -> Iterator[Problem]:
             yield _problem("receiver-incomplete", receiver=each.name, key=each.missing)
     if variables.power and variables.ssh is None:
         yield _problem("switch-of-controller")
-    elif variables.power:
-        yield from _check_power(variables.power, variables.meters)
+    elif variables.power and not variables.power.argv:
+        yield _problem("switch-incomplete")
     yield from assumptions.broken(variables.assumptions)
     if Path(variables.secrets_file).name != "secrets.json":
         yield _problem("secrets-name")
@@ -267,15 +266,6 @@ def _check_configurations(variables: Variables) -> Iterator[Problem]:
             entry.complete()
         except AgentError as error:
             yield _problem("configuration", configuration=entry.name, error=error)
-
-
-def _check_power(switch: PowerSwitch, meters: Sequence[MeterEntry]) -> Iterator[Problem]:
-    if switch.faults:
-        yield _problem("switch-incomplete", kind=switch.kind, keys=", ".join(switch.faults))
-    host = urlsplit(switch.address).hostname
-    for meter in meters:
-        if host and host == urlsplit(meter.port).hostname and not switch.measures:
-            yield _problem("switch-measures", meter=meter.name, address=switch.address)
 
 
 def _check_asset(name: str, asset: Asset) -> Iterator[Problem]:

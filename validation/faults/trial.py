@@ -137,10 +137,10 @@ class Trial(AbstractContextManager["Trial"]):
 
     def _additions(self, power: bool) -> dict[str, Any]:
         """Return what the inventory has besides: a receiver of messages, perhaps a power switch."""
-        argv = [sys.executable, "-IS", "-c", NOTE_MESSAGE, str(self._messages)]
-        receiver = {"name": "trial", "kind": "program", "argv": argv}
-        cycle = module_command("lab", "power-cycle", "--dir", str(self.scene.layout.directory))
-        switch = {"kind": "program", "argv": cycle, "hang_s": HANG_S}
+        note = [sys.executable, "-IS", "-c", NOTE_MESSAGE, str(self._messages)]
+        receiver = {"name": "trial", "kind": "program", "argv": note}
+        argv = module_command("lab", "switch", "--dir", str(self.scene.layout.directory))
+        switch = {"argv": argv, "hang_s": HANG_S}
         return {
             "notify": {"void_runs": 1, "receivers": [receiver]},
             **({"power": switch} if power else {}),

@@ -34,6 +34,7 @@ from controller.session.status import Board
 from controller.target import secrets as secrets_file_module
 from controller.tests.examples import plan, resolved
 from controller.tests.standin import Standin
+from instrumentation.tests.test_power_switch import a_switch, asked
 
 PLAN = plans.parse(plan())
 WORKS = """
@@ -83,7 +84,7 @@ class Watched:
         self.messages, self.cycled = suite_dir / "messages", suite_dir / "cycled"
         note = ("sh", "-c", f"tr -d '\\n' >>{self.messages}; echo >>{self.messages}")
         receiver = Receiver(name="log", kind="program", argv=note)
-        switch = PowerSwitch(kind="program", argv=("touch", str(self.cycled)), hang_s=0.5)
+        switch = PowerSwitch(argv=a_switch(self.cycled), hang_s=0.5, off_s=0.0)
         where = replace(
             resolved(secrets_file=str(secrets_file)), notify=Notify(receivers=(receiver,))
         )
@@ -193,7 +194,7 @@ def test_a_target_that_stays_silent_is_reported_and_switched_off_and_on(
     there.unplug()
     there.drop("follow")
     watched.wait_until(lambda: {"target-lost", "power-cycled"} <= set(watched.events))
-    watched.wait_until(watched.cycled.exists)
+    watched.wait_until(lambda: asked(watched.cycled) == ["off", "status", "on", "status"])
     there.unplug(away=False)
     agent.tell("suite-finished")
     watched.end()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,37 +10,61 @@ import pytest
 from contract import plan as plans
 from contract import strict_json
 from contract.documents import PowerLine
-from contract.places import ROOT
 from contract.plan import PowerSwitch
+from contract.strict_json import read_object
+from contract.tests.refusal import refuses
+from controller.session import hang_watch, power_return
 from controller.session.hang_watch import STEP_S, HangWatch
-from controller.session.status import Board
+from controller.session.messenger import Messenger
+from controller.session.power_return import return_power
+from controller.session.status import POWER_OFF, Board
 from controller.session.tests.test_recorders import wait_until
-from controller.tests.examples import plan
-from instrumentation.tests.noting_plug import NotingPlug
+from controller.tests.examples import plan, resolved
+from instrumentation import power_switch
+from instrumentation.tests.test_power_switch import OBEYS, a_switch, asked
 
 PLAN = replace(plans.parse(plan()), run_limit_s=100.0)
 
 
 class Scene:
-    """A suite's folder, and a switch that counts."""
+    """A suite's folder, and a switch that notes what it is asked."""
 
-    def __init__(self, folder: Path, **settings: float) -> None:
+    def __init__(self, folder: Path, deed: str = OBEYS, **settings: float) -> None:
         self.folder, self.log = folder, folder / "log"
-        argv = ("sh", "-c", f"echo cycled >>{self.log}")
-        switch = PowerSwitch(kind="program", argv=argv, hang_s=60.0, **settings)  # type: ignore[arg-type]
-        self.board = Board(PLAN, folder, lambda _: None)
-        self.hangs = HangWatch(PLAN, switch, folder, self.board)
+        argv = a_switch(self.log, deed)
+        self.switch = PowerSwitch(argv=argv, hang_s=60.0, off_s=0.0, **settings)  # type: ignore[arg-type]
+        self.said: list[str] = []
+        self.board = Board(PLAN, folder, self.said.append)
+        self.hangs = HangWatch(PLAN, self.switch, folder, self.board)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether status.json has it."""
+        return bool(read_object(self.folder / "status" / "status.json")["target_off"])
 
     def require(self, *causes: str) -> None:
         lines = list(strict_json.lines(PowerLine, self.folder / "power.jsonl"))
         assert [line.cause for line in lines] == list(causes)
-        wait_until(lambda: not causes or self.log.exists())
-        wait_until(lambda: not causes or self.log.read_text().count("cycled") == len(causes))
+        wait_until(lambda: asked(self.log) == ["off", "status", "on", "status"] * len(causes))
+        wait_until(lambda: not (self.folder / POWER_OFF).exists())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (hang_watch, power_return):
+        monkeypatch.setattr(module, "RETRY_S", 0.01)
+    monkeypatch.setattr(power_switch, "PAUSE_S", 0.01)
+    monkeypatch.setattr(power_switch, "AGREE_S", 0.2)
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
+
+
+@pytest.fixture
+def scene_away(tmp_path: Path) -> Scene:
+    return Scene(tmp_path, AWAY)
 
 
 def test_a_silent_target_is_cycled_once_a_hang(scene: Scene) -> None:
@@ -76,25 +98,61 @@ def test_without_a_switch_nothing_is_done(scene: Scene) -> None:
     scene.require()
 
 
-SESSION = """
-import sys
-from pathlib import Path
-from contract.plan import PowerSwitch
-from controller.session.hang_watch import HangWatch
-from controller.session.status import Board
-from controller.session.tests.test_hang_watch import PLAN
-folder, address = Path(sys.argv[1]), sys.argv[2]
-switch = PowerSwitch(kind="shelly", address=address, hang_s=60.0, off_s=0.5)
-HangWatch(PLAN, switch, folder, Board(PLAN, folder, print)).observe(61.0)
-"""
+# Away until the file `there` exists; being away, it neither switches nor answers.
+AWAY = '[ "$1" = off ] || [ -e "$log.there" ] || exit 7; ' + OBEYS
 
 
-def test_a_session_that_ends_meanwhile_gives_the_power_back(tmp_path: Path) -> None:
-    plug = NotingPlug("shelly-switch")
-    server = plug.serve("127.0.0.1", 0, "")
-    try:
-        words = [sys.executable, "-c", SESSION, str(tmp_path), server.address]
-        subprocess.run(words, check=True, cwd=ROOT, capture_output=True)
-    finally:
-        server.close()
-    assert (plug.let_through[0], plug.let_through[-1]) == (False, True)
+def test_a_target_that_is_off_is_a_state_until_it_is_read_back_on(scene_away: Scene) -> None:
+    scene = scene_away
+    scene.hangs.observe(61.0)
+    wait_until(lambda: asked(scene.log).count("on") > 12)  # longer than anybody gave up after
+    assert scene.is_off and (scene.folder / POWER_OFF).exists()
+    assert any("OFF" in line for line in scene.said)
+    for lost_s in (0.0, 61.0):  # a second hang does not begin before the first is over
+        scene.hangs.observe(lost_s)
+    assert asked(scene.log).count("off") == 1
+    Path(f"{scene.log}.there").touch()
+    wait_until(lambda: not (scene.folder / POWER_OFF).exists())
+    scene.hangs.close()
+    assert not scene.is_off and asked(scene.log)[-2:] == ["on", "status"]
+
+
+def test_the_next_session_gives_back_the_power_that_one_left_off(scene_away: Scene) -> None:
+    scene = scene_away
+    scene.hangs.observe(61.0)
+    wait_until(lambda: "on" in asked(scene.log))
+    scene.hangs.close()  # the session ends; the switch is still away
+    assert (scene.folder / POWER_OFF).exists()
+    count = len(asked(scene.log))
+    said: list[str] = []
+    sender = Messenger(PLAN.suite_id, resolved())
+
+    def reached() -> bool:
+        if len(asked(scene.log)) > count + 3:
+            Path(f"{scene.log}.there").touch()
+        return asked(scene.log)[-2:] == ["on", "status"]
+
+    return_power(scene.folder, scene.switch, reached, sender, said.append)
+    assert not (scene.folder / POWER_OFF).exists() and len(said) == 3
+    count = len(asked(scene.log))
+    return_power(scene.folder, scene.switch, reached, sender, said.append)  # nothing is left
+    assert len(asked(scene.log)) == count
+
+
+def test_what_was_left_off_is_not_forgotten_without_a_switch(tmp_path: Path) -> None:
+    (tmp_path / POWER_OFF).touch()
+    sender = Messenger(PLAN.suite_id, resolved())
+    with refuses("target-off"):
+        return_power(tmp_path, None, lambda: False, sender, print)
+    assert (tmp_path / POWER_OFF).exists()
+    return_power(tmp_path, None, lambda: True, sender, print)  # somebody switched it on
+    assert not (tmp_path / POWER_OFF).exists()
+
+
+def test_a_switch_that_obeys_no_off_is_reported_and_left_on(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, deed='echo on >"$log.state"')
+    scene.hangs.observe(61.0)
+    wait_until(lambda: asked(scene.log)[-2:] == ["on", "status"])
+    scene.hangs.close()
+    assert any("could not be switched off" in line for line in scene.said)
+    assert not (tmp_path / POWER_OFF).exists()

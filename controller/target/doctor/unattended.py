@@ -20,8 +20,6 @@ from controller.target.doctor.diagnosis import Scene, failed, passed, problem_of
 _LIBRARIES = {
     "webhook": ("requests", "notify"),
     "apprise": ("apprise", "notify"),
-    "snmp": ("pysnmp", "plugs"),
-    **dict.fromkeys(("shelly", "shelly-gen1", "tasmota"), ("requests", "plugs")),
 }
 
 
@@ -40,8 +38,7 @@ def power_switch(scene: Scene) -> Iterator[CheckOutcome]:
     if (switch := scene.target.power) is None:
         yield passed("no-power-switch")
     else:
-        argv = ("ipmitool",) if switch.kind == "ipmi" else switch.argv
-        yield _usable("fde_power", switch.kind, [switch.secret_file], argv)
+        yield _usable("fde_power", switch.kind, [], switch.argv)
 
 
 def _usable(name: str, kind: str, secrets: Sequence[str], argv: Sequence[str]) -> CheckOutcome:

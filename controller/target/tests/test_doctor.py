@@ -267,12 +267,7 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "braille": (on_host(names=frozenset({"brltty"})), "port-takers", "warn"),
     "no URL": (receiver(kind="webhook", url_file="/none"), "messages", "fail"),
     "no program": (receiver(kind="program", argv=["/none"]), "messages", "fail"),
-    "no switch": (switch(kind="program", argv=["/none"]), "power-switch", "fail"),
-    "no login": (
-        switch(kind="shelly", address="http://192.0.2.8", secret_file="/none"),
-        "power-switch",
-        "fail",
-    ),
+    "no switch": (switch(argv=["/none"]), "power-switch", "fail"),
     "not root": (refused("not-root"), "rights", "fail"),
     "distribution": (refused("distribution"), "system", "fail"),
     "cryptsetup": (refused("cryptsetup"), "cryptsetup", "fail"),
