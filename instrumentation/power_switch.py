@@ -1,7 +1,7 @@
 """A program that switches a target's power: `on` and `off` do it, `status` prints which it is.
 
-The state is read back after each switching: that the program ended well says that the switch was
-asked, not that the outlet follows.
+The state is read back after each switching: that the program ended well shows that the switch was
+asked, not that the outlet followed.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def compact(status: SuiteStatus) -> str:
 
 
 def troubles(status: SuiteStatus) -> list[str]:
-    """Say that the target is off, and the counts of void, skipped and repeated runs, if any."""
+    """State that the target is off, and count of void, skipped and repeated runs, if any."""
     counts = {"void": status.void, "skipped": status.skipped, "repeated": status.repeated}
     off = ["the target is OFF"] if status.target_off else []
     return [*off, *(f"{count} {what}" for what, count in counts.items() if count)]

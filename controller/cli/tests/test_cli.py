@@ -375,20 +375,20 @@ def test_sudos_password_is_in_no_file_that_outlives_its_command(
     killed: bool, tmp_path: Path
 ) -> None:
     """An inventory that is a program sees it as Ansible does."""
-    inventory, seen, runtime = tmp_path / "inventory", tmp_path / "seen", tmp_path / "runtime"
+    inventory, note, runtime = tmp_path / "inventory", tmp_path / "note", tmp_path / "runtime"
     inventory.write_text(SEES_PASSWORD, encoding="utf-8")
     inventory.chmod(0o755)
     runtime.mkdir()
-    given = {
+    variables = {
         **os.environ,
         "XDG_RUNTIME_DIR": str(runtime),
-        "SEEN": str(seen),
+        "SEEN": str(note),
         "NAP_S": "60" if killed else "0",
         "PYTHONPATH": str(ROOT),
     }
     with subprocess.Popen(
         [sys.executable, "-m", "controller", "-K", "check", "-i", str(inventory)],
-        env=given,
+        env=variables,
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -399,12 +399,12 @@ def test_sudos_password_is_in_no_file_that_outlives_its_command(
             assert process.stdin is not None
             process.stdin.write(b"correct horse\n")
             process.stdin.close()
-            wait_until(seen.exists)
+            wait_until(note.exists)
             if killed:
                 process.kill()
             assert process.wait() == (-signal.SIGKILL if killed else 1)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    assert seen.read_text(encoding="utf-8") == "correct horse\n"
+    assert note.read_text(encoding="utf-8") == "correct horse\n"
     wait_until(lambda: not any(runtime.iterdir()))

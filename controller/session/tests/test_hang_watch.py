@@ -33,8 +33,8 @@ class Scene:
         self.folder, self.log = folder, folder / "log"
         argv = a_switch(self.log, deed)
         self.switch = PowerSwitch(argv=argv, hang_s=60.0, off_s=0.0, **settings)  # type: ignore[arg-type]
-        self.said: list[str] = []
-        self.board = Board(PLAN, folder, self.said.append)
+        self.lines: list[str] = []
+        self.board = Board(PLAN, folder, self.lines.append)
         self.hangs = HangWatch(PLAN, self.switch, folder, self.board)
 
     @property
@@ -107,7 +107,7 @@ def test_a_target_that_is_off_is_a_state_until_it_is_read_back_on(scene_away: Sc
     scene.hangs.observe(61.0)
     wait_until(lambda: asked(scene.log).count("on") > 12)  # longer than anybody gave up after
     assert scene.is_off and (scene.folder / POWER_OFF).exists()
-    assert any("OFF" in line for line in scene.said)
+    assert any("OFF" in line for line in scene.lines)
     for lost_s in (0.0, 61.0):  # a second hang does not begin before the first is over
         scene.hangs.observe(lost_s)
     assert asked(scene.log).count("off") == 1
@@ -124,7 +124,7 @@ def test_the_next_session_gives_back_the_power_that_one_left_off(scene_away: Sce
     scene.hangs.close()  # the session ends; the switch is still away
     assert (scene.folder / POWER_OFF).exists()
     count = len(asked(scene.log))
-    said: list[str] = []
+    lines: list[str] = []
     sender = Messenger(PLAN.suite_id, resolved())
 
     def reached() -> bool:
@@ -132,10 +132,10 @@ def test_the_next_session_gives_back_the_power_that_one_left_off(scene_away: Sce
             Path(f"{scene.log}.there").touch()
         return asked(scene.log)[-2:] == ["on", "status"]
 
-    return_power(scene.folder, scene.switch, reached, sender, said.append)
-    assert not (scene.folder / POWER_OFF).exists() and len(said) == 3
+    return_power(scene.folder, scene.switch, reached, sender, lines.append)
+    assert not (scene.folder / POWER_OFF).exists() and len(lines) == 3
     count = len(asked(scene.log))
-    return_power(scene.folder, scene.switch, reached, sender, said.append)  # nothing is left
+    return_power(scene.folder, scene.switch, reached, sender, lines.append)  # nothing is left
     assert len(asked(scene.log)) == count
 
 
@@ -154,5 +154,5 @@ def test_a_switch_that_obeys_no_off_is_reported_and_left_on(tmp_path: Path) -> N
     scene.hangs.observe(61.0)
     wait_until(lambda: asked(scene.log)[-2:] == ["on", "status"])
     scene.hangs.close()
-    assert any("could not be switched off" in line for line in scene.said)
+    assert any("could not be switched off" in line for line in scene.lines)
     assert not (tmp_path / POWER_OFF).exists()
