@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
@@ -32,6 +33,48 @@ class LinkError(TargetError):
     """The same by a code: what ssh or sudo reported."""
 
     WORDINGS = wordings_of("controller/target", "LinkError")
+
+
+# What no ssh_config(5) may decide: whom we take for the target, what we hand over to it, and what
+# becomes of our command. ssh takes the first value of an option, so these come before all others.
+# The user's still are: the way (ProxyJump, ProxyCommand, HostName), keys, and which files of known
+# hosts count, under which name (HostKeyAlias): a key must be in them.
+STRICT = (
+    "StrictHostKeyChecking=yes",
+    "NoHostAuthenticationForLocalhost=no",
+    "VerifyHostKeyDNS=no",
+    "KnownHostsCommand=none",
+    "UpdateHostKeys=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "GSSAPIDelegateCredentials=no",
+    "ClearAllForwardings=yes",
+    "Tunnel=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+    "StdinNull=no",
+    "ForkAfterAuthentication=no",
+)
+# Of an ssh with the patch of Debian and Fedora: Kerberos would vouch for a host instead of its key.
+STRICT_KERBEROS = ("GSSAPIKeyExchange=no", "GSSAPITrustDns=no")
+# A connection that is open already, at a path of the user's choice, may be anybody's.
+UNSHARED = ("ControlMaster=no", "ControlPath=none")
+
+
+@functools.cache
+def strict_options() -> tuple[str, ...]:
+    """Return the options of ssh that a user's configuration must not decide.
+
+    An ssh without the patch refuses an option of it, and what `ssh -Q` asks for.
+    """
+    null = subprocess.DEVNULL
+    try:
+        ask = ["ssh", "-Q", "kex-gss"]
+        patched = subprocess.run(ask, stdin=null, stdout=null, stderr=null, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return STRICT
+    return STRICT if patched.returncode else (*STRICT, *STRICT_KERBEROS)
 
 
 # Words of OpenSSH's client, and of sudo.
@@ -68,13 +111,12 @@ def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
         raise LinkError("ssh-missing", host=address(target))
     link = target.ssh
     assert link is not None
-    argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"]
     # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
-    argv += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
-    # Secrets go this way: whatever the user's own configuration says.
-    argv += ["-o", "StrictHostKeyChecking=yes"]
-    # Nor through a connection that lies open at a path of the user's own choice, as in /tmp.
-    argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
+    alive = ("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
+    ours = ("BatchMode=yes", "LogLevel=ERROR", "SessionType=default", *alive)
+    argv = ["ssh"]
+    for option in (*strict_options(), *UNSHARED, *ours):
+        argv += ["-o", option]
     if link.known_hosts:
         file = json.dumps(link.known_hosts, ensure_ascii=False)  # unquoted it is a list
         argv += ["-o", f"UserKnownHostsFile={file}"]

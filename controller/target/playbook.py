@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from configparser import ConfigParser
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from contract.private import PASSWORD_FILE
 from contract.problem import Problem
 from contract.strict_json import Document
 from controller.planning.known_names import inventories_beside
+from controller.target import connection
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
@@ -92,6 +94,10 @@ def environment() -> Iterator[dict[str, str]]:
         or name.startswith("ANSIBLE_VAULT_")
         or name == PASSWORD_FILE
     }
+    settings = ConfigParser(interpolation=None)
+    settings.read(ANSIBLE / "ansible.cfg", encoding="utf-8")
+    ssh_args = settings["ssh_connection"]["ssh_args"]
+    strict = [f"-o {each}" for each in connection.strict_options() if each not in ssh_args]
     collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH") or os.pathsep.join(_COLLECTIONS)
     with tempfile.TemporaryDirectory(prefix="fde-cp-") as folder:
         yield {
@@ -101,6 +107,7 @@ def environment() -> Iterator[dict[str, str]]:
             "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(SHARE), collections]),
             "ANSIBLE_HOME": folder,
             "ANSIBLE_SSH_CONTROL_PATH_DIR": folder,
+            "ANSIBLE_SSH_ARGS": " ".join([*strict, ssh_args]),
             "FDE_BUILD": str(build_folder().absolute()),
             "FDE_TARGETS": str(Path(folder) / "targets"),
             "PYTHONPATH": python_path(),

@@ -12,8 +12,7 @@ from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 class ActionModule(testbed.TestbedAction):
     """They go from the file to the connection's input: no variable, argument or result has them."""
 
-    # Nor through a connection that lies open at a path of the user's choice.
-    SSH_ARGUMENTS = f"{testbed.TestbedAction.SSH_ARGUMENTS} -o ControlMaster=no -o ControlPath=none"
+    shares_connection = False
 
     def work(self, options):
         target, state = self.target(), options["state"]

@@ -64,8 +64,8 @@ class TestbedAction(ActionBase):
     The module of the same name holds its documentation, which is its argument specification, too.
     """
 
-    # Before the site's own, which ssh then does not take: a stranger gets no secret.
-    SSH_ARGUMENTS = "-o StrictHostKeyChecking=yes"
+    # Whether it may use a connection of Ansible's that is open already.
+    shares_connection = True
     _supports_check_mode = True
     _requires_connection = False
 
@@ -130,9 +130,12 @@ class TestbedAction(ActionBase):
         if connection.sudo_user(target) or connection.is_local(target):
             remote = [*connection.ROOT_ENVIRONMENT, *remote]
         if not connection.is_local(target):
+            # Before the site's own, which ssh then does not take: a stranger gets no secret.
+            unshared = () if self.shares_connection else connection.UNSHARED
+            strict = " ".join(f"-o {each}" for each in (*connection.strict_options(), *unshared))
             arguments = self._connection.get_option("ssh_args") or ""
-            if not arguments.startswith(self.SSH_ARGUMENTS):
-                self._connection.set_option("ssh_args", f"{self.SSH_ARGUMENTS} {arguments}")
+            if not arguments.startswith(strict):
+                self._connection.set_option("ssh_args", f"{strict} {arguments}")
         try:
             done = self._low_level_execute_command(
                 connection.quote_command(remote),
