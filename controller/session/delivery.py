@@ -7,13 +7,17 @@ services are Apprise's: ntfy, SMTP and some hundred more, by one URL each (appri
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import logging
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from contract import names, private, schema, strict_json, system_text
 from contract.errors import AgentError
@@ -23,6 +27,9 @@ from controller.session.progress_text import answers, compact
 
 LIMIT_S = 30.0
 ANSWER_S = 10.0
+# Of a delivery's process, Apprise's own modules in it, and of a receiver's answer.
+MOST_MEMORY_BYTES = 300 << 20
+MOST_ANSWER_BYTES = 1 << 20
 
 
 def deliver(receiver: Receiver, message: Message, limit_s: float = LIMIT_S) -> str:
@@ -48,9 +55,34 @@ def deliver(receiver: Receiver, message: Message, limit_s: float = LIMIT_S) -> s
     return (lines[-1] if lines else ended) if done.returncode else ""
 
 
+@functools.cache
+def _confine_requests() -> None:
+    """Have requests send to the receiver alone what is its own, and read little of its answer.
+
+    For this process, as Apprise's services have no such options: no redirect is followed, no login
+    of ~/.netrc is sent, and an answer without end is none.
+    """
+    import requests
+
+    read = requests.Response.iter_content
+
+    def read_little(self: requests.Response, *args: Any, **options: Any) -> Iterator[Any]:
+        left_bytes = MOST_ANSWER_BYTES
+        for part in read(self, *args, **options):
+            left_bytes -= len(part)
+            if left_bytes < 0:
+                raise requests.ConnectionError("the answer is too long")
+            yield part
+
+    requests.Response.iter_content = read_little  # type: ignore[method-assign]
+    requests.Session.get_redirect_target = lambda *_: None  # type: ignore[method-assign]
+    requests.sessions.get_netrc_auth = lambda *_, **__: None  # type: ignore[attr-defined]
+
+
 def _post(receiver: Receiver, message: Message, url: str) -> str:
     import requests
 
+    _confine_requests()
     body = strict_json.dumps(schema.write(message)).encode()
     headers = {"Content-Type": "application/json"}
     if receiver.key_file:
@@ -70,6 +102,7 @@ def _post(receiver: Receiver, message: Message, url: str) -> str:
 def _send_by_apprise(message: Message, url: str) -> str:
     from apprise import Apprise
 
+    _confine_requests()
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it quotes URLs
     service = Apprise()
     if not service.add(url):
@@ -84,6 +117,7 @@ def _send_by_apprise(message: Message, url: str) -> str:
 def main(described: str) -> int:
     """Deliver what is on standard input; 1 with the reason on standard error where that failed."""
     private.no_core_dumps()
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     receiver = strict_json.parse(Receiver, described)
     message = strict_json.parse(Message, sys.stdin.buffer.read())
     try:
@@ -96,6 +130,8 @@ def main(described: str) -> int:
         reason = f"{error.name} is not installed: {with_extra('notify')}"
     except AgentError as error:
         reason = str(error)
+    except MemoryError:
+        reason = f"its answer takes more than {MOST_MEMORY_BYTES >> 20} MiB of memory"
     if reason:
         print(reason, file=sys.stderr)
     return int(bool(reason))

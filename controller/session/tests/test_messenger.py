@@ -9,8 +9,9 @@ import logging
 import socket
 import socketserver
 import threading
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -49,6 +50,7 @@ class Web(ThreadingHTTPServer):
 
     def __init__(self, status: int = 200) -> None:
         self.posts: list[tuple[Any, bytes]] = []
+        self.elsewhere = ""
         self.gate = threading.Event()
         self.gate.set()
         owner = self
@@ -59,7 +61,7 @@ class Web(ThreadingHTTPServer):
                 owner.posts.append((self.headers, body))
                 owner.gate.wait(60)
                 self.send_response(status)
-                self.send_header("Location", f"{owner.url}elsewhere")
+                self.send_header("Location", owner.elsewhere or f"{owner.url}elsewhere")
                 self.send_header("Content-Length", "2")
                 self.end_headers()
                 self.wfile.write(b"{}")
@@ -124,6 +126,57 @@ def test_a_webhook_gets_it_signed_and_is_not_followed_elsewhere(tmp_path: Path, 
     with served(other):
         assert delivery.deliver(hook(tmp_path, other.url), MESSAGE) == "it answered 302"
     assert len(other.posts) == 1
+
+
+ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n"
+PACKED = zlib.compressobj(9, wbits=31)
+BOMB = b"".join([PACKED.compress(bytes(1 << 20)) for _ in range(500)]) + PACKED.flush()
+FILLED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB)
+
+
+@pytest.mark.parametrize("first", [ENDLESS, FILLED + BOMB, b"220 a\r\n" + b"250-x\r\n" * 10])
+def test_a_receiver_that_answers_without_end_takes_no_memory(first: bytes, tmp_path: Path) -> None:
+    """Of any service: what its library keeps of the answer is bounded with its process."""
+    sent: list[int] = []
+
+    class Endless(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.sendall(first)
+                self.request.recv(1 << 16)
+                while first != FILLED + BOMB:
+                    self.request.sendall(bytes(1 << 20))
+                    sent.append(1)
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Endless)
+    server.daemon_threads = True
+    with served(server):
+        where = f"127.0.0.1:{server.server_address[1]}"
+        mail = f"mailto://{where}?mode=insecure&from=a@example.org&to=b@example.org"
+        url = mail if first.startswith(b"220") else f"json://{where}/x"
+        receiver = Receiver(name="x", kind="apprise", url_file=secret(tmp_path, url))
+        assert delivery.deliver(receiver, MESSAGE)
+    assert len(sent) < delivery.MOST_MEMORY_BYTES >> 20
+
+
+@pytest.mark.parametrize("kind", ["webhook", "apprise"])
+def test_a_receiver_gets_nothing_of_another_host(
+    kind: Any, tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the login that ~/.netrc has for its host, nor what it asks to be sent elsewhere."""
+    (tmp_path / ".netrc").write_text("default login me password hunter2\n", encoding="utf-8")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for answer in (200, 302, 307):
+        other = Web(answer)
+        other.elsewhere = web.url
+        with served(other):
+            url = other.url if kind == "webhook" else other.url.replace("http://", "json://")
+            receiver = Receiver(name="x", kind=kind, url_file=secret(tmp_path, url))
+            assert bool(delivery.deliver(receiver, MESSAGE)) == (answer != 200)
+        assert other.posts and not web.posts
+        assert all("Authorization" not in headers for headers, _ in other.posts)
 
 
 def test_ntfy_is_apprises(tmp_path: Path, web: Web) -> None:
