@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import shutil
 import stat
@@ -33,7 +32,7 @@ from contract.errors import AgentError
 from contract.examination import Finding
 from contract.files import write_json
 from contract.journal import Fact, boot_id
-from contract.plan import Plan, Run
+from contract.plan import MOST_RUN_S, Plan, Run
 from instrumentation.sources.powercap import PowercapSource
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
@@ -174,8 +173,8 @@ class Bench:
         self, run: Run, inspection: Inspection, waiting: Callable[[str, str], None]
     ) -> Fault | None:
         """Let the workload do its work within the run's time; why that is void, if it is."""
-        limit = Limit(self._plan.run_limit_s)
-        limit_s = math.inf if self._plan.run_limit_s is None else self._plan.run_limit_s
+        limit_s = self._plan.run_limit_s or MOST_RUN_S
+        limit = Limit(limit_s)
 
         def checks() -> None:
             self._watchdog.within(CHECKS_S)

@@ -1,4 +1,4 @@
-"""Room and memory that a suite's workloads need are looked at before its first run.
+"""Room and memory that a suite's workloads need, and what its disks may have written in their life.
 
 `python3 -m agent.needs PLAN` prints the bytes that a run of each workload writes at least, as JSON.
 """
@@ -9,14 +9,16 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from contract import plan as plans
 from contract import system_text
+from contract.attempts import History
 from contract.errors import AgentError
+from contract.journal import PRECONDITIONED, Entry
 from contract.places import command_line
-from contract.plan import Plan, WorkloadEntry
+from contract.plan import Disk, Plan, WorkloadEntry
 from workloads import registry
 from workloads.base import Needs
 
@@ -26,7 +28,7 @@ FILESYSTEM_SHARE = 0.05
 
 
 class NeedsError(AgentError):
-    """The machine is too small for the suite."""
+    """The machine is too small for the suite, or a disk may not have that much written."""
 
 
 def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
@@ -118,6 +120,58 @@ def written_bytes(plan: Plan) -> dict[str, int]:
     """
     every = ((spec.name, _needs(plan, spec, to_run=False)) for spec in plan.workloads)
     return {name: needs.disk_bytes for name, needs in every if needs is not None}
+
+
+def require_within_limits(
+    plan: Plan,
+    disks: Mapping[str, Disk],
+    written: Mapping[str, int | None],
+    run_bytes: Mapping[str, int],
+    entries: Iterable[Entry] = (),
+) -> None:
+    """Raise NeedsError with a problem for each disk that would pass its `max_written_bytes`.
+
+    `disks` are the inventory's, for a plan may come from elsewhere. `written` is what SMART has of
+    each disk's life: what the journal's `entries` leave to be done comes on top. Without it the
+    suite is counted alone and whole. `run_bytes` are those of `written_bytes`.
+    """
+    entries = list(entries)
+    history = History(entries)
+    conditioned = {e.facts.get("disk") for e in entries if e.state == PRECONDITIONED}
+    problems = []
+    for role, disk in ((each.role, disks.get(each.role)) for each in plan.disks_used):
+        if disk is None or disk.max_written_bytes is None:
+            continue
+        before = written.get(role)
+        carried = {each.name for each in plan.configurations if each.disk == role}
+        count = sum(
+            run_bytes.get(run.workload, 0)
+            for run in plan.runs
+            if run.configuration in carried
+            and (before is None or not history.account(run.run_id).finished)
+        )
+        if plan.precondition and (before is None or role not in conditioned):
+            count += plan.precondition.most_bytes(plan.extent)
+        if (before or 0) + count > disk.max_written_bytes:
+            sizes = {
+                "count": decimal_size(count),
+                "before": decimal_size(before or 0),
+                "limit": decimal_size(disk.max_written_bytes),
+            }
+            problems.append(
+                NeedsError("writes-beyond-limit", role=role, serial=disk.serial, **sizes)
+            )
+    if problems:
+        raise NeedsError(*problems)
+
+
+def decimal_size(count: int) -> str:
+    """Return a size in decimal units, as makers state what a disk may write in its life."""
+    unit, name = next(
+        ((unit, name) for unit, name in ((10**12, "TB"), (10**9, "GB")) if count >= unit),
+        (10**6, "MB"),
+    )
+    return f"{count / unit:.1f} {name}"
 
 
 if __name__ == "__main__":

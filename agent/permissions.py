@@ -12,6 +12,7 @@ import getopt
 import re
 from collections.abc import Iterator
 
+from agent import needs
 from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
@@ -32,9 +33,13 @@ _LAYERS = {"loop", "bind", "rbind", "remount", "device", "logdev", "rtdev", "jou
 
 
 def require_own(plan: Plan, target: TargetDocument) -> None:
-    """Raise PlanError with everything in a plan that is not the target's own."""
+    """Raise PlanError with everything in a plan that is not the target's own.
+
+    NeedsError where it writes more than a disk of the target may have written in its life.
+    """
     if foreign := list(_foreign(plan, target)):
         raise PlanError("plan-foreign", suite_id=plan.suite_id, foreign="; ".join(foreign))
+    needs.require_within_limits(plan, target.disks, {}, needs.written_bytes(plan))
 
 
 def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:

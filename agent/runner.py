@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent import assets, marks, measure, needs, permissions, precondition, provenance
-from agent.checks import CheckContext
+from agent.checks import CheckContext, smart
 from agent.checks.disks import links
 from agent.readiness import PATIENCE_S, NotYetError, Waits
 from agent.requests import pending
+from agent.storage import devices
 from agent.storage.stack import Stack
 from agent.system import admission, limits, lock, notify
 from agent.system.command import listening
@@ -24,7 +25,7 @@ from contract.documents import AfterDocument, LockedRead
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
-from contract.plan import Plan, Run
+from contract.plan import Disk, Plan, Run
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
 # So many distinct runs void in a row for a reason that is not the workload's absence: it is the
@@ -72,7 +73,9 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
 
         @contextmanager
         def equip(waits: Waits) -> Iterator[tuple[Stack, PowercapSource]]:
-            permissions.require_own(suite, plan.read_target(target_path))
+            target = plan.read_target(target_path)
+            permissions.require_own(suite, target)
+            execution.allowed = target.disks
             secrets = waits.for_secrets(secrets_path)
             waits.for_disks(suite.storage.disks.values())
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
@@ -93,7 +96,8 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
         try:
             notify.start_after_boot(True)
             notify.tell("READY=1")
-            status = Suite(suite, suite_dir, writer, watchdog).execute(equip)
+            execution = Suite(suite, suite_dir, writer, watchdog)
+            status = execution.execute(equip)
             if status != GOING_DOWN:
                 notify.start_after_boot(False)
             return status
@@ -118,6 +122,7 @@ class Suite:
         self.watchdog = watchdog
         self.waits = Waits(writer, watchdog)
         self.history = History(writer.entries)
+        self.allowed: Mapping[str, Disk] = {}  # the inventory's disks, with what they may write
         self._stack: Stack | None = None
         self._assets: dict[str, str] = {}
 
@@ -164,6 +169,7 @@ class Suite:
         if not self._finished():
             # Later on, what earlier runs left for it to find again would count as taken.
             needs.check(self.plan, measure.SCRATCH_ROOT)
+        self.require_within_limits()
         self._provenance("before")
         stack.leave()
         precondition.all_disks(
@@ -200,6 +206,7 @@ class Suite:
             self.waits.for_controller(run.run_id)
             self.waits.for_disks(self.plan.storage.disks.values(), run.run_id)
             self.waits.for_look(self.plan, run, self.folder)
+            self.require_within_limits()
             bounds = admission.load(self.folder)
             if bounds.seconds is not None and not bounds.admit(self.plan, self.history, run):
                 return
@@ -208,6 +215,16 @@ class Suite:
             self._attempt(run, stack, bench)
             if self.history.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise AgentError("too-many-void", runs=self.history.void_in_a_row)
+
+    def require_within_limits(self) -> None:
+        """Raise AgentError where a disk has written, or would, more than it may in its life."""
+        disks = [disk for disk in self.allowed.values() if disk.max_written_bytes is not None]
+        if disks:
+            lives = {disk.role: smart.lifetime(devices.kernel_name(disk.by_id)) for disk in disks}
+            written = {role: life.written_bytes for role, life in lives.items() if life}
+            run_bytes = needs.written_bytes(self.plan)
+            entries = self.journal.entries
+            needs.require_within_limits(self.plan, self.allowed, written, run_bytes, entries)
 
     def _attempt(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
         """Make one attempt at a run, from switching to its closing line."""

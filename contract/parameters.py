@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from contract.errors import AgentError
 
 ParameterValue = int | float | str | bool
+# The most that a number may be by its unit, where its declaration has no `maximum`: more would take
+# a disk's room or a target's time for good.
+MOST_BY_UNIT = {
+    "": 10_000,
+    "s": 86_400,
+    "ms": 3_600_000,
+    "B": 2**30,
+    "KiB": 2**20,
+    "MiB": 2**24,
+}
+MOST = 10**9
 
 
 class ParameterError(AgentError):
@@ -17,7 +28,8 @@ class ParameterError(AgentError):
 class Parameter:
     """One declared setting; `unit` is empty for a plain count or a word.
 
-    The default gives the type. `minimum` bounds numbers; `choices`, if any, are the allowed values.
+    The default gives the type. `minimum` and `maximum` bound numbers, the latter by default that of
+    the unit; `choices`, if any, are the allowed values.
     With `several`, the value is a list of words or numbers with commas between them, read with
     `workloads.lists`; of `choices` it has at least one. Where it is `required`, the default is an
     example.
@@ -31,6 +43,12 @@ class Parameter:
     choices: tuple[ParameterValue, ...] = ()
     several: bool = False
     required: bool = False
+    maximum: float | None = None
+
+    @property
+    def most(self) -> float:
+        """The largest number that is allowed."""
+        return MOST_BY_UNIT.get(self.unit, MOST) if self.maximum is None else self.maximum
 
 
 def checked(what: str, parameter: Parameter, value: object) -> ParameterValue:
@@ -47,10 +65,14 @@ def checked(what: str, parameter: Parameter, value: object) -> ParameterValue:
     if parameter.choices and not parameter.several and value not in parameter.choices:
         allowed = ", ".join(map(str, parameter.choices))
         raise ParameterError("parameter-choice", what=what, allowed=allowed, value=value)
+    unit = f" {parameter.unit}" if parameter.unit else ""
     if not isinstance(value, str) and not value >= parameter.minimum:
-        unit = f" {parameter.unit}" if parameter.unit else ""
         raise ParameterError(
             "parameter-minimum", what=what, minimum=parameter.minimum, unit=unit, value=value
+        )
+    if not isinstance(value, str) and not value <= parameter.most:
+        raise ParameterError(
+            "parameter-maximum", what=what, maximum=parameter.most, unit=unit, value=value
         )
     return value
 

@@ -16,7 +16,7 @@ from contract.errors import AgentError
 from contract.messages import Notify
 from contract.names import Name
 from contract.parameters import ParameterValue
-from contract.schema import COUNT, KEY, OMITTED, REST, SECONDS, SHA256, Closed, Range
+from contract.schema import COUNT, KEY, OMITTED, REST, SHA256, Closed, Items, Range
 from contract.strict_json import Document
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
@@ -27,14 +27,21 @@ DATA_OFFSET_BYTES = 16 * 2**20
 # What is written in the rounds of preconditioning: 128 KiB in order, or 4 KiB anywhere.
 ACCESSES = ("sequential", "random")
 MOST_PASSES = 10
+# What a plan may ask of a target's time at most: blocks are more than a year has time for.
+MOST_BLOCKS = 10_000
+MOST_RUNS = 100_000
+MOST_ATTEMPTS = 100
+MOST_REST_S = 3600
+MOST_RUN_S = 7 * 86_400
 
 # The keys of an entry of `configurations` that are not its kind's settings.
 CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
 # What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
 RaplSource = Literal["powercap", "pyrapl"]
 EncryptedBy = Literal["none", "drive", "processor", "both"]
-Lasting = Annotated[float, Range(above=0)]
-Rest = Annotated[float, Range(least=0, most=1e9)]
+Lasting = Annotated[float, Range(above=0, most=MOST_REST_S)]
+Rest = Annotated[float, Range(least=0, most=MOST_REST_S)]
+Blocks = Annotated[int, Range(least=0, most=MOST_BLOCKS)]
 Hertz = Annotated[float, Range(least=0, most=1000)]  # RAPL counts once in a millisecond
 
 
@@ -164,12 +171,15 @@ class Run:
     repeat: COUNT | None = field(default=None, metadata=OMITTED)
 
 
+Runs = Annotated[tuple[Run, ...], Items(0, MOST_RUNS)]
+
+
 @dataclass(frozen=True)
 class Watermark:
     """The load pattern of instrumentation/watermark.py: length of a chip, rest on both sides."""
 
     chip_s: Lasting
-    pad_s: SECONDS
+    pad_s: Rest
 
 
 @dataclass(frozen=True)
@@ -265,8 +275,8 @@ class DriftCheckEntry:
 class ExtraBlocks:
     """`count` blocks that run a part of the plan after all others, from number `first` on."""
 
-    first: COUNT = 0
-    count: COUNT
+    first: Blocks = 0
+    count: Blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +323,7 @@ class SuitePlan:
     scale: str = ""
     host: Name
     seed: int | None = None
-    blocks: COUNT = 0
+    blocks: Blocks = 0
     created_wall: str = ""
     origin: Literal["measured", "modelled", "synthetic"]
     disks: Mapping[Name, Disk] = field(default_factory=dict)
@@ -324,13 +334,13 @@ class SuitePlan:
     precondition: Precondition | None = field(default=None, metadata=OMITTED)
     workloads: tuple[WorkloadEntry, ...] = ()
     may_skip: tuple[str, ...] | None = None
-    runs: tuple[Run, ...] = ()
+    runs: Runs = ()
     extra_blocks: ExtraBlocks | None = field(default=None, metadata=OMITTED)
     rapl_hz: Hertz = 0.0
     settle_s: Rest = 0.0
     tail_s: Rest = 0.0
-    attempts: COUNT = 1
-    run_limit_s: Lasting | None = None
+    attempts: Annotated[int, Range(least=0, most=MOST_ATTEMPTS)] = 1
+    run_limit_s: Annotated[float, Range(above=0, most=MOST_RUN_S)] | None = None
     quiet: Quiet | None = None
     rapl_source: RaplSource = field(default="powercap", metadata=OMITTED)
     reference_meters: Mapping[Name, Name] = field(default_factory=dict)
@@ -342,6 +352,22 @@ class SuitePlan:
     hours: float | None = None
     basis: FitBasis | None = None
     sha256: str
+
+    @property
+    def most_tries(self) -> int:
+        """How often runs of it are tried at most."""
+        return len(self.runs) * max(1, self.attempts)
+
+    @property
+    def most_journal_bytes(self) -> int:
+        """Bytes that no journal of it exceeds: a try has some ten lines of 300 bytes."""
+        return (16 << 20) + (self.most_tries << 16)
+
+    @property
+    def most_result_bytes(self) -> int:
+        """Bytes that no archive of its results exceeds: a try has 20 KB beside its samples."""
+        samples = round(self.rapl_hz * (self.run_limit_s or MOST_RUN_S))
+        return self.most_journal_bytes + self.most_tries * ((1 << 20) + 256 * samples)
 
     def document(self) -> dict[str, Any]:
         """Return plan.json as JSON holds it."""
@@ -358,7 +384,7 @@ class Plan(SuitePlan):
     filesystem: Filesystem = field()
     configurations: tuple[Configuration, ...] = field()
     workloads: tuple[WorkloadEntry, ...] = field()
-    runs: tuple[Run, ...] = field()
+    runs: Runs = field()
     rapl_hz: Hertz = field()
     settle_s: Rest = field()
     tail_s: Rest = field()

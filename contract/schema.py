@@ -97,22 +97,25 @@ class Text:
 
 @dataclass(frozen=True)
 class Items:
-    """The least number of entries of a list or mapping."""
+    """The least number of entries of a list or mapping, and the most."""
 
     least: int
+    most: int | None = None
 
     @property
     def words(self) -> str:
         """The bound in words."""
-        return f"of at least {self.least}"
+        return f"of at least {self.least}" + (f" and at most {self.most}" if self.most else "")
 
     def holds(self, value: Any) -> bool:
         """Return whether a list or mapping keeps to it."""
-        return len(value) >= self.least
+        return len(value) >= self.least and (self.most is None or len(value) <= self.most)
 
     def keywords(self) -> dict[str, int]:
         """Return it as keywords of JSON Schema."""
-        return {"minItems": self.least, "minProperties": self.least}
+        least = {"minItems": self.least, "minProperties": self.least}
+        most = {} if self.most is None else {"maxItems": self.most, "maxProperties": self.most}
+        return least | most
 
 
 class Closed:

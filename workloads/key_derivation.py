@@ -87,7 +87,7 @@ class KeyDerivation(Workload):
         lists.some_of("pims", "0", "VeraCrypt's PIMs; 0: its default"),
         Parameter("system", False, "", "whether the PIMs are those of VeraCrypt's system disk"),
         lists.some_of("argon2id", "t4-m1048576KiB-p4", "further costs of Argon2id"),
-        Parameter("key_bytes", 64, "B", "length of the key", minimum=16),
+        Parameter("key_bytes", 64, "B", "length of the key", minimum=16, maximum=4096),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
     )
     small: ClassVar = {
@@ -162,7 +162,7 @@ def planned(parameters: Parameters) -> list[KeyJob]:
 
 
 def _cost(word: str) -> Argon2:
-    match = re.fullmatch(r"t(\d+)-m(\d+)KiB-p(\d+)", word)
+    match = re.fullmatch(r"t(\d{1,4})-m(\d{1,8})KiB-p(\d{1,3})", word)
     cost = Argon2(*(int(number) for number in match.groups())) if match else None
     # The limits of RFC 9106, section 3.1.
     if not cost or cost.passes < 1 or cost.lanes < 1 or cost.memory_kib < 8 * cost.lanes:

@@ -19,6 +19,9 @@ def words(text: object) -> list[str]:
     return list(dict.fromkeys(word for word in stripped if word))
 
 
+MOST = 2**30  # bytes of an input, iterations of a key derivation: more takes no sensible time
+
+
 def numbers(
     what: str,
     text: object,
@@ -27,7 +30,7 @@ def numbers(
     *,
     optional: bool = False,
 ) -> list[int]:
-    """Whole numbers from `least` on, some of which may have names, each once.
+    """Whole numbers from `least` to `MOST`, some of which may have names, each once.
 
     Raises WorkloadError for another word or, unless they are `optional`, for none; `what` is the
     list's name in it.
@@ -37,11 +40,12 @@ def numbers(
     for word in words(text):
         if word in known:
             chosen.append(known[word])
-        elif word.isascii() and word.isdigit() and int(word) >= least:
+        elif word.isascii() and word.isdigit() and len(word) < 12 and least <= int(word) <= MOST:
             chosen.append(int(word))
         else:
             others = "".join(f" or {name}" for name in known)
-            raise WorkloadError("invalid-number", what=what, least=least, others=others, word=word)
+            bounds = {"least": least, "most": MOST}
+            raise WorkloadError("invalid-number", what=what, **bounds, others=others, word=word)
     if not chosen and not optional:
         raise WorkloadError("list-empty", what=what)
     return list(dict.fromkeys(chosen))

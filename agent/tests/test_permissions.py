@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from agent import cli, runner
+from agent.checks import smart
 from agent.permissions import require_own
 from agent.system import quiet
+from agent.system.notify import Watchdog
 from contract import journal, plan
+from contract.disks import Lifetime
+from contract.journal import Journal
 from contract.tests.refusal import refuses
 from contract.tests.test_plan import DOCUMENT
+from workloads import registry
 
 PLAIN = {"name": "plain", "kind": "plain", "disk": "plain"}
 DMCRYPT = {**PLAIN, "name": "dmcrypt", "kind": "dmcrypt", "cipher": "aes-xts-plain64"}
@@ -127,6 +132,35 @@ def test_what_factors_make_of_it_is_taken(changes: dict[str, Any]) -> None:
 def test_whatever_else_a_plan_asks_for_is_refused(changes: dict[str, Any]) -> None:
     with refuses("plan-foreign"):
         require_own(frozen(**changes), target())
+
+
+def test_a_disks_limit_is_the_inventorys_and_not_the_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By preconditioning, by the runs alone, by what SMART has: at the start and before a run."""
+    gib, sizes = 2**30, registry.complete("file_io", {})
+    filled = {"passes": 10, "rounds": 25, "round_s": 60, "access": "random"}
+    writes = {"workloads": [{"name": "idle", "workload": "file_io", "parameters": sizes}]}
+
+    def limited(most: int) -> plan.TargetDocument:
+        disks = {"plain": {**DOCUMENT["disks"]["plain"], "max_written_bytes": most}}
+        return target(disks=disks)
+
+    require_own(frozen(precondition=filled), limited(35 * gib))
+    with refuses("writes-beyond-limit", role="plain", limit="37.6 GB"):
+        require_own(frozen(precondition=filled), limited(35 * gib - 1))
+    with refuses("writes-beyond-limit"):
+        require_own(frozen(**writes), limited(2**20))
+    execution = runner.Suite(
+        frozen(**writes), tmp_path, Journal(tmp_path / "journal.jsonl"), Watchdog()
+    )
+    monkeypatch.setattr(smart, "lifetime", lambda _name: Lifetime(written_bytes=80 * gib))
+    execution.require_within_limits()  # without a limit no disk is asked
+    execution.allowed = limited(81 * gib).disks
+    execution.require_within_limits()
+    execution.allowed = limited(80 * gib).disks
+    with refuses("writes-beyond-limit", before="85.9 GB"):
+        execution.require_within_limits()
 
 
 def test_a_refused_plan_starts_nothing_and_the_journal_says_why(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract import plan
+from contract import plan, schema
 from contract.tests.refusal import refuses
 
 RUN = {"run_id": "0000-b00-plain-idle", "index": 0, "block": 0}
@@ -51,6 +52,62 @@ def test_a_frozen_plan_loads(tmp_path: Path) -> None:
     assert loaded.runs[0].workload == "idle"
     assert loaded.storage.configurations["plain"].kind == "plain"
     assert loaded.asset_paths == {"clip": Path("/srv/clip.mp4")}
+
+
+# Numbers that cost a target neither time nor room nor wear, or that must be its inventory's.
+HARMLESS = {
+    *("seed", "index", "block", "repeat", "hours", "margin", "limit", "every"),
+    *("size_bytes", "offset_bytes", "endurance_bytes", "max_written_bytes"),
+    *("block_s", "block_bound_s", "ends_s", "ends_bound_s", "expected_s"),
+    *("settings", "parameters"),  # bounded by their declarations (contract/parameters.py)
+}
+
+
+def numbers(shape: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every number that a schema has, with the name of its field."""
+    if isinstance(shape, list):
+        for each in shape:
+            yield from numbers(each, name)
+    elif isinstance(shape, dict) and shape.get("type") in ("integer", "number"):
+        yield name, shape
+    elif isinstance(shape, dict):
+        for key, inner in shape.items():
+            # What a configuration has besides its keys are settings.
+            rest = key == "additionalProperties" and "properties" in shape
+            at = "settings" if rest else name
+            for field, each in inner.items() if key == "properties" else [(at, inner)]:
+                yield from numbers(each, field)
+
+
+def test_every_number_that_costs_time_room_or_wear_is_bounded() -> None:
+    bounds = {
+        name: shape.get("maximum", float("inf"))
+        for name, shape in numbers(schema.schema(plan.Plan), "")
+        if name not in HARMLESS
+    }
+    assert {"settle_s", "pad_s", "chip_s", "round_s", "attempts", "run_limit_s"} < set(bounds)
+    assert {name: most for name, most in bounds.items() if most > 10**6} == {}
+    assert schema.schema(plan.Plan)["properties"]["runs"]["maxItems"] == plan.MOST_RUNS
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settle_s": 1e9},
+        {"tail_s": 3601},
+        {"pad_s": 1e9},
+        {"blocks": 2**40},
+        {"attempts": 101},
+        {"run_limit_s": 1e9},
+        {"watermark": {"chip_s": 1e6, "pad_s": 0}},
+        {"watermark": {"chip_s": 1, "pad_s": 1e6}},
+        {"precondition": {"passes": 2, "rounds": 25, "round_s": 1e6, "access": "random"}},
+        {"extra_blocks": {"first": 1, "count": 2**40}},
+    ],
+)
+def test_a_plan_that_would_not_end_is_none(changes: dict[str, Any]) -> None:
+    with refuses("plan-incomplete"):
+        plan.freeze({**DOCUMENT, **changes})
 
 
 def test_an_older_plan_has_no_watermark_and_pads_nothing() -> None:

@@ -149,6 +149,7 @@ def resume(
     *,
     inventory: Inventory,
     target: Target = None,
+    confirm: Confirm = None,
     until: Until = None,
     between: Between = None,
     until_settled: UntilSettled = False,
@@ -327,6 +328,7 @@ def _measured(options: Options, several: bool) -> SuiteResult:
                 *(folder, target, options.inventory, say, window),
                 until_settled=options.until_settled,
                 report=options.report,
+                confirm=options.confirm,
             )
             way = command_line("resume", folder, inventory=options.inventory)
             say(f"sealed: {manifest}" if manifest else f"continue with {way}")

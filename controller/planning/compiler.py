@@ -12,6 +12,7 @@ from contract.extensions import ExtensionError
 from contract.names import unknown_name
 from contract.plan import (
     FORMAT,
+    MOST_BLOCKS,
     Configuration,
     DeclaredAnalysis,
     DriftCheckEntry,
@@ -30,7 +31,6 @@ from controller.planning.known_names import require_known
 from controller.planning.questions import plan_comparisons, plan_contrasts, plan_extra
 from controller.planning.schedule import DRIFT_CHECK, order, with_drift_checks
 from controller.planning.suites import (
-    MOST_BLOCKS,
     DriftCheck,
     Suite,
     SuitePrecondition,

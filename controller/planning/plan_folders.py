@@ -6,11 +6,13 @@ import functools
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from agent import needs
+from contract import derived
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
@@ -20,6 +22,8 @@ from controller.planning.suites import at_scale, load_suite
 from controller.target import first_writes, survey
 
 Say = Callable[[str], None]
+# What the keyed sum of a plan is of whose wear its user has permitted (contract/derived.py).
+CONSENT = "consent"
 
 
 @dataclass
@@ -91,25 +95,53 @@ def freeze(
 
 def _with_wear(plan: Plan, options: Options, say: Say) -> Plan:
     """Return the plan once the cost of its preconditioning is printed, and all of it permitted."""
-    limited = any(disk.max_written_bytes is not None for disk in plan.disks_used)
-    if plan.precondition is None and not limited:
-        return plan
-    target = target_of(options)
+    if _wears(plan, target_of(options)):
+        costs = _require_wear(plan, target_of(options), options.out, options.confirm, say)
+        if options.hours is not None and costs:
+            say("How long preconditioning takes is not known before, and HOURS does not count it.")
+    return plan
+
+
+def _wears(plan: Plan, target: TargetDocument) -> bool:
+    """Whether a plan writes what the owner must permit, or has bounded."""
+    disks = (target.disks.get(disk.role) for disk in plan.disks_used)
+    return bool(plan.precondition) or any(disk and disk.max_written_bytes for disk in disks)
+
+
+def _require_wear(
+    plan: Plan, target: TargetDocument, out: Path, confirm: Collection[str], say: Say
+) -> Sequence[wear.Cost]:
+    """Require the owner's limits and consent; return what preconditioning costs each disk."""
     look = survey.look(target)
     if look.error:
         raise ControllerError("wear-unknown", error=look.error)
-    if limited:
-        written = past_durations.read_writes(options.out, plan, survey.read_writes(target, plan))
-        wear.require_within_limits(plan, look.disks, written)
+    if any(disk.max_written_bytes is not None for disk in target.disks.values()):
+        run_bytes = past_durations.read_writes(out, plan, survey.read_writes(target, plan))
+        written = wear.written(look.disks)
+        needs.require_within_limits(plan, target.disks, written, run_bytes)
     costs = wear.costs(plan, look.disks)
     for cost in costs:
         say(cost.sentences)
-    if options.hours is not None and costs:
-        say("How long the preconditioning takes is not known before, and HOURS does not count it.")
     ask = first_writes.at_terminal if sys.stdin.isatty() else None
     if not target.lab:  # a virtual disk does not wear
-        wear.require_allowed(costs, options.confirm, ask)
-    return plan
+        wear.require_allowed(costs, confirm, ask)
+    return costs
+
+
+def needs_consent(suite_dir: Path, plan: Plan, target: TargetDocument) -> bool:
+    """Whether a plan that wears disks was made by another user or on another machine."""
+    return _wears(plan, target) and not derived.is_ours(suite_dir, "plan.json", CONSENT)
+
+
+def require_consent(
+    suite_dir: Path, plan: Plan, target: TargetDocument, confirm: Collection[str], say: Say
+) -> None:
+    """Require of such a plan what planning requires; what is permitted is not asked for again.
+
+    Raises AgentError.
+    """
+    _require_wear(plan, target, suite_dir.parent, confirm, say)
+    derived.mark(suite_dir, ["plan.json"], CONSENT)
 
 
 def write(options: Options, say: Say) -> Path:
@@ -135,6 +167,7 @@ def keep(plans: Sequence[Plan], out: Path, now: datetime) -> Sequence[Plan]:
                 made.append(out / name)
             for plan in plans:
                 write_json(out / plan.suite_id / "plan.json", plan.document())
+                derived.mark(out / plan.suite_id, ["plan.json"], CONSENT)
         except BaseException as error:
             for folder in made:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -12,16 +12,24 @@ import yaml
 from contract import schema, steady_state
 from contract.errors import ControllerError
 from contract.parameters import ParameterValue
-from contract.plan import MOST_PASSES, Configuration, DeclaredComparison, Precondition, Side
+from contract.plan import (
+    MOST_ATTEMPTS,
+    MOST_BLOCKS,
+    MOST_PASSES,
+    MOST_REST_S,
+    MOST_RUN_S,
+    Configuration,
+    DeclaredComparison,
+    Precondition,
+    Side,
+)
 from contract.schema import REST, Closed, Items, Range, Text
 from controller.planning.known_names import SUITES, require_known, suite_names
 
-MOST_BLOCKS = 10_000  # more than a year has time for
-
 # Figures keep the type that the file gives them: the bytes of plan.json show it.
-Seconds = Annotated[int | float, Range(least=0, most=1e9)]
+Seconds = Annotated[int | float, Range(least=0, most=MOST_REST_S)]
 Hertz = Annotated[int | float, Range(above=0, most=1000)]
-Lasting = Annotated[int | float, Range(above=0, most=1e9)]
+Lasting = Annotated[int | float, Range(above=0, most=MOST_RUN_S)]
 Share = Annotated[float, Range(above=0, below=1)]
 Repeat = Annotated[int, Range(least=1, most=1000)]
 Names = Annotated[tuple[str, ...], Items(1)]
@@ -90,7 +98,7 @@ class SuitePrecondition(Closed, Precondition):
     rounds: Annotated[int, Range(least=steady_state.WINDOW, most=steady_state.MOST_ROUNDS)] = (
         steady_state.MOST_ROUNDS
     )
-    round_s: Annotated[int | float, Range(above=0, most=3600)] = 60
+    round_s: Annotated[int | float, Range(above=0, most=MOST_REST_S)] = 60
     access: Literal["sequential", "random"] = "sequential"
 
 
@@ -185,7 +193,7 @@ class Suite(Closed):
     half_width: Share = 0.005
     looks: Literal["end", "any"] = "end"
     watermark: bool = True
-    attempts: Annotated[int, Range(least=1, most=MOST_BLOCKS)] = 3
+    attempts: Annotated[int, Range(least=1, most=MOST_ATTEMPTS)] = 3
     run_limit_s: Lasting = 3600
     drift_check: bool | DriftCheck = True
     discard_first: bool | None = None

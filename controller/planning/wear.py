@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from agent.needs import decimal_size
 from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.places import command_line
@@ -58,9 +59,9 @@ class Cost:
     def sentences(self) -> str:
         """The cost, in words."""
         text = (
-            f"Preconditioning writes at most {_size(self.most_bytes)} to disk {self.role} (serial "
-            f"{self.serial}): {_size(self.extent_bytes)} {self.passes} times, and as much in each "
-            f"of at most {self.rounds} rounds. "
+            f"Preconditioning writes at most {decimal_size(self.most_bytes)} to disk {self.role} "
+            f"(serial {self.serial}): {decimal_size(self.extent_bytes)} {self.passes} times, and "
+            f"as much in each of at most {self.rounds} rounds. "
         )
         return text + self.share(self.most_bytes)
 
@@ -69,11 +70,18 @@ class Cost:
         if not self.written_bytes:
             return "The disk does not report what it has written so far."
         share = _percent(count / self.written_bytes)
-        text = f"That is {share} of the {_size(self.written_bytes)} that it has written so far"
+        text = (
+            f"That is {share} of the {decimal_size(self.written_bytes)} that it has written so far"
+        )
         if self.life_bytes is None:
             return f"{text}; it does not report yet how much of its life is used."
         share = _percent(count / self.life_bytes)
         return f"{text}, and {share} of its life, of which {self.used_percent} % is used by SMART."
+
+
+def written(disks: Sequence[DiskAnswer]) -> dict[str, int | None]:
+    """Return what each disk that reports it has written in its life, by role."""
+    return {disk.role: disk.lifetime.written_bytes for disk in disks if disk.lifetime}
 
 
 def costs(plan: Plan, disks: Sequence[DiskAnswer]) -> list[Cost]:
@@ -91,32 +99,10 @@ def describe_writes(
     """
     for cost in _costs(plan, disks, passes=0, rounds=0):
         workloads, count = _runs_on(plan, cost.role, run_bytes)
-        text = f"The {len(workloads)} runs on disk {cost.role} write at least {_size(count)}"
+        text = f"The {len(workloads)} runs on disk {cost.role} write at least {decimal_size(count)}"
         if unknown := ", ".join(sorted(set(workloads) - set(run_bytes))):
             text += f" and what {unknown} write, which is not known without their files"
         yield f"{text}. {cost.share(count)}"
-
-
-def require_within_limits(
-    plan: Plan, disks: Sequence[DiskAnswer], run_bytes: Mapping[str, int]
-) -> None:
-    """Require that no disk passes its `max_written_bytes` by the suite; raises ControllerError.
-
-    By what SMART has of its life, else by the suite alone; its preconditioning is in it.
-    """
-    wanted = plan.precondition
-    passes, rounds = (wanted.passes, wanted.rounds) if wanted else (0, 0)
-    refusals = []
-    for cost in _costs(plan, disks, passes, rounds):
-        limit = plan.disks[cost.role].max_written_bytes
-        count = cost.most_bytes + _runs_on(plan, cost.role, run_bytes)[1]
-        before = cost.written_bytes or 0
-        if limit is not None and before + count > limit:
-            sizes = {"count": _size(count), "before": _size(before), "limit": _size(limit)}
-            names = {"role": cost.role, "serial": cost.serial}
-            refusals.append(ControllerError("writes-beyond-limit", **names, **sizes))
-    if refusals:
-        raise ControllerError(*refusals)
 
 
 def _runs_on(plan: Plan, role: str, run_bytes: Mapping[str, int]) -> tuple[list[str], int]:
@@ -167,18 +153,11 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
 
 def lifetime(written_bytes: int | None = None, used_percent: int | None = None) -> str:
     """Return `by SMART 1.2 TB written in its life, 3 % of its life used`; empty if unknown."""
-    parts = [f"{_size(written_bytes)} written in its life"] if written_bytes is not None else []
+    parts = (
+        [f"{decimal_size(written_bytes)} written in its life"] if written_bytes is not None else []
+    )
     parts += [f"{used_percent} % of its life used"] if used_percent is not None else []
     return f"by SMART {', '.join(parts)}" if parts else ""
-
-
-def _size(count: int) -> str:
-    """Return a size in decimal units, as makers state what a disk may write in its life."""
-    unit, name = next(
-        ((unit, name) for unit, name in ((10**12, "TB"), (10**9, "GB")) if count >= unit),
-        (10**6, "MB"),
-    )
-    return f"{count / unit:.1f} {name}"
 
 
 def _percent(share: float) -> str:

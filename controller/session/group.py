@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -267,6 +268,7 @@ def _start(target: Target, folder: Path, options: Options) -> Session:
         argv += ["--until", options.until] if options.until else []
         argv += ["--between", options.between] if options.between else []
         argv += [] if options.report else ["--no-report"]
+        argv += [word for serial in options.confirm for word in ("--confirm", shlex.quote(serial))]
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

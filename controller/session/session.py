@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
 from contract.places import command_line
 from contract.plan import Plan, TargetDocument
+from controller.planning import plan_folders
 from controller.session import meter_losses, session_times, suite_folder, target_identity
 from controller.session import seal as fetch
 from controller.session.agent_client import AgentClient
@@ -95,6 +96,7 @@ def run(
     *,
     until_settled: bool = False,
     report: bool = False,
+    confirm: Collection[str] = (),
 ) -> Path | None:
     """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
 
@@ -105,7 +107,8 @@ def run(
     A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
     (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
     is brought over before KeyboardInterrupt continues; a terminal that is closed does not end it.
-    With `report` the sealed suite is verified and its report is made.
+    With `report` the sealed suite is verified and its report is made. `confirm` are serials of
+    disks that a plan from elsewhere may precondition.
     """
     suite_folder.require_plain(suite_dir)
     say = lasting(say)
@@ -113,6 +116,9 @@ def run(
     say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
     target_identity.require_same_target(plan, target)
     require_own(plan, target)
+    agent = AgentClient(target, plan.suite_id)
+    if plan_folders.needs_consent(suite_dir, plan, target) and agent.plan_sha256() != plan.sha256:
+        plan_folders.require_consent(suite_dir, plan, target, confirm, say)
     if until_settled and plan.analysis.looks != "any":
         raise ControllerError("looks-at-end", suite=plan.suite)
     with (
@@ -269,7 +275,7 @@ def _measure(session: Session) -> Entry:
         ) as answers,
     ):
         link.burst()
-        known = session.agent.journal()
+        known = session.agent.journal(session.plan.most_journal_bytes)
 
         def reason() -> str:
             silence = recorders.silence()
@@ -360,4 +366,5 @@ def _play(session: Session, tag: str) -> None:
             target=session.target,
             output_file=session.suite_dir / f".ansible-{tag}.log",
             variables=session.variables,
+            most_bytes=fetch.most_archive_bytes(session.plan, session.suite_dir),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from agent import needs
 from contract.command_results import CheckOutcome, CheckResult
 from contract.disks import DiskAnswer
 from contract.errors import AgentError
@@ -125,7 +126,7 @@ def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[C
     for sentence in wear.describe_writes(plan, answer.disks, written):
         print_wrapped("  writes", sentence, say)
     try:
-        wear.require_within_limits(plan, answer.disks, written)
+        needs.require_within_limits(plan, target.disks, wear.written(answer.disks), written)
     except AgentError as error:
         return [replace(refused(problem_of(error)), code="suite")]
     return []

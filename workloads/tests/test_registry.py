@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.parameters import Parameter
 from contract.strict_json import Json
 from contract.tests.refusal import Refusal, refuses
 from workloads import describe, registry
@@ -69,6 +70,9 @@ def test_bad_parameters_are_refused_in_one_sentence(
     ("name", "settings", "says"),
     [
         ("access_patterns", {"engine": "psync", "depth": 2}, refuses("depth-of-psync", depth=2)),
+        ("block_sizes", {"steps": f"{2**31}"}, refuses("invalid-number", most=2**30)),
+        ("block_sizes", {"steps": "9" * 5000}, refuses("invalid-number", most=2**30)),
+        ("key_derivation", {"argon2id": "t1-m999999999KiB-p4"}, refuses("invalid-argon2id")),
         ("block_sizes", {"engine": "psync", "depth": 2}, refuses("depth-of-psync", depth=2)),
         ("block_sizes", {"steps": "4k"}, refuses("invalid-number", least=1, word="4k")),
         ("block_sizes", {"steps": "paper,512"}, refuses("invalid-number", word="paper")),
@@ -118,6 +122,23 @@ def test_what_a_workload_cannot_do_is_refused_when_the_plan_is_made(
 ) -> None:
     with says:
         registry.complete(name, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        (name, parameter)
+        for name in registry.names()
+        for parameter in registry.load(name).parameters
+        if type(parameter.default) in (int, float) and not parameter.choices
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_every_number_of_a_workload_has_a_most(name: str, parameter: Parameter) -> None:
+    assert parameter.minimum < parameter.most <= 2**30
+    for beyond in (parameter.most + 1, 10**15):
+        with refuses("parameter-maximum", maximum=parameter.most):
+            registry.complete(name, {parameter.name: type(parameter.default)(beyond)})
 
 
 def test_whole_numbers_of_seconds_become_floats() -> None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,14 @@ from contract.journal import REPEAT
 from contract.messages import Message, Notify, Receiver
 from contract.places import ROOT
 from contract.tests.refusal import refuses
+from controller.planning import plan_folders
 from controller.session import ending, journal_link, running_answer, seal, session, watch
 from controller.session.evening import Window
 from controller.session.morning import make_report
 from controller.session.tests.test_recorders import meter, speaking, wait_until
-from controller.target import connection, playbook
-from controller.tests.examples import plan, resolved
+from controller.target import connection, playbook, survey
+from controller.target.survey import TargetAnswer
+from controller.tests.examples import NOW, facts, plan, resolved
 from controller.tests.standin import Standin
 
 pytestmark = pytest.mark.usefixtures("interruptible")
@@ -185,6 +188,37 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     unsealed = {scene.here / ".lock", scene.here / "controller.log"}
     assert {path for path in after if after[path] != before.get(path)} <= unsealed
     assert scene.starts == 1
+
+
+def test_a_plan_from_elsewhere_wears_no_disk_without_consent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked for where a plan is made is asked for where one is run, once."""
+    answer = TargetAnswer(facts(), disks=())  # no disk reports how much of its life is used
+    monkeypatch.setattr(survey, "look", lambda _target: answer)
+    wanted = {"passes": 10, "rounds": 25, "access": "random"}
+    scene.take(6, precondition=wanted)
+    run = partial(session.run, scene.here, scene.target, Path("inventory"), scene.said.append)
+    for serials in ((), ("plain",)):
+        with refuses(
+            "wear-needs-consent", command=f"fde run --confirm {'plain' if not serials else 'sed'}"
+        ):
+            run(confirm=serials)
+    assert not scene.starts and not scene.there.exists()
+    disks = {
+        role: replace(disk, max_written_bytes=2**30) for role, disk in scene.target.disks.items()
+    }
+    with refuses("writes-beyond-limit", role="plain"):
+        session.run(scene.here, replace(scene.target, disks=disks), Path("inventory"), print)
+    assert run(confirm=("plain", "sed"))
+    scene.require_complete()
+    (folder,) = plan_folders.keep([scene.plan], scene.here.parent / "made", NOW)
+    assert (
+        plan_folders.needs_consent(
+            scene.here.parent / "made" / folder.suite_id, scene.plan, scene.target
+        )
+        is False
+    )
 
 
 def test_its_messages_end_with_the_report_that_is_ready(scene: Scene) -> None:
