@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from contract import bounded
 from contract.journal import boot_id
 from instrumentation.clock import (
     ClockError,
@@ -20,6 +20,7 @@ from instrumentation.clock import (
 )
 
 TIMEOUT_S = RETRY_S = 5.0
+MOST_LINE_BYTES = 4096  # one has two numbers
 
 
 class ClockLink:
@@ -43,7 +44,7 @@ class ClockLink:
         self._process: subprocess.Popen[bytes] | None = None
         self._pending = b""
         self._own_boot = boot_id()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the link
+        self._words: bounded.Tail | None = None
 
     def burst(self, round_trips: int = 8, attempts: int = 2) -> list[ClockReading]:
         """Return readings of one burst, each already in the file.
@@ -61,10 +62,9 @@ class ClockLink:
                     self._start()
                 readings.append(self._round_trip(TIMEOUT_S))
             except (OSError, ClockError, ValueError) as error:
-                self._stderr.seek(0)
-                lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
-                reason = lines[-1] if lines else str(error)
                 self._stop()
+                lines = self._words.text().splitlines() if self._words else []
+                reason = lines[-1] if lines else str(error)
                 failures += 1
                 if failures >= attempts:
                     raise ClockError(
@@ -75,17 +75,17 @@ class ClockLink:
         return readings
 
     def _start(self) -> None:
-        self._stderr.seek(0)
-        self._stderr.truncate()
         self._pending = b""
         self._process = subprocess.Popen(
             self._argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._stderr,
+            stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,  # Ctrl-C ends the suite in order; the link must live till then
         )
+        assert self._process.stderr is not None
+        self._words = bounded.Tail(self._process.stderr)
         self._round_trip(self._connect_timeout_s)  # slow: logging in and starting Python
 
     def _round_trip(self, timeout_s: float) -> ClockReading:
@@ -106,7 +106,7 @@ class ClockLink:
             if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
                 raise ClockError("clock-no-answer")
             got = os.read(fd, 4096)
-            if not got:
+            if not got or len(self._pending) > MOST_LINE_BYTES:
                 raise ClockError("clock-link-closed")
             self._pending += got
         line, _, self._pending = self._pending.partition(b"\n")
@@ -125,7 +125,6 @@ class ClockLink:
     def close(self) -> None:
         """End the responder. The link is not used after this."""
         self._stop()
-        self._stderr.close()
 
     def __enter__(self) -> ClockLink:
         return self

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from agent.system.admission import Bounds
 from agent.system.quiet import Disturbers
-from contract import journal, strict_json
+from contract import bounded, journal, strict_json
 from contract.errors import ControllerError
 from contract.files import json_text
 from contract.identity import Identity
@@ -46,9 +46,14 @@ class AgentClient:
         self._suite_dir = connection.suite_dir(suite_id)
         self._unit = f"fde-agent@{suite_id}.service"
 
-    def ask(self, command: Sequence[str], limit_s: float = LIMIT_S) -> Done:
-        """Run it to its end; status 255 also where no answer came in time."""
-        return _run(connection.command(self._target, command), limit_s)
+    def ask(
+        self,
+        command: Sequence[str],
+        limit_s: float = LIMIT_S,
+        most_bytes: int = bounded.MOST_ANSWER_BYTES,
+    ) -> Done:
+        """Run it to its end; status 255 also where no answer came in time, or one without end."""
+        return _run(connection.command(self._target, command), limit_s, most_bytes)
 
     def agent(self, *arguments: str, limit_s: float = LIMIT_S) -> Done:
         """`python3 -m agent …` there."""
@@ -74,9 +79,10 @@ class AgentClient:
         except ValueError:
             return {}
 
-    def journal(self) -> list[Entry]:
+    def journal(self, most_bytes: int = bounded.MOST_ANSWER_BYTES) -> list[Entry]:
         """Return what its journal holds; empty for a suite that was never started there."""
-        return journal.scan_bytes(self._file("journal.jsonl"), "the target's journal")[0]
+        content = self._file("journal.jsonl", most_bytes)
+        return journal.scan_bytes(content, "the target's journal")[0]
 
     def plan_sha256(self) -> str | None:
         """Return the hash of the plan there; None without one, empty where it is damaged."""
@@ -130,23 +136,17 @@ class AgentClient:
         """Have the agent end in order, and not start after a boot; whether that succeeded."""
         return self.ask(["systemctl", "disable", "--now", "--quiet", self._unit]).returncode == 0
 
-    def _file(self, name: str) -> bytes:
-        return self._output(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
+    def _file(self, name: str, most_bytes: int = bounded.MOST_ANSWER_BYTES) -> bytes:
+        argv = ["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]
+        return self._output(self.ask(argv, most_bytes=most_bytes))
 
     def _output(self, done: Done) -> bytes:
         return connection.require_output(self._target, done)
 
 
-def _run(argv: Sequence[str], limit_s: float) -> Done:
+def _run(argv: Sequence[str], limit_s: float, most_bytes: int = bounded.MOST_ANSWER_BYTES) -> Done:
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=limit_s,
-            check=False,
-            start_new_session=True,  # Ctrl-C is for the session, which tidies up with these
-        )
+        done = bounded.run(argv, limit_s=limit_s, most_bytes=most_bytes)
     except subprocess.TimeoutExpired:
         words = f"no answer in {limit_s:g} s: timed out".encode()
         done = subprocess.CompletedProcess(argv, connection.SSH_FAILED, b"", words)

@@ -68,7 +68,12 @@ class FollowLoop:
         events = LinkEvents(self._link.dropped, self._link.up, self._abandoned)
         if self._answers:
             events = replace(events, record=self._answers.record)
-        for entry in follow(command, events, start=len(known), stop=threading.Event()):
+        limits = {
+            "most_bytes": self._plan.most_journal_bytes,
+            "most_record_bytes": self._plan.most_result_bytes,
+        }
+        stop = threading.Event()
+        for entry in follow(command, events, start=len(known), stop=stop, **limits):
             self._recorders.tend()
             if entry is not None:
                 self._heard_s = time.monotonic()

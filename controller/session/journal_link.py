@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import queue
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from contract import journal
+from contract import bounded, journal
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
 from contract.plan import TargetDocument
@@ -79,6 +79,9 @@ class LinkMonitor:
 RETRY_S = 2.0
 # A link that has lived so long without a word is up: a dead one would have been noticed.
 STEADY_S = 20.0
+# A line is an entry or a run's record; few wait, so that a target that does not end is held up.
+MOST_LINE_BYTES, MOST_ENTRY_BYTES = 4 << 20, 1 << 16
+MOST_WAITING = 8
 # What the follower on the target ends with where nobody works on the suite.
 ABANDONED = 4
 # So many times in a row the same complaint of the follower itself: it does not recover by itself.
@@ -114,20 +117,27 @@ def follow(
     start: int = 0,
     stop: threading.Event,
     tick_s: float = 1.0,
+    most_bytes: int = bounded.MOST_ANSWER_BYTES,
+    most_record_bytes: int = 256 << 20,
 ) -> Iterator[Entry | None]:
     """Entries from number `start` on; None every `tick_s` without one. Ends with the suite.
 
     `command(n)` is the argv that prints entries from number n on as JSON lines and ends with code 0
     once the suite has. Where it ends otherwise it is started again, from the last entry that was
     seen: that it comes again shows that the link is up. Raises ControllerError where the follower
-    complains again and again.
+    complains again and again, or sends too much: in one line, in all entries together
+    (`most_bytes`), or in all other lines (`most_record_bytes`).
     """
-    next_seq = start
+    next_seq, left_bytes, left_record_bytes = start, most_bytes, most_record_bytes
     complaints = 0
     while not stop.is_set():
         terminal = False
         with _Link(command(next_seq if next_seq == start else next_seq - 1)) as link:
-            for entry in link.entries(tick_s, events):
+            for entry, line_bytes in link.entries(tick_s, events):
+                left_bytes -= line_bytes if entry else 0
+                left_record_bytes -= 0 if entry else line_bytes
+                if link.too_long or min(left_bytes, left_record_bytes) < 0:
+                    raise ControllerError("journal-too-long", most_mib=most_bytes >> 20)
                 if entry is not None:
                     complaints = 0
                     terminal = entry.state in TERMINAL
@@ -155,51 +165,64 @@ class _Link:
     """One process that prints entries; ended with the context."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        # Not a pipe, which would want a thread of its own; closed with the link.
-        self._complaint = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=self._complaint,
-            text=True,
+            stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is handled here, in order
         )
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        assert self._process.stderr is not None
+        self._complaint = bounded.Tail(self._process.stderr)
+        self.too_long = self._over = False
+        self._lines: queue.Queue[str | None] = queue.Queue(MOST_WAITING)
         self._reader = threading.Thread(target=self._pump, daemon=True)
         self._reader.start()
         self.code = 0
         self.last_words = ""
 
-    def entries(self, tick_s: float, events: LinkEvents) -> Iterator[Entry | None]:
-        """Yield entries until it ends; None every `tick_s`.
+    def entries(self, tick_s: float, events: LinkEvents) -> Iterator[tuple[Entry | None, int]]:
+        """Yield entries until it ends, None every `tick_s`; with the length of the line.
 
-        `events.up` is called when it is known to reach the target.
+        `events.up` is called when it is known to reach the target. Where a line is too long,
+        `too_long` is set with the last.
         """
         steady_s = time.monotonic() + STEADY_S
         known = False
         while True:
             entry: Entry | None = None
+            line = ""
             try:
-                line = self._lines.get(timeout=tick_s)
+                next_line = self._lines.get(timeout=tick_s)
             except queue.Empty:
                 pass
             else:
-                if line is None:
+                if next_line is None:
+                    if self.too_long:
+                        yield None, 0
                     return
+                line = next_line
                 try:
                     entry = journal.parse(line)
                 except ValueError:
                     events.record(line)
+                else:
+                    self.too_long |= len(line) > MOST_ENTRY_BYTES
             if not known and (entry is not None or time.monotonic() > steady_s):
                 known = True
                 events.up()
-            yield entry
+            yield entry, len(line)
 
     def _pump(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
+        try:
+            with self._process.stdout as stdout:
+                for line in bounded.lines(stdout, MOST_LINE_BYTES):
+                    if self._over:  # what it left behind may go on
+                        break
+                    self._lines.put(line)
+        except bounded.TooLongError:
+            self.too_long = True
         self._lines.put(None)
 
     def __enter__(self) -> _Link:
@@ -208,12 +231,14 @@ class _Link:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.code = self._process.wait()
+        self._over = True
         self._process.kill()
         self._process.wait()
+        with suppress(queue.Empty):  # it may wait for room there
+            while self._reader.is_alive() and self._lines.get(timeout=1) is not None:
+                pass
         self._reader.join(timeout=1)
         lost = self.code == SSH_FAILED or self.code < 0
         silent = "the connection was lost" if lost else f"code {self.code}"
-        with self._complaint as file:
-            file.seek(0)
-            lines = file.read().strip().splitlines()
+        lines = self._complaint.text().splitlines()
         self.last_words = (lines[-1] if lines else silent).removeprefix("fde: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
 import tarfile
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from contract import derived, packed
+from contract import bounded, derived, packed
 from contract import plan as plans
 from contract.documents import ManifestDocument
 from contract.errors import ControllerError
@@ -21,7 +22,10 @@ from contract.plan import TargetDocument
 from contract.suite_files import SEALED, SEALED_FOLDERS
 from controller.session import timing
 from controller.session.recorders import end_leftovers
+from controller.session.suite_folder import LEAST_FREE_BYTES
 from controller.target import connection
+
+log = logging.getLogger(__name__)
 
 SALVAGE_LIMIT_S = 120.0
 # The journal last: whatever it tells of is there before it.
@@ -38,6 +42,9 @@ def unpack(archive: Path, suite_dir: Path) -> None:
     with tempfile.TemporaryDirectory(dir=suite_dir, prefix=".incoming-") as temporary:
         try:
             with archive.open("rb") as file:
+                if file.read(2) == b"\x1f\x8b":  # the agent's is not; this could unpack to anything
+                    raise ValueError("it is compressed")
+                file.seek(0)
                 packed.extract(file, Path(temporary))
         except (tarfile.TarError, OSError, ValueError, TypeError) as error:
             raise ControllerError(
@@ -58,25 +65,34 @@ def unpack(archive: Path, suite_dir: Path) -> None:
                     sync_folder(suite_dir)
 
 
+def most_archive_bytes(plan: plans.Plan, suite_dir: Path) -> int:
+    """Return how large the archive of a suite's results may be: as its plan and the disk allow.
+
+    It is unpacked beside itself, and something must be left.
+    """
+    free_bytes = shutil.disk_usage(suite_dir).free - LEAST_FREE_BYTES
+    return min(plan.most_result_bytes, max(bounded.MOST_ANSWER_BYTES, free_bytes // 2))
+
+
 def salvage(target: TargetDocument, suite_dir: Path) -> bool:
     """Bring over what there is after an interruption, without Ansible; whether that succeeded."""
-    suite_id = plans.load(suite_dir / "plan.json").suite_id
+    plan = plans.load(suite_dir / "plan.json")
     argv = connection.python(
-        target, "-m", "agent", "pack", "--suite-dir", connection.suite_dir(suite_id)
+        target, "-m", "agent", "pack", "--suite-dir", connection.suite_dir(plan.suite_id)
     )
+    most_bytes = most_archive_bytes(plan, suite_dir)
     with tempfile.NamedTemporaryFile(dir=suite_dir, prefix=".salvage-") as archive:
         try:
-            done = subprocess.run(
+            done = bounded.run(
                 argv,
-                stdin=subprocess.DEVNULL,
-                stdout=archive,
-                stderr=subprocess.DEVNULL,
-                timeout=SALVAGE_LIMIT_S,
-                check=False,
-                start_new_session=True,
+                limit_s=SALVAGE_LIMIT_S,
+                most_bytes=most_bytes,
+                out=archive,
             )
             if done.returncode:
+                log.warning("nothing was brought over: %s", done.stderr.decode(errors="replace"))
                 return False
+            archive.flush()
             unpack(Path(archive.name), suite_dir)
         except (subprocess.TimeoutExpired, ControllerError, plans.PlanError, OSError):
             return False

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from contract import bounded
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
 from contract.private import PASSWORD_FILE, read_secret
@@ -86,6 +87,7 @@ _SSH_CODES = {
     "Network is unreachable": "no-network",
     "Permission denied": "not-admitted",
     "Identity file": "key-file",
+    bounded.TOO_LONG: "answer-too-long",
 }
 _SUDO_CODES = {
     "a password is required": "sudo-password",
@@ -211,11 +213,11 @@ Run = Callable[[TargetDocument, Sequence[str], bytes], subprocess.CompletedProce
 def run(
     target: TargetDocument, remote: Sequence[str], stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command there to its end; `describe_failure` judges what failed."""
-    argv = command(target, remote)
-    return subprocess.run(
-        argv, input=stdin, capture_output=True, check=False, start_new_session=True
-    )
+    """Run a command there to its end; `describe_failure` judges what failed.
+
+    Its answer is bounded: a target may be in other hands by now.
+    """
+    return bounded.run(command(target, remote), stdin)
 
 
 def require_output(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> bytes:

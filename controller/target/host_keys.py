@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from contract import bounded
 from contract.problem import Problem, wordings_of
 
 LIMIT_S = 30.0
@@ -39,14 +40,7 @@ def read_host_key(ssh: Sequence[str]) -> HostKey | None:
         # Of an option that comes twice ssh takes the first.
         options = [f"-o{option}" for option in (*ASK, *ALONE, f'UserKnownHostsFile="{file}"')]
         try:
-            subprocess.run(
-                [program, *options, *rest],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=LIMIT_S,
-                check=False,
-                start_new_session=True,
-            )
+            bounded.run([program, *options, *rest], limit_s=LIMIT_S)
             line = file.read_text(encoding="utf-8").strip()
             words = subprocess.run(
                 ["ssh-keygen", "-lf", str(file)], capture_output=True, text=True, check=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,9 @@ from controller.target import connection
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
+# Of each of Ansible's processes, most of it for its own modules.
+MOST_MEMORY_BYTES = 2 << 30
+MOST_FETCHED_BYTES = 1 << 30
 # Where Ansible looks for collections: inventories may need plugins of the user's.
 _COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 
@@ -129,12 +133,24 @@ class Play:
 
 
 def _play(
-    arguments: Sequence[str], output: IO[str] | None, target: TargetDocument | None = None
+    arguments: Sequence[str],
+    output: IO[str] | None,
+    target: TargetDocument | None = None,
+    most_bytes: int | None = None,
 ) -> Play:
     """Run ansible-playbook to its end, its text for people in `output`.
 
-    `target` is the resolved target of a play that does not resolve its inventory.
+    `target` is the resolved target of a play that does not resolve its inventory; `most_bytes` is
+    how long a file may be that comes from a target, whose answers are then bounded, too.
     """
+
+    def bound() -> None:
+        limits = (resource.RLIMIT_FSIZE, most_bytes), (resource.RLIMIT_DATA, MOST_MEMORY_BYTES)
+        for limit, most in limits if most_bytes is not None else ():
+            _, hard = resource.getrlimit(limit)
+            allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(limit, (allowed, hard))
+
     alone = {"ANSIBLE_NOCOLOR": "1"} if output else {}
     program = Path(sys.executable).with_name("ansible-playbook")
     with environment() as variables, tempfile.NamedTemporaryFile() as events:
@@ -149,6 +165,7 @@ def _play(
                 stdin=subprocess.DEVNULL if output else None,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                preexec_fn=bound,
                 check=False,
             )
         except FileNotFoundError:
@@ -171,14 +188,18 @@ def suite(
     target: TargetDocument,
     output_file: Path,
     variables: Document,
+    most_bytes: int = MOST_FETCHED_BYTES,
 ) -> None:
-    """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
+    """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError.
+
+    No file that comes from there is longer than `most_bytes`, unless it is this machine.
+    """
     host = target.host
     arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
     arguments += ["--extra-vars", json.dumps(variables), str(PLAYBOOKS / "suite.yml")]
     log.info("ansible %s on %s begins, its output in %s", tag, host, output_file)
     with output_file.open("w", encoding="utf-8") as output:
-        play = _play(arguments, output, target)
+        play = _play(arguments, output, target, None if target.ssh is None else most_bytes)
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
         failures = [f"{each.task}: {'; '.join(each.reasons)}" for each in play.failures]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from contract import schema, strict_json
+from contract import bounded, schema, strict_json
 from contract.command_results import ConfigurationProof, HostProofs
 from contract.plan import Configuration, TargetDocument
 from contract.problem import Problem
@@ -78,14 +78,15 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
     documents: list[Document] = []
     proofs: list[ProofLine] = []
     refusals: tuple[Problem, ...] = ()
-    with tempfile.TemporaryFile() as errors:
-        prove = ("-m", "agent", "storage", "prove", "--storage", target.storage.sha256)
-        argv = connection.python(target, *prove, *wanted)
-        with subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
+    prove = ("-m", "agent", "storage", "prove", "--storage", target.storage.sha256)
+    argv = connection.python(target, *prove, *wanted)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None and process.stderr is not None
+        words = bounded.Tail(process.stderr)
+        # A line for each configuration, and one with refusals.
+        try:
+            for line in islice(bounded.lines(process.stdout), len(wanted) + 1):
                 document = strict_json.loads(line)
                 if "problems" in document:
                     refusals = schema.read(RefusalLine, document).problems
@@ -93,8 +94,12 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
                 documents.append(document)
                 proofs.append(schema.read(ProofLine, document))
                 _print_proof(proofs[-1], known, width, say)
-        errors.seek(0)
-        stderr = errors.read()
+        except bounded.TooLongError as error:
+            process.kill()
+            failed = bounded.FAILED, b"", str(error).encode()
+            done = subprocess.CompletedProcess(argv, *failed)
+            raise TargetError(connection.describe_failure(target, done)) from None
+        stderr = words.text().encode()
     count = sum(each.proof.ok for each in proofs)
     configurations = target.document()["configurations"]
     done_all = count == len(wanted)

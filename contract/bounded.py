@@ -1,0 +1,103 @@
+"""Programs whose peer may be hostile: what they print is bounded, in memory and on the disk."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import IO
+
+# An answer as one document; a line is at most one document, too (contract/archives.py).
+MOST_ANSWER_BYTES = 16 << 20
+MOST_WORDS_BYTES = 1 << 16
+_PART_BYTES = 1 << 16
+# Of ssh itself: a peer without end is as one that was not reached.
+FAILED = 255
+TOO_LONG = "answer too long"
+
+
+class TooLongError(ValueError):
+    """A line is longer than any honest one."""
+
+
+class Tail:
+    """Reads a stream to its end in a thread, and keeps its last bytes."""
+
+    def __init__(self, stream: IO[bytes], most_bytes: int = MOST_WORDS_BYTES) -> None:
+        self._stream, self._most_bytes, self._kept = stream, most_bytes, b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with self._stream:
+            while part := os.read(self._stream.fileno(), _PART_BYTES):
+                self._kept = (self._kept + part)[-self._most_bytes :]
+
+    def text(self) -> str:
+        """Return what was kept once the stream has ended, or has not within a second."""
+        self._thread.join(timeout=1)
+        return self._kept.decode(errors="replace").strip()
+
+
+def lines(stream: IO[bytes], most_bytes: int = MOST_ANSWER_BYTES) -> Iterator[str]:
+    """Yield the lines of a stream; raises TooLongError for one that is longer than `most_bytes`."""
+    while line := stream.readline(most_bytes + 1):
+        if len(line) > most_bytes:
+            raise TooLongError(f"{TOO_LONG}: a line of more than {most_bytes >> 20} MiB")
+        yield line.decode(errors="replace")
+
+
+def run(
+    argv: Sequence[str],
+    stdin: bytes = b"",
+    *,
+    limit_s: float | None = None,
+    most_bytes: int = MOST_ANSWER_BYTES,
+    out: IO[bytes] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end, in a session of its own, so that Ctrl-C does not reach it.
+
+    Its standard output goes to `out`, else it is returned. Where it is longer than `most_bytes` the
+    program is killed, and the status is `FAILED`. Raises TimeoutExpired after `limit_s`, OSError
+    where it cannot be started or `out` not be written.
+    """
+    pipe = subprocess.PIPE
+    end_s = None if limit_s is None else time.monotonic() + limit_s
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+    assert process.stdin and process.stdout and process.stderr
+    words = Tail(process.stderr)
+    threading.Thread(target=_give, args=(process.stdin, stdin), daemon=True).start()
+    answer = bytearray()
+    left_bytes = most_bytes
+    try:
+        ready = select.poll()
+        ready.register(process.stdout, select.POLLIN)
+        while True:
+            left_s = None if end_s is None else end_s - time.monotonic()
+            if left_s is not None and not (left_s > 0 and ready.poll(left_s * 1000)):
+                raise subprocess.TimeoutExpired(argv, limit_s or 0.0)
+            part = os.read(process.stdout.fileno(), _PART_BYTES)
+            left_bytes -= len(part)
+            if not part or left_bytes < 0:
+                break
+            (out.write if out else answer.extend)(part)
+        if left_bytes < 0:
+            reason = f"{TOO_LONG}: more than {most_bytes >> 20} MiB"
+            return subprocess.CompletedProcess(argv, FAILED, b"", reason.encode())
+        status = process.wait(None if end_s is None else max(0.0, end_s - time.monotonic()))
+        return subprocess.CompletedProcess(argv, status, bytes(answer), words.text().encode())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _give(stream: IO[bytes], content: bytes) -> None:
+    with suppress(OSError):  # it does not read all
+        stream.write(content)
+    with suppress(OSError):
+        stream.close()
