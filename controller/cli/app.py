@@ -133,7 +133,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(argv: Sequence[str]) -> int | bool | None:
     sandbox.require_address_space(argv)
     if bundles := sandbox.bundles(argv):
-        return _bounded(argv, bundles)
+        if sandbox.command_of(argv) != "notebook" or "--copy" in argv:
+            return _bounded(argv, bundles)
+        # JupyterLab lives for long: what it is to open is tried before, within limits.
+        names = [str(bundle.resolve()) for bundle in bundles]
+        tried = sandbox.run(["controller", "summary", *names], bundles, stdout=subprocess.DEVNULL)
+        if tried.returncode:
+            return tried.returncode
     try:
         return _command()(argv, prog_name="fde", standalone_mode=False)
     except SystemExit:  # of Typer or Rich, where the reader of a page is gone

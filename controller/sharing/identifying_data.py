@@ -38,6 +38,9 @@ IDN = re.compile(rb"[A-Za-z][\w .&-]+,[\w ./-]+,([\w-]{4,}),[\w .:/-]+\r?\n")
 SECRET = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@\"]+:[^/\s@\"]+@"
     rb"|" + SECRET_QUERY.pattern.encode() + rb"[^&\s\"]"
+    rb"|[?&;#](?:pw|psk)=[^&\s\"]|\b(?:psk|password|passwd|token)=[^\s&\"]{4}"
+    rb"|\bBearer\s+[\w.~+/-]{8}|\bAuthorization:\s*Basic\s"
+    rb'|"(?:[\w-]*[_-])?(?:token|psk|secret|authorization)"\s*:\s*"[^"]'
     rb'|"[\w-]*(?:passphrase|password|passwd|psid|api_key|auth_token)[\w-]*"\s*:\s*"[^"]',
     re.IGNORECASE,
 )

@@ -7,13 +7,17 @@ import os
 import resource
 import signal
 import subprocess
+import tarfile
+import zlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from contract import archives
 from contract.errors import ControllerError
 from contract.places import module_command
 
-COMMANDS = ("verify", "report", "summary", "compare", "trace", "publish")
+COMMANDS = ("verify", "report", "summary", "compare", "trace", "publish", "notebook")
 IS_BOUNDED = "FDE_BOUNDED"
 # For up to 3 MB; a larger bundle may take as much more. An honest one of 3 MB takes 6 s and 250 MB,
 # 550 MB of address space with the stacks of threads.
@@ -27,19 +31,51 @@ _OVER_LIMIT = (signal.SIGXCPU, signal.SIGKILL, signal.SIGABRT)
 # what it is refused.
 _ADDRESS_SPACE_BYTES, _LEAST_TO_MEASURE_BYTES = 2 << 30, 1 << 29
 _THREADS = ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS")
+# The most, whatever a bundle's size: a day, and what this machine has.
+_MOST_CPU_S = 86_400
 _WALL_FACTOR = 20  # of the processor's time, on a busy machine
 
 
 def bundles(argv: Sequence[str]) -> list[Path]:
     """Return the files of strangers among the arguments of a command that is not yet bounded.
 
-    `verify` alone reads the tables that a folder brings, and so folders are files to it.
+    Whatever can be opened as a bundle is one, by its content, wherever and however it is named.
+    `verify` alone reads the tables that a folder brings, and so folders are bundles to it.
     """
-    if not argv or argv[0] not in COMMANDS or IS_BOUNDED in os.environ:
+    command = command_of(argv)
+    if command not in COMMANDS or IS_BOUNDED in os.environ:
         return []
-    paths = [Path(text) for text in argv[1:] if not text.startswith("-")]
-    files = [path for path in paths if path.is_file() and path.suffix not in (".yml", ".yaml")]
-    return files + [path for path in paths if argv[0] == "verify" and path.is_dir()]
+    paths = [Path(word) for word in dict.fromkeys(argv)]
+    files = [path for path in paths if _is_bundle(path)]
+    return files + [path for path in paths if command == "verify" and path.is_dir()]
+
+
+def command_of(argv: Sequence[str]) -> str:
+    """Return the command in an argument list: options before it take no value."""
+    return next((word for word in argv if not word.startswith("-")), "")
+
+
+def _is_bundle(path: Path) -> bool:
+    """Whether a file can be opened as a bundle, which reads no more than its first header."""
+    try:
+        with path.open("rb") if path.is_file() else nullcontext() as file:
+            return file is not None and bool(archives.open_tar(file))
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error):
+        return False
+
+
+def limits(paths: Sequence[Path]) -> tuple[int, int]:
+    """Return seconds of a processor and bytes of memory for what these take on the disk."""
+    files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
+    stats = {(stat.st_dev, stat.st_ino): stat for stat in (file.lstat() for file in files)}
+    # Of a sparse file what is allocated.
+    size_bytes = sum(min(stat.st_size, stat.st_blocks * 512) for stat in stats.values())
+    share = max(1.0, size_bytes / _USUAL_BYTES)
+    most_bytes = max(_MEMORY_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return (
+        min(round(_CPU_S * share), _MOST_CPU_S),
+        min(round(_MEMORY_BYTES * share), most_bytes),
+    )
 
 
 def require_address_space(argv: Sequence[str]) -> None:
@@ -65,10 +101,7 @@ def run(
 
     Raises ControllerError where it was ended for what it took.
     """
-    files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
-    size_bytes = sum(file.lstat().st_size for file in files)
-    share = max(1.0, size_bytes / _USUAL_BYTES)
-    cpu_s, memory_bytes = round(_CPU_S * share), round(_MEMORY_BYTES * share)
+    cpu_s, memory_bytes = limits(paths)
 
     def limit() -> None:
         for what, most in ((resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_DATA, memory_bytes)):

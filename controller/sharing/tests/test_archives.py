@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,14 +101,58 @@ def test_only_what_ends_it_at_a_limit_is_told_as_too_large(
     assert ("of memory" in str(refused.value)) == size
 
 
-def test_bundles_are_read_in_a_process_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["verify", "{}"],
+        ["-K", "verify", "{}"],
+        ["--ask-become-pass", "report", "--json", "{}"],
+        ["summary", "--", "{}"],
+        ["compare", "x", "{}"],
+        ["notebook", "--copy", "{}"],
+        ["notebook", "{}"],
+    ],
+)
+@pytest.mark.parametrize("name", ["b.tar.gz", "b.yml", "b.yaml", "-b", "b", "verify"])
+def test_a_bundle_is_one_by_its_content(
+    argv: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    for mode in ("w:gz", "w"):
+        with tarfile.open(name, mode) as tar:
+            tar.addfile(tarfile.TarInfo("x/sums.json"))
+        assert sandbox.bundles([word.format(name) for word in argv]) == [Path(name)]
+
+
+def test_what_is_no_bundle_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "bundle.tar.gz"
-    path.write_bytes(b"")
-    assert sandbox.bundles(["verify", str(path)]) == [path]
+    with tarfile.open(path, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("x/sums.json"))
+    assumptions = tmp_path / "assumptions.tar.gz"
+    assumptions.write_text("currency: EUR\n" * 99, encoding="utf-8")
+    assert sandbox.bundles(["report", str(tmp_path), f"--assumptions={assumptions}"]) == []
+    assert sandbox.bundles(["report", str(tmp_path), "--assumptions", str(assumptions)]) == []
     assert sandbox.bundles(["verify", str(tmp_path)]) == [tmp_path]  # whose tables it reads
     assert sandbox.bundles(["summary", str(tmp_path)]) == []
-    assert sandbox.bundles(["run", str(path)]) == []
+    assert sandbox.bundles(["run", "--", "verify", str(path)]) == []
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
     assert sandbox.bundles(["verify", str(path)]) == []
+
+
+def test_limits_grow_with_what_the_disk_holds_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = sandbox.limits([tmp_path])
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 1 << 40)
+    assert sandbox.limits([tmp_path]) == sandbox.limits([tmp_path / "sparse"]) == least
+    (tmp_path / "whole").write_bytes(bytes(6 << 20))
+    twice = sandbox.limits([tmp_path])
+    assert twice[0] >= 2 * least[0]
+    for number in range(9):
+        os.link(tmp_path / "whole", tmp_path / f"again-{number}")
+    assert sandbox.limits([tmp_path]) == twice
+    monkeypatch.setattr(sandbox, "_USUAL_BYTES", 1)
+    cpu_s, memory_bytes = sandbox.limits([tmp_path])
+    assert cpu_s == 86_400
+    assert memory_bytes <= max(1100 << 20, os.sysconf("SC_PHYS_PAGES") << 16)

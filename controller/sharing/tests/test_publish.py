@@ -380,10 +380,23 @@ def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
     assert "changed after sealing" in captured()
     write_manifest(copy)
     assert "password" in captured()
-    for address in ("http://plug.lan/?token=s3cret", "http://plug.lan/p?id=1&access_key=s3cret"):
-        _change(meter, partial(dict.update, port=address))
+    for key, text in (
+        ("port", "http://plug.lan/?token=s3cret"),
+        ("port", "http://plug.lan/p?id=1&access_key=s3cret"),
+        ("port", "http://plug.lan/cm?user=admin&pw=s3cret"),
+        ("note", "Authorization: Bearer s3cret-s3cret"),
+        ("note", "wpa psk=s3cret"),
+        ("token", "s3cret"),
+        ("wifi_psk", "s3cret"),
+        ("access_token", "s3cret"),
+        ("client-secret", "s3cret"),
+    ):
+        _change(meter, partial(dict.update, **{"port": "x", key: text}))
         write_manifest(copy)
         assert "password" in captured()
+        _change(meter, partial(dict.update, **{key: ""}))
+    _change(meter, partial(dict.update, port="http://plug.lan/?token=s3cret"))
+    write_manifest(copy)
     fde("publish", copy, "--anonymous", "--out", out)
     assert all(b"s3cret" not in content for content in _contents(out).values())
     out.unlink()
