@@ -59,7 +59,7 @@ def run(
     most_bytes: int = MOST_ANSWER_BYTES,
     out: IO[bytes] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end, in a session of its own, so that Ctrl-C does not reach it.
+    """Run a program to its end, in a separate session, so that Ctrl-C does not reach it.
 
     Its standard output goes to `out`, else it is returned. Where it is longer than `most_bytes` the
     program is killed, and the status is `FAILED`. Raises TimeoutExpired after `limit_s`, OSError
