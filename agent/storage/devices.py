@@ -1,4 +1,4 @@
-"""What the kernel reports of block devices: names, sizes, serials, and who uses them (sysfs)."""
+"""What the kernel reports of block devices: names, sizes, serials, links (sysfs)."""
 
 from __future__ import annotations
 
@@ -9,44 +9,25 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.storage import nvme
 from agent.system.command import Progress, run
 from contract import system_text
 from contract.journal import boot_id
-from contract.names import printable, sentence
+from contract.names import sentence
 
 BLOCK = Path("/sys/class/block")
-CONFIGFS = Path("/sys/kernel/config")
 PCI_DRIVERS = Path("/sys/bus/pci/drivers")
-SWAPS = Path("/proc/swaps")
-# Where the kernel's own servers are told what they export: nvmet, LIO, a USB gadget.
-_EXPORTS = (
-    "nvmet/subsystems/*/namespaces/*/device_path",
-    "nvmet/subsystems/*/passthru/device_path",
-    "target/core/*/*/udev_path",
-    "target/core/*/*/info",
-    "usb_gadget/*/functions/mass_storage.*/lun.*/file",
-)
 # Drivers that hand a whole controller to a program: a virtual machine, SPDK, DPDK.
-_USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")
+USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
 EDGE_BYTES = 2**20
 _GET_DISKSEQ = 0x80081280  # BLKGETDISKSEQ, linux/fs.h
 _LOCK_S = _NODE_S = 10.0
 _held: dict[str, int] = {}
-
-
-@dataclass(frozen=True)
-class Use:
-    """Why a device is busy: `device` is a kernel name, `how` reads on from "… is"."""
-
-    device: str
-    how: str
 
 
 @contextmanager
@@ -67,7 +48,7 @@ def kernel_name(path: str | os.PathLike[str]) -> str | None:
         return None
     if not stat.S_ISBLK(info.st_mode):
         return None
-    return _name_of(os.major(info.st_rdev), os.minor(info.st_rdev))
+    return name_of(os.major(info.st_rdev), os.minor(info.st_rdev))
 
 
 def size_bytes(name: str) -> int:
@@ -276,23 +257,6 @@ def ata_security_off(name: str) -> bool:
     return allowed.exists() and system_text.read(allowed).strip() in ("0", "N")
 
 
-def busy(path: str) -> bool:
-    """Whether someone has the disk or a part of it for himself: mounts (in any namespace), ZFS, ….
-
-    The kernel refuses a second exclusive open. Tools hold a disk for moments: asked three times.
-    """
-    for _ in range(3):
-        try:
-            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                return False  # reading it will say what is wrong
-        else:
-            return False
-        time.sleep(0.1)
-    return True
-
-
 def read_edges(path: str, size: int) -> tuple[bytes, bytes]:
     """First and last MiB of a disk of `size` bytes, past the page cache; raises OSError."""
     length = min(EDGE_BYTES, size)
@@ -334,148 +298,14 @@ def dm_name(name: str) -> str:
     return system_text.read_line_or_empty(BLOCK / name / "dm" / "name")
 
 
-def uses(disk: str) -> list[Use]:
-    """Mounts, swap and holders of a disk, its partitions and all that stands on them."""
-    users = [
-        Use(
-            name,
-            "carries the root file system" if where == "/" else f"mounted on {printable(where)}",
-        )
-        for name, where in mounted()
-        if disk in chain(name)
-    ]
-    swaps = (_plain(line.split()[0]) for line in system_text.read(SWAPS).splitlines()[1:])
-    names = filter(None, map(kernel_name, swaps))
-    users += [Use(name, "used as swap") for name in names if disk in chain(name)]
-    for name in (disk, *partitions(disk)):
-        holders = BLOCK / name / "holders"
-        for holder in sorted(holders.iterdir()) if holders.exists() else ():
-            called = dm_name(holder.name) or holder.name
-            users.append(Use(name, f"held by {printable(called)}"))
-        users += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
-    return users + _named_in_tables(disk) + exports(disk) + openers(disk)
-
-
-def exports(disk: str) -> list[Use]:
-    """Who serves the disk to others without a descriptor.
-
-    The kernel, as configfs has it, and a virtual function of its controller that a program drives
-    (linux-nvme, LIO, kernel Documentation/ABI/testing/sysfs-bus-pci).
-    """
-    names = [disk, *partitions(disk)]
-    device = BLOCK / disk / "device"
-    # A passthru subsystem is told the controller.
-    files = {device / "dev": disk, **dict.fromkeys(device.glob("nvme*/dev"), disk)}
-    files |= {BLOCK / name / "dev": name for name in names}
-    names_by_number = {n: name for file, name in files.items() if (n := _number(file)) is not None}
-    users = []
-    for attribute in sorted(path for form in _EXPORTS for path in CONFIGFS.glob(form)):
-        with suppress(OSError):
-            for word in system_text.read(attribute).split():
-                if word.startswith("/dev/") and (name := names_by_number.get(_rdev(word) or 0)):
-                    place = attribute.parent.relative_to(CONFIGFS)
-                    users.append(Use(name, f"exported by {printable(str(place))}"))
-    for parent in device.resolve().parents:
-        for function in sorted(parent.glob("virtfn*/driver")):
-            if function.resolve().name in _USER_SPACE:
-                address = function.parent.resolve().name
-                users.append(Use(disk, f"shared with {address}, which a program drives"))
-    return list(dict.fromkeys(users))
-
-
 def given_away() -> list[str]:
     """Storage controllers that the kernel does not drive but a program may: address and driver."""
     return [
         f"{function.name} ({driver})"
-        for driver in _USER_SPACE
+        for driver in USER_SPACE
         for function in sorted((PCI_DRIVERS / driver).glob("*:*:*.*"))
         if system_text.read(function / "class").startswith("0x01")
     ]
-
-
-def _number(file: Path) -> int | None:
-    """Return the device number in a file of sysfs; None without one."""
-    try:
-        major, minor = system_text.read(file).split(":")
-    except OSError:
-        return None
-    return os.makedev(int(major), int(minor))
-
-
-def _rdev(path: str) -> int | None:
-    try:
-        return os.stat(path).st_rdev or None  # noqa: PTH116 - as it was written there
-    except OSError:
-        return None
-
-
-def _named_in_tables(disk: str) -> list[Use]:
-    """Return what is to be mounted or opened from a disk later, blank as it may be until then."""
-    names = {disk, *partitions(disk)}
-    users = []
-    for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
-        with suppress(OSError):
-            for line in system_text.read(table).splitlines():
-                fields = line.partition("#")[0].split()
-                key, _, value = fields[column].partition("=") if len(fields) > 1 else ("", "", "")
-                path = f"/dev/disk/by-{key.lower()}/{value.strip(chr(34))}" if value else key
-                if path.startswith("/dev/") and (name := kernel_name(_plain(path))) in names:
-                    users.append(Use(str(name), f"named in {table}"))
-    return users
-
-
-def openers(disk: str) -> list[Use]:
-    """List the programs that have the disk or a part of it open, exclusively or not.
-
-    Virtual machines and databases have theirs so, also by its generic device (ng, sg, bsg), which
-    is no block device. Tools look at a disk for moments, and who counts is seen three times; udev,
-    which may look for longer on a busy machine, is kept away by `held`.
-    """
-    names = [name for name in (disk, *partitions(disk)) if kernel_name(f"/dev/{name}")]
-    nodes = {(stat.S_IFBLK, Path("/dev", name).stat().st_rdev): name for name in names}
-    device = BLOCK / disk / "device"
-    generic = [*device.glob("scsi_generic/*/dev"), *device.glob("bsg/*/dev")]
-    generic.append(BLOCK.parent / "nvme-generic" / disk.replace("nvme", "ng", 1) / "dev")
-    nodes |= {(stat.S_IFCHR, n): f.parent.name for f in generic if (n := _number(f)) is not None}
-    lasting: set[tuple[str, str]] = set()
-    for look in range(3):
-        open_ones = set(_open_in(nodes))
-        lasting = lasting & open_ones if look else open_ones
-        if not lasting:
-            break
-        time.sleep(0.1)
-    return [Use(name, how) for name, how in sorted(lasting)]
-
-
-def _open_in(nodes: Mapping[tuple[int, int], str]) -> Iterator[tuple[str, str]]:
-    """(device, how) for every process but this one that has one of these open or in memory.
-
-    `nodes`: the name of a device by its kind (`S_IFBLK`, `S_IFCHR`) and number.
-    """
-    for process in Path("/proc").glob("[0-9]*"):
-        if int(process.name) == os.getpid():
-            continue
-        try:
-            descriptors = list((process / "fd").iterdir())
-            who = command_name(process)
-        except OSError:
-            continue  # it ended while we looked
-        for descriptor in descriptors:
-            with suppress(OSError):
-                status = descriptor.stat()
-                kind = stat.S_IFMT(status.st_mode)
-                if name := nodes.get((kind, status.st_rdev)):
-                    yield name, f"open in {who}"
-                elif kind == 0:  # io_uring keeps files whose descriptors may be closed
-                    text = system_text.read(process / "fdinfo" / descriptor.name)
-                    for word in text.split() if "UserFiles" in text else ():
-                        if name := nodes.get((stat.S_IFBLK, _rdev(f"/dev/{Path(word).name}") or 0)):
-                            yield name, f"open in {who}"
-        with suppress(OSError):
-            lines = system_text.read(process / "maps").splitlines()
-            for path in {_plain(line[line.index("/dev/") :]) for line in lines if "/dev/" in line}:
-                if mapped := nodes.get((stat.S_IFBLK, _rdev(path) or 0)):
-                    yield mapped, f"mapped into {who}"
 
 
 def command_name(process: Path) -> str:
@@ -483,73 +313,7 @@ def command_name(process: Path) -> str:
     return f"{sentence(system_text.read(process / 'comm').strip())}[{process.name}]"
 
 
-def holder_elsewhere(disk: str) -> str:
-    """Why a disk is busy that this namespace shows no use of, in the words of `Use.how`."""
-    wanted = {system_text.read(BLOCK / name / "dev").strip() for name in (disk, *partitions(disk))}
-    for process in sorted(Path("/proc").glob("[0-9]*")):
-        try:
-            lines = system_text.read(process / "mountinfo").splitlines()
-            name = command_name(process)
-        except OSError:
-            continue  # it ended while we looked
-        for fields in (line.split() for line in lines):
-            if fields[2] in wanted:
-                return f"mounted on {printable(_plain(fields[4]))} for {name} alone"
-    return "held exclusively by a program, as ZFS does"
-
-
-def _loops_over(name: str) -> list[str]:
-    """Loop devices set up on a device: the kernel does not list them as its holders."""
-    files = sorted(BLOCK.glob("loop*/loop/backing_file"))
-    return [
-        file.parents[1].name
-        for file in files
-        if kernel_name(system_text.read(file).strip()) == name
-    ]
-
-
-def _name_of(major: int, minor: int) -> str | None:
+def name_of(major: int, minor: int) -> str | None:
+    """Return the kernel's name of the block device with this number; None if there is none."""
     link = Path(f"/sys/dev/block/{major}:{minor}")
     return link.resolve().name if link.exists() else None
-
-
-def chain(name: str) -> set[str]:
-    """Return the device and all devices below it, down to whole disks."""
-    members: set[str] = set()
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
-        if current in members or not (BLOCK / current).exists():
-            continue
-        members.add(current)
-        real = (BLOCK / current).resolve()
-        if (real / "partition").exists():
-            waiting.append(real.parent.name)
-        if (real / "slaves").exists():
-            waiting += [entry.name for entry in (real / "slaves").iterdir()]
-    return members
-
-
-def mounted() -> Iterator[tuple[str, str]]:
-    """Kernel name and mount point of everything mounted from a block device."""
-    for number, where, source in mounts():
-        major, minor = (int(part) for part in number.split(":"))
-        # Some file systems (btrfs, zfs) have a device number of their own: ask their source.
-        if name := _name_of(major, minor) or kernel_name(source):
-            yield name, where
-
-
-def mounts() -> Iterator[tuple[str, str, str]]:
-    """`major:minor`, mount point and source of all that is mounted, as the kernel has it."""
-    for line in system_text.read(Path("/proc/self/mountinfo")).split("\n"):
-        left, separator, right = line.partition(" - ")
-        if separator:
-            fields = left.split(" ")
-            yield fields[2], _plain(fields[4]), _plain(right.split(" ")[1])
-
-
-def _plain(text: str) -> str:
-    """Undo the kernel's octal escapes of blanks in paths."""
-    for escaped, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(escaped, char)
-    return text

@@ -16,9 +16,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.storage import devices, disk_records, nvme, opal_ioctl, samples
-from agent.storage.devices import SECTOR_BYTES, Use
+from agent.storage import devices, disk_records, nvme, opal_ioctl, samples, uses
+from agent.storage.devices import SECTOR_BYTES
 from agent.storage.plaintext_probe import locked_read
+from agent.storage.uses import Use
 from agent.system.command import run
 from agent.system.lock import RUN
 from contract import strict_json
@@ -232,9 +233,9 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
     entries, unit = (table.partitions, table.sectorsize) if table else ((), 0)
     shown = [(devices.partition_start_bytes(n), devices.size_bytes(n)) for n in names]
     listed = {(e.start * unit, e.size * unit): e for e in entries}
-    uses = devices.uses(name)
-    if not uses and devices.busy(path):
-        uses = [Use(name, devices.holder_elsewhere(name))]
+    disk_uses = uses.find_uses(name)
+    if not disk_uses and uses.is_busy(path):
+        disk_uses = [uses.explain_busy(name)]
     facts = DiskFacts(
         path=path,
         whole_disk=is_whole,
@@ -242,7 +243,7 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
         serial=serial,
         size_bytes=size,
         diskseq=devices.diskseq(name) if is_whole else 0,
-        uses=tuple(uses),
+        uses=tuple(disk_uses),
         same_identity=tuple(devices.same_identity(name)) if is_whole else (),
         beside=tuple(devices.beside(name)) if is_whole else (),
         # A table that can be seen but not read is one all the same.

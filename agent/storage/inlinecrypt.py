@@ -23,10 +23,11 @@ from agent.storage.base import (
     Segment,
     partition_name,
 )
-from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, is_whole_disk
+from agent.storage.devices import BLOCK, SECTOR_BYTES, is_whole_disk
 from agent.storage.dmcrypt import cipher, volume_key_bits
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from agent.storage.uses import chain
 from agent.system.command import run
 from contract.parameters import Parameter
 from contract.plan import Configuration, EncryptedBy

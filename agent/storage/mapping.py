@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.storage.base import Layer, Segment
-from agent.storage.devices import BLOCK, SECTOR_BYTES, chain, dm_name, is_whole_disk, uses
-from agent.storage.devices import mounts as all_mounts
+from agent.storage.devices import BLOCK, SECTOR_BYTES, dm_name, is_whole_disk
 from agent.storage.guard import MAPPING
+from agent.storage.uses import chain, find_uses, number_of
+from agent.storage.uses import mounts as all_mounts
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
@@ -197,7 +198,7 @@ def _remove(name: str, kernel: str) -> None:
         with suppress(CommandError):
             run(["dmsetup", "remove", "--force", name])
             return
-        holders = "; ".join(use.how for use in uses(kernel)) or "the kernel holds it"
+        holders = "; ".join(use.how for use in find_uses(kernel)) or "the kernel holds it"
         raise HeldError("held", name=name, uses=holders) from error
 
 
@@ -241,10 +242,8 @@ def formatted() -> bool:
 def mounts() -> list[Path]:
     """Where our mappings are mounted, the last mount first; nothing else is looked at."""
     kernel_names = {f"/dev/mapper/{name}": kernel for name, kernel in devices().items() if kernel}
-    numbers = {system_text.read(BLOCK / kernel / "dev").strip() for kernel in kernel_names.values()}
+    numbers = set(map(number_of, kernel_names.values()))
     sources = {*kernel_names, *(f"/dev/{kernel}" for kernel in kernel_names.values())}
     # Btrfs has a device number of its own.
-    folders = [
-        Path(w) for number, w, source in all_mounts() if number in numbers or source in sources
-    ]
-    return folders[::-1]
+    ours = (m for m in all_mounts() if m.number in numbers or m.source in sources)
+    return [Path(mount.where) for mount in ours][::-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from pathlib import Path
@@ -41,6 +42,90 @@ def hold(flags: str = "os.O_RDWR | os.O_EXCL", device: str = "$D") -> str:
         f"python3 -c 'import os,sys,time; os.open(sys.argv[1], {flags}); time.sleep(999)' "
         f"{device} >/dev/null 2>&1 & echo $! >$F/pid; "
         f"until ls -l /proc/$!/fd | grep -q {device}; do sleep 0.1; done; "
+    )
+
+
+# Programs that use a disk in ways that its first thread's descriptors do not show; each calls
+# `ready` when it does. `D` is the disk's node, `F` a folder.
+_BEGIN = """
+import ctypes, fcntl, mmap, os, socket, struct, sys, threading, time
+D, F = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*words):
+    done = libc.syscall(*words)
+    assert done >= 0, os.strerror(ctypes.get_errno())
+    return done
+def ready(fd=None):
+    open(F + "/there", "w").close()
+    time.sleep(999)
+def register(fd):
+    ring = call(425, 4, ctypes.create_string_buffer(120))
+    call(427, ring, 2, (ctypes.c_int * 1)(fd), 1)
+    os.close(fd)
+def map_it(fd):
+    global memory
+    memory = mmap.mmap(fd, 4096, trackfd=False)
+    os.close(fd)
+def first_thread_exits(work):
+    threading.Thread(target=work).start()
+    libc.pthread_exit(None)
+def send(*messages):
+    global ends
+    ends = socket.socketpair()
+    for fds in messages:
+        socket.send_fds(ends[0], [b"x"], fds)
+        [os.close(fd) for fd in fds]
+"""
+_PROGRAMS = {
+    "exited": "first_thread_exits(lambda: ready(os.open(D, os.O_RDWR)))",
+    "exited-mapped": "first_thread_exits(lambda: ready(map_it(os.open(D, os.O_RDWR))))",
+    "exited-uring": "first_thread_exits(lambda: ready(register(os.open(D, os.O_RDWR))))",
+    "own-table": """
+def work():
+    libc.unshare(0x400)
+    ready(os.open(D, os.O_RDWR))
+threading.Thread(target=work).start()
+""",
+    "own-mounts": """
+def work():
+    libc.unshare(0x20200)
+    libc.mount(b"none", b"/", None, 0x44000, None)
+    assert libc.mount(D.encode(), b"/mnt", b"ext4", 0, None) == 0
+    ready()
+threading.Thread(target=work).start()
+""",
+    "uring-gone": "register(os.open(D, os.O_RDWR)); os.unlink(D); ready()",
+    "mapped-gone": "map_it(os.open(D, os.O_RDWR)); os.unlink(D); ready()",
+    "sent": "send([os.open(D, os.O_RDWR)]); ready()",
+    "sent-second": "send([os.open('/etc/passwd', 0)], [os.open(D, os.O_RDWR)]); ready()",
+    "path-only": "ready(os.open(D, os.O_PATH))",
+    "detached": """
+tree = call(428, -100, b"/mnt", 1)
+assert libc.umount2(b"/mnt", 2) == 0
+ready(tree)
+""",
+    "ended": "os.fork() or os._exit(os.close(os.open(D, os.O_RDWR)) or 0); ready()",
+}
+
+
+def program(name: str, device: str = "$D", within: str = "") -> str:
+    """Shell text that starts one of these programs, `within` another program."""
+    code = base64.b64encode(f"{_BEGIN}\n{_PROGRAMS[name]}".encode()).decode()
+    return (
+        f"rm -f $F/there; echo {code} | base64 -d >$F/program.py; "
+        f"{within} python3 $F/program.py {device} $F >$F/output 2>&1 & echo $! >$F/pid; "
+        "for n in $(seq 100); do [ -e $F/there ] && break; sleep 0.1; done; [ -e $F/there ]; "
+    )
+
+
+NODE = "mknod /dev/danger-node b $((0x$(stat -Lc %t $D))) $((0x$(stat -Lc %T $D))); "
+
+
+def loop_without_node(device: str = "$D", loop: str = "/dev/loop7", options: str = "") -> str:
+    """Shell text that sets a loop device up by a node that is removed again."""
+    return (
+        f"mknod /dev/danger-node b $((0x$(stat -Lc %t {device}))) $((0x$(stat -Lc %T {device}))); "
+        f"losetup {options} {loop} /dev/danger-node; rm /dev/danger-node; "
     )
 
 
@@ -185,10 +270,21 @@ def store(device: str) -> str:
     return f"mount {device} /mnt; echo thesis >/mnt/thesis; umount /mnt; "
 
 
-_TEXTS = (agent, elsewhere, hold, laid_out, our_header, shifted, store)
+_TEXTS = (
+    agent,
+    elsewhere,
+    hold,
+    laid_out,
+    loop_without_node,
+    our_header,
+    program,
+    shifted,
+    store,
+)
 NAMES = {
     **{text.__name__: text for text in _TEXTS},
     **{"gone": GONE, "gpt": GPT, "luks": LUKS, "mkfs": MKFS, "ours": OURS, "two": TWO},
+    "node": NODE,
     "settle": SETTLE,
     "passphrase": f"{SECRET} luks_passphrase",
     "open": "echo -n x | cryptsetup open --key-file - $Q danger; ",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.storage import devices, layout, mapping
+from agent.storage import layout, mapping, uses
 from agent.storage.base import Evidence, Expectation, Kind, Place, VolumeHeader
 from agent.storage.facts import MARKER_NAME, MARKER_TYPE, DiskFacts, Partition
 from agent.storage.guard import GuardError, refusal
@@ -56,7 +56,7 @@ class LoopMapping:
         return []
 
     def mounts(self) -> list[Path]:
-        return [Path(where) for _, where, source in devices.mounts() if source == self.PATH]
+        return [Path(m.where) for m in uses.mounts() if m.source == self.PATH]
 
     def revive(self) -> None:
         """Do nothing: a loop device is never suspended."""
@@ -254,7 +254,7 @@ def test_nothing_else_of_the_machine_keeps_a_configuration_from_being_left(
     os.mkdir(odd)  # noqa: PTH102 - no path of pathlib's
     subprocess.run(["mount", "-t", "tmpfs", "none", odd], check=True)
     try:
-        assert os.fsdecode(odd) in [where for _, where, _ in devices.mounts()]
+        assert os.fsdecode(odd) in [mount.where for mount in uses.mounts()]
         monkeypatch.setattr("agent.storage.devices.kernel_name", _fail)
         monkeypatch.setattr(scene.kind, "detach", _fail)
         with pytest.raises(InjectedError):
