@@ -132,8 +132,8 @@ def require_within_limits(
     """Raise NeedsError with a problem for each disk that would pass its `max_written_bytes`.
 
     `disks` are the inventory's, for a plan may come from elsewhere. `written` is what SMART has of
-    each disk's life: what the journal's `entries` leave to be done comes on top. Without it the
-    suite is counted alone and whole. `run_bytes` are those of `written_bytes`.
+    each disk's life, which a limit requires: what the journal's `entries` leave to be done comes on
+    top. `run_bytes` are those of `written_bytes`.
     """
     entries = list(entries)
     history = History(entries)
@@ -142,20 +142,21 @@ def require_within_limits(
     for role, disk in ((each.role, disks.get(each.role)) for each in plan.disks_used):
         if disk is None or disk.max_written_bytes is None:
             continue
-        before = written.get(role)
+        if (before := written.get(role)) is None:
+            problems.append(NeedsError("writes-unknown", role=role, serial=disk.serial))
+            continue
         carried = {each.name for each in plan.configurations if each.disk == role}
         count = sum(
             run_bytes.get(run.workload, 0)
             for run in plan.runs
-            if run.configuration in carried
-            and (before is None or not history.account(run.run_id).finished)
+            if run.configuration in carried and not history.account(run.run_id).finished
         )
-        if plan.precondition and (before is None or role not in conditioned):
+        if plan.precondition and role not in conditioned:
             count += plan.precondition.most_bytes(plan.extent)
-        if (before or 0) + count > disk.max_written_bytes:
+        if before + count > disk.max_written_bytes:
             sizes = {
                 "count": decimal_size(count),
-                "before": decimal_size(before or 0),
+                "before": decimal_size(before),
                 "limit": decimal_size(disk.max_written_bytes),
             }
             problems.append(

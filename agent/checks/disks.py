@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from agent.checks.context import CheckContext, Observation, number, text
+from agent.checks.smart import possible_c
 from agent.storage.devices import controllers
 
 # What `conditions` has of a disk's health.
@@ -75,9 +76,10 @@ def temperatures_c(context: CheckContext) -> dict[str, float]:
             for place in ("hwmon*/temp1_input", "hwmon/hwmon*/temp1_input")
             for sensor in device.glob(place)
         ]
-        values = [value for sensor in sensors if (value := number(sensor)) is not None]
+        readings = [value / 1000 for sensor in sensors if (value := number(sensor)) is not None]
+        values = [each for each in readings if possible_c(each) is not None]
         if values:
-            temperatures[_serial(context, name)] = max(values) / 1000
+            temperatures[_serial(context, name)] = max(values)
         elif name in context.health and (smart_c := context.health[name].temperature_c) is not None:
             temperatures[_serial(context, name)] = float(smart_c)
     return temperatures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,15 @@ from contract.disks import Health, Lifetime
 
 # ATA attributes that count what the medium lost: reallocated, uncorrectable, pending, offline.
 _LOST = frozenset({5, 187, 197, 198})
-_WRITTEN = 241  # total LBAs written
+_WRITTEN = 241  # written by the host, in a unit that its maker chose and smartctl's name has
+_UNIT = re.compile(r"Writ.*_(\d*)([KMGT])(i?)B$")
+_SECTORS = re.compile(r"Total_LBAs_Written|Host_Write\w*_Sectors?|Sectors_Written")
+_DEFAULT_SECTOR_BYTES = 512
+# By the standards: pages of the ATA Command Set's device statistics log (ACS-4, 9.5).
+_GENERAL, _SECTORS_WRITTEN = 1, 24
+_SOLID_STATE, _USED_PERCENT = 7, 8
+# What a disk can be: a sensor that reports less or more is broken or absent (NVMe: 0 K, 65,535 K).
+POSSIBLE_C = (-60.0, 150.0)
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class _Raw:
 class _Attribute:
     id: int
     raw: _Raw
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,35 @@ class _Attributes:
 @dataclass(frozen=True)
 class _ScsiErrors:
     total_uncorrected_errors: int = 0
+    gigabytes_processed: str | float | None = None
+
+
+@dataclass(frozen=True)
+class _Flags:
+    valid: bool = False
+
+
+@dataclass(frozen=True)
+class _Statistic:
+    offset: int
+    value: int | None = None
+    flags: _Flags = _Flags()
+
+
+@dataclass(frozen=True)
+class _Page:
+    number: int
+    table: tuple[_Statistic, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    pages: tuple[_Page, ...] = ()
+
+    def value(self, page: int, offset: int) -> int | None:
+        """Return a statistic that the disk calls valid; None without it."""
+        rows = (row for each in self.pages if each.number == page for row in each.table)
+        return next((r.value for r in rows if r.offset == offset and r.flags.valid), None)
 
 
 @dataclass(frozen=True)
@@ -62,9 +101,12 @@ class Report:
     """smartctl's JSON (smartmontools 7): NVMe, ATA and SCSI each have their own part."""
 
     serial_number: str = ""
+    in_smartctl_database: bool | None = None
+    logical_block_size: int = _DEFAULT_SECTOR_BYTES
     smart_status: _Status = _Status()
     nvme_smart_health_information_log: _NvmeLog | None = None
     ata_smart_attributes: _Attributes = _Attributes()
+    ata_device_statistics: _Statistics = _Statistics()
     scsi_error_counter_log: Mapping[str, _ScsiErrors] = field(default_factory=dict)
     temperature: _Temperature = _Temperature()
 
@@ -77,7 +119,9 @@ def read(program: str, name: str) -> Health | None:
     try:
         # Its exit code is a set of bits that the JSON says better.
         output = run(
-            [program, "-j", "-i", "-H", "-A", f"/dev/{name}"], ok=range(256), timeout_s=20
+            [program, "-j", "-i", "-H", "-A", "-l", "devstat", f"/dev/{name}"],
+            ok=range(256),
+            timeout_s=20,
         ).out
         health = health_of(strict_json.parse(Report, output))
     except (CommandError, ValueError):
@@ -105,16 +149,51 @@ def health_of(report: Report) -> Health | None:
     errors += sum(attribute.raw.value for attribute in ata if attribute.id in _LOST)
     errors += sum(part.total_uncorrected_errors for part in scsi.values())
     heat = [n for n in (log.warning_temp_time, log.critical_comp_time) if n is not None]
-    units = log.data_units_written
-    sectors = next((attribute.raw.value for attribute in ata if attribute.id == _WRITTEN), None)
     return Health(
         report.serial_number,
         passed,
         errors,
         throttled=sum(heat) if heat else None,
-        temperature_c=report.temperature.current,
-        # NVMe Base Specification, SMART log: thousands of 512 bytes.
-        written_bytes=units * 512_000 if units is not None else sectors and sectors * 512,
+        temperature_c=possible_c(report.temperature.current),
+        written_bytes=_written_bytes(report, log),
         spare_percent=log.available_spare,
-        used_percent=log.percentage_used,
+        used_percent=_used_percent(report, log),
     )
+
+
+def possible_c(reading_c: float | None) -> float | None:
+    """Return a temperature; None where no disk can have it, so that the sensor is wrong."""
+    low, high = POSSIBLE_C
+    return reading_c if reading_c is not None and low < reading_c < high else None
+
+
+def _written_bytes(report: Report, log: _NvmeLog) -> int | None:
+    """Return what a disk has written in its life; None unless its unit is known for certain.
+
+    A standard has the unit, or smartctl's database names it (241 counts sectors, 32 MiB, GiB, …). A
+    disk that is not in the database has the names of most disks, which may be wrong.
+    """
+    if log.data_units_written:  # NVMe Base Specification: thousands of 512 bytes; 0: not reported
+        return log.data_units_written * 512_000
+    sectors = report.ata_device_statistics.value(_GENERAL, _SECTORS_WRITTEN)
+    if sectors is not None:
+        return sectors * report.logical_block_size
+    processed = report.scsi_error_counter_log.get("write", _ScsiErrors()).gigabytes_processed
+    if processed is not None:
+        return round(float(processed) * 10**9)
+    attributes = report.ata_smart_attributes.table
+    written = next((each for each in attributes if each.id == _WRITTEN), None)
+    if written is None or report.in_smartctl_database is False:
+        return None
+    if unit := _UNIT.search(written.name):
+        base = 1024 if unit[3] else 1000
+        return int(written.raw.value * int(unit[1] or 1) * base ** (1 + "KMGT".index(unit[2])))
+    # Makers of disks with larger sectors count either kind.
+    known = report.logical_block_size == _DEFAULT_SECTOR_BYTES
+    return written.raw.value * 512 if known and _SECTORS.fullmatch(written.name) else None
+
+
+def _used_percent(report: Report, log: _NvmeLog) -> int | None:
+    if log.percentage_used is not None:
+        return log.percentage_used
+    return report.ata_device_statistics.value(_SOLID_STATE, _USED_PERCENT)

@@ -19,12 +19,14 @@ from agent.checks import (
     Inspection,
     Memory,
     blockers,
+    disks,
     kernel_log,
     machine,
     smart,
 )
 from agent.system import lock
 from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
+from contract import strict_json
 from contract.disks import Lifetime
 from contract.documents import RunDisks
 from contract.examination import Finding
@@ -278,6 +280,67 @@ def test_a_disk_tells_what_of_its_life_is_used(
     place.write("smart.json", "{}")
     assert smart.lifetime(DISK) is None
     assert smart.lifetime(None) is None
+
+
+def _ata(name: str, raw: int, **more: object) -> dict[str, object]:
+    table = [{"id": 241, "name": name, "raw": {"value": raw, "string": str(raw)}}]
+    return {"smart_status": {"passed": True}, "ata_smart_attributes": {"table": table}, **more}
+
+
+def _statistics(page: int, offset: int, value: int, valid: bool = True) -> dict[str, object]:
+    row = {"offset": offset, "value": value, "flags": {"valid": valid}}
+    return {"ata_device_statistics": {"pages": [{"number": page, "table": [row]}]}}
+
+
+@pytest.mark.parametrize(
+    ("report", "written_bytes"),
+    [
+        (_ata("Total_LBAs_Written", 1000), 512_000),
+        (_ata("Total_LBAs_Written", 1000, in_smartctl_database=True), 512_000),
+        (_ata("Total_LBAs_Written", 1000, in_smartctl_database=False), None),
+        (_ata("Total_LBAs_Written", 1000, logical_block_size=4096), None),
+        (_ata("Host_Writes_32MiB", 3), 3 * 2**25),
+        (_ata("TLC_Writes_32MiB", 3), 3 * 2**25),
+        (_ata("Host_Writes_64KiB", 3), 3 * 2**16),
+        (_ata("Total_Writes_GB", 3), 3 * 10**9),
+        (_ata("Lifetime_Writes_GiB", 3), 3 * 2**30),
+        (_ata("Written_TiB", 3), 3 * 2**40),
+        (_ata("Unknown_SSD_Attribute", 3), None),
+        (_ata("Unknown_Attribute", 3), None),
+        (_ata("Total_Writes", 3), None),
+        (_ata("Lifetime_Reads_GiB", 3), None),
+        (_ata("Total_LBAs_Written", 9, **_statistics(1, 24, 7)), 7 * 512),
+        (_ata("Total_LBAs_Written", 9, **_statistics(1, 24, 7, valid=False)), 9 * 512),
+        (_ata("", 9, logical_block_size=4096, **_statistics(1, 24, 7)), 7 * 4096),
+        ({"nvme_smart_health_information_log": {"data_units_written": 3}}, 1_536_000),
+        ({"nvme_smart_health_information_log": {"data_units_written": 0}}, None),
+        ({"scsi_error_counter_log": {"write": {"gigabytes_processed": "1.5"}}}, 1_500_000_000),
+    ],
+)
+def test_bytes_are_known_only_where_their_unit_is(
+    report: dict[str, object], written_bytes: int | None
+) -> None:
+    health = smart.health_of(strict_json.parse(smart.Report, json.dumps(report)))
+    assert health is not None and health.written_bytes == written_bytes
+
+
+@pytest.mark.parametrize(
+    ("current", "known"), [(65_262, None), (-273, None), (38, 38), (-20, -20), (151, None)]
+)
+def test_a_temperature_that_no_disk_can_have_is_not_reported(
+    place: Machine, current: int, known: float | None
+) -> None:
+    report = {**SMART, "temperature": {"current": current}}
+    health = smart.health_of(strict_json.parse(smart.Report, json.dumps(report)))
+    assert health is not None and health.temperature_c == known
+    place.write(f"{DEVICE}/hwmon3/temp1_input", str(current * 1000))
+    assert disks.temperatures_c(place.context) == ({} if known is None else {DISK: known})
+
+
+def test_the_life_of_an_ata_disk_is_of_its_statistics() -> None:
+    report = {"smart_status": {"passed": True}, **_statistics(7, 8, 4)}
+    health = smart.health_of(strict_json.parse(smart.Report, json.dumps(report)))
+    assert health is not None and health.used_percent == 4
 
 
 def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:

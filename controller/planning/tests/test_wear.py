@@ -110,14 +110,16 @@ def test_a_suite_beyond_a_disks_limit_is_refused_with_the_numbers() -> None:
     )
     made = compiled(suite(configurations=["plain"], contrasts=[]), limited.document())
     written = {"file_io": TB // 100}  # three runs
-    limits_hold(made, [disk("plain")], written)
+    for unknown in ([disk("plain")], [disk("plain", used_percent=3)], []):
+        with refuses("writes-unknown", role="plain"):
+            limits_hold(made, unknown, written)
     limits_hold(made, [disk("plain", written_bytes=97 * TB // 100)], written)
     numbers = {"role": "plain", "count": "30.0 GB", "before": "971.0 GB", "limit": "1.0 TB"}
     with refuses("writes-beyond-limit", **numbers):
         limits_hold(made, [disk("plain", written_bytes=971 * TB // 1000)], written)
     filled = replace(made, precondition=SuitePrecondition(passes=1000))
     with refuses("writes-beyond-limit"):
-        limits_hold(filled, [disk("plain")], {})
+        limits_hold(filled, [disk("plain", written_bytes=0)], {})
 
 
 def test_a_rated_endurance_stands_for_what_smart_extrapolates() -> None:
