@@ -165,8 +165,12 @@ class Bench:
     def context(self) -> CheckContext:
         """Return what the checks look at."""
         disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
+        entered = self._stack.entered
         return CheckContext(
-            self._stack.mount_point, suite_dir=self._suite_dir, disks=tuple(filter(None, disks))
+            self._stack.mount_point,
+            configuration=entered.configuration.name if entered else "",
+            suite_dir=self._suite_dir,
+            disks=tuple(filter(None, disks)),
         )
 
     def _try(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from agent.checks import smart
+from agent.checks import settings, smart
 from agent.storage import devices
 from agent.storage.devices import BLOCK
 from agent.system.command import CommandError, run
@@ -51,6 +51,7 @@ def gather(spec: StorageSpec) -> Document:
         "lab_disks": lab_word("fde.disks", command_line or ""),
         "cpu": _cpu(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "settings": settings.of_machine(Path("/sys"), Path("/proc")),
         "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
         "simulated_rapl": SIMULATED_RAPL.exists(),
         "disks": {role: _disk(disk) for role, disk in spec.disks.items()},
@@ -115,6 +116,7 @@ def _disk(disk: Disk) -> Document:
         "rotational": _text(queue / "rotational"),
         "scheduler": _text(queue / "scheduler"),
         "write_cache": _text(queue / "write_cache"),
+        "settings": settings.of_device(BLOCK / name),
         "transport": _text(paths[0] / "transport"),
         "link_speed": next(filter(None, map(link_speed, paths)), None),
         **asdict(smart.lifetime(name) or Lifetime()),

@@ -32,6 +32,7 @@ class FirstReadings:
     medium_errors: Mapping[str, int] | None = None
     firmware: Mapping[str, str] | None = None
     disk_links: Mapping[str, str] | None = None
+    settings: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class CheckContext:
     min_free_bytes: int = 128 * 2**20
     min_memory_bytes: int = 256 * 2**20
     known_health: dict[str, Health] | None = None
+    configuration: str = ""
 
     @property
     def cpus(self) -> Path:
@@ -94,16 +96,33 @@ class CheckContext:
         """Return the suite's first reading of this name; keep `now` if there is none yet."""
         if self.suite_dir is None:
             return current
-        path = self.suite_dir / "provenance" / "first-readings.json"
-        kept = strict_json.load(FirstReadings, path) or FirstReadings()
-        first: Reading | None = getattr(kept, name)
-        if first is not None:
-            return first
+        first: Reading | None = getattr(self._kept(), name)
+        if first is None:
+            self._keep(name, current)
+        return current if first is None else first
+
+    @property
+    def _readings(self) -> Path:
+        return (self.suite_dir or Path()) / "provenance" / "first-readings.json"
+
+    def _kept(self) -> FirstReadings:
+        return strict_json.load(FirstReadings, self._readings) or FirstReadings()
+
+    def _keep(self, name: str, reading: object) -> None:
+        if self.suite_dir is None:
+            return
         with suppress(OSError):  # no room: the check of that waits for it, and says so
-            path.parent.mkdir(parents=True, exist_ok=True)
-            known = asdict(kept) | {name: current}
-            write_json(path, {key: value for key, value in known.items() if value is not None})
-        return current
+            self._readings.parent.mkdir(parents=True, exist_ok=True)
+            known = asdict(self._kept()) | {name: reading}
+            kept = {key: value for key, value in known.items() if value is not None}
+            write_json(self._readings, kept)
+
+    def first_of_each(self, name: str, current: Mapping[str, str]) -> dict[str, str]:
+        """Return the suite's first reading of each of these; keep those that there are none of."""
+        first = {**self.first(name, current)}
+        if missing := {key: value for key, value in current.items() if key not in first}:
+            self._keep(name, {**first, **missing})
+        return {key: first.get(key, value) for key, value in current.items()}
 
     @cached_property
     def health(self) -> dict[str, Health]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent.checks import disks, machine, processor
+from agent.checks import disks, machine, processor, settings
 from agent.checks.context import CheckContext, Observation
 from agent.checks.kernel_log import Line
 
@@ -67,7 +67,7 @@ class Check:
     wait: Wait | None = None
 
 
-_MODULES = {"disks": disks, "machine": machine, "processor": processor}
+_MODULES = {"disks": disks, "machine": machine, "processor": processor, "settings": settings}
 
 
 def _function(name: str) -> Any:

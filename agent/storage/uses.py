@@ -59,12 +59,13 @@ class Use:
 
 @dataclass(frozen=True)
 class Mount:
-    """A line of mountinfo: device number, mount point, kind of file system, and its source."""
+    """A line of mountinfo: device number, mount point, file system, its source and all options."""
 
     number: int
     where: str
     kind: str
     source: str
+    options: str
 
 
 @dataclass(frozen=True)
@@ -123,17 +124,17 @@ def find_uses(disk: str) -> list[Use]:
     return users + _named_in_tables(own) + exports(disk) + openers(disk)
 
 
-def read_stack() -> Stack:
+def read_stack(blocks: Path = BLOCK) -> Stack:
     """Return how the block devices stand on one another: partitions, dm, md, bcache, loops."""
     lower: dict[str, frozenset[str]] = {}
     unknown = {}
-    for name in os.listdir(BLOCK):
+    for name in os.listdir(blocks):
         below: set[str] = set()
         with suppress(OSError):  # a partition has none, or it was removed while we looked
-            below.update(os.listdir(BLOCK / name / "slaves"))
-        if (BLOCK / name / "partition").exists():
-            below.add((BLOCK / name).resolve().parent.name)
-        if (BLOCK / name / "loop").exists():
+            below.update(os.listdir(blocks / name / "slaves"))
+        if (blocks / name / "partition").exists():
+            below.add((blocks / name).resolve().parent.name)
+        if (blocks / name / "loop").exists():
             try:
                 below.update(filter(None, [_below_loop(name)]))
             except OSError as error:
@@ -221,10 +222,11 @@ def _parse_mounts(mountinfo: str) -> Iterator[Mount]:
     for line in mountinfo.split("\n"):
         left, separator, right = line.partition(" - ")
         if separator:
-            fields, (kind, source, *_) = left.split(" "), right.split(" ")
+            fields, (kind, source, *more) = left.split(" "), right.split(" ")
             major, minor = fields[2].split(":")
             number = os.makedev(int(major), int(minor))
-            yield Mount(number, _plain(fields[4]), kind, _plain(source))
+            options = " ".join([fields[5], *more])
+            yield Mount(number, _plain(fields[4]), kind, _plain(source), options)
 
 
 def _mount_uses(over: Set[str]) -> list[Use]:

@@ -33,6 +33,7 @@ from contract.examination import Finding
 from validation.checks_page import document
 
 CPU = "sys/devices/system/cpu"
+QUEUE = f"sys/class/block/{DISK}/queue"
 DEVICE = f"sys/class/block/{DISK}/device"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
 Fault = Callable[[Machine], Machine | None]
@@ -101,6 +102,8 @@ FAULTS: dict[tuple[str, str], Fault] = {
     ("firmware", "before"): _remembered("firmware", {DISK: "0.9"}),
     ("disk-temperature", "before"): _remembered("disk_temperatures_c", {DISK: 29.0}),
     ("disk-link", "before"): _remembered("disk_links", {DISK: "16.0 GT/s PCIe, x4"}),
+    ("settings", "before"): _remembered("settings", {"sys/vm/dirty_ratio": "40"}),
+    ("settings", "during"): _write(f"{QUEUE}/scheduler", "none [mq-deadline]"),
     ("disk-throttle", "during"): _write("smart.json", _smart(warning_temp_time=2)),
     ("disk-link", "during"): _write(f"{DEVICE}/device/current_link_width", "1"),
     ("c-states", "during"): _write(f"{CPU}/cpu0/cpuidle/state1/disable", "1"),
@@ -174,6 +177,50 @@ def test_a_fault_fails_its_row_alone_and_names_the_way_out(
     assert bool(blockers(findings)) == (finding.severity == "blocker")
     keys = {"name", "when", "severity", "ok", "cause", "facts", "value", "message"}
     assert all(keys <= json.loads(json.dumps(each.document())).keys() for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "named"),
+    [
+        (f"{QUEUE}/read_ahead_kb", "4096", f"{DISK} queue/read_ahead_kb: 128, now 4096"),
+        (f"{QUEUE}/a_setting_of_tomorrow", "1", "a_setting_of_tomorrow: absent, now 1"),
+        (f"{CPU}/cpu0/cpufreq/scaling_governor", "powersave", "performance, now powersave"),
+        (f"{CPU}/intel_pstate/no_turbo", "0", "no_turbo: 1, now 0"),
+        ("proc/sys/vm/dirty_ratio", "40", "sys/vm/dirty_ratio: 20, now 40"),
+        (
+            "proc/self/mountinfo",
+            FILES["proc/self/mountinfo"].replace("noatime", "relatime"),
+            "mount options: rw,noatime rw,discard, now rw,relatime rw,discard",
+        ),
+        ("proc/sys/vm/drop_caches", "3", ""),
+    ],
+)
+def test_any_setting_that_changes_voids_the_run_and_those_after_it(
+    place: Machine, file: str, value: str, named: str
+) -> None:
+    memory = Memory()
+    first = _failed(_inspect(place, lambda: place.write(file, value), memory=memory))
+    later = [f for f in _failed(_inspect(place, memory=memory)) if f.name == "settings"]
+    new = "absent" in named  # what was not there at first is not missed, once it is there
+    whens = (["during"] if named else []), (["before"] if named and not new else [])
+    assert ([f.when for f in first], [f.when for f in later]) == whens
+    assert all(named in f.facts["changed"] and f.severity == "blocker" for f in (*first, *later))
+
+
+def test_layers_are_compared_with_those_of_the_same_configuration(place: Machine) -> None:
+    layer = place.root / "sys/class/block/dm-0"
+    for name, value in (("dm/name", "fde-data"), ("queue/nr_requests", "128"), ("slaves/sdx", "")):
+        (layer / name).parent.mkdir(parents=True, exist_ok=True)
+        (layer / name).write_text(value)
+    for configuration, requests, whens in (
+        ("plain", "128", []),
+        ("opal", "64", []),
+        ("plain", "128", []),
+        ("opal", "128", ["before"]),
+    ):
+        (layer / "queue/nr_requests").write_text(requests)
+        findings = _failed(_inspect(place.with_scene(configuration=configuration)))
+        assert [finding.when for finding in findings] == whens
 
 
 @pytest.mark.parametrize("row", CLOCKS, ids="-".join)

@@ -75,6 +75,52 @@ def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
     assert lab.ssh("systemctl --failed --no-legend").stdout == ""
 
 
+SETTINGS = """
+import json, sys
+from pathlib import Path
+from agent.checks import CheckContext, Inspection, Memory
+name = Path(sys.argv[1]).resolve().name
+context = CheckContext(Path("/"), 9.0, Path(sys.argv[2]), (name,), poll_s=0.1)
+files = [Path(file.replace("DISK", name)) for file in sys.argv[3:]]
+def failed(between):
+    look = Inspection(context, Memory())
+    look.before(lambda *_: None)
+    between()
+    look.after()
+    return [[f.when, f.facts["changed"]] for f in look.findings if f.name == "settings" and not f.ok]
+seen = {"": failed(lambda: None)}
+for file in files:
+    was = file.read_text().split("[")[-1].split("]")[0].strip()
+    value = {"none": "mq-deadline"}.get(was) or str(int(was) // 2 or 1 - int(was))
+    seen[str(file)] = failed(lambda: file.write_text(value))
+    seen[str(file)] += failed(lambda: None)
+    file.write_text(was)
+    seen[str(file)] += failed(lambda: None)
+print(json.dumps(seen))
+"""
+WRITABLE = (
+    *("scheduler", "read_ahead_kb", "max_sectors_kb", "nr_requests", "nomerges", "rq_affinity"),
+    *("iostats", "add_random", "wbt_lat_usec"),
+)
+
+
+def test_any_setting_of_a_real_disk_or_kernel_that_changes_voids(lab: LabHandle) -> None:
+    """During the run, in the runs after it, and no more once it is set back."""
+    for package in PACKAGES:
+        lab.send(REPOSITORY / package, CODE)
+    drive = lab.state["drives"]["plain"]
+    disk = f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
+    lab.ssh(f"cat > {CODE}/settings.py", stdin=SETTINGS.encode())
+    files = " ".join(f"/sys/class/block/DISK/queue/{name}" for name in WRITABLE)
+    files += " /proc/sys/vm/dirty_ratio /proc/sys/vm/swappiness"
+    command = f"cd {CODE} && PYTHONPATH=. python3 settings.py {disk} $(mktemp -d) {files}"
+    seen = json.loads(lab.ssh(command).stdout)
+    assert seen.pop("") == [] and len(seen) == len(WRITABLE) + 2
+    for file, findings in seen.items():
+        assert [when for when, _ in findings] == ["during", "before"], file
+        assert all(Path(file).name in changed for _, changed in findings)
+
+
 HEAT = """
 import json, subprocess, sys
 from dataclasses import asdict

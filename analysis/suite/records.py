@@ -260,7 +260,7 @@ class Suite:
     @cached_property
     def machine(self) -> dict[str, str]:
         """Return provenance/before.json as text by the path of its keys: `cpu.model`."""
-        return dict(_leaves(self.before))
+        return dict(leaves(self.before))
 
     @property
     def compared_runs(self) -> tuple[Run, ...]:
@@ -278,11 +278,11 @@ class Suite:
         return self.plan.analysis.margin
 
 
-def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the leaves of nested records by the path of their keys."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+            yield from leaves(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list):
         yield path, ", ".join(v if isinstance(v, str) else json.dumps(v) for v in value)
     elif value is not None:

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analysis.suite import controller_boots, latencies, manifest, preconditioned, recordings
+from analysis.suite import (
+    controller_boots,
+    latencies,
+    manifest,
+    preconditioned,
+    provenance_changes,
+    recordings,
+)
 from analysis.suite.documents import read_document, read_lines
 from analysis.suite.records import Run, Suite, SuiteError, VoidRun
 from contract import journal as journals
@@ -111,7 +118,8 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         latencies=latencies.read(results, runs, problems),
         ended="" if not sessions else sessions[-1].ended,
     )
-    return replace(suite, problems=(*problems, *_gaps(suite)))
+    changed = [*provenance_changes.changes(folder, problems)]
+    return replace(suite, problems=(*problems, *changed, *_gaps(suite)))
 
 
 def _assumptions(plan: SuitePlan, problems: list[str]) -> Assumptions | None:

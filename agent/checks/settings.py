@@ -1,0 +1,127 @@
+"""Check that the settings of kernel, processor and disks stay as they were.
+
+All that is in these places counts, whatever it is called, so that a setting of a newer kernel does,
+too. Left out is only what is no setting: `NO_SETTINGS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from agent.checks.context import CheckContext, Observation, text
+from agent.storage.uses import mounts, read_stack
+from contract.names import printable
+
+# What the agent does itself, or what counts or acts when it is read.
+NO_SETTINGS = frozenset({"drop_caches", "compact_memory", "stat_refresh", "nr_hugepages_mempolicy"})
+_SYS = (
+    "devices/system/clocksource/clocksource0/current_clocksource",
+    "devices/system/cpu/amd_pstate/*",
+    "devices/system/cpu/cpufreq/boost",
+    "devices/system/cpu/cpuidle/current_*",
+    "devices/system/cpu/intel_pstate/*",
+    "devices/system/cpu/online",
+    "devices/system/cpu/smt/*",
+    "kernel/mm/ksm/run",
+    "kernel/mm/transparent_hugepage/*",
+    "module/nvme*/parameters/*",
+    "module/pcie_aspm/parameters/*",
+    "class/powercap/*/constraint_*_power_limit_uw",
+    "class/powercap/*/constraint_*_time_window_us",
+)
+_OF_EACH_CPU = (
+    "cpufreq/energy_performance_preference",
+    "cpufreq/scaling_driver",
+    "cpufreq/scaling_governor",
+    "cpufreq/scaling_max_freq",
+    "cpufreq/scaling_min_freq",
+    "power/energy_perf_bias",
+)
+_PROC = ("sys/vm/*", "sys/kernel/*watchdog*", "sys/kernel/numa_balancing", "sys/kernel/sched_*")
+_OF_DEVICE = (
+    "queue/*",
+    "queue/iosched/*",
+    "device/queue_depth",
+    "device/power/control",
+    "device/power/autosuspend_delay_ms",
+    "device/power/pm_qos_latency_tolerance_us",
+)
+_MOST_NAMED = 5
+
+
+def of_machine(sys: Path, proc: Path) -> dict[str, str]:
+    """Return the settings of kernel and processor, by their paths below /sys and /proc."""
+    found = {**_read(sys, _SYS), **_read(proc, _PROC)}
+    cpus = sorted(sys.glob("devices/system/cpu/cpu[0-9]*"))
+    for name in _OF_EACH_CPU:
+        values = {value for cpu in cpus if (value := text(cpu / name)) is not None}
+        if values:
+            found[name] = ", ".join(sorted(values))
+    return found
+
+
+def of_device(device: Path) -> dict[str, str]:
+    """Return the settings of a block device by its folder in /sys/class/block."""
+    return _read(device, _OF_DEVICE)
+
+
+def _read(root: Path, patterns: tuple[str, ...]) -> dict[str, str]:
+    files = (file for pattern in patterns for file in sorted(root.glob(pattern)))
+    values = ((file, text(file)) for file in files if file.name not in NO_SETTINGS)
+    return {str(f.relative_to(root)): printable(value) for f, value in values if value is not None}
+
+
+def read(context: CheckContext) -> dict[str, str] | None:
+    """Return all settings: those of what stands on the disks with the configuration's name.
+
+    None where there are none to be read.
+    """
+    found = of_machine(context.sys, context.proc)
+    with suppress(FileNotFoundError):  # a machine without block devices
+        for name, called in _devices(context):
+            device = context.sys / "class/block" / name
+            found |= {f"{called} {key}": value for key, value in of_device(device).items()}
+    with suppress(FileNotFoundError):
+        for mount in mounts(str(context.proc / "self")):
+            if mount.where == str(context.mount_point):
+                found[f"{context.configuration} mount options"] = mount.options
+    return found or None
+
+
+def _devices(context: CheckContext) -> Iterator[tuple[str, str]]:
+    """Yield the disks, and what stands on them, by kernel name and by what they are called."""
+    blocks = context.sys / "class/block"
+    stack = read_stack(blocks)
+    for disk in context.disks:
+        device = blocks / disk / "device"
+        serial = text(device / "serial") or text(device / "wwid") or disk
+        for name in sorted(stack.over(disk) or {disk}):
+            layer = text(blocks / name / "dm/name") or name.replace(disk, "")
+            yield name, serial if name == disk else f"{context.configuration} {layer}"
+
+
+def as_at_first(context: CheckContext) -> Observation | None:
+    """Compare the settings with those that the suite, or a configuration in it, began with."""
+    current = read(context)
+    if current is None:
+        return None
+    return changed(context.first_of_each("settings", current), current)
+
+
+def changed(before: Mapping[str, str], current: Mapping[str, str]) -> Observation:
+    """Compare settings with those before; the facts name each with both values."""
+    differing = differences(before, current)
+    named = differing[:_MOST_NAMED]
+    more = f" and {len(differing) - len(named)} more" * (len(differing) > len(named))
+    return Observation(len(differing), not differing, {"changed": f"{'; '.join(named)}{more}"})
+
+
+def differences(before: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
+    """Return `name: before, now current` for each setting that differs."""
+    return [
+        f"{name}: {before.get(name, 'absent')}, now {current.get(name, 'absent')}"
+        for name in sorted({*before, *current})
+        if before.get(name) != current.get(name)
+    ]
