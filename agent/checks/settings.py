@@ -53,13 +53,13 @@ _MOST_NAMED = 5
 
 def of_machine(sys: Path, proc: Path) -> dict[str, str]:
     """Return the settings of kernel and processor, by their paths below /sys and /proc."""
-    found = {**_read(sys, _SYS), **_read(proc, _PROC)}
+    settings = {**_read(sys, _SYS), **_read(proc, _PROC)}
     cpus = sorted(sys.glob("devices/system/cpu/cpu[0-9]*"))
     for name in _OF_EACH_CPU:
         values = {value for cpu in cpus if (value := text(cpu / name)) is not None}
         if values:
-            found[name] = ", ".join(sorted(values))
-    return found
+            settings[name] = ", ".join(sorted(values))
+    return settings
 
 
 def of_device(device: Path) -> dict[str, str]:
@@ -78,16 +78,16 @@ def read(context: CheckContext) -> dict[str, str] | None:
 
     None where there are none to be read.
     """
-    found = of_machine(context.sys, context.proc)
+    settings = of_machine(context.sys, context.proc)
     with suppress(FileNotFoundError):  # a machine without block devices
         for name, called in _devices(context):
             device = context.sys / "class/block" / name
-            found |= {f"{called} {key}": value for key, value in of_device(device).items()}
+            settings |= {f"{called} {key}": value for key, value in of_device(device).items()}
     with suppress(FileNotFoundError):
         for mount in mounts(str(context.proc / "self")):
             if mount.where == str(context.mount_point):
-                found[f"{context.configuration} mount options"] = mount.options
-    return found or None
+                settings[f"{context.configuration} mount options"] = mount.options
+    return settings or None
 
 
 def _devices(context: CheckContext) -> Iterator[tuple[str, str]]:
@@ -119,9 +119,13 @@ def changed(before: Mapping[str, str], current: Mapping[str, str]) -> Observatio
 
 
 def differences(before: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
-    """Return `name: before, now current` for each setting that differs."""
+    """Return `name: before, now current` for each setting that differs.
+
+    First those that have both values: another scheduler brings settings with it.
+    """
+    names = sorted({*before, *current}, key=lambda n: (n not in before or n not in current, n))
     return [
         f"{name}: {before.get(name, 'absent')}, now {current.get(name, 'absent')}"
-        for name in sorted({*before, *current})
+        for name in names
         if before.get(name) != current.get(name)
     ]

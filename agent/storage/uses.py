@@ -1,7 +1,7 @@
 """Who uses a disk: found by device numbers, in every thread and every mount namespace.
 
 A path is no more than a name: the node that a loop device was set up by may be deleted, and a
-container has nodes of its own. A process is no more than its threads: each may have its own
+container has separate nodes. A process is no more than its threads: each may have separate
 descriptors and mounts, and outlives the first one.
 """
 
@@ -31,7 +31,7 @@ from contract.names import printable
 CONFIGFS = Path("/sys/kernel/config")
 BTRFS = Path("/sys/fs/btrfs")
 SWAPS = Path("/proc/swaps")
-# Where the kernel's own servers are given what they export: nvmet, LIO, a USB gadget.
+# Where the kernel's servers are given what they export: nvmet, LIO, a USB gadget.
 _EXPORTS = (
     "nvmet/subsystems/*/namespaces/*/device_path",
     "nvmet/subsystems/*/passthru/device_path",
@@ -110,10 +110,10 @@ def find_uses(disk: str) -> list[Use]:
     """Return the uses of a disk, its partitions and all that stands on them."""
     stack = read_stack()
     over = stack.over(disk)
-    own = [disk, *devices.partitions(disk)]
+    parts = [disk, *devices.partitions(disk)]
     users = [*_mount_uses(over), *_swap_uses(over)]
-    for name in own:
-        for holder in sorted(over.difference(own)):
+    for name in parts:
+        for holder in sorted(over.difference(parts)):
             if name in stack.lower[holder]:
                 called = devices.dm_name(holder) or holder
                 users.append(Use(name, f"held by {printable(called)}"))
@@ -121,7 +121,7 @@ def find_uses(disk: str) -> list[Use]:
         Use(disk, f"perhaps held by {loop}, whose status cannot be read ({error})")
         for loop, error in sorted(stack.unknown.items())
     ]
-    return users + _named_in_tables(own) + exports(disk) + openers(disk)
+    return users + _named_in_tables(parts) + exports(disk) + openers(disk)
 
 
 def read_stack(blocks: Path = BLOCK) -> Stack:
@@ -237,11 +237,11 @@ def _mount_uses(over: Set[str]) -> list[Use]:
         for mount in mounts()
         for name, where in _mounted(mount, over, volumes)
     ]
-    seen = {_view("/proc/self")}
+    views = {_view("/proc/self")}
     for task in list_tasks():
         with suppress(OSError):  # it ended while we looked
-            if (view := _view(task.folder)) not in seen:
-                seen.add(view)
+            if (view := _view(task.folder)) not in views:
+                views.add(view)
                 used = {use.device for use in users}
                 users += [
                     Use(name, f"mounted on {where} in the mount namespace of {task.name}")
@@ -456,7 +456,7 @@ def share_files(task: Task, other: Task) -> bool:
 def _peek(task: Task, descriptor: int) -> list[tuple[int, int]]:
     """Return kind and number of the files that wait in a socket, which keeps them; at least some.
 
-    The socket is looked into by a descriptor of our own for it, without taking anything out.
+    The socket is looked into by a second descriptor of it, without taking anything out.
     """
     waiting = []
     with ExitStack() as opened, suppress(OSError):

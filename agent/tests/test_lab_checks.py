@@ -87,21 +87,20 @@ def failed(between):
     look.before(lambda *_: None)
     between()
     look.after()
-    return [[f.when, f.facts["changed"]] for f in look.findings if f.name == "settings" and not f.ok]
-seen = {"": failed(lambda: None)}
+    findings = [f for f in look.findings if f.name == "settings" and not f.ok]
+    return [[f.when, f.facts["changed"]] for f in findings]
+changes = {"": failed(lambda: None)}
 for file in files:
     was = file.read_text().split("[")[-1].split("]")[0].strip()
-    value = {"none": "mq-deadline"}.get(was) or str(int(was) // 2 or 1 - int(was))
-    seen[str(file)] = failed(lambda: file.write_text(value))
-    seen[str(file)] += failed(lambda: None)
+    other = {"none": "mq-deadline", "mq-deadline": "none"}
+    value = other.get(was) or str(int(was) // 2 or 1 - int(was))
+    changes[str(file)] = failed(lambda: file.write_text(value))
+    changes[str(file)] += failed(lambda: None)
     file.write_text(was)
-    seen[str(file)] += failed(lambda: None)
-print(json.dumps(seen))
+    changes[str(file)] += failed(lambda: None)
+print(json.dumps(changes))
 """
-WRITABLE = (
-    *("scheduler", "read_ahead_kb", "max_sectors_kb", "nr_requests", "nomerges", "rq_affinity"),
-    *("iostats", "add_random", "wbt_lat_usec"),
-)
+WRITABLE = ("read_ahead_kb", "max_sectors_kb", "nomerges", "iostats", "scheduler")
 
 
 def test_any_setting_of_a_real_disk_or_kernel_that_changes_voids(lab: LabHandle) -> None:
@@ -114,9 +113,9 @@ def test_any_setting_of_a_real_disk_or_kernel_that_changes_voids(lab: LabHandle)
     files = " ".join(f"/sys/class/block/DISK/queue/{name}" for name in WRITABLE)
     files += " /proc/sys/vm/dirty_ratio /proc/sys/vm/swappiness"
     command = f"cd {CODE} && PYTHONPATH=. python3 settings.py {disk} $(mktemp -d) {files}"
-    seen = json.loads(lab.ssh(command).stdout)
-    assert seen.pop("") == [] and len(seen) == len(WRITABLE) + 2
-    for file, findings in seen.items():
+    printed = json.loads(lab.ssh(command).stdout)
+    assert printed.pop("") == [] and len(printed) == len(WRITABLE) + 2
+    for file, findings in printed.items():
         assert [when for when, _ in findings] == ["during", "before"], file
         assert all(Path(file).name in changed for _, changed in findings)
 
