@@ -125,7 +125,7 @@ def written_bytes(plan: Plan) -> dict[str, int]:
 def require_within_limits(
     plan: Plan,
     disks: Mapping[str, Disk],
-    written: Mapping[str, int | None],
+    written: Mapping[str, int | None] | None,
     run_bytes: Mapping[str, int],
     entries: Iterable[Entry] = (),
 ) -> None:
@@ -133,7 +133,8 @@ def require_within_limits(
 
     `disks` are the inventory's, for a plan may come from elsewhere. `written` is what SMART has of
     each disk's life, which a limit requires: what the journal's `entries` leave to be done comes on
-    top. `run_bytes` are those of `written_bytes`.
+    top. Where SMART was not asked it is None, and the suite is counted alone. `run_bytes` are those
+    of `written_bytes`.
     """
     entries = list(entries)
     history = History(entries)
@@ -142,7 +143,7 @@ def require_within_limits(
     for role, disk in ((each.role, disks.get(each.role)) for each in plan.disks_used):
         if disk is None or disk.max_written_bytes is None:
             continue
-        if (before := written.get(role)) is None:
+        if (before := 0 if written is None else written.get(role)) is None:
             problems.append(NeedsError("writes-unknown", role=role, serial=disk.serial))
             continue
         carried = {each.name for each in plan.configurations if each.disk == role}

@@ -39,7 +39,7 @@ def require_own(plan: Plan, target: TargetDocument) -> None:
     """
     if foreign := list(_foreign(plan, target)):
         raise PlanError("plan-foreign", suite_id=plan.suite_id, foreign="; ".join(foreign))
-    needs.require_within_limits(plan, target.disks, {}, needs.written_bytes(plan))
+    needs.require_within_limits(plan, target.disks, None, needs.written_bytes(plan))
 
 
 def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:

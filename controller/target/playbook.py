@@ -145,8 +145,10 @@ def _play(
     """
 
     def bound() -> None:
+        if most_bytes is None:
+            return
         limits = (resource.RLIMIT_FSIZE, most_bytes), (resource.RLIMIT_DATA, MOST_MEMORY_BYTES)
-        for limit, most in limits if most_bytes is not None else ():
+        for limit, most in limits:
             _, hard = resource.getrlimit(limit)
             allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(limit, (allowed, hard))
