@@ -12,6 +12,7 @@ from .behaviour import Timing
 from .faults import Kind
 from .media import AccessDeniedError
 from .nvme_tcp import Command, Connection
+from .opal import uids
 from .status import CommandError
 from .subsystem import Controller, Subsystem
 
@@ -270,6 +271,8 @@ class Queue:
         protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
         payload = bytes(data)
         data[:] = bytes(len(data))  # it may hold a PIN
+        if uids.REVERT in payload:
+            time.sleep(self._subsystem.vices.revert_ms / 1e3)
         if not self._subsystem.tper.send(self._controller.id, protocol, specific, payload):
             raise CommandError(status.INVALID_FIELD)
         self._connection.respond(command.cid)
@@ -298,7 +301,8 @@ class Queue:
         start, size = self._config.namespaces[command.nsid]
         if lba + blocks > size:
             raise CommandError(status.LBA_OUT_OF_RANGE)
-        return start + lba
+        wrap = self._subsystem.vices.wrap_blocks
+        return (start + lba) % wrap if wrap else start + lba
 
     def _read(self, command: Command, _data: memoryview) -> None:
         lba, blocks = self._extent(command)
@@ -326,6 +330,7 @@ class Queue:
         lba, blocks = self._extent(command)
         if len(data) != blocks * self._config.block_bytes:
             raise CommandError(status.WRONG_DATA_LENGTH)
+        self._refuse_writes()
         try:
             self._media.write(lba, data)
         except OSError as error:
@@ -333,8 +338,13 @@ class Queue:
         self._stats.add(bytes_written=len(data), writes=1)
         self._connection.respond(command.cid)
 
+    def _refuse_writes(self) -> None:
+        if self._subsystem.vices.write_refused:
+            raise CommandError(status.DNR | status.WRITE_FAULT)
+
     def _write_zeroes(self, command: Command, _data: memoryview) -> None:
         lba, blocks = self._extent(command)
+        self._refuse_writes()
         try:
             self._media.write_zeroes(lba, blocks)
         except OSError as error:

@@ -20,20 +20,30 @@ class Vices:
     """A number of 0, an empty text and False leave the drive as it should be.
 
     `dead_after_revert`: no block can be used after a revert until a power cycle;
-    `revert_unanswered`: a revert is done and answered with FAIL; `opal_block_bytes`,
-    `alignment_blocks`, `lowest_lba`: Opal's geometry; `no_media_encryption`: discovery denies it;
-    `no_session`: NO_SESSIONS_AVAILABLE for every session; `discard_refused`, `discard_ignored`,
-    `discard_ms` (how long a command takes); `multipath`: the subsystem may have several controllers
-    and shares its namespaces; `serial_hex`: the bytes of the serial number.
+    `revert_unanswered`: a revert is done and answered with FAIL; `revert_ms`: how long it takes,
+    during which the controller answers nothing; `opal_block_bytes`, `alignment_blocks`,
+    `lowest_lba`: Opal's geometry; `no_media_encryption`: discovery denies it; `no_session`:
+    NO_SESSIONS_AVAILABLE for every session; `no_range`: no range but the global one can be set up;
+    `msid_unreadable`: nobody may read the MSID; `lock_ignored`: a locked range reports that it is
+    locked and is read all the same; `write_refused`: every write fails; `wrap_blocks`: the medium
+    has so many blocks, and those beyond are the first ones again; `discard_refused`,
+    `discard_ignored`, `discard_ms` (how long a command takes); `multipath`: the subsystem may have
+    several controllers and shares its namespaces; `serial_hex`: the bytes of the serial number.
     """
 
     dead_after_revert: bool = False
     revert_unanswered: bool = False
+    revert_ms: int = 0
     opal_block_bytes: int = 0
     alignment_blocks: int = 0
     lowest_lba: int = 0
     no_media_encryption: bool = False
     no_session: bool = False
+    no_range: bool = False
+    msid_unreadable: bool = False
+    lock_ignored: bool = False
+    write_refused: bool = False
+    wrap_blocks: int = 0
     discard_refused: bool = False
     discard_ignored: bool = False
     discard_ms: int = 0

@@ -49,6 +49,9 @@ class Locking:
         self._shadow = Shadow(mbr.fd, min(blocks, mbr.size_bytes // block_bytes))
         self._ciphers: dict[bytes, AesXts] = {}
 
+    def set_vices(self, vices: Vices) -> None:
+        self.vices, self._media.lock_ignored = vices, vices.lock_ignored
+
     @property
     def alignment_blocks(self) -> int:
         """Ranges start and end on multiples of 4096 bytes."""
@@ -133,7 +136,8 @@ class Locking:
         row, align = self.state.ranges[index], self.alignment_blocks
         end = row.start + row.length
         offset = (row.start - self.vices.lowest_lba) % align if row.length else 0
-        if end > self.blocks or offset or row.length % align:
+        refused = self.vices.no_range and index and row.length
+        if refused or end > self.blocks or offset or row.length % align:
             raise MethodError(Status.INVALID_PARAMETER)
         for number, other in enumerate(self.state.ranges[1:], 1):
             overlaps = row.start < other.start + other.length and other.start < end

@@ -156,7 +156,8 @@ class Session:
                 self._writers[call.method](call)
             self.open = (call.method, call.invoking) not in _ENDING
             return []
-        if call.method not in self._readers:
+        secret = call.invoking == uids.C_PIN_MSID and self._core.locking.vices.msid_unreadable
+        if secret or call.method not in self._readers:
             raise MethodError(Status.NOT_AUTHORIZED)
         self.provider.permitted(call.invoking, call.method, self.logins)
         return self._readers[call.method](call)

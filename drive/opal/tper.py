@@ -132,7 +132,7 @@ class Tper:
     def set_vices(self, vices: Vices) -> None:
         """Set what the drive does wrong from now on."""
         with self._lock:
-            self._core.locking.vices = vices
+            self._core.locking.set_vices(vices)
 
     def status(self) -> dict[str, object]:
         """Return the state for the control socket, without any secret."""
