@@ -107,6 +107,7 @@ class Bench:
         self._others = OtherReaders(counters)
         self._shared = shared_scratch()
         self._memory = Memory()
+        self._searched: set[str] = set()  # configurations whose partition was searched whole
         self._findings = Findings()
 
     def missing(self, run: Run) -> list[str]:
@@ -149,7 +150,11 @@ class Bench:
         before_proof()
         findings.inspection.after()
         stack = self._stack
-        findings.proof = proof.prove(entered, stack.secrets, stack.mount_point, run.run_id)
+        search = run.configuration not in self._searched
+        findings.proof = proof.prove(
+            entered, stack.secrets, stack.mount_point, run.run_id, search=search
+        )
+        self._searched.add(run.configuration)
         fault = Fault.from_findings(findings.inspection.findings)
         if mismatches := findings.proof.mismatches:
             sentences = [fault.sentence] if fault else []

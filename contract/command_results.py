@@ -94,12 +94,16 @@ class PlayResult:
 
 @dataclass(frozen=True)
 class ConfigurationProof:
-    """A configuration that was entered, and whether it is what it claims to be."""
+    """A configuration that was entered, and whether it is what it claims to be.
+
+    Of one that is `declared`, no more is known than that nothing was found against it.
+    """
 
     configuration: str
     ok: bool
     took_s: float | None
     mkfs_s: float | None
+    declared: bool = False
 
 
 @dataclass(frozen=True)

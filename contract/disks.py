@@ -9,7 +9,10 @@ from contract.problem import Problem
 
 @dataclass(frozen=True)
 class OpalState:
-    """State of a drive's Opal; None where it cannot be read without a PIN."""
+    """State of a drive's Opal; None where it cannot be read without a PIN.
+
+    All four are None where the drive does not answer.
+    """
 
     owned: bool | None
     locked: bool | None

@@ -76,9 +76,13 @@ class Discard:
 
 @dataclass(frozen=True)
 class Proof:
-    """The configuration as it was found; more than this stands there, for people."""
+    """The configuration as it was found; more than this stands there, for people.
+
+    Of one that is `declared`, no more is known than that nothing was found against it.
+    """
 
     ok: bool
+    declared: bool = False
     discard: Discard | None = None
 
 

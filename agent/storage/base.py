@@ -80,7 +80,8 @@ class Expectation:
     the mapping's; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
     TrueCrypt volume's header; `interleaved`: whether the partition holds the data in order, but
-    with other things between, so that the probe is looked for in all places that it can have.
+    but with other things between, so that the probe is looked for in all places that it can have;
+    `declared`: what encrypts is unknown, so that a proof can refute its claim and not confirm it.
     """
 
     layers: tuple[Layer, ...]
@@ -91,6 +92,7 @@ class Expectation:
     plaintext_on_medium: bool = False
     chain: str | None = None
     interleaved: bool = False
+    declared: bool = False
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,12 @@ def leave(options: argparse.Namespace) -> int:
 
 
 def prove(options: argparse.Namespace) -> int:
-    """One JSON line a configuration; 1 if any is not what it claims to be."""
+    """One JSON line a configuration; 1 if any is not what it claims to be.
+
+    A read of each locked range is tried once, which may disturb a link: no run does that.
+    """
     proven = True
+    reads: dict[str, str | None] = {}
     with lock.disks("storage prove"), _stack(options) as stack:
         if options.storage not in (None, stack.spec.sha256):
             raise AgentError("other-inventory")
@@ -96,9 +100,13 @@ def prove(options: argparse.Namespace) -> int:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)
                 evidence = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
-                print(
-                    json_text({**_summary(stack, entered), "proof": asdict(evidence)}), flush=True
-                )
+                summary, serial = _summary(stack, entered), entered.place.disk.serial
+                if entered.kind.range_state == "unlocked":
+                    if serial not in reads:
+                        stack.leave()
+                        reads |= stack.locked_reads()
+                    evidence = proof.with_locked_read(evidence, reads.get(serial))
+                print(json_text({**summary, "proof": asdict(evidence)}), flush=True)
                 proven = proven and evidence.ok
         finally:
             stack.leave()

@@ -21,6 +21,7 @@ from contract.names import sentence
 
 BLOCK = Path("/sys/class/block")
 PCI_DRIVERS = Path("/sys/bus/pci/drivers")
+LUKS_LOCKS = Path("/run/cryptsetup")
 # Drivers that hand a whole controller to a program: a virtual machine, SPDK, DPDK.
 USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
@@ -317,3 +318,28 @@ def name_of(major: int, minor: int) -> str | None:
     """Return the kernel's name of the block device with this number; None if there is none."""
     link = Path(f"/sys/dev/block/{major}:{minor}")
     return link.resolve().name if link.exists() else None
+
+
+def wait_for_luks_lock(path: str) -> str:
+    """Wait until no program holds cryptsetup's lock of a device; name who still does after a time.
+
+    cryptsetup itself would wait for ever.
+    """
+    number = Path(path).stat().st_rdev
+    file = LUKS_LOCKS / f"L_{os.major(number)}:{os.minor(number)}"
+    deadline = time.monotonic() + _LOCK_S
+    while file.exists():
+        with opened(file, os.O_RDWR) as fd, suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return ""
+        if time.monotonic() > deadline:
+            return ", ".join(sorted(_users_of_file(file))) or "a program"
+        time.sleep(0.2)
+    return ""
+
+
+def _users_of_file(file: Path) -> Iterator[str]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if any(link.readlink() == file for link in (process / "fd").iterdir()):
+                yield command_name(process)

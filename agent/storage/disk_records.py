@@ -54,7 +54,8 @@ def reverting(
 ) -> Iterator[None]:
     """Record that a drive of ours is reverted in here, for what that leaves is not known before.
 
-    Where that fails, the note stays if the drive `was_done` with it all the same.
+    Where that fails, the record stays unless the drive has answered that nothing `was_done`: one
+    that did not answer may do it later.
     """
     earlier = _record(place, disk)
     written_bytes = _written(facts)
@@ -62,8 +63,8 @@ def reverting(
     _change(place, disk, **vars(reverted))
     try:
         yield
-    except AgentError:
-        if not was_done():
+    except AgentError as error:
+        if error.code != "no-answer" and not was_done():
             _change(place, disk, **vars(earlier))
         raise
 
@@ -122,7 +123,7 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
     record = _record(place, disk)
     if record.edges is False or facts.serial != disk.serial or not facts.unknown:
         return False
-    if facts.opal is not None and facts.opal.locking_enabled:
+    if facts.opal_error or (facts.opal is not None and facts.opal.locking_enabled):
         return False
     if record.edges is None:
         if facts.opal is None or (facts.sid is not None and facts.sid.taken):

@@ -197,16 +197,17 @@ class DmCrypt(Kind):
                         os.pwrite(fd, bytes(EDGE_BYTES), offset)
                     os.fsync(fd)
         else:
-            run(
-                [
-                    *("cryptsetup", "open", "--batch-mode", "--type", "plain"),
-                    *_cipher_arguments(place, configuration),
-                    *("--size", str(place.size_sectors)),
-                    *open_arguments(configuration),
-                    *("--key-file", "-", place.partition, MAPPING),
-                ],
-                stdin=os.urandom(volume_key_bits(configuration) // 8),
-            )
+            with mapping.free_name() as name:
+                run(
+                    [
+                        *("cryptsetup", "open", "--batch-mode", "--type", "plain"),
+                        *_cipher_arguments(place, configuration),
+                        *("--size", str(place.size_sectors)),
+                        *open_arguments(configuration),
+                        *("--key-file", "-", place.partition, name),
+                    ],
+                    stdin=os.urandom(volume_key_bits(configuration) // 8),
+                )
         return Evidence()
 
 
@@ -273,13 +274,14 @@ def open_arguments(configuration: Configuration) -> list[str]:
 
 def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
     """Open a LUKS partition as the mapping; unlocks an Opal range on the way."""
-    run(
-        [
-            *("cryptsetup", "open", "--type", "luks", *arguments),
-            *("--key-file", "-", place.partition, MAPPING),
-        ],
-        stdin=secrets.luks_passphrase,
-    )
+    with mapping.free_name() as name:
+        run(
+            [
+                *("cryptsetup", "open", "--type", "luks", *arguments),
+                *("--key-file", "-", place.partition, name),
+            ],
+            stdin=secrets.luks_passphrase,
+        )
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ Each is a list of arguments, run as the agent runs, without a shell, with a limi
 the common extent to the extent's end. What `open` prints last is the block device that it made
 (or the inventory names it), at least as long as the extent; a mapping of ours on it carries the
 file system. The passphrase is a line on standard input of `open`. Nothing that they print is
-believed: the probe is looked for wherever a product that keeps the order of data can have put it,
-and the partition's own counter must show that the probe was written there.
+believed: the probe is looked for in the whole partition, whose own counters must show that as much
+was written there, and is read from there again. What passes is declared, not proven: that no
+plaintext is found does not tell what encrypts.
 """
 
 from __future__ import annotations
@@ -110,18 +111,17 @@ class External(Kind):
                 Layer(MAPPING, mapping.EXTERNAL, (Segment(place.size_sectors, "linear", None, 0),)),
                 Layer(mapping.CONTAINER, mapping.EXTERNAL, (below,)),
             ),
-            interleaved=True,
+            declared=True,
         )
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         length = place.size_sectors + _BEFORE_SECTORS
         start = place.offset_sectors - _BEFORE_SECTORS
-        uuid = _uuid(configuration)
-        mapping.create(
-            mapping.CONTAINER, [f"0 {length} linear {place.partition} {start}"], uuid=uuid
-        )
-        line = f"{secrets.luks_passphrase.decode()}\n".encode()
-        printed = _call(configuration, "open", line, progress(place.partition))
+        with mapping.free_name(mapping.CONTAINER) as name:
+            line = f"0 {length} linear {place.partition} {start}"
+            mapping.create(name, [line], uuid=f"{_uuid(configuration)}/{name}")
+        passphrase = f"{secrets.luks_passphrase.decode()}\n".encode()
+        printed = _call(configuration, "open", passphrase, progress(place.partition))
         device = _device(configuration) or Path((printed.splitlines() or [""])[-1].strip())
         if not (device.is_absolute() and device.exists() and stat.S_ISBLK(device.stat().st_mode)):
             raise ExternalError("no-volume", configuration=configuration.name)
@@ -134,15 +134,18 @@ class External(Kind):
                 size_bytes=place.extent.size_bytes,
                 before_bytes=BEFORE_BYTES,
             )
-        mapping.create(MAPPING, [f"0 {place.size_sectors} linear {device} 0"], uuid=f"{uuid}-top")
+        with mapping.free_name() as name:
+            line = f"0 {place.size_sectors} linear {device} 0"
+            mapping.create(name, [line], uuid=f"{mapping.EXTERNAL}-{name}")
         return Evidence()
 
     def detach(self, configuration: Configuration) -> None:
-        uuid, mappings = _uuid(configuration), mapping.devices()
-        if mapping.uuid(mappings.get(mapping.CONTAINER, "")) != uuid:
+        mappings = mapping.devices()
+        maker, _, _ = mapping.uuid(mappings.get(mapping.CONTAINER, "")).partition("/")
+        if maker != _uuid(configuration):
             return
         if MAPPING in mappings:
-            run(["dmsetup", "remove", "--retry", MAPPING])
+            mapping.remove(MAPPING, mappings[MAPPING])
         device = _device(configuration)
         if device is None or device.exists():
             _call(configuration, "close")

@@ -81,11 +81,12 @@ class DiskFacts:
     `writes`: write commands that an NVMe disk has counted in its life, `kernel_writes` those of the
     kernel since it started; all asked only where the disk is not ours with nothing else in it.
     `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel shows
-    other partitions than the table. `opal`: None without Opal. `opal_error`: why the drive did
-    not report whether it has any. `discovery`: what else it reports without a PIN. `taking`: an
-    ownership that we began and did not end is noted, `reverted`: a revert that was not cleaned up
-    after. `beside`: other namespaces of the same drive, which have their security in common with
-    it. `given_away`: storage controllers that programs drive, asked where there is no disk.
+    other partitions than the table. `opal`: None without Opal. `opal_error`: the drive did not
+    answer what it has of Opal; `opal` and `discovery` then mean nothing. `discovery`: what else it
+    reports without a PIN. `taking`: an ownership that we began and did not end is noted,
+    `reverted`: a revert that was not cleaned up after. `beside`: other namespaces of the same
+    drive, which have their security in common with it. `given_away`: storage controllers that
+    programs drive, asked where there is no disk.
     """
 
     path: str | None = None
@@ -218,13 +219,14 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
     is_whole = devices.is_whole_disk(name)
     serial, names = devices.serial(name), devices.partitions(name) if is_whole else []
     read_error = locked_read(path, 0)
-    opal, opal_error = None, None
+    opal, opal_error, discovery = None, None, opal_ioctl.SILENT
     try:
         opal = opal_ioctl.offered(path)
+        discovery = opal_ioctl.discover(path) if opal else discovery
     except opal_ioctl.OpalError as error:
-        opal_error = str(error)
+        opal, opal_error = None, str(error)
     signatures: dict[str, list[Signature]] = {n: [] for n in (name, *names)}
-    if read_error is None and opal and opal.locked:
+    if read_error is None and (opal_error or (opal and opal.locked)):
         signatures = _signatures([path]) | {n: _header_signatures(n) for n in names}
     elif read_error is None:
         signatures = _signatures([f"/dev/{n}" for n in signatures])
@@ -259,7 +261,7 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
         read_error=read_error,
         opal=opal,
         opal_error=opal_error,
-        discovery=opal_ioctl.discover(path) if opal else opal_ioctl.SILENT,
+        discovery=discovery,
         block_bytes=devices.block_bytes(name),
         taking=disk_records.taking(disk),
         reverted=disk_records.reverted(disk),

@@ -64,6 +64,8 @@ def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
     if facts.path is None:
         return refusals(disk, facts)
     problems = [*_identity(disk, facts), *_in_use(disk, facts)]
+    if facts.opal_error is not None:
+        return [*problems, *_hidden(disk, facts)]
     if facts.read_error is None and not facts.shadowed and not given_up(disk, facts):
         problems += foreign(disk, facts)
     return [*problems, *shared(disk, facts)]
@@ -94,10 +96,9 @@ def blocked(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
     """Reasons not to take a disk for one without Opal; `owned`: we made it lock, or were to."""
-    if facts.path is None or facts.opal is not None or not owned:
+    if facts.path is None or facts.opal is not None or facts.opal_error or not owned:
         return []
-    error = facts.opal_error or "the kernel sees no Opal on it"
-    return [refusal("silent", disk, facts, error=error)]
+    return [refusal("silent", disk, facts)]
 
 
 def hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
@@ -133,6 +134,8 @@ def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
 
 def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Return what keeps us from knowing what is on it; `erase` is no way past these."""
+    if facts.opal_error is not None:
+        return [refusal("unanswered", disk, facts, error=facts.opal_error)]
     owned = facts.opal is not None and facts.opal.locking_enabled
     if facts.shadowed:
         return [refusal("shadowed", disk, facts)]

@@ -87,7 +87,8 @@ class InlineCrypt(Kind):
         options = [*_options(configuration), f"sector_size:{configuration.settings['sector_size']}"]
         words = [0, place.size_sectors, self.name, cipher(configuration), key, 0]
         words += [place.partition, place.offset_sectors, len(options), *options]
-        mapping.create(MAPPING, [" ".join(map(str, words))])
+        with mapping.free_name() as name:
+            mapping.create(name, [" ".join(map(str, words))])
         return Evidence()
 
     def findings(self, configuration: Configuration) -> KindFindings:

@@ -50,7 +50,7 @@ def _check(spec: StorageSpec, disk: Disk) -> DiskAnswer:
 def opal_state(facts: DiskFacts) -> OpalState | None:
     """Return the state of a drive's Opal; None without it."""
     if facts.opal is None:
-        return None
+        return OpalState(None, None, None, None) if facts.opal_error else None
     return OpalState(
         owned=facts.opal.locking_enabled or (facts.sid.taken if facts.sid else None),
         locked=facts.opal.locked,
@@ -81,11 +81,8 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
     else:
         contents = "; ".join(map(guard.reason, guard.foreign(disk, facts)))
     uses = [f"{use.device} {use.how}" for use in facts.uses]
-    parts = [contents, *uses, *([opal_in_words(facts)] if facts.opal else [])]
-    if facts.opal_error:
-        parts.append(f"no Opal answer ({facts.opal_error.rstrip('.')})")
-    elif facts.opal is None and carries_opal(spec, disk.role):
-        parts.append("no Opal")
+    has_words = facts.opal or facts.opal_error or carries_opal(spec, disk.role)
+    parts = [contents, *uses, *([opal_in_words(facts)] if has_words else [])]
     if facts.beside:
         parts.append(f"a drive with {', '.join(facts.beside)}")
     return "; ".join(parts)
@@ -94,6 +91,8 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
 def opal_in_words(facts: DiskFacts) -> str:
     """Return the state of a drive that has Opal, as far as known without a PIN."""
     status, sid = facts.opal, facts.sid
+    if facts.opal_error:
+        return f"no Opal answer ({facts.opal_error.rstrip('.')})"
     if status is None:
         return "no Opal"
     locked = "a range is locked" if status.locked else "nothing is locked"

@@ -6,12 +6,13 @@ asked: a disk that works faster where much is free would favour the one or the o
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.storage import devices, disk_records, guard, nvme, samples
+from agent.storage import devices, disk_records, guard, nvme, plaintext_probe, samples
 from agent.storage.base import Place
 from agent.storage.devices import BLOCK
 from agent.storage.facts import (
@@ -108,6 +109,7 @@ MIB = 2**20
 START_BYTES = MIB
 # The backup GPT takes 33 sectors at the end: one MiB is enough for every block size.
 END_BYTES = MIB
+_TRIES = 1024
 
 
 class LayoutError(AgentError):
@@ -189,6 +191,7 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
     with guard.holding(disk):
         facts = guard.check_still(disk, approved)
         _blank(disk, facts, extent if facts.partition is None else None)
+        _try_medium(disk, facts, START_BYTES + partition_bytes(extent))
         # What lies between the edges was given up or is ours, and has no name of its own any more.
         blanked = guard.check(replace(disk, erase=disk.serial))
         path = blanked.path or disk.by_id
@@ -200,6 +203,40 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
         )
     if devices.wait_for_partition(Path(path).name) is None:
         raise LayoutError("no-partition", path=path)
+
+
+def _try_medium(disk: Disk, facts: DiskFacts, end: int) -> None:
+    """See that a blanked disk keeps what is written up to `end`.
+
+    A drive with less capacity than it reports puts some of these blocks over others, or over the
+    header's zeros: one in each step of the header's length finds that, whatever its capacity is,
+    up to `_TRIES` steps; on larger disks that of powers of two. Raises LayoutError.
+    """
+    start = START_BYTES + DATA_OFFSET_BYTES
+    last = end - samples.BLOCK_BYTES
+    step = max(DATA_OFFSET_BYTES, -(-end // _TRIES // MIB) * MIB)
+    places = {*range(last, start, -step), *(last % 2**n for n in range(24, last.bit_length()))}
+    blocks = {at: plaintext_probe.content(f"{disk.serial}-{at}") for at in places if at >= start}
+    try:
+        with (
+            devices.opened(facts.path or disk.by_id, os.O_RDWR | os.O_EXCL | os.O_DIRECT) as fd,
+            mmap.mmap(-1, samples.BLOCK_BYTES) as buffer,  # page-aligned, as O_DIRECT wants it
+        ):
+            for at, block in blocks.items():
+                buffer[:] = block
+                os.pwrite(fd, buffer, at)
+            os.fsync(fd)
+            lost = [at for at in blocks if devices.read(fd, at, len(buffer)) != blocks[at]]
+            lost += [START_BYTES] * any(devices.read(fd, START_BYTES, DATA_OFFSET_BYTES))
+    except OSError as error:
+        raise LayoutError("not-written", **_named(disk, facts), error=error.strerror) from error
+    if lost:
+        counts = {"lost": len(lost), "count": len(blocks) + 1, "at": min(lost)}
+        raise LayoutError("not-kept", **_named(disk, facts), **counts)
+
+
+def _named(disk: Disk, facts: DiskFacts) -> dict[str, str]:
+    return {"role": disk.role, "by_id": disk.by_id, "path": facts.path or disk.by_id}
 
 
 def clear(disk: Disk, approved: DiskFacts) -> None:
@@ -223,8 +260,7 @@ def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
             error = locked_read(path, 0)
             if error is None:
                 raise
-            named = {"role": disk.role, "by_id": disk.by_id, "path": path}
-            raise LayoutError("dead", error=error, **named) from failure
+            raise LayoutError("dead", error=error, **_named(disk, approved)) from failure
 
 
 def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
@@ -238,17 +274,16 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
     extents = [(size - END_BYTES, END_BYTES), (START_BYTES, min(DATA_OFFSET_BYTES, size - header))]
     if tail_of is not None:
         extents.append((START_BYTES + partition_bytes(tail_of) - MIB, MIB))
-    path = facts.path or disk.by_id
-    named = {"role": disk.role, "by_id": disk.by_id, "path": path}
+    named = _named(disk, facts)
     before = with_contents(replace(facts, read_error=None))
     if before.read_error is not None:
         raise LayoutError("unreadable", error=before.read_error, **named)
     disk_records.leave(disk, before)
     try:
-        devices.zero(path, facts.diskseq, [*extents, (0, START_BYTES)])
+        devices.zero(named["path"], facts.diskseq, [*extents, (0, START_BYTES)])
     except OSError as error:
         raise LayoutError("not-written", error=error.strerror, **named) from error
-    reread(path)
+    reread(named["path"])
 
 
 def reread(path: str) -> None:
@@ -257,7 +292,12 @@ def reread(path: str) -> None:
 
 
 def place(disk: Disk, extent: Extent, partition: Partition) -> Place:
-    """Where configurations of this disk live; raises LayoutError if the layout is another one."""
+    """Where configurations of this disk live.
+
+    Raises LayoutError if the layout is another one, or a program is at work on a header there.
+    """
     if not matches(partition, extent):
         raise LayoutError("other-extent", role=disk.role, by_id=disk.by_id)
+    if users := devices.wait_for_luks_lock(partition.path):
+        raise LayoutError("luks-locked", path=partition.path, users=users)
     return Place(disk, partition.path, 1, extent)

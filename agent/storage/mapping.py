@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from agent.storage.base import Layer, Segment
-from agent.storage.devices import BLOCK, SECTOR_BYTES, dm_name, is_whole_disk
+from agent.storage.devices import (
+    BLOCK,
+    SECTOR_BYTES,
+    command_name,
+    dm_name,
+    is_whole_disk,
+    opened,
+    settle,
+)
 from agent.storage.guard import MAPPING
-from agent.storage.uses import chain, find_uses, number_of
+from agent.storage.uses import chain, find_uses, number_of, swaps
 from agent.storage.uses import mounts as all_mounts
 from agent.system.command import CommandError, run
 from contract import system_text
 from contract.errors import AgentError
+from contract.names import printable
 from contract.problem import wordings_of
 
+_FITHAW = 0xC0045878  # linux/fs.h
 ENCRYPTING = ("crypt", "inlinecrypt")  # targets whose tables have a key after the cipher
 
 
@@ -117,10 +129,13 @@ def _key_bits(field: str) -> int:
 
 PATH = f"/dev/mapper/{MAPPING}"
 CONTAINER = f"{MAPPING}-container"
+# A mapping that is held, with its minor number: it answers with errors until it is let go.
+ASIDE = "fde-dead-"
 OURS = "FDE-TESTBED"  # the start of the UUID of mappings that we make ourselves
 EXTERNAL = "FDE-EXTERNAL"  # the same, of those below and above another product's device
-_NAMES = re.compile(rf"{MAPPING}(_\d+|_dif|-container)?")
+_NAMES = re.compile(rf"{MAPPING}(-container)?(-[0-9a-f]{{8}})?(_\d+|_dif)?")
 # cryptsetup's way of closing an Opal mapping locks the range without its PIN.
+_WIPE = ("dmsetup", "wipe_table", "--noflush", "--nolockfs")
 _LOCKS_ON_CLOSING = "CRYPT-LUKS2-OPAL"
 
 
@@ -134,14 +149,18 @@ def devices() -> dict[str, str]:
 
     device-mapper is asked, for what has no table yet is not to be seen in sysfs.
     """
+    return {
+        name: kernel if (BLOCK / kernel).exists() else ""
+        for name, kernel in _numbers().items()
+        if is_ours(name)
+    }
+
+
+def _numbers() -> dict[str, str]:
+    """All mappings of the machine: name to the kernel name of its number."""
     argv = ["dmsetup", "info", "-c", "--noheadings", "--separator", ":", "-o", "name,minor"]
-    kernel_names = {}
-    for line in run(argv).out.splitlines():
-        name, _, minor = line.strip().partition(":")
-        if is_ours(name):
-            kernel = f"dm-{minor}"
-            kernel_names[name] = kernel if (BLOCK / kernel).exists() else ""
-    return kernel_names
+    lines = [line.strip().rpartition(":") for line in run(argv).out.splitlines()]
+    return {name: f"dm-{minor}" for name, _, minor in lines if name}
 
 
 def strangers(disks: Collection[str]) -> list[str]:
@@ -182,24 +201,52 @@ def close() -> None:
         ]
         for name in free or list(left):
             try:
-                _remove(name, left.pop(name))
+                remove(name, left.pop(name))
             except HeldError as error:
                 held = held or error
     if held is not None:
         raise held
 
 
-def _remove(name: str, kernel: str) -> None:
-    """Remove a mapping; one that is held loses its key, and answers with errors from then on."""
+def remove(name: str, kernel: str) -> None:
+    """Remove a mapping; one that is held loses its key, and is set aside.
+
+    It answers with errors from then on, under another name, and the kernel removes it once it is
+    let go. Raises HeldError.
+    """
     opal = uuid(kernel).startswith(_LOCKS_ON_CLOSING)
     try:
         run(["cryptsetup", "close", name] if opal else ["dmsetup", "remove", "--retry", name])
     except CommandError as error:
+        users = ", ".join(holders()) or "the kernel"
+        run([*_WIPE, name])
         with suppress(CommandError):
-            run(["dmsetup", "remove", "--force", name])
+            run(["dmsetup", "remove", name])
             return
-        holders = "; ".join(use.how for use in find_uses(kernel)) or "the kernel holds it"
-        raise HeldError("held", name=name, uses=holders) from error
+        aside = kernel.replace("dm-", ASIDE)
+        run(["dmsetup", "rename", name, aside])
+        with suppress(CommandError):
+            run(["dmsetup", "remove", "--deferred", aside])
+        raise HeldError("held", name=name, uses=users) from error
+
+
+@contextmanager
+def free_name(wanted: str = MAPPING) -> Iterator[str]:
+    """Give a name to make a mapping by that is called as `wanted` in the end.
+
+    Names are a part of UUIDs, and a mapping that was set aside still has that of its own.
+    """
+    if not any(name.startswith(ASIDE) for name in _numbers()):
+        yield wanted
+        return
+    first = f"{wanted}-{os.urandom(4).hex()}"
+    try:
+        yield first
+    finally:
+        for name in _numbers():
+            if name.startswith(first):
+                run(["dmsetup", "rename", name, wanted + name.removeprefix(first)])
+        settle()
 
 
 def kernel_name() -> str:
@@ -224,7 +271,7 @@ def revive() -> None:
     try:
         run(["dmsetup", "resume", MAPPING])
     except CommandError:
-        run(["dmsetup", "wipe_table", "--noflush", "--nolockfs", MAPPING])
+        run([*_WIPE, MAPPING])
 
 
 def uuid(kernel: str) -> str:
@@ -241,9 +288,88 @@ def formatted() -> bool:
 
 def mounts() -> list[Path]:
     """Where our mappings are mounted, the last mount first; nothing else is looked at."""
-    kernel_names = {f"/dev/mapper/{name}": kernel for name, kernel in devices().items() if kernel}
-    numbers = set(map(number_of, kernel_names.values()))
-    sources = {*kernel_names, *(f"/dev/{kernel}" for kernel in kernel_names.values())}
+    return _mounts("self", [kernel for kernel in devices().values() if kernel])
+
+
+def _mounts(process: str, kernel_names: Collection[str]) -> list[Path]:
+    numbers = set(map(number_of, kernel_names))
+    sources = {f"/dev/{kernel}" for kernel in kernel_names}
+    sources |= {f"/dev/mapper/{dm_name(kernel)}" for kernel in kernel_names}
     # Btrfs has a device number of its own.
-    ours = (m for m in all_mounts() if m.number in numbers or m.source in sources)
-    return [Path(mount.where) for mount in ours][::-1]
+    listed = all_mounts(f"/proc/{process}")
+    return [Path(m.where) for m in listed if m.number in numbers or m.source in sources][::-1]
+
+
+def release() -> None:
+    """Have our mappings answer, thaw file systems that somebody froze, and take swap off them.
+
+    A backup freezes one, and nothing leaves it then; without swap's pages programs would end.
+    """
+    revive()
+    kernel_names = [kernel for kernel in devices().values() if kernel]
+    for process, folder in _mounted_anywhere(kernel_names):
+        with suppress(OSError), opened(f"/proc/{process}/root{folder}", os.O_RDONLY) as fd:
+            fcntl.ioctl(fd, _FITHAW, 0)
+    folders = _mounts("self", kernel_names)
+    for path in map(Path, swaps()):
+        if any(map(path.is_relative_to, folders)) or path.resolve().name in kernel_names:
+            with suppress(CommandError):
+                run(["swapoff", str(path)])
+
+
+def holders() -> list[str]:
+    """Name who holds our mappings.
+
+    Processes and mounts of any mount namespace, loop devices, mappings.
+    """
+    kernel_names = [kernel for kernel in devices().values() if kernel]
+    names = [use.how for kernel in kernel_names for use in find_uses(kernel)]
+    names = [how for how in names if not how.startswith(("mounted on", f"held by {MAPPING}"))]
+    shown = _mounts("self", kernel_names)
+    for file in sorted(BLOCK.glob("loop*/loop/backing_file")):
+        if _inside(system_text.read_line_or_empty(file).strip(), shown):
+            names.append(file.parents[1].name)
+    # As long as it is mounted here, most others have it from here and lose it with us.
+    for process, folder in () if shown else _mounted_anywhere(kernel_names):
+        with suppress(OSError):
+            who = command_name(Path("/proc", process))
+            names.append(f"mounted on {printable(str(folder))} for {who}")
+    for running in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            folders = _mounts(running.name, kernel_names)
+            if folders and any(_inside(target, folders) for target in _links(running)):
+                names.append(command_name(running))
+    return list(dict.fromkeys(names))
+
+
+def _namespace(process: Path) -> Path:
+    return (process / "ns/mnt").readlink()
+
+
+def _mounted_anywhere(kernel_names: Collection[str]) -> Iterator[tuple[str, Path]]:
+    """(process, folder) of each mount, one process for each mount namespace."""
+    namespaces = set()
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        with suppress(OSError):
+            namespace = _namespace(process)
+            if namespace not in namespaces:
+                namespaces.add(namespace)
+                yield from ((process.name, each) for each in _mounts(process.name, kernel_names))
+
+
+def _links(process: Path) -> Iterator[str]:
+    """Return the paths that each thread of a process has open, is in, or has in its memory."""
+    for thread in (process / "task").iterdir():
+        links = [thread / "cwd", thread / "root", thread / "exe"]
+        with suppress(OSError):
+            links += (thread / "fd").iterdir()
+        for link in links:
+            with suppress(OSError):
+                yield str(link.readlink())
+    with suppress(OSError):
+        for line in system_text.read(process / "maps").splitlines():
+            yield line.split(maxsplit=5)[-1]
+
+
+def _inside(path: str, folders: Collection[Path]) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in folders)

@@ -34,7 +34,7 @@ from contract.errors import AgentError
 from contract.plan import Configuration, EncryptedBy
 from contract.problem import wordings_of
 
-NO_PERMISSION = 2  # of cryptsetup's exit codes
+NO_HEADER, NO_PERMISSION = 1, 2  # of cryptsetup's exit codes
 OPAL_KEY_BITS = 256  # of the range's key, which a keyslot holds beside a volume key
 
 
@@ -230,7 +230,10 @@ def why_not_ready(
                 stdin=secrets.luks_passphrase,
             )
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
-    except CommandError:
+    except CommandError as error:
+        # That it has none, or another passphrase, are answers; nothing else is.
+        if error.facts.get("exit_code") not in (NO_HEADER, NO_PERMISSION):
+            raise
         return NotReady.NO_HEADER
     made = (segment.type, segment.encryption, segment.sector_size, luks.key_bits)
     is_made_so = header is None or made == (
@@ -263,6 +266,8 @@ def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
             raise
         if error.status != opal_ioctl.NOT_AUTHORISED:
             raise NotTakenError("refused", error=str(error)) from error
+        if sid is not None:  # its PIN is the MSID, so that reading this was refused: no try
+            raise NotTakenError("no-msid", error=str(error)) from error
         login(device, SID).count()
         free = False
     # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
@@ -281,24 +286,19 @@ def has_our_pin(device: str, secrets: Secrets) -> None:
 
 
 def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> None:
-    """Take ownership (or use ours), make the locking range and its LUKS2 header; ends locked.
+    """Make the locking range of a drive that we own and its LUKS2 header; ends locked.
 
-    Raises OpalError if the disk has no Opal, is owned by someone else, shadows its start, or
+    Raises OpalError if nobody owns the drive, or someone else, if it shadows its start, or if
     cryptsetup fails.
     """
     status = opal_ioctl.status(place.partition)
-    if not (status.supported and status.locking_supported):
-        raise OpalError("no-opal", by_id=place.disk.by_id)
     named = {"by_id": place.disk.by_id, "serial": place.disk.serial}
+    if not status.locking_enabled:
+        raise OpalError("not-owned", **named)
     if status.mbr_enabled and not status.mbr_done:
         raise OpalError("shadowed", **named)
-    # Not locking, the drive is tried with the MSID: refused where it has an owner all the same.
-    sid = None if status.locking_enabled else login(place.partition, SID)
-    if sid is None:
-        # Formatting spoils the header before it asks the drive for its PIN.
-        has_our_pin(place.partition, secrets)
-    else:
-        sid.check()
+    # Formatting spoils the header before it asks the drive for its PIN.
+    has_our_pin(place.partition, secrets)
     try:
         run(
             [
@@ -312,10 +312,7 @@ def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> 
             stdin=secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n",
         )
     except CommandError as error:
-        if sid is None or error.facts.get("exit_code") != NO_PERMISSION:
-            raise OpalError("not-formatted", error=str(error), **named) from error
-        sid.count()
-        raise OpalError("not-taken", error=str(error), **named) from error
+        raise OpalError("not-formatted", error=str(error), **named) from error
 
 
 def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | None:
@@ -327,13 +324,19 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
     if not by_psid:
         if not locking:
             return None
-        opal_ioctl.revert(device, secrets.opal_admin_pin)
+        _revert(device, secrets.opal_admin_pin)
         return "reverted by PIN"
     # Asked for by name, it is done even where locking is off: an ownership taken by half shows so.
     if secrets.sed_psid is None:
         raise OpalError("no-psid", device=device)
-    opal_ioctl.revert(device, secrets.sed_psid, psid=True)
+    _revert(device, secrets.sed_psid, psid=True)
     return "reverted by PSID"
+
+
+def _revert(device: str, pin: bytes, *, psid: bool = False) -> None:
+    opal_ioctl.revert(device, pin, psid=psid)
+    if opal_ioctl.status(device).locking_enabled:
+        raise OpalError("still-owned", device=device)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,11 @@ SP_BUSY = 0x03
 NO_SESSIONS = 0x07
 LOCKED_OUT = 0x12
 
+FAIL = 0x3F
+_LAST_STATUS = LOCKED_OUT  # but for FAIL; what is larger is the transport's status
+# What the kernel returns for a device, or a request, that it does not know as Opal's.
+_NO_OPAL = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL)
+
 _ADMIN1 = 0
 _refused: dict[tuple[str, str], OpalError] = {}  # by serial number and authority
 _STATES = {1: "read-only", 2: "unlocked", 4: "locked"}
@@ -75,6 +80,11 @@ class OpalError(AgentError):
     def status(self) -> int:
         """The TCG method status, or 0."""
         return int(self.facts.get("status") or 0)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the drive did not answer: it may have done what it was asked, or may yet."""
+        return self.code == "no-answer"
 
     @property
     def number(self) -> int:
@@ -132,7 +142,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What level 0 discovery reports beyond `Status`; None for a feature that is not there."""
+    """What level 0 discovery reports beyond `Status`; None for a feature that it does not list."""
 
     sid: Sid | None = None
     geometry: Geometry | None = None
@@ -143,14 +153,22 @@ SILENT = Discovery()
 
 
 def discover(device: str) -> Discovery:
-    """Ask without a PIN; nothing is known where the kernel (before 6.6) does not hand it on."""
+    """Ask without a PIN; nothing is known where the kernel (before 6.6) does not hand it on.
+
+    Raises OpalError if the drive does not answer.
+    """
     page = ctypes.create_string_buffer(2048)
     buffer = bytearray(_DISCOVERY.pack(ctypes.addressof(page), len(page)))
+    asked = {"device": device, "action": "report its Opal features"}
     try:
         with _opened(device) as file:
             length = fcntl.ioctl(file, _DISCOVER, buffer, True)
-    except (OSError, OpalError):
-        return SILENT
+    except OSError as error:
+        if error.errno in _NO_OPAL:
+            return SILENT
+        raise OpalError("no-answer", **asked, error=error.strerror) from error
+    if not any(page.raw[:4]):  # its length; what was returned is a status of the transport
+        raise OpalError("no-answer", **asked, error=f"status {length:#x}")
     return parse_discovery(page.raw[: max(length, 0)])
 
 
@@ -178,25 +196,31 @@ def parse_discovery(page: bytes) -> Discovery:
 
 
 def status(device: str) -> Status:
-    """Opal status of a disk or its partition; raises OpalError if the kernel sees no Opal there."""
-    buffer = bytearray(_STATUS.size)
-    _call(device, _GET_STATUS, buffer, "report its Opal status")
+    """Opal status of a disk or its partition.
+
+    Raises OpalError if the kernel sees no Opal there, or if the drive does not answer: the kernel
+    then returns no flags at all, which is not a drive without an owner.
+    """
+    buffer, action = bytearray(_STATUS.size), "report its Opal status"
+    _call(device, _GET_STATUS, buffer, action)
     flags = _STATUS.unpack(buffer)[0]
-    return Status(*(bool(flags & 1 << bit) for bit in range(6)))
+    reported = Status(*(bool(flags & 1 << bit) for bit in range(6)))
+    if not reported.supported:
+        raise OpalError("no-answer", device=device, action=action, error="no flags")
+    return reported
 
 
 def offered(device: str) -> Status | None:
     """Return the same, None where there is no Opal at all.
 
-    An ordinary disk, or a kernel without it.
+    An ordinary disk, or a kernel without it. Raises OpalError if the drive does not answer.
     """
     try:
-        reported = status(device)
+        return status(device)
     except OpalError as error:
-        if error.number in (errno.ENOTTY, errno.EOPNOTSUPP):
+        if error.number in _NO_OPAL:
             return None
         raise
-    return reported if reported.supported else None
 
 
 def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
@@ -247,8 +271,6 @@ def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
 
 
 def _key(number: int, pin: bytes) -> bytes:
-    if len(pin) > 255:
-        raise OpalError("long-pin")
     return _KEY.pack(number, len(pin), pin)
 
 
@@ -287,9 +309,12 @@ def _call(device: str, request: int, buffer: bytearray, action: str) -> None:
             code = fcntl.ioctl(file, request, buffer, True)
         except OSError as error:
             facts = {"error": error.strerror, "number": error.errno or 0}
-            raise OpalError("kernel", device=device, action=action, **facts) from error
+            cause = "kernel" if error.errno in _NO_OPAL else "no-answer"
+            raise OpalError(cause, device=device, action=action, **facts) from error
+    # The kernel hands the TCG method status through as a positive return code, and NVMe's as well.
+    if code > _LAST_STATUS and code != FAIL:
+        raise OpalError("no-answer", device=device, action=action, error=f"status {code:#x}")
     if code:
-        # The kernel hands the TCG method status through as a positive return code.
         raise OpalError(_CODES.get(code, "status"), device=device, action=action, status=code)
 
 

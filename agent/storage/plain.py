@@ -36,5 +36,6 @@ class Plain(Kind):
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         del configuration, secrets
         line = f"0 {place.size_sectors} linear {place.partition} {place.offset_sectors}"
-        mapping.create(MAPPING, [line])
+        with mapping.free_name() as name:
+            mapping.create(name, [line])
         return Evidence()

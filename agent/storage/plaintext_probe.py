@@ -14,11 +14,14 @@ from pathlib import Path
 
 from agent.marks import written_bytes
 from agent.storage import btrfs
-from agent.storage.devices import opened
+from agent.storage.devices import BLOCK, SECTOR_BYTES, opened
+from contract import system_text
 from contract.errors import AgentError
 from contract.problem import wordings_of
 
 BLOCK_BYTES = 4096
+LARGE_BYTES = 4 * 2**20
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 # How far in front of the extent a product may keep its headers.
 BEFORE_BYTES = 8 * 2**20
 _NEEDLE_BYTES = 512  # no layer parts less than a sector
@@ -43,7 +46,8 @@ class Probe:
 
     `offset_bytes` is where the search begins within the partition; `through_mapping` whether the
     mapping shows it there (it must, else the place is wrong); `on_medium` whether the raw partition
-    does; `written_bytes` by the partition's counter while it was written.
+    does; `written_bytes` and `read_bytes` by the partition's counters while its `size_bytes` were
+    written and, if `searched_bytes` is not 0, read again past all caches.
     """
 
     sha256: str = ""
@@ -52,11 +56,14 @@ class Probe:
     on_medium: bool = False
     written_bytes: int = 0
     error: str | None = None
+    size_bytes: int = BLOCK_BYTES
+    read_bytes: int = 0
+    searched_bytes: int = 0
 
 
-def content(key: str) -> bytes:
-    """One block that looks random and can be made again from the run's id."""
-    return hashlib.shake_256(f"fde-probe:{key}".encode()).digest(BLOCK_BYTES)
+def content(key: str, size_bytes: int = BLOCK_BYTES) -> bytes:
+    """Bytes that look random and can be made again from the run's id."""
+    return hashlib.shake_256(f"fde-probe:{key}".encode()).digest(size_bytes)
 
 
 def look(
@@ -95,6 +102,47 @@ def look(
         # A file system that failed has gone read-only: what it said first is what counts.
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+def look_everywhere(folder: Path, key: str, mapping: str, partition: str, size_bytes: int) -> Probe:
+    """Do the same for a mapping of which nothing is known, and in the whole partition.
+
+    More is written than a file system writes by itself, and it is read again with no cache of the
+    kernel left. A `size_bytes` of the partition of 0 leaves the search out. Raises ProbeError.
+    """
+    block, path = content(key, LARGE_BYTES), folder / f"plaintext-probe-{key}"
+    try:
+        os.sync()
+        read, written = transferred_bytes(partition)
+        with path.open("wb") as file:
+            file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+            place = physical(file.fileno())
+        written_bytes = transferred_bytes(partition)[1] - written
+        DROP_CACHES.write_text("3\n")
+        read = transferred_bytes(partition)[0]
+        is_same = read_direct(str(path), 0, LARGE_BYTES) == block
+        return Probe(
+            hashlib.sha256(block).hexdigest(),
+            through_mapping=is_same and read_direct(mapping, place) == block[:BLOCK_BYTES],
+            written_bytes=written_bytes,
+            size_bytes=LARGE_BYTES,
+            read_bytes=transferred_bytes(partition)[0] - read,
+            on_medium=bool(size_bytes) and contains(partition, 0, size_bytes - BLOCK_BYTES, block),
+            searched_bytes=size_bytes,
+        )
+    except OSError as error:
+        raise ProbeError("failed", error=error.strerror) from error
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def transferred_bytes(partition: str) -> tuple[int, int]:
+    """Bytes read and written by the kernel's count (Documentation/block/stat.rst)."""
+    fields = system_text.read(BLOCK / Path(partition).name / "stat").split()
+    return SECTOR_BYTES * int(fields[2]), SECTOR_BYTES * int(fields[6])
 
 
 def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> bool:

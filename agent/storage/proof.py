@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from contract import system_text
 from contract.problem import Problem, wordings_of
 from workloads.children.kernel_ciphers import driver
 
+# What of the file system's own, of tags and of journals is written beside a probe.
+_MOST_TIMES_WRITTEN = 4
 MISMATCHES = wordings_of("agent/storage", "mismatch")
 
 
@@ -103,10 +105,14 @@ class LayerReport:
 
 @dataclass(frozen=True)
 class Proof:
-    """`proof` of run.json (data/README.md); `key_bits` are of the cipher's own key."""
+    """`proof` of run.json (data/README.md); `key_bits` are of the cipher's own key.
+
+    `ok`: nothing differs from the plan; where it is `declared`, no more than that is known.
+    """
 
     ok: bool
     mismatches: tuple[Problem, ...]
+    declared: bool = False
     planned: Planned | None = None
     layers: tuple[LayerReport, ...] = ()
     dmsetup_table: str = ""
@@ -252,15 +258,22 @@ def _probe_mismatches(expectation: Expectation, probe: Probe) -> list[Problem]:
         return [_mismatch("probe-lost")]
     if expectation.interleaved and probe.written_bytes < plaintext_probe.BLOCK_BYTES:
         return [_mismatch("probe-elsewhere")]
+    if expectation.declared:
+        size, most = probe.size_bytes, _MOST_TIMES_WRITTEN * probe.size_bytes
+        if not (size <= probe.written_bytes <= most and size <= probe.read_bytes):
+            return [_mismatch("probe-elsewhere")]
     if probe.on_medium == expectation.plaintext_on_medium:
         return []
     return [_mismatch("probe-plaintext" if probe.on_medium else "probe-not-plaintext")]
 
 
-def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> Proof:
+def prove(
+    entered: Entered, secrets: Secrets, folder: Path, key: str, *, search: bool = True
+) -> Proof:
     """Look at the entered configuration and compare it with the plan.
 
-    `folder` is on the file system under test, `key` makes the plaintext probe. Raises AgentError
+    `folder` is on the file system under test, `key` makes the plaintext probe; `search`: for it in
+    all of the partition, which takes minutes, where it is unknown what encrypts. Raises AgentError
     where something cannot be read.
     """
     place, configuration = entered.place, entered.configuration
@@ -279,7 +292,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> Proof:
         luks=luks,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.header,
-        plaintext_probe=_plaintext_probe(place, expectation, folder, key),
+        plaintext_probe=_plaintext_probe(place, expectation, folder, key, search),
         discard=layout.discard_findings(place, mappings, mount_options, entered.first_discard),
         of_kind=entered.kind.findings(configuration),
     )
@@ -293,6 +306,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> Proof:
     return Proof(
         ok=not differing,
         mismatches=tuple(differing),
+        declared=expectation.declared,
         planned=plan,
         layers=layers,
         dmsetup_table="\n".join(top.table) if top else "",
@@ -308,10 +322,23 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> Proof:
     )
 
 
-def _plaintext_probe(place: Place, expectation: Expectation, folder: Path, key: str) -> Probe:
+def with_locked_read(proof: Proof, error: str | None) -> Proof:
+    """Return the proof with what a read of the locked range gave: an error's name, or None."""
+    if error is not None:
+        return proof
+    return replace(proof, ok=False, mismatches=(*proof.mismatches, _mismatch("range-readable")))
+
+
+def _plaintext_probe(
+    place: Place, expectation: Expectation, folder: Path, key: str, search: bool
+) -> Probe:
     """Return what was observed of it; an error, so that all other findings are kept as well."""
     offset_bytes, room_bytes = place.extent.offset_bytes, 0
     try:
+        if expectation.declared:
+            size = layout.partition_bytes(place.extent) if search else 0
+            where = (folder, key, mapping.PATH, place.partition)
+            return plaintext_probe.look_everywhere(*where, size)
         if expectation.interleaved:
             mapped = int(system_text.read(BLOCK / Path(mapping.PATH).resolve().name / "size"))
             offset_bytes -= plaintext_probe.BEFORE_BYTES

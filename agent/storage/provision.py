@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from agent.storage import devices, disk_records, guard, layout, opal, opal_ioctl, registry
 from agent.storage import facts as disk_facts
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
+from agent.storage.plaintext_probe import locked_read
 from agent.storage.secrets import SID, Secrets, login
 from agent.storage.stack import Stack
 from agent.system.command import CommandError
@@ -51,11 +53,17 @@ def prepare(
         raise GuardError(*reasons)
     actions = _go_bare(spec, secrets, dry=dry)
     for role, disk in spec.disks.items():
-        if carries_opal(spec, role):
-            actions += _take(disk, states[role], spec, secrets, dry=dry)
-        actions += _lay_out(disk, states[role], spec, dry=dry)
-        if carries_opal(spec, role):
+        if not carries_opal(spec, role):
+            actions += _lay_out(disk, states[role], spec, dry=dry)
+            continue
+        taken = _take(disk, states[role], spec, secrets, dry=dry)
+        try:
+            actions += [*taken, *_lay_out(disk, states[role], spec, dry=dry)]
             actions += _take_drive(disk, states[role], spec, secrets, dry=dry)
+        except AgentError as error:
+            if not taken:
+                raise
+            raise _give_back_after(error, disk, secrets) from error
     return actions
 
 
@@ -78,7 +86,7 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> l
     if carries_opal(spec, disk.role):
         reasons += guard.shared(disk, facts) + guard.blocked(disk, facts)
         reasons += layout.unfit_for_opal(disk, facts, spec.extent)
-        if facts.path and facts.opal is None:
+        if facts.path and facts.opal is None and facts.opal_error is None:
             reasons.append(_no_opal(disk, facts))
     return reasons
 
@@ -101,8 +109,7 @@ def _locks(facts: DiskFacts) -> bool:
 
 def _no_opal(disk: Disk, facts: DiskFacts) -> Problem:
     sata = devices.ata_security_off((facts.path or "").removeprefix("/dev/"))
-    error = f" ({facts.opal_error})" if facts.opal_error else ""
-    return guard.refusal("no-opal-on-sata" if sata else "no-opal", disk, facts, error=error)
+    return guard.refusal("no-opal-on-sata" if sata else "no-opal", disk, facts)
 
 
 def reasons_of_change(
@@ -156,7 +163,7 @@ def teardown(
 
 def _reasons_not_to_clear(disk: Disk, facts: DiskFacts, *, by_psid: bool) -> list[Problem]:
     if by_psid:
-        if facts.path and facts.opal is None:
+        if facts.path and facts.opal is None and facts.opal_error is None:
             return [_no_opal(disk, facts)]
         return guard.refusals_to_revert(disk, facts)
     owned = facts.opal is not None and facts.opal.locking_enabled
@@ -213,8 +220,14 @@ def _revert(
             if half:
                 return _undo_half(path, current, secrets)
             return opal.disown(path, secrets, by_psid=by_psid) if by_psid or locks else None
-    except opal_ioctl.OpalError:
-        if not was_done():
+    except opal_ioctl.OpalError as error:
+        done: bool | None = None
+        with suppress(opal_ioctl.OpalError):
+            done = was_done()
+        if done is None or (error.unanswered and not done):
+            unknown = {"by_id": disk.by_id, "first": str(error)}
+            raise opal_ioctl.OpalError("revert-unknown", **unknown) from error
+        if not done:
             raise
     return "reverted, though the drive answered with an error"
 
@@ -302,19 +315,25 @@ def _take_drive(
     action = Action("range", disk.role, f"{done} the locking range of {disk.by_id} ({missing})")
     if dry:
         return [action]
-    try:
-        with guard.holding(disk):
-            guard.check_ours(disk)
-            opal.make_range(place, secrets)
-    except opal_ioctl.OpalError as error:
-        if before.opal is None or before.opal.locking_enabled:
-            raise
-        try:  # give it back, for it is of no use
-            actions = _give_back(disk, disk_facts.gather(disk), secrets, by_psid=False, dry=False)
-        except AgentError as second:
-            causes = {"first": str(error), "second": str(second)}
-            raise opal_ioctl.OpalError("not-given-back", **causes) from error
-        done = "; ".join(action.sentence for action in actions)
-        raise opal_ioctl.OpalError("given-back", first=str(error), actions=done) from error
+    with guard.holding(disk):
+        guard.check_ours(disk)
+        opal.make_range(place, secrets)
+        if locked_read(place.partition, place.extent.offset_bytes) is None:
+            raise opal_ioctl.OpalError("lock-ignored", by_id=disk.by_id)
     disk_records.forget(disk)
     return [action]
+
+
+def _give_back_after(error: AgentError, disk: Disk, secrets: Secrets) -> opal_ioctl.OpalError:
+    """Give a drive back that was just taken and is of no use; return the error that says so."""
+    given_up, facts = replace(disk, erase=disk.serial), disk_facts.gather(disk)
+    try:
+        actions = _give_back(given_up, facts, secrets, by_psid=False, dry=False)
+    except AgentError as second:
+        causes = {"first": str(error), "second": str(second)}
+        with suppress(opal_ioctl.OpalError):
+            if not opal_ioctl.status(facts.path or disk.by_id).locking_enabled:
+                return opal_ioctl.OpalError("not-blanked", **causes)
+        return opal_ioctl.OpalError("not-given-back", **causes)
+    done = "; ".join(action.sentence for action in actions)
+    return opal_ioctl.OpalError("given-back", first=str(error), actions=done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from contract.strict_json import read_object
 PLACE = RUN / "pin-tries.json"
 # Drives are sold with limits of five and more; what is left is for their owner.
 MOST = 2
+# A C_PIN's PIN (TCG Storage Opal SSC 2.01, 4.2.1.8), and what drives have printed on their labels.
+MOST_PIN_BYTES, PSID_LENGTH = 32, 32
 ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 
 
@@ -119,15 +122,29 @@ def load(path: Path) -> Secrets:
         raise SecretsError("not-json", path=str(path)) from None
     if not isinstance(document, dict):
         raise SecretsError("not-object", path=str(path))
+    pin = _line(document.get("opal_admin_pin"), "opal_admin_pin", path)
+    if len(pin) > MOST_PIN_BYTES:
+        raise SecretsError("long-pin", path=str(path), found=len(pin), most=MOST_PIN_BYTES)
     psid = document.get("sed_psid")
     return Secrets(
         luks_passphrase=_line(document.get("luks_passphrase"), "luks_passphrase", path),
-        opal_admin_pin=_line(document.get("opal_admin_pin"), "opal_admin_pin", path),
-        sed_psid=_line(psid, "sed_psid", path) if psid else None,
+        opal_admin_pin=pin,
+        sed_psid=_psid(_line(psid, "sed_psid", path), path) if psid else None,
     )
 
 
 def _line(value: object, key: str, path: Path) -> bytes:
-    if not isinstance(value, str) or not value or "\n" in value:
+    if not isinstance(value, str) or value.splitlines() != [value] or "\0" in value:
         raise SecretsError("not-line", path=str(path), key=key)
     return value.encode()
+
+
+def _psid(line: bytes, path: Path) -> bytes:
+    """Return a PSID as drives know it, which labels print in groups and people in small letters.
+
+    Raises SecretsError for what cannot be one: the drive would count it as a try.
+    """
+    psid = re.sub(rb"[\s-]", b"", line).upper()
+    if not re.fullmatch(rb"[A-Z0-9]{%d}" % PSID_LENGTH, psid):
+        raise SecretsError("psid-form", path=str(path), found=len(psid), length=PSID_LENGTH)
+    return psid

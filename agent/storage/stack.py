@@ -61,7 +61,8 @@ class Mapper(Protocol):
     def strangers(self, disks: Collection[str]) -> list[str]: ...
     def close(self) -> None: ...
     def mounts(self) -> list[Path]: ...
-    def revive(self) -> None: ...
+    def release(self) -> None: ...
+    def holders(self) -> list[str]: ...
     def formatted(self) -> bool: ...
 
 
@@ -179,7 +180,7 @@ class Stack:
             raise
 
     def _go_down(self) -> None:
-        """Take every step down, and raise the first error once all were tried."""
+        """Take every step down whoever is in the way, and raise an error once all were tried."""
         errors: list[Exception] = []
         try:
             names = (devices.kernel_name(disk.by_id) for disk in self.spec.disks.values())
@@ -194,10 +195,11 @@ class Stack:
                 descend()
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
-                if isinstance(error, StorageError):  # somebody uses it: nothing below can go
-                    break
-        if errors:
-            raise errors[0]
+        if not errors:
+            return
+        # What is in use has given way and is closed: a range that stays open weighs more.
+        errors.sort(key=lambda error: isinstance(error, StorageError | mapping.HeldError))
+        raise errors[0]
 
     @contextmanager
     def below(self, disk: Disk) -> Iterator[Place]:
@@ -288,19 +290,39 @@ class Stack:
     # The ways down.
 
     def _unmount(self) -> None:
-        self._mapper.revive()
+        """Unmount, and take a file system that is in use out of sight.
+
+        Raises StorageError, which names who uses it.
+        """
+        self._mapper.release()
+        busy: StorageError | None = None
         for folder in self._mapper.mounts():
-            _unmount(folder, devices.progress(self._mapper.PATH))
+            try:
+                _unmount(folder, devices.progress(self._mapper.PATH))
+            except CommandError as error:
+                users = ", ".join(self._mapper.holders()) or "the kernel"
+                used = {"folder": str(folder), "users": users, "error": str(error)}
+                busy = busy or StorageError("busy", **used)
+                run([*_for_all(), "umount", "--lazy", str(folder)])
+        if busy:
+            raise busy
 
     def _detach(self) -> None:
         for configuration in self.spec.configurations.values():
             self._load_kind(configuration.kind).detach(configuration)
 
     def _lock(self) -> None:
-        """Lock what locks, but not below a file system that somebody still uses."""
-        if not self._mapper.mounts():
-            for place in self._locking():
+        """Lock what locks; raises AgentError also where a disk no longer shows that it can."""
+        errors: list[AgentError] = []
+        for place in self._locking():
+            try:
+                if opal_ioctl.offered(place.partition) is None:
+                    raise opal_ioctl.OpalError("no-opal", by_id=place.disk.by_id)
                 opal.relock(place, self.secrets)
+            except AgentError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _locking(self) -> Iterator[Place]:
         """Where a configuration has a range that locks, if its partition is there at all."""
@@ -364,22 +386,7 @@ def _unmount(folder: Path, progress: Progress) -> None:
         try:
             run([*_for_all(), "umount", str(folder)], progress=progress)
             return
-        except CommandError as error:
+        except CommandError:
             if time.monotonic() > deadline:
-                users = ", ".join(_users(folder)) or "the kernel alone"
-                used = {"folder": str(folder), "users": users, "error": str(error)}
-                raise StorageError("busy", **used) from error
+                raise
         time.sleep(0.5)
-
-
-def _users(folder: Path) -> list[str]:
-    """`name[pid]` of the processes that have a file or their working folder in there."""
-    users = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            links = [process / "cwd", *(process / "fd").iterdir()]
-            if any(link.readlink().is_relative_to(folder) for link in links):
-                users.append(devices.command_name(process))
-        except OSError:
-            continue  # it ended while we looked
-    return users

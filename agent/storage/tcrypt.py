@@ -137,7 +137,8 @@ class TrueCrypt(Kind):
                 f"{segment.offset_sectors}"
             )
             start += segment.length_sectors
-        mapping.create(mapping.CONTAINER, lines)
+        with mapping.free_name(mapping.CONTAINER) as name:
+            mapping.create(name, lines)
         path = f"/dev/mapper/{mapping.CONTAINER}"
         passphrase = os.urandom(24).hex().encode()  # TrueCrypt takes 64 characters at most
         data_bytes, keys = place.extent.size_bytes, os.urandom(_KEYS_BYTES)
@@ -151,7 +152,8 @@ class TrueCrypt(Kind):
             *("--hash", "sha512", "--cipher", cipher(configuration)),
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
-        run(["cryptsetup", "open", *how, path, MAPPING], stdin=passphrase + b"\n")
+        with mapping.free_name() as name:
+            run(["cryptsetup", "open", *how, path, name], stdin=passphrase + b"\n")
         return Evidence(header=parse_dump(dumped))
 
 

@@ -278,9 +278,13 @@ def _mounted(
         yield member, printable(mount.where)
 
 
+def swaps() -> list[str]:
+    """Return the devices and files that are in use as swap; " (deleted)" ends one that is gone."""
+    return [_plain(line.split()[0]) for line in system_text.read(SWAPS).splitlines()[1:]]
+
+
 def _swap_uses(over: Set[str]) -> list[Use]:
-    paths = (_plain(line.split()[0]) for line in system_text.read(SWAPS).splitlines()[1:])
-    names = filter(None, map(devices.kernel_name, paths))
+    names = filter(None, map(devices.kernel_name, swaps()))
     return [Use(name, "used as swap") for name in names if name in over]
 
 
@@ -520,8 +524,8 @@ def explain_busy(disk: str) -> Use:
                 if name := names.get(mount.number):
                     where = printable(mount.where)
                     return Use(name, f"mounted on {where} in the mount namespace {namespace}")
-    for line in system_text.read(SWAPS).splitlines()[1:]:
-        if (path := _plain(line.split()[0])).endswith(" (deleted)"):
+    for path in swaps():
+        if path.endswith(" (deleted)"):
             return Use(disk, f"perhaps used as swap ({printable(path)})")
     return Use(disk, "held exclusively by a driver or a file system that names no disk, as ZFS")
 

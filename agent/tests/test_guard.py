@@ -113,6 +113,8 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "unreadable": (replace(BLANK, read_error="EIO"), "unreadable", "EIO"),
     "locked": (replace(BLANK, read_error="ENODATA", opal=OWNED), "locked", "--psid-revert S1"),
     "owned by someone": (replace(BLANK, opal=OWNED), "owned", "--psid-revert S1"),
+    "no answer": (replace(BLANK, opal_error="EIO"), "unanswered", "EIO"),
+    "no answer, though ours": (replace(READY, opal_error="EIO"), "unanswered", "EIO"),
     "shadowed": (replace(BLANK, opal=_SHADOW), "shadowed", "--psid-revert S1"),
     "shadowed, though ours": (replace(READY, opal=_SHADOW), "shadowed", "--psid-revert S1"),
     "unknown data": (replace(BLANK, unknown="unrecognised"), "unknown-data", 'erase: "S1 '),
@@ -233,6 +235,7 @@ def test_a_serial_number_of_any_bytes_is_one_that_can_be_typed(
 def test_a_revert_by_psid_is_the_way_past_locks_and_shadows_but_not_past_what_can_be_seen() -> None:
     for name in ("locked", "shadowed", "owned by someone", "shadowed, though ours"):
         assert guard.refusals_to_revert(DISK, REFUSED[name][0]) == []
+    assert guard.refusals_to_revert(DISK, REFUSED["no answer"][0])
     for name in ("mounted", "two paths", "other serial", "absent", "whole-disk file system"):
         assert guard.refusals_to_revert(DISK, replace(REFUSED[name][0], opal=OWNED))
     assert guard.refusals_to_revert(ERASABLE, REFUSED["whole-disk file system"][0]) == []
@@ -246,18 +249,18 @@ def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As after a restart without libata.allow_tpm=1: else it stays locked and its PIN is gone."""
-    for error, why in ((None, "the kernel sees no Opal on it"), ("EIO", "EIO")):
+    for error, code in ((None, "silent"), ("EIO", "unanswered")):
         silent = replace(_inside(LUKS), opal_error=error)
         monkeypatch.setattr(facts, "gather", lambda _disk, answer=silent: answer)
         for dry in (True, False):
             with pytest.raises(GuardError) as refused:
                 provision.teardown(_spec(OPAL), Secrets(b"passphrase", b"pin"), dry=dry)
-            assert _told(refused.value) == [("silent", why)]
+            assert _told(refused.value) == [(code, error)]
         header = opal.LuksHeader({"0": opal.LuksSegment("hw-opal-crypt", "0")})
         monkeypatch.setattr(opal, "luks_header", lambda _path, answer=header: answer)
         with pytest.raises(GuardError) as refused:
             provision.teardown(_spec(), Secrets(b"passphrase", b"pin"))
-        assert _told(refused.value) == [("silent", why)]
+        assert _told(refused.value) == [(code, error)]
         monkeypatch.undo()
 
 

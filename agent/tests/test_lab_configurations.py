@@ -69,6 +69,19 @@ case $1 in
     size=$(($(blockdev --getsz "$2") - 2048))
     case $LIE in
       plaintext) dmsetup create product --table "0 $size linear $2 2048" ;;
+      swapped)
+        half=$((size / 16 * 8))
+        {
+          echo "0 $((size - half)) linear $2 $((half + 2048))"
+          echo "$((size - half)) $half linear $2 2048"
+        } | dmsetup create product ;;
+      memory)
+        touch /run/decoy
+        (while [ -e /run/decoy ]; do
+          dd if=/dev/urandom of="$2" bs=1M count=5 conv=notrunc oflag=direct; sleep 0.2
+        done) >/dev/null 2>&1 </dev/null &
+        truncate --size $((size * 512)) /run/product.img
+        losetup --find --show /run/product.img && exit ;;
       elsewhere)
         truncate --size $((size * 512)) /run/product.img
         losetup --find --show /run/product.img && exit ;;
@@ -78,7 +91,7 @@ case $1 in
     echo /dev/mapper/product ;;
   close)
     if [ -e /dev/mapper/product ]; then dmsetup remove --retry product; fi
-    losetup --detach-all; rm -f /run/product.img ;;
+    losetup --detach-all; rm -f /run/product.img /run/decoy ;;
   prove) if [ "$LIE" = honest ]; then echo not encrypted >&2; exit 1; fi; echo encrypted ;;
   describe) echo "product 1.0" ;;
 esac
@@ -92,7 +105,8 @@ def test_a_product_that_lies_is_found_by_the_proof(target: Target) -> None:
         PROLOGUE
         + f"""
 from contract.plan import Configuration
-for lie in ("none", "plaintext", "elsewhere", "honest"):
+LIES = ("none", "plaintext", "swapped", "elsewhere", "memory", "honest")
+for lie in LIES:
     words = {{
         name: json.dumps(["/usr/bin/env", f"LIE={{lie}}", "{FOLDER}/product", name, "{{device}}"])
         for name in ("open", "close", "prove", "describe")
@@ -100,7 +114,7 @@ for lie in ("none", "plaintext", "elsewhere", "honest"):
     settings = {{"product": "a product", **words}}
     spec.configurations[lie] = Configuration(lie, "external", "plain", settings)
 try:
-    for lie in ("none", "plaintext", "elsewhere", "honest", "plain"):
+    for lie in (*LIES, "plain"):
         tell(lie, stack.enter(lie))
 """
         + EPILOGUE
@@ -110,7 +124,9 @@ try:
     assert {name: [one["code"] for one in mismatches] for name, mismatches in printed.items()} == {
         "none": [],
         "plaintext": ["probe-plaintext"],
+        "swapped": ["probe-plaintext"],
         "elsewhere": ["probe-elsewhere"],
+        "memory": ["probe-elsewhere"],
         "honest": ["kind"],
         "plain": [],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,19 +60,30 @@ def owned(target: Target) -> bool:
     return active
 
 
-def test_no_locked_block_is_read(target: Target) -> None:
+def test_few_locked_blocks_are_read(target: Target) -> None:
     """Each refusal may slow a SATA link: the drive itself counts them, from check to teardown."""
-    before = target.ask("sed", "status")["denied_reads"]
+
+    def denied() -> int:
+        count: int = target.ask("sed", "status")["denied_reads"]
+        return count
+
+    before = denied()
     assert causes(target, "sed") == []
     target.said("prepare")
+    for name in ("opal", "sed-unlocked", "opal"):
+        target.said(f"storage enter {name}")
+    target.said("storage leave")
+    assert denied() == before
     proven = target.said("storage prove opal sed-unlocked opal opal")
     assert all(line["proof"]["ok"] for line in proven)
+    assert denied() == before + 1, "one that is meant to be, at each proof by hand"
     target.said("prepare")
     target.said("teardown")
-    assert target.ask("sed", "status")["denied_reads"] == before
+    assert denied() == before + 1
     target.said("prepare")
+    assert denied() == before + 2, "one as the range is made"
     assert not target.reads("sed")
-    assert target.ask("sed", "status")["denied_reads"] == before + 1, "it does count"
+    assert denied() == before + 3, "it does count"
 
 
 def test_a_drive_that_is_dead_after_a_revert_is_ours_again_after_a_power_cycle(
@@ -99,6 +111,87 @@ def test_a_revert_that_was_done_and_answered_with_an_error_is_cleaned_up_after(
     assert not owned(target)
     assert causes(target, "sed") == []
     assert target.said("teardown") == [{"changed": False, "actions": []}]
+
+
+def test_a_link_lost_within_a_revert_is_neither_a_success_nor_a_refusal(target: Target) -> None:
+    """The host gives the link up while the drive is at it; the record is kept until it answers."""
+    records = "cat /var/lib/fde-testbed/disks.json"
+    target.ask("sed", "vices", revert_ms=45_000)
+    printed = target.refusal("teardown")
+    assert "is unknown" in printed
+    assert "everted by" not in printed
+    assert json.loads(target.lab.ssh(records).stdout)["FDELABSED0001"]["edges"] is None
+    target.ask("sed", "vices")
+    wait = time.monotonic() + 120
+    while owned(target) and time.monotonic() < wait:
+        time.sleep(1)
+    assert not owned(target), "it did it in the end"
+    target.lab.ssh(
+        "for n in $(seq 60); do nvme list-subsys | grep -c live | grep -q 2 && break; sleep 1; done"
+    )
+    (line,) = target.said("teardown")
+    assert [action["code"] for action in line["actions"]] == ["blank"]
+    assert causes(target, "sed") == []
+
+
+@pytest.mark.parametrize(
+    ("vices", "reason"),
+    [
+        ({"write_refused": 1}, "cannot be written"),
+        ({"no_range": 1}, "could not be made"),
+        ({"lock_ignored": 1}, "can be read all the same"),
+        ({"wrap_blocks": 16000}, "does not keep"),
+        ({"wrap_blocks": 16384}, "does not keep"),
+        ({"msid_unreadable": 1}, "MSID"),
+    ],
+)
+def test_a_drive_that_is_of_no_use_is_not_kept(
+    target: Target, vices: dict[str, int], reason: str
+) -> None:
+    target.said("teardown")
+    target.ask("sed", "vices", **vices)
+    printed = target.refusal("prepare")
+    assert reason in printed
+    assert "msid_unreadable" in vices or "was given back (reverted by PIN" in printed
+    assert not owned(target)
+    target.lab.ssh("! grep -q FDELABSED0001 /run/fde-testbed/pin-tries.json")
+    target.ask("sed", "vices")
+    codes = [action["code"] for action in target.said("prepare")[0]["actions"]]
+    assert {"own", "range"} <= set(codes)
+
+
+@pytest.mark.parametrize("blocks", [16000, 16384])
+def test_a_disk_with_less_capacity_than_it_reports_is_found(target: Target, blocks: int) -> None:
+    target.said("teardown")
+    target.ask("plain", "vices", wrap_blocks=blocks)
+    assert "does not keep" in target.refusal("prepare")
+    assert not owned(target)
+
+
+def test_a_drive_that_ignores_its_lock_is_not_proven(target: Target) -> None:
+    target.ask("sed", "vices", lock_ignored=1)
+    done = target.agent("storage prove sed-unlocked opal plain", check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    mismatches = {
+        line["configuration"]: [mismatch["code"] for mismatch in line["proof"]["mismatches"]]
+        for line in lines
+        if "proof" in line
+    }
+    assert mismatches == {"sed-unlocked": [], "opal": ["range-readable"], "plain": []}
+    assert done.returncode == 1
+
+
+def test_a_header_that_another_program_has_locked_is_not_waited_for(target: Target) -> None:
+    part = target.disks["plain"]["by_id"] + "-part1"
+    lock = f"/run/cryptsetup/L_$(stat -Lc %Hr:%Lr {part})"
+    target.lab.ssh(
+        f"mkdir -p -m 700 /run/cryptsetup; touch {lock}; "
+        f"flock {lock} sleep 900 >/dev/null 2>&1 </dev/null & sleep 1"
+    )
+    assert "sleep[" in target.refusal("storage enter plain")
+    target.lab.ssh("pkill -x sleep")
+    target.said("storage enter plain")
+    target.said("storage leave")
 
 
 def test_a_failed_format_is_told_by_its_cause_and_the_drive_is_given_back(target: Target) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +89,82 @@ def test_a_kernel_that_refuses_and_a_device_that_is_not_there_are_causes(tmp_pat
     assert (error.code, error.facts["error"]) == ("kernel", "Inappropriate ioctl for device")
     assert opal_ioctl.offered(DEVICE) is None
     assert _raised(lambda: opal_ioctl.status(str(tmp_path / "none"))).code == "not-opened"
-    assert _raised(lambda: opal_ioctl.take(DEVICE, bytes(256))).code == "long-pin"
+
+
+@pytest.mark.parametrize("returned", [0x13, 0x371, 0x4002, "EIO", "EINTR", "nothing"])
+def test_what_is_no_answer_is_neither_a_refusal_nor_a_no(
+    returned: int | str, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that is lost shows in errors, in NVMe's statuses, and in flags that stay zero."""
+
+    def ioctl(*_: object) -> int:
+        if isinstance(returned, str) and returned != "nothing":
+            raise OSError(getattr(errno, returned), returned)
+        return 0 if isinstance(returned, str) else returned
+
+    answers(0)
+    monkeypatch.setattr("agent.storage.opal_ioctl.fcntl.ioctl", ioctl)
+    asked = [opal_ioctl.status, opal_ioctl.offered, opal_ioctl.discover]
+    tried: list[Callable[[str], object]] = [
+        lambda device: opal_ioctl.take(device, b"pin"),
+        lambda device: opal_ioctl.revert(device, b"pin"),
+        lambda device: opal.take(device, KEYS, None),
+    ]
+    for do in [*asked, *(tried if returned != "nothing" else [])]:
+        error = _raised(lambda do=do: do(DEVICE))  # type: ignore[misc]
+        assert (error.unanswered, error.status) == (True, 0)
+    assert secrets.login(DEVICE, secrets.SID).refused == 0
+
+
+def test_an_msid_that_cannot_be_read_is_no_try(answers: Answers) -> None:
+    calls = answers(NOT_AUTHORISED)
+    with pytest.raises(opal.NotTakenError) as refused:
+        opal.take(DEVICE, KEYS, Sid(taken=False, blocked=False))
+    assert (refused.value.code, len(calls)) == ("no-msid", 1)
+    assert secrets.login(DEVICE, secrets.SID).refused == 0
+    with pytest.raises(opal.NotTakenError):  # not reported, it may have an owner
+        opal.take(DEVICE, KEYS, None)
+    assert secrets.login(DEVICE, secrets.SID).refused == 2
+
+
+PSID = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({}, None),
+        ({"sed_psid": ""}, None),
+        ({"sed_psid": PSID.lower()}, None),
+        ({"sed_psid": "-".join(PSID[n : n + 4] for n in range(0, 32, 4))}, None),
+        ({"sed_psid": f"  {PSID[:16]} {PSID[16:]}\t"}, None),
+        ({"sed_psid": PSID[1:]}, "psid-form"),
+        ({"sed_psid": PSID + "0"}, "psid-form"),
+        ({"sed_psid": PSID[1:] + "Ä"}, "psid-form"),
+        ({"sed_psid": PSID[1:] + "_"}, "psid-form"),
+        ({"sed_psid": int("1" * 32)}, "not-line"),
+        ({"opal_admin_pin": "p" * 32}, None),
+        ({"opal_admin_pin": "p" * 33}, "long-pin"),
+        ({"opal_admin_pin": "ä" * 17}, "long-pin"),
+        ({"opal_admin_pin": "pin\r"}, "not-line"),
+        ({"opal_admin_pin": "pin\0"}, "not-line"),
+        ({"luks_passphrase": "two\nlines"}, "not-line"),
+    ],
+)
+def test_the_form_of_a_secret_is_checked_before_any_try(
+    tmp_path: Path, changes: dict[str, Any], cause: str | None
+) -> None:
+    path = tmp_path / "secrets.json"
+    known = {"luks_passphrase": "p", "opal_admin_pin": "q", "sed_psid": PSID, **changes}
+    path.write_text(json.dumps(known), encoding="utf-8")
+    path.chmod(0o600)
+    if cause is None:
+        assert secrets.load(path).sed_psid == (PSID.encode() if known["sed_psid"] else None)
+        return
+    with pytest.raises(secrets.SecretsError) as refused:
+        secrets.load(path)
+    assert refused.value.code == cause
+    assert not any(str(known[name]) in str(refused.value) for name in changes)
 
 
 def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
@@ -112,13 +189,32 @@ def test_a_drive_that_has_locked_out_is_not_counted(answers: Answers) -> None:
     assert (error.code, error.facts["refused"]) == ("no-tries", 0)
 
 
+def _failed(code: int) -> CommandError:
+    return CommandError("program-failed", program="cryptsetup", exit_code=code, reason="")
+
+
+@pytest.mark.parametrize(
+    "error", [_failed(4), CommandError("header-unread", partition="", error="")]
+)
+def test_a_header_that_cannot_be_read_is_not_made_again(
+    error: CommandError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_partition: str) -> opal.LuksHeader:
+        raise error
+
+    monkeypatch.setattr(opal_ioctl, "status", lambda _: OWNED)
+    monkeypatch.setattr(opal, "luks_header", fail)
+    with pytest.raises(CommandError):
+        opal.why_not_ready(PLACE, KEYS)
+
+
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
         ({}, None),
         ({"status": replace(OWNED, locking_enabled=False)}, opal.NotReady.LOCKING_OFF),
         ({"header": replace(HEADER, offset="0")}, opal.NotReady.OTHER_RANGE),
-        ({"header": CommandError("no LUKS2 header")}, opal.NotReady.NO_HEADER),
+        ({"header": _failed(1)}, opal.NotReady.NO_HEADER),
         ({"found": replace(LOCKING, write_lock_enabled=False)}, opal.NotReady.NO_LOCKS),
     ],
 )
@@ -148,28 +244,25 @@ def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "cause"),
+    ("status", "cause"),
     [
-        (replace(OWNED, supported=False), 1, "no-opal"),
-        (replace(OWNED, mbr_enabled=True), 1, "shadowed"),
-        (replace(OWNED, locking_enabled=False), opal.NO_PERMISSION, "not-taken"),
-        (replace(OWNED, locking_enabled=False), 1, "not-formatted"),
-        (OWNED, opal.NO_PERMISSION, "not-formatted"),  # our PIN was tried before
-        (OWNED, 1, "not-formatted"),
+        (replace(OWNED, locking_enabled=False), "not-owned"),
+        (replace(OWNED, mbr_enabled=True), "shadowed"),
+        (OWNED, "not-formatted"),
     ],
 )
-def test_a_drive_that_cannot_be_owned_says_why(
-    answers: Answers, status: Status, code: int, cause: str, monkeypatch: pytest.MonkeyPatch
+def test_a_drive_that_cannot_lock_says_why(
+    answers: Answers, status: Status, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object, **__: object) -> Output:
-        raise CommandError("program-failed", program="cryptsetup", exit_code=code, reason="")
+        raise _failed(2)
 
     answers(0)
     monkeypatch.setattr(opal_ioctl, "status", lambda _: status)
     monkeypatch.setattr(opal, "run", failing)
     error = _raised(lambda: opal.make_range(PLACE, KEYS))
     assert error.code == cause
-    assert (cause in ("shadowed", "not-taken")) == ("--psid-revert S1" in str(error))
+    assert (cause == "shadowed") == ("--psid-revert S1" in str(error))
     assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).code == "no-psid"
 
 

@@ -59,8 +59,11 @@ def proof(suite: Suite, origin: str) -> str:
     """Return a clause after the number of finished runs: in how many the storage was as planned."""
     if origin == SYNTHETIC:
         return "there was no storage to prove"
-    proven = sum(run.proof.ok for run in suite.runs)
+    proven = sum(run.proof.ok and not run.proof.declared for run in suite.runs)
+    declared = sum(run.proof.ok and run.proof.declared for run in suite.runs)
     clause = f"the storage was proven to be the planned one in {proven} of them"
+    if declared:
+        clause += f", and declared to be it by a product's own commands in {declared}"
     for serial, read in suite.locked_reads.items():
         clause += f"; locked after the last of them, {serial} refused a read ({read.error})"
         if read.link_before != read.link_after:

@@ -152,7 +152,8 @@ def choose_disks(
         if ask is None:
             # Without a user to ask, only a disk that holds nothing, and of which there is one; of
             # a self-encrypting one without an owner, neither table nor signature.
-            unused = [d for d in fit if d.opal is not None and not d.opal.owned and not d.known]
+            answering = [d for d in fit if d.opal is not None and d.opal.locked is not None]
+            unused = [d for d in answering if d.opal and not d.opal.owned and not d.known]
             fit = [disk for disk in fit if disk.blank or disk.ours or disk in unused]
             if len(fit) == 1:
                 chosen[role] = fit[0]

@@ -32,9 +32,13 @@ class Layer:
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether a configuration is what the plan states; a drive's own cipher has no layer."""
+    """Whether a configuration is what the plan states; a drive's own cipher has no layer.
+
+    Of a product that we have no code for, it is `declared` at best.
+    """
 
     ok: bool
+    declared: bool = False
     mismatches: tuple[Problem, ...] = ()
     layers: tuple[Layer, ...] = ()
     cipher_driver: str | None = None
@@ -100,12 +104,18 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
             done = subprocess.CompletedProcess(argv, *failed)
             raise TargetError(connection.describe_failure(target, done)) from None
         stderr = words.text().encode()
-    count = sum(each.proof.ok for each in proofs)
+    count = sum(each.proof.ok and not each.proof.declared for each in proofs)
+    declared = sum(each.proof.ok and each.proof.declared for each in proofs)
     configurations = target.document()["configurations"]
-    done_all = count == len(wanted)
-    kept = {"all_proven": done_all, "configurations": configurations, "proofs": documents}
+    done_all = count + declared == len(wanted)
+    kept = {
+        "all_proven": count == len(wanted),
+        "configurations": configurations,
+        "proofs": documents,
+    }
     place = write_record("proofs", target, **kept)
-    say(f"{count} of {len(wanted)} proven; the proofs: {place}")
+    not_refuted = f", {declared} declared and not refuted" if declared else ""
+    say(f"{count} of {len(wanted)} proven{not_refuted}; the proofs: {place}")
     # With all of them proven, it failed to leave the last.
     if len(proofs) < len(wanted) or (process.returncode and done_all):
         done = subprocess.CompletedProcess(argv, process.returncode, b"", stderr)
@@ -119,7 +129,10 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
         done_all,
         str(place),
         tuple(
-            ConfigurationProof(each.configuration, each.proof.ok, each.took_s, each.mkfs_s)
+            ConfigurationProof(
+                *(each.configuration, each.proof.ok, each.took_s, each.mkfs_s),
+                declared=each.proof.declared,
+            )
             for each in proofs
         ),
     )
@@ -139,7 +152,7 @@ def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[byte
 def _print_proof(line: ProofLine, known: Mapping[str, Configuration], width: int, say: Say) -> None:
     entry = known[line.configuration]
     times = ("" if value is None else f"{value:.2f}" for value in (line.took_s, line.mkfs_s))
-    verdict = "yes" if line.proof.ok else "NO"
+    verdict = ("decl." if line.proof.declared else "yes") if line.proof.ok else "NO"
     stack = stacks.words(entry)
     say(_row((entry.name, entry.disk, *times, verdict, stack, line.proof.drivers), width))
     for mismatch in line.proof.mismatches:
