@@ -24,7 +24,7 @@ class Vices:
     during which the controller answers nothing; `opal_block_bytes`, `alignment_blocks`,
     `lowest_lba`: Opal's geometry; `no_media_encryption`: discovery denies it; `no_session`:
     NO_SESSIONS_AVAILABLE for every session; `no_range`: no range but the global one can be set up;
-    `msid_unreadable`: nobody may read the MSID; `lock_ignored`: a locked range reports that it is
+    `msid_unreadable`: no host may read the MSID; `lock_ignored`: a locked range reports that it is
     locked and is read all the same; `write_refused`: every write fails; `wrap_blocks`: the medium
     has so many blocks, and those beyond are the first ones again; `discard_refused`,
     `discard_ignored`, `discard_ms` (how long a command takes); `multipath`: the subsystem may have

@@ -9,7 +9,7 @@ the common extent to the extent's end. What `open` prints last is the block devi
 file system. The passphrase is a line on standard input of `open`. Nothing that they print is
 believed: the probe is looked for in the whole partition, whose own counters must show that as much
 was written there, and is read from there again. What passes is declared, not proven: that no
-plaintext is found does not tell what encrypts.
+plaintext is found does not show what encrypts.
 """
 
 from __future__ import annotations
@@ -144,11 +144,13 @@ class External(Kind):
         maker, _, _ = mapping.uuid(mappings.get(mapping.CONTAINER, "")).partition("/")
         if maker != _uuid(configuration):
             return
-        if MAPPING in mappings:
-            mapping.remove(MAPPING, mappings[MAPPING])
-        device = _device(configuration)
-        if device is None or device.exists():
-            _call(configuration, "close")
+        try:
+            if MAPPING in mappings:
+                mapping.remove(MAPPING, mappings[MAPPING])
+        finally:
+            device = _device(configuration)
+            if device is None or device.exists():
+                _call(configuration, "close")
 
     def findings(self, configuration: Configuration) -> KindFindings:
         product = _call(configuration, "describe").strip()[:200]

@@ -227,7 +227,9 @@ def _try_medium(disk: Disk, facts: DiskFacts, end: int) -> None:
                 os.pwrite(fd, buffer, at)
             os.fsync(fd)
             lost = [at for at in blocks if devices.read(fd, at, len(buffer)) != blocks[at]]
-            lost += [START_BYTES] * any(devices.read(fd, START_BYTES, DATA_OFFSET_BYTES))
+            lost += [START_BYTES] * bool(
+                devices.read(fd, START_BYTES, DATA_OFFSET_BYTES).strip(b"\0")
+            )
     except OSError as error:
         raise LayoutError("not-written", **_named(disk, facts), error=error.strerror) from error
     if lost:

@@ -234,7 +234,7 @@ def remove(name: str, kernel: str) -> None:
 def free_name(wanted: str = MAPPING) -> Iterator[str]:
     """Give a name to make a mapping by that is called as `wanted` in the end.
 
-    Names are a part of UUIDs, and a mapping that was set aside still has that of its own.
+    Names are a part of UUIDs, and a mapping that was set aside still has its UUID.
     """
     if not any(name.startswith(ASIDE) for name in _numbers()):
         yield wanted
@@ -334,11 +334,11 @@ def holders() -> list[str]:
         with suppress(OSError):
             who = command_name(Path("/proc", process))
             names.append(f"mounted on {printable(str(folder))} for {who}")
-    for running in Path("/proc").glob("[0-9]*"):
+    for thread in Path("/proc").glob("[0-9]*/task/[0-9]*"):  # its first one may have ended
         with suppress(OSError):
-            folders = _mounts(running.name, kernel_names)
-            if folders and any(_inside(target, folders) for target in _links(running)):
-                names.append(command_name(running))
+            folders = _mounts(str(thread.relative_to("/proc")), kernel_names)
+            if folders and any(_inside(target, folders) for target in _links(thread)):
+                names.append(command_name(thread.parents[1]))
     return list(dict.fromkeys(names))
 
 
@@ -357,17 +357,16 @@ def _mounted_anywhere(kernel_names: Collection[str]) -> Iterator[tuple[str, Path
                 yield from ((process.name, each) for each in _mounts(process.name, kernel_names))
 
 
-def _links(process: Path) -> Iterator[str]:
-    """Return the paths that each thread of a process has open, is in, or has in its memory."""
-    for thread in (process / "task").iterdir():
-        links = [thread / "cwd", thread / "root", thread / "exe"]
-        with suppress(OSError):
-            links += (thread / "fd").iterdir()
-        for link in links:
-            with suppress(OSError):
-                yield str(link.readlink())
+def _links(thread: Path) -> Iterator[str]:
+    """Return the paths that a thread has open, is in, or has in its memory."""
+    links = [thread / "cwd", thread / "root", thread / "exe"]
     with suppress(OSError):
-        for line in system_text.read(process / "maps").splitlines():
+        links += (thread / "fd").iterdir()
+    for link in links:
+        with suppress(OSError):
+            yield str(link.readlink())
+    with suppress(OSError):
+        for line in system_text.read(thread / "maps").splitlines():
             yield line.split(maxsplit=5)[-1]
 
 

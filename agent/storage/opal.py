@@ -288,7 +288,7 @@ def has_our_pin(device: str, secrets: Secrets) -> None:
 def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> None:
     """Make the locking range of a drive that we own and its LUKS2 header; ends locked.
 
-    Raises OpalError if nobody owns the drive, or someone else, if it shadows its start, or if
+    Raises OpalError if the drive has no owner, or another one, if it shadows its start, or if
     cryptsetup fails.
     """
     status = opal_ioctl.status(place.partition)

@@ -107,7 +107,7 @@ def look(
 def look_everywhere(folder: Path, key: str, mapping: str, partition: str, size_bytes: int) -> Probe:
     """Do the same for a mapping of which nothing is known, and in the whole partition.
 
-    More is written than a file system writes by itself, and it is read again with no cache of the
+    More is written than a file system writes alone, and it is read again with no cache of the
     kernel left. A `size_bytes` of the partition of 0 leaves the search out. Raises ProbeError.
     """
     block, path = content(key, LARGE_BYTES), folder / f"plaintext-probe-{key}"

@@ -325,7 +325,7 @@ def _take_drive(
 
 
 def _give_back_after(error: AgentError, disk: Disk, secrets: Secrets) -> opal_ioctl.OpalError:
-    """Give a drive back that was just taken and is of no use; return the error that says so."""
+    """Give a drive back that was just taken and is of no use; return the error that reports it."""
     given_up, facts = replace(disk, erase=disk.serial), disk_facts.gather(disk)
     try:
         actions = _give_back(given_up, facts, secrets, by_psid=False, dry=False)

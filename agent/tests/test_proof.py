@@ -374,6 +374,32 @@ def test_tags_are_proven_by_header_tables_and_a_probe_that_reached_the_partition
     assert [one.sentence for one in proof.mismatches(TAGGED, refused)] == ["it says no"]
 
 
+COMMANDS = {name: ["/usr/local/sbin/product", name] for name in ("open", "close", "prove")}
+PRODUCT = _planned("external", product="P", describe=["/usr/local/sbin/product"], **COMMANDS)
+WROTE = replace(SEEN, size_bytes=2**22, written_bytes=2**22 + 8192, read_bytes=2**22)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({}, []),
+        ({"written_bytes": 2**22 - 512}, ["probe-elsewhere"]),
+        ({"written_bytes": 2**24 + 512}, ["probe-elsewhere"]),
+        ({"read_bytes": 2**22 - 512}, ["probe-elsewhere"]),
+        ({"on_medium": True}, ["probe-plaintext"]),
+        ({"through_mapping": False}, ["probe-lost"]),
+    ],
+)
+def test_an_unknown_product_must_have_written_and_read_what_the_probe_is(
+    changes: dict[str, Any], cause: list[str]
+) -> None:
+    probe = replace(WROTE, **changes)
+    findings = Found(PRODUCT.expectation.layers, None, None, None, probe)
+    assert [mismatch.code for mismatch in proof.mismatches(PRODUCT, findings)] == cause
+    declared = [plan.expectation.declared for plan in (PRODUCT, TAGGED, OPAL_PLAN, DMCRYPT)]
+    assert declared == [True, False, False, False]
+
+
 @pytest.mark.parametrize("place", [0, 512, 2**20 - 256, 3 * 2**20])
 def test_a_probe_is_found_wherever_tags_have_moved_it(tmp_path: Path, place: int) -> None:
     block, path = plaintext_probe.content("run"), tmp_path / "partition"

@@ -93,7 +93,7 @@ def test_every_kind_puts_its_data_on_exactly_the_common_extent(
     length = sum(segment.length_sectors or 0 for segment in top.segments)
     assert length * 512 == EXTENT.size_bytes
     if top.segments[0].device is None:  # a product's own device; the proof looks for the data
-        assert expectation.interleaved
+        assert expectation.declared
         return
     assert _lands(layers, top, 0) == EXTENT.offset_bytes // 512
     assert _lands(layers, top, length - 1) == (EXTENT.offset_bytes + EXTENT.size_bytes) // 512 - 1
