@@ -288,14 +288,19 @@ def _take(
     if dry:
         return []
     login(path, SID).check()
-    with guard.holding(disk):
-        guard.check_still(_given_up(disk, before), before)
-        disk_records.begin_taking(disk)
-        try:
+    try:
+        with guard.holding(disk):
+            guard.check_still(_given_up(disk, before), before)
+            disk_records.begin_taking(disk)
             opal.take(path, secrets, before.sid)
-        except opal.NotTakenError:
-            disk_records.end_taking(disk)
-            raise
+    except opal.NotTakenError:
+        disk_records.end_taking(disk)
+        raise
+    except opal_ioctl.OpalError as error:
+        if error.status:  # it has our PIN, and is of no use
+            raise _give_back_after(error, disk, secrets) from error
+        unknown = {"by_id": disk.by_id, "first": str(error)}
+        raise opal_ioctl.OpalError("taking-unknown", **unknown) from error
     return [Action("own", disk.role, f"took ownership of {disk.by_id}")]
 
 

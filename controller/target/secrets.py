@@ -25,7 +25,8 @@ NEEDED = ("luks_passphrase", "opal_admin_pin")
 # Printed on the drive's label: kept here, and sent only for the reversal that needs it.
 PSID = "sed_psid"
 KEYS = (*NEEDED, PSID)
-PSID_FORM = re.compile("[A-Z0-9]{32}")
+# As the agent takes it: labels print it in groups, and people in small letters.
+PSID_FORM = re.compile(r"[\s-]*([A-Za-z0-9][\s-]*){32}", re.ASCII)
 LEAST_CHARACTERS, LEAST_DIFFERENT = 12, 6
 VAULT_MARK = b"$ANSIBLE_VAULT;"
 _MOST_BYTES = 1 << 20
