@@ -39,11 +39,22 @@ def _asked(device: str, *request: int) -> bytes:
         return ask(file, *request)
 
 
-def ask(file: FileIO, opcode: int, namespace: int, cdw10: int, length_bytes: int) -> bytes:
-    """Return the page that an admin command answers with; raises NvmeError, OSError."""
-    page = ctypes.create_string_buffer(length_bytes)
+def ask(
+    file: FileIO,
+    opcode: int,
+    namespace: int,
+    cdw10: int,
+    length_bytes: int,
+    *,
+    cdw11: int = 0,
+    data: bytes = b"",
+) -> bytes:
+    """Return the page that an admin command answers with, or takes; raises NvmeError, OSError."""
+    page = ctypes.create_string_buffer(data, length_bytes)
     head = (opcode, 0, 0, namespace, 0, 0, 0, ctypes.addressof(page), 0, length_bytes)
-    status = fcntl.ioctl(file, _ADMIN, bytearray(_COMMAND.pack(*head, cdw10, *bytes(7))), True)
+    status = fcntl.ioctl(
+        file, _ADMIN, bytearray(_COMMAND.pack(*head, cdw10, cdw11, *bytes(6))), True
+    )
     if status:
         raise NvmeError(0, f"NVMe status {status:#x}")
     return page.raw

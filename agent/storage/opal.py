@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from agent.storage import opal_ioctl
+from agent.storage import msid, opal_ioctl
 from agent.storage.base import (
     DRIVE,
     Evidence,
@@ -266,7 +266,8 @@ def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
             raise
         if error.status != opal_ioctl.NOT_AUTHORISED:
             raise NotTakenError("refused", error=str(error)) from error
-        if sid is not None:  # its PIN is the MSID, so that reading this was refused: no try
+        # Where the owner's PIN is the MSID, or this cannot be read, none was tried.
+        if sid is not None or msid.is_refused(device):
             raise NotTakenError("no-msid", error=str(error)) from error
         login(device, SID).count()
         free = False

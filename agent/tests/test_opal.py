@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.storage import opal, opal_ioctl, secrets
+from agent.storage import msid, opal, opal_ioctl, secrets
 from agent.storage.base import Place
 from agent.storage.opal_ioctl import (
     LOCKED_OUT,
@@ -125,6 +125,21 @@ def test_an_msid_that_cannot_be_read_is_no_try(answers: Answers) -> None:
     with pytest.raises(opal.NotTakenError):  # not reported, it may have an owner
         opal.take(DEVICE, KEYS, None)
     assert secrets.login(DEVICE, secrets.SID).refused == 2
+
+
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_a_drive_is_asked_for_its_msid_without_a_pin(tmp_path: Path, unreadable: bool) -> None:
+    tper = Direct.make(tmp_path)
+    tper.set_vices(Vices(msid_unreadable=unreadable))
+
+    def exchange(com_id: int, data: bytes) -> bytes:
+        assert not data or tper.send(1, 1, com_id, data)
+        return (tper.receive(1, 1, com_id, 2048) or b"").ljust(2048, b"\0")
+
+    for _ in range(2):  # the only session is ended
+        assert msid.refused(exchange) == unreadable
+    assert not tper.status()["session"]
+    assert not msid.is_refused(DEVICE)
 
 
 PSID = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
