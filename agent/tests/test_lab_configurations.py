@@ -91,7 +91,8 @@ case $1 in
     echo /dev/mapper/product ;;
   close)
     if [ -e /dev/mapper/product ]; then dmsetup remove --retry product; fi
-    losetup --detach-all; rm -f /run/product.img /run/decoy ;;
+    losetup --detach-all; rm -f /run/product.img /run/decoy; sleep 0.5
+    while pgrep -x dd >/dev/null; do sleep 0.1; done ;;
   prove) if [ "$LIE" = honest ]; then echo not encrypted >&2; exit 1; fi; echo encrypted ;;
   describe) echo "product 1.0" ;;
 esac
