@@ -119,7 +119,7 @@ class External(Kind):
         start = place.offset_sectors - _BEFORE_SECTORS
         with mapping.free_name(mapping.CONTAINER) as name:
             line = f"0 {length} linear {place.partition} {start}"
-            mapping.create(name, [line], uuid=f"{_uuid(configuration)}/{name}")
+            mapping.create(name, [line], uuid=f"{_uuid(configuration)}:{name}")
         passphrase = f"{secrets.luks_passphrase.decode()}\n".encode()
         printed = _call(configuration, "open", passphrase, progress(place.partition))
         device = _device(configuration) or Path((printed.splitlines() or [""])[-1].strip())
@@ -141,7 +141,7 @@ class External(Kind):
 
     def detach(self, configuration: Configuration) -> None:
         mappings = mapping.devices()
-        maker, _, _ = mapping.uuid(mappings.get(mapping.CONTAINER, "")).partition("/")
+        maker, _, _ = mapping.uuid(mappings.get(mapping.CONTAINER, "")).partition(":")
         if maker != _uuid(configuration):
             return
         try:
