@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from agent.phase_pyrapl import Measured, PhasePyrapl
 from agent.sampler import Sampler, end_ns
@@ -68,12 +70,13 @@ class Marks:
         pad_s: float = 0.0,
         pyrapl: PhasePyrapl | None = None,
         partition: Path | None = None,
+        mapping: Path | None = None,
     ) -> None:
         self._pyrapl = pyrapl
         self._counters = counters
         self._sampler = sampler
         self._pad_s = pad_s
-        self._partition = partition
+        self._devices = (partition, mapping)
         self._rested_ns: int | None = None
         self._open: str | None = None
         self._phases: list[_Marked] = []
@@ -113,7 +116,7 @@ class Marks:
         self._check(name)
         self._open = name
         work = Work()
-        written = self._written_bytes()
+        moved = self._moved_bytes()
         start = self._counters.read()
         busy_s, stolen_s = cpus_s()
         if self._pyrapl is not None:
@@ -128,7 +131,7 @@ class Marks:
             measured = None if self._pyrapl is None else self._pyrapl.end()
             end = self._counters.read()
             busy_end_s, stolen_end_s = cpus_s()
-            written_end = self._written_bytes()
+            moved_end = self._moved_bytes()
             phase = Phase(
                 name,
                 t_start_ns,
@@ -136,13 +139,13 @@ class Marks:
                 own_cpu_s=round(own_cpu_s, 6),
                 cpu_busy_s=round(busy_end_s - busy_s, 6),
                 cpu_stolen_s=round(stolen_end_s - stolen_s, 6),
-                disk_written_bytes=None if written is None else (written_end or 0) - written,
+                **_moved(moved, moved_end),
             )
             self._phases.append(_Marked(phase, start, end, measured, work))
             self._open = None
 
-    def _written_bytes(self) -> int | None:
-        return None if self._partition is None else written_bytes(self._partition)
+    def _moved_bytes(self) -> list[Moved | None]:
+        return [moved_bytes(device) if device else None for device in self._devices]
 
     def tail(self, seconds: float) -> None:
         """Mark the last phase of `seconds`: write back what is dirty, then rest."""
@@ -158,6 +161,9 @@ class Marks:
                 marked.phase,
                 counters=tuple(self._counters_of(marked)),
                 work=dict(marked.work.amounts),
+                planned=dict(marked.work.planned),
+                reported=dict(marked.work.reported),
+                disk_bounds=dict(marked.work.disk_bounds),
             )
             for marked in self._phases
         )
@@ -204,10 +210,48 @@ def _counter(
     )
 
 
-def written_bytes(partition: Path, blocks: Path = Path("/sys/class/block")) -> int:
-    """By the kernel since it appeared, in sectors of 512 B (Documentation/block/stat.rst)."""
-    fields = system_text.read(blocks / partition.name / "stat").split()
-    return 512 * int(fields[6])
+@dataclass(frozen=True)
+class Moved:
+    """Bytes that a block device has moved since it appeared."""
+
+    read: int
+    written: int
+    discarded: int
+
+
+def moved_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> Moved | None:
+    """Return the kernel's counts of a block device; None if they are switched off (`iostats`).
+
+    They are in sectors of 512 B (Documentation/block/stat.rst).
+    """
+    folder = (blocks / device.name).resolve()
+    queue = folder / "queue" if (folder / "queue").exists() else folder.parent / "queue"
+    if system_text.read_line_or_empty(queue / "iostats") == "0":
+        return None
+    fields = [int(field) for field in system_text.read(folder / "stat").split()]
+    return Moved(512 * fields[2], 512 * fields[6], 512 * fields[13])
+
+
+def written_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> int:
+    """Return how many bytes the kernel has written to a block device; raises OSError."""
+    if (moved := moved_bytes(device, blocks)) is None:
+        raise OSError(errno.ENODATA, "the kernel's I/O statistics are switched off")
+    return moved.written
+
+
+def _moved(before: list[Moved | None], after: list[Moved | None]) -> dict[str, Any]:
+    """Return the bytes moved in between by disk and mapping, as the fields of a phase."""
+    disk, mapping = (
+        first and last and Moved(*(b - a for a, b in zip(astuple(first), astuple(last))))
+        for first, last in zip(before, after, strict=True)
+    )
+    return {
+        "disk_read_bytes": disk and disk.read,
+        "disk_written_bytes": disk and disk.written,
+        "disk_discarded_bytes": disk and disk.discarded,
+        "mapping_read_bytes": mapping and mapping.read,
+        "mapping_written_bytes": mapping and mapping.written,
+    }
 
 
 STAT = Path("/proc/stat")

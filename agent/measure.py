@@ -21,12 +21,14 @@ from agent.marks import Marks
 from agent.phase_pyrapl import PhasePyrapl
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
-from agent.storage import devices, dmcrypt, proof
+from agent.storage import devices, dmcrypt, mapping, proof
 from agent.storage.proof import Proof
 from agent.storage.stack import Stack
+from agent.storage.uses import mount_options
 from agent.system.limits import Limit, TooLong, reap
 from agent.system.notify import Watchdog
 from agent.system.virtual_lab import SIMULATED_RAPL
+from contract import account
 from contract.documents import LeftOut, OtherSource, Phase
 from contract.errors import AgentError
 from contract.examination import Finding
@@ -149,6 +151,8 @@ class Bench:
         self._watchdog.within(PROOF_S)
         before_proof()
         findings.inspection.after()
+        options = mount_options(self._stack.mount_point)
+        findings.inspection.findings += account.judge(findings.phases, options)
         stack = self._stack
         search = run.configuration not in self._searched
         findings.proof = proof.prove(
@@ -230,7 +234,9 @@ class Bench:
         pyrapl = PhasePyrapl() if self._plan.rapl_source == "pyrapl" else None
         entered = self._stack.entered
         partition = Path(entered.place.partition) if entered and entered.place else None
-        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl, partition)
+        mapped = mapping.kernel_name()
+        below = (partition, Path(mapped) if mapped else None)
+        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl, *below)
         context = Context(
             disk=disk,
             scratch=scratch,

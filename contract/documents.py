@@ -35,12 +35,24 @@ class Counter:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """Bytes that a disk must move in a phase: at least `least`, at most `most` if that is given."""
+
+    least: float = 0.0
+    most: float | None = None
+
+
+@dataclass(frozen=True)
 class Phase:
-    """A marked stretch on the target's clock; `work` by unit.
+    """A marked stretch on the target's clock, with the account of its work (`contract.account`).
+
+    By unit, `planned` is what was asked for, `reported` what the program says it did, and `work`
+    what was counted: joules per unit are of `work`. The `disk_…_bytes` are the kernel's counts of
+    the partition below the configuration, the `mapping_…_bytes` those of the device that carries
+    the file system; `disk_bounds` is what `read_bytes` and `written_bytes` of the disk must be.
 
     `own_cpu_s` are the agent's own CPU seconds, `cpu_busy_s` those of all programs on all CPUs
-    together, `cpu_stolen_s` what a hypervisor kept from them, `disk_written_bytes` what reached the
-    partition below the configuration; null where the run does not report them.
+    together, `cpu_stolen_s` what a hypervisor kept from them. Null where the run has no such count.
     """
 
     name: str
@@ -51,7 +63,14 @@ class Phase:
     own_cpu_s: float | None = None
     cpu_busy_s: float | None = None
     cpu_stolen_s: float | None = None
+    planned: Mapping[str, float] = field(default_factory=dict)
+    reported: Mapping[str, float] = field(default_factory=dict)
+    disk_bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    disk_read_bytes: float | None = None
     disk_written_bytes: float | None = None
+    disk_discarded_bytes: float | None = None
+    mapping_read_bytes: float | None = None
+    mapping_written_bytes: float | None = None
 
     @property
     def duration_s(self) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from contract.documents import Bounds
 from contract.parameters import Parameter, ParameterValue
 from contract.problem import ProblemError
 
@@ -18,6 +19,8 @@ UNITS = (
     *("bytes", "files", "queries", "rows", "transactions", "video_s", "idle_s"),
     *("operations", "derivations", "keys", "matches", "events"),
 )
+# Units that are compared with the plan and that no joules are told per.
+CHECKED = ("freed_bytes", "packed_bytes", "samples")
 
 
 def one_of(name: str, about: str, *choices: str) -> Parameter:
@@ -35,19 +38,56 @@ class WorkloadError(ProblemError):
     ROOM = "workloads"
 
 
+# What is read from the disk, or written to it, of what should be; what may be where nothing should.
+DISK_SHARE = 0.95
+CACHE_SHARE = 0.05
+QUIET_BYTES = 256 << 10
+
+
 @dataclass
 class Work:
-    """Work done in a phase, by unit, one or several of `UNITS`.
+    """The account of a phase's work, by unit: one or several of `UNITS`, or of `CHECKED`.
 
-    Amounts may still be added after the phase is left, until `Workload.run` returns: counting files
+    `plan` what is asked for, `report` what the program says that it did, and `add` what we counted:
+    joules are told per amount of the last. The `disk` methods state what the kernel must have seen
+    the disk move. The agent compares them all (`contract.account`), and voids what disagrees.
+    All of this may be called after the phase is left, until `Workload.run` returns: counting files
     is not part of the measured work.
     """
 
     amounts: dict[str, float] = field(default_factory=dict)
+    planned: dict[str, float] = field(default_factory=dict)
+    reported: dict[str, float] = field(default_factory=dict)
+    disk_bounds: dict[str, Bounds] = field(default_factory=dict)
+
+    def plan(self, **amounts: float) -> None:
+        """Note what the phase was asked to do."""
+        self.planned |= amounts
+
+    def report(self, **amounts: float) -> None:
+        """Note what the program says that it did."""
+        self.reported |= amounts
 
     def add(self, **amounts: float) -> None:
+        """Add what was counted."""
         for unit, amount in amounts.items():
             self.amounts[unit] = self.amounts.get(unit, 0) + amount
+
+    def disk_reads(self, size_bytes: float) -> None:
+        """Expect these bytes from the disk: they are in no cache."""
+        self.disk_bounds["read_bytes"] = Bounds(DISK_SHARE * size_bytes)
+
+    def disk_reads_none_of(self, size_bytes: float) -> None:
+        """Expect hardly any of these bytes from the disk: a cache holds them."""
+        self.disk_bounds["read_bytes"] = Bounds(0, CACHE_SHARE * size_bytes + QUIET_BYTES)
+
+    def disk_writes(self, size_bytes: float) -> None:
+        """Expect these bytes on the disk by the end of the phase."""
+        self.disk_bounds["written_bytes"] = Bounds(DISK_SHARE * size_bytes)
+
+    def disk_writes_nothing(self) -> None:
+        """Expect no more writes than a file system makes by itself."""
+        self.disk_bounds["written_bytes"] = Bounds(0, QUIET_BYTES)
 
 
 class Volume(Protocol):

@@ -229,6 +229,12 @@ def _parse_mounts(mountinfo: str) -> Iterator[Mount]:
             yield Mount(number, _plain(fields[4]), kind, _plain(source), options)
 
 
+def mount_options(folder: Path) -> str:
+    """Return the options of what is mounted last at a folder, its file system's own among them."""
+    options = [mount.options for mount in mounts() if mount.where == str(folder)]
+    return options[-1].replace(" ", ",") if options else ""
+
+
 def _mount_uses(over: Set[str]) -> list[Use]:
     """Return what is mounted from these devices, first of all in our own mount namespace."""
     volumes = [frozenset(os.listdir(each)) for each in BTRFS.glob("*/devices")]

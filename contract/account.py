@@ -1,0 +1,66 @@
+"""The account of a phase's work: what was planned, reported, counted, and what the disk moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from contract.documents import Phase
+from contract.examination import Finding
+
+NAME = "work"
+# By what share of the plan an amount may differ from it, where the two need not be equal.
+WITHIN: Mapping[str, float] = {"matches": 0.01, "packed_bytes": 0.02, "video_s": 0.05}
+# Mount options by which a file system writes less than it is given (btrfs, f2fs).
+_SHRINKING = ("compress", "compress-force", "compress_algorithm")
+_REMEDY = "Check on the target that the programs are those of its distribution and do all they are asked to."
+
+
+def judge(phases: Iterable[Phase], mount_options: str = "") -> list[Finding]:
+    """Compare the accounts of each phase; one finding for each difference, or one that is `ok`.
+
+    A difference voids the run. Too few bytes on the disk only warn where the file system, by its
+    `mount_options`, compresses what it writes.
+    """
+    options = [option.partition("=")[0] for option in mount_options.split(",")]
+    shrinks = any(option in _SHRINKING for option in options)
+    differences = [
+        _difference(phase, *each, shrinks) for phase in phases for each in _differences(phase)
+    ]
+    return differences or [Finding(NAME, "after", "blocker", True, "", {}, None, "")]
+
+
+def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
+    """Yield cause, unit and clause of each difference."""
+    for unit, planned in phase.planned.items():
+        for how, amounts in (("reported", phase.reported), ("counted", phase.work)):
+            amount = amounts.get(unit)
+            if amount is not None and abs(amount - planned) > WITHIN.get(unit, 0.0) * planned:
+                clause = f"{amount:,.10g} {unit} were {how}, not the {planned:,.10g} planned"
+                yield f"work-{how}", unit, clause
+    for quantity, bounds in phase.disk_bounds.items():
+        moved, verb = getattr(phase, f"disk_{quantity}"), quantity.removesuffix("_bytes")
+        if moved is None:
+            yield "work-unseen", "bytes", f"the kernel does not count what is {verb} on the disk"
+        elif moved < bounds.least:
+            clause = f"the disk has {verb} {moved:,.0f} B, not at least {bounds.least:,.0f} B"
+            yield f"disk-{verb}-less", "bytes", clause
+        elif bounds.most is not None and moved > bounds.most:
+            clause = f"the disk has {verb} {moved:,.0f} B, not at most {bounds.most:,.0f} B"
+            yield f"disk-{verb}-more", "bytes", clause
+
+
+def _difference(phase: Phase, cause: str, unit: str, clause: str, shrinks: bool) -> Finding:
+    """Return the finding of a difference, with every account of that unit as its facts."""
+    accounts = {
+        "planned": phase.planned.get(unit),
+        "reported": phase.reported.get(unit),
+        "counted": phase.work.get(unit),
+        "disk_read_bytes": phase.disk_read_bytes,
+        "disk_written_bytes": phase.disk_written_bytes,
+    }
+    amounts = {name: f"{amount:.12g}" for name, amount in accounts.items() if amount is not None}
+    excused = cause == "work-unseen" or (shrinks and cause.endswith("-less"))
+    message = f"The work of {phase.name} was not done as planned: {clause}. {_REMEDY}"
+    facts = {"phase": phase.name, "unit": unit, **amounts}
+    severity = "warning" if excused else "blocker"
+    return Finding(NAME, "after", severity, False, cause, facts, None, message)
