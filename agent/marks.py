@@ -60,7 +60,8 @@ class Marks:
 
     With `pad_s` the machine rests for so long before and after each phase: what a slow meter
     reports of a window that a mark cuts can then be divided by the power of the rest. With `pyrapl`
-    each phase is measured by that too.
+    each phase is measured by that too. `devices` are the partition below the configuration and the
+    mapping that carries the file system, whose traffic is counted.
     """
 
     def __init__(
@@ -69,14 +70,13 @@ class Marks:
         sampler: Sampler,
         pad_s: float = 0.0,
         pyrapl: PhasePyrapl | None = None,
-        partition: Path | None = None,
-        mapping: Path | None = None,
+        devices: tuple[Path | None, Path | None] = (None, None),
     ) -> None:
         self._pyrapl = pyrapl
         self._counters = counters
         self._sampler = sampler
         self._pad_s = pad_s
-        self._devices = (partition, mapping)
+        self._devices = devices
         self._rested_ns: int | None = None
         self._open: str | None = None
         self._phases: list[_Marked] = []
@@ -218,6 +218,10 @@ class Moved:
     written: int
     discarded: int
 
+    def __sub__(self, before: Moved) -> Moved:
+        own, other = astuple(self), astuple(before)
+        return Moved(*(count - start for count, start in zip(own, other, strict=True)))
+
 
 def moved_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> Moved | None:
     """Return the kernel's counts of a block device; None if they are switched off (`iostats`).
@@ -242,7 +246,9 @@ def written_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> int:
 def _moved(before: list[Moved | None], after: list[Moved | None]) -> dict[str, Any]:
     """Return the bytes moved in between by disk and mapping, as the fields of a phase."""
     disk, mapping = (
-        first and last and Moved(*(b - a for a, b in zip(astuple(first), astuple(last))))
+        first
+        and last
+        and Moved(*(b - a for a, b in zip(astuple(first), astuple(last), strict=True)))
         for first, last in zip(before, after, strict=True)
     )
     return {

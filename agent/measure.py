@@ -236,7 +236,7 @@ class Bench:
         partition = Path(entered.place.partition) if entered and entered.place else None
         mapped = mapping.kernel_name()
         below = (partition, Path(mapped) if mapped else None)
-        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl, *below)
+        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl, below)
         context = Context(
             disk=disk,
             scratch=scratch,

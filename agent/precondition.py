@@ -9,7 +9,6 @@ stands for the specification's purge of the whole disk: nothing beside the exten
 
 from __future__ import annotations
 
-import json
 import time
 import zlib
 from collections.abc import Iterable, Mapping
@@ -147,10 +146,9 @@ class _Work:
         try:
             # Threads, so that nothing is left of fio where it is killed.
             output = run([*argv, "--thread=1"], timeout_s=limit_s + GRACE_S).out
-            written_bytes = int(fio.counted(output)["bytes"])
-            seconds = json.loads(output)["jobs"][0]["write"]["runtime"] / 1000
+            done = fio.counted(output)
         except (CommandError, WorkloadError) as error:
             raise PreconditionError(
                 "not-preconditioned", role=self.disk.role, by_id=self.disk.by_id, error=error
             ) from error
-        return Written(written_bytes, max(seconds, 0.001))
+        return Written(int(done.amounts["bytes"]), max(done.seconds, 0.001))

@@ -21,6 +21,7 @@ from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec
 from contract.strict_json import Document
 from contract.system_text import read_line_or_empty
+from workloads import programs
 
 ATA_LINKS = Path("/sys/class/ata_link")
 
@@ -53,6 +54,9 @@ def gather(spec: StorageSpec) -> Document:
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "settings": settings.of_machine(Path("/sys"), Path("/proc")),
         "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
+        "environment": programs.environment(),
+        "environment_withheld": sorted(set(os.environ) - set(programs.INHERITED)),
+        "preloaded": _text(Path("/etc/ld.so.preload")),
         "simulated_rapl": SIMULATED_RAPL.exists(),
         "disks": {role: _disk(disk) for role, disk in spec.disks.items()},
         "versions": versions(),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import re
 import time
 from pathlib import Path
 from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Assets, Context, Needs, Parameters, Workload, one_of
+from workloads.base import Assets, Context, Needs, Parameters, Work, Workload, WorkloadError, one_of
 
 MIB = 1 << 20
+PIECE_BYTES = 4096
 SOURCE = "incompressible"
 # Memory for the programs themselves.
 BESIDES_BYTES = 64 * MIB
@@ -38,8 +41,8 @@ class FileIo(Workload):
         Parameter("large_mib", 64, "MiB", "size of the large file", minimum=1),
         one_of(
             "source",
-            "what is written: zeros, or seeded data no drive can compress",
-            *("zero", "incompressible"),
+            "what is written: seeded data no drive can compress, or zeros as in the paper",
+            *("incompressible", "zero"),
         ),
         Parameter("fsync", True, "", "whether a write ends when the drive has the data"),
         Parameter("fsync_large", False, "", "the same of the large file alone, else as `fsync`"),
@@ -57,7 +60,6 @@ class FileIo(Workload):
         "small_files": 2,
         "small_mib": 1,
         "large_mib": 2,
-        "source": "incompressible",
     }
     program = "dd (coreutils), started by sh"
     programs = ("dd",)
@@ -106,27 +108,52 @@ class FileIo(Workload):
             # The source is brought into memory, so that the phase does not read the system disk.
             preloads = [] if is_zero else [_dd(source, Path("/dev/null"), *s) for s in slices]
             programs.cold_start(context, *WARM_UP, *preloads)
-            _measure(context, f"write-{label}", writes, size_bytes)
+            work = _measure(context, f"write-{label}", writes, size_bytes)
+            for i in indices:
+                _require_copy(source, MIB * sum(sizes_mib[:i]), files[i], sizes_mib[i] * MIB)
+            work.add(bytes=sum(programs.size_bytes(files[i]) for i in indices), files=len(indices))
+            if waiting[label]:
+                work.disk_writes(size_bytes)
             if not context.parameters["read_back"]:
                 continue
             reads = [_dd(files[i], Path("/dev/null")) for i in indices]
             programs.cold_start(context, *WARM_UP)
             rounds = _warmed(context, reads, warm_s) if warm else 1
-            _measure(context, f"read-{label}", reads, size_bytes, rounds)
+            work = _measure(context, f"read-{label}", reads, size_bytes, rounds)
+            work.add(bytes=rounds * size_bytes, files=rounds * len(indices))
+            (work.disk_reads_none_of if warm else work.disk_reads)(size_bytes)
+            work.disk_writes_nothing()
 
 
 def _measure(
     context: Context, phase: str, commands: list[list[str]], size_bytes: int, rounds: int = 1
-) -> None:
+) -> Work:
     """All the files `rounds` times as a phase.
 
-    The lines in which dd gives the bytes and seconds of each file are kept.
+    The lines in which dd gives the bytes and seconds of each file are its report, and kept.
     """
     script = programs.script(context.scratch / phase, commands, rounds)
     work, output = programs.measured(context, phase, script, name="dd")
     lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
     (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")
-    work.add(bytes=rounds * size_bytes, files=rounds * len(commands))
+    work.plan(bytes=rounds * size_bytes, files=rounds * len(commands))
+    copied = [int(match[1]) for line in lines if (match := re.match(r"(\d+) bytes ", line))]
+    work.report(bytes=sum(copied), files=len(copied))
+    return work
+
+
+def _require_copy(source: Path, offset_bytes: int, file: Path, size_bytes: int) -> None:
+    """Compare the file with the source at its begin, middle and end; raises WorkloadError."""
+    if not file.exists():
+        raise WorkloadError("not-copied", file=file.name)
+    with source.open("rb", buffering=0) as original, file.open("rb", buffering=0) as copy:
+        for place in (0, size_bytes // 2, size_bytes - PIECE_BYTES):
+            texts = [
+                os.pread(each.fileno(), PIECE_BYTES, place + offset)
+                for each, offset in ((original, offset_bytes), (copy, 0))
+            ]
+            if texts[0] != texts[1]:
+                raise WorkloadError("not-copied", file=file.name)
 
 
 def _sizes_mib(parameters: Parameters) -> list[int]:

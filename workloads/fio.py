@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
+import struct
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,12 +28,12 @@ ALIGNMENTS = tuple(512 << power for power in range(8))
 def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
     """Return the parameters `fresh`, `engine` and `depth`, with a workload's own defaults.
 
-    By default fio writes one buffer again and again, a little changed: zlib makes it
+    Without `fresh` fio writes one buffer again and again, a little changed: zlib makes it
     14 times smaller, and so may a drive that compresses. Fresh data for each request were seen to
     take fio 0.3 s of processor time a GB, which is part of the phase.
     """
     return (
-        Parameter("fresh", False, "", "whether each write has new data, for drives that compress"),
+        Parameter("fresh", True, "", "whether each write has new data, which no drive compresses"),
         Parameter("engine", engine, "", "how fio asks the kernel for I/O", choices=ENGINES),
         Parameter("depth", depth, "", "requests in flight; more than 1 not with psync", minimum=1),
     )
@@ -133,7 +135,18 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
             fio.go()
         output = fio.report()
     (context.kept / f"{phase}.json").write_text(output)
-    work.add(**counted(output))
+    done = counted(output)
+    work.add(**done.amounts)
+    if job.repeat:
+        work.plan(seconds=job.seconds)
+        work.report(seconds=done.seconds)
+    elif not job.seconds:
+        work.plan(bytes=job.at_most_bytes or job.passes * job.threads * job.area_bytes)
+    if job.pattern.endswith("write"):
+        work.disk_writes(done.amounts["bytes"])
+    else:
+        work.disk_reads(done.amounts["bytes"])
+        work.disk_writes_nothing()
 
 
 class Held:
@@ -247,6 +260,7 @@ class Moved:
 
     io_bytes: int
     total_ios: int
+    runtime: int = 0
 
 
 @dataclass(frozen=True)
@@ -265,8 +279,16 @@ class Report:
     jobs: tuple[Done]
 
 
-def counted(output: str) -> dict[str, float]:
-    """Bytes and operations in fio's report; WorkloadError where it gives none."""
+@dataclass(frozen=True)
+class Counted:
+    """Bytes and operations of fio's report, and how long it read or wrote."""
+
+    amounts: dict[str, float]
+    seconds: float
+
+
+def counted(output: str) -> Counted:
+    """Read fio's report; WorkloadError where it gives none, or nothing was moved."""
     try:
         (job,) = schema.read(Report, json.loads(output)).jobs
     except ValueError as error:
@@ -278,14 +300,17 @@ def counted(output: str) -> dict[str, float]:
     }
     if job.error or not all(amounts.values()):
         raise WorkloadError("fio-moved-nothing", error=job.error)
-    return amounts
+    return Counted(amounts, max(job.read.runtime, job.write.runtime) / 1000)
 
 
 def direct_bytes(path: Path) -> int:
     """Find by trying what sizes of direct I/O on this file must be a multiple of, in bytes.
 
-    Raises WorkloadError where the file system does no direct I/O at all.
+    Raises WorkloadError where the file system does no direct I/O at all, also where it takes such
+    requests and serves them from the page cache, as ext4 does with `data=journal`.
     """
+    if not _claims_direct_io(path):
+        raise WorkloadError("no-direct-io", folder=path.parent)
     try:
         file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError as error:
@@ -300,3 +325,20 @@ def direct_bytes(path: Path) -> int:
     finally:
         os.close(file)
     raise WorkloadError("no-direct-io", folder=path.parent)
+
+
+# statx(2), linux/stat.h: STATX_DIOALIGN, and where stx_mask and stx_dio_offset_align are.
+_AT_FDCWD, _STATX_DIOALIGN = -100, 0x2000
+_MASK_AT, _OFFSET_ALIGN_AT, _STATX_BYTES = 0, 0x9C, 256
+
+
+def _claims_direct_io(path: Path) -> bool:
+    """Ask the kernel whether a file has direct I/O; True where it does not know (before 6.1)."""
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    statx = ctypes.CDLL(None, use_errno=True).statx
+    if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_DIOALIGN, buffer):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(path))
+    (mask,) = struct.unpack_from("=I", buffer, _MASK_AT)
+    (align,) = struct.unpack_from("=I", buffer, _OFFSET_ALIGN_AT)
+    return not mask & _STATX_DIOALIGN or align > 0

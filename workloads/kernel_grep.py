@@ -17,8 +17,8 @@ class KernelGrep(trees.OnTree):
     """Phases `grep-1` ... `grep-n`, each over a fresh copy of the tree with an empty page cache.
 
     The matching lines go through a pipe to `wc`: with /dev/null as its output GNU grep would stop
-    at the first match. Their number is recorded; it must be above zero, the same for every copy.
-    With `cache` warm, each copy has been searched once before.
+    at the first match. Their number must be that of the archive's lines with the word, which is
+    taken as it is, and every file as text. With `cache` warm, each copy has been searched before.
     """
 
     name = "kernel_grep"
@@ -38,9 +38,13 @@ class KernelGrep(trees.OnTree):
     programs = ("grep", "tar", "wc")
     assets = ("kernel_grep",)
 
+    def check(self, parameters: Parameters) -> None:
+        if not str(parameters["word"]):
+            raise WorkloadError("word-empty")
+
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:
         """Room for every copy; memory for one where the page cache is to hold it."""
-        copy_bytes = trees.room_bytes(assets["kernel_grep"], str(parameters["only"]))
+        copy_bytes = _listed(parameters, assets).room_bytes
         return Needs(
             disk_bytes=int(parameters["copies"]) * copy_bytes,
             memory_bytes=copy_bytes if parameters["cache"] == "warm" else 0,
@@ -48,27 +52,33 @@ class KernelGrep(trees.OnTree):
 
     def prepare(self, context: Context) -> None:
         archive, only = context.assets["kernel_grep"], str(context.parameters["only"])
+        listed = _listed(context.parameters, context.assets)
         for tree in _copies(context):
             tree.mkdir()
             programs.run(trees.unpack_command(archive, tree, only))
+            if (found := trees.size(tree).amounts) != listed.amounts:
+                raise WorkloadError("tree-differs", found=found, listed=listed.amounts)
+        if not listed.matches:
+            raise WorkloadError("word-absent", word=context.parameters["word"])
 
     def run(self, context: Context) -> None:
-        word = str(context.parameters["word"])
-        copies = _copies(context)
-        amounts = trees.size(copies[0])
-        counts: list[int] = []
-        for number, tree in enumerate(copies, start=1):
+        word, warm = str(context.parameters["word"]), context.parameters["cache"] == "warm"
+        listed = _listed(context.parameters, context.assets)
+        for number, tree in enumerate(_copies(context), start=1):
             programs.cold_start(context, ["grep", "--version"], ["wc", "--version"])
-            search: list[programs.Command] = [["grep", "-r", "-e", word, tree], ["wc", "-l"]]
-            if context.parameters["cache"] == "warm":
+            search: list[programs.Command] = [["grep", "-raFe", word, tree], ["wc", "-l"]]
+            if warm:
                 programs.run(*search, ok=FOUND_OR_NOT)
             work, lines = programs.measured(context, f"grep-{number}", *search, ok=FOUND_OR_NOT)
-            counts.append(int(lines))
-            work.add(**amounts, matches=counts[-1])
-        if not all(counts):
-            raise WorkloadError("word-absent", word=word)
-        if len(set(counts)) > 1:
-            raise WorkloadError("copies-differ", counts=counts, word=word)
+            work.plan(**listed.amounts, matches=listed.matches)
+            work.report(matches=int(lines))
+            work.add(**listed.amounts, matches=int(lines))
+            (work.disk_reads_none_of if warm else work.disk_reads)(listed.size_bytes)
+            work.disk_writes_nothing()
+
+
+def _listed(parameters: Parameters, assets: Assets) -> trees.Contents:
+    return trees.listed(assets["kernel_grep"], str(parameters["only"]), str(parameters["word"]))
 
 
 def _copies(context: Context) -> list[Path]:

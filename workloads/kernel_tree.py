@@ -15,8 +15,8 @@ AS_ARCHIVE = "as-archive"
 class KernelTree(trees.OnTree):
     """Phases `copy` (archive from the system disk), `untar`, `tar` and `delete`.
 
-    The page cache is emptied before each phase. `copy` counts the archive's bytes, the other
-    phases the files of the tree and their bytes.
+    The page cache is emptied before each phase. `copy` counts the archive's bytes, `untar` and
+    `tar` the files of the tree and their bytes, and `delete` both archives with them.
     """
 
     name = "kernel_tree"
@@ -35,8 +35,11 @@ class KernelTree(trees.OnTree):
 
         Never more than the tree takes.
         """
-        tree_bytes = trees.room_bytes(assets["kernel_tree"], str(parameters["only"]))
-        return Needs(disk_bytes=assets["kernel_tree"].stat().st_size + 2 * tree_bytes)
+        tree = trees.listed(assets["kernel_tree"], str(parameters["only"]))
+        return Needs(disk_bytes=assets["kernel_tree"].stat().st_size + 2 * tree.room_bytes)
+
+    def prepare(self, context: Context) -> None:
+        _listed(context)
 
     def run(self, context: Context) -> None:
         asset = context.assets["kernel_tree"]
@@ -45,22 +48,49 @@ class KernelTree(trees.OnTree):
         suffix = trees.compression(asset) if choice == AS_ARCHIVE else choice
         packed = context.disk / ("again.tar" + (f".{suffix}" if suffix else ""))
         tree.mkdir()
+        asset_bytes, listed = asset.stat().st_size, _listed(context)
         # The asset is read once beforehand: the system disk's speed is not the subject.
         preload = ["dd", f"if={asset}", "of=/dev/null", "bs=1M", "status=none"]
         copied = _measure(context, "copy", ["cp", asset, archive], preload)
-        copied.add(bytes=asset.stat().st_size, files=1)
+        copied.plan(bytes=asset_bytes, files=1)
+        copied.add(bytes=programs.size_bytes(archive), files=1)
+        _wrote(context, copied, asset_bytes)
 
         only = str(context.parameters["only"])
         unpack = trees.unpack_command(archive, tree, only)
-        on_tree = [_measure(context, "untar", unpack, *_warm_ups(asset))]
-        amounts = trees.size(tree)
+        unpacked = _measure(context, "untar", unpack, *_warm_ups(asset))
+        found = trees.size(tree)
+        unpacked.plan(**listed.amounts)
+        unpacked.add(**found.amounts)
+        unpacked.disk_reads(asset_bytes)
+        _wrote(context, unpacked, listed.size_bytes)
 
         pack: programs.Command = ["tar", "-caf", packed, "-C", tree, "."]
-        on_tree.append(_measure(context, "tar", pack, *_warm_ups(packed)))
+        repacked = _measure(context, "tar", pack, *_warm_ups(packed))
+        repacked.plan(**listed.amounts, packed_bytes=found.tar_bytes)
+        repacked.add(**found.amounts)
+        repacked.report(packed_bytes=trees.unpacked_bytes(packed, found.tar_bytes))
+        repacked.disk_reads(listed.size_bytes)
+        packed_bytes = programs.size_bytes(packed)
+        _wrote(context, repacked, packed_bytes)
+
+        # Counted on the whole file system: what was only moved is still on it.
+        before = trees.size(context.disk.parent)
         delete: programs.Command = ["rm", "-r", archive, packed, tree]
-        on_tree.append(_measure(context, "delete", delete))
-        for work in on_tree:
-            work.add(**amounts)
+        deleted = _measure(context, "delete", delete)
+        after = trees.size(context.disk.parent)
+        deleted_bytes = listed.size_bytes + asset_bytes + packed_bytes
+        deleted.plan(files=listed.files + 2, bytes=deleted_bytes)
+        deleted.add(files=before.files - after.files, bytes=before.size_bytes - after.size_bytes)
+
+
+def _listed(context: Context) -> trees.Contents:
+    return trees.listed(context.assets["kernel_tree"], str(context.parameters["only"]))
+
+
+def _wrote(context: Context, work: Work, size_bytes: int) -> None:
+    if context.parameters["sync"]:
+        work.disk_writes(size_bytes)
 
 
 def _warm_ups(archive: Path) -> list[list[str]]:

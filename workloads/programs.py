@@ -9,12 +9,13 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from contract import system_text
 from workloads.base import Context, Work, WorkloadError
@@ -36,14 +37,29 @@ def find(*names: str) -> Path | None:
     return next((Path(hit) for hit in hits if hit), None)
 
 
+# All that a program inherits: where programs and its user's files are, and the screen. Nothing else
+# of a login, such as TAR_OPTIONS or LD_PRELOAD, changes what a program does.
+INHERITED = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PYTHONPATH",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+)
+
+
 def environment(home: Path | None = None) -> dict[str, str]:
-    """Return the caller's environment in the C locale.
+    """Return the environment of every program: `INHERITED`, in the C locale.
 
-    Output can be parsed, and grep is not slowed.
-
-    `home` replaces the home directory, for programs that leave settings there.
+    Output can be parsed, and grep is not slowed. `home` replaces the home directory, for programs
+    that leave settings there.
     """
-    return {**os.environ, "LC_ALL": "C", **({"HOME": str(home)} if home else {})}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {**inherited, "LC_ALL": "C", **({"HOME": str(home)} if home else {})}
 
 
 def run(
@@ -191,6 +207,15 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
+def size_bytes(file: Path) -> int:
+    """Return the size of a file that a program was to write; 0 if it is not there, or a link."""
+    try:
+        status = file.lstat()
+    except FileNotFoundError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
 def last_line(text: str) -> str:
     """Return the last line with a reason; empty if there is none."""
     # GNU tar ends with a sentence without one.
@@ -221,6 +246,12 @@ class Started:
         kill_group(self.process)
         self.output.close()
         self.errors.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _memory(name: str) -> IO[bytes]:

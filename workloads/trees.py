@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from contract.parameters import Parameter
@@ -14,6 +20,9 @@ COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
 
 # Of ext4 and xfs, as a rule; a folder takes one at least.
 BLOCK_BYTES = 4096
+# GNU tar's header and unit of data, and what it fills up to (its manual, "Basic Tar Format").
+TAR_BLOCK_BYTES, TAR_RECORD_BYTES = 512, 10240
+GZIP_LEAST_BYTES = 18  # header and trailer
 
 ONLY = Parameter(
     "only", "", "", "shell pattern of the archive's members to use; empty: all of them"
@@ -55,27 +64,115 @@ def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
     return ["tar", "-xf", str(archive), "-C", str(into), *members]
 
 
-@functools.cache
-def room_bytes(archive: Path, only: str) -> int:
-    """Return what an unpacked tree takes up, by the archive's own list.
+@dataclass(frozen=True)
+class Contents:
+    """What a tree has: regular `files` and their `size_bytes`.
 
-    Every file and folder in whole blocks. Raises WorkloadError where the archive cannot be read.
+    `room_bytes` is what its files and folders take up, in whole blocks, `tar_bytes` a tar of it,
+    and `matches` the lines of its files with the word that was looked for.
     """
-    members = ["--wildcards", "--", only] if only else []
-    listed = programs.run(["tar", "-tvf", archive, *members])
-    sizes = (int(line.split(maxsplit=3)[2]) for line in listed.splitlines() if line[0] in "-d")
-    return sum((size // BLOCK_BYTES + 1) * BLOCK_BYTES for size in sizes)
+
+    files: int = 0
+    size_bytes: int = 0
+    room_bytes: int = 0
+    tar_bytes: int = 0
+    matches: int = 0
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """Files and bytes as amounts of work."""
+        return {"files": float(self.files), "bytes": float(self.size_bytes)}
 
 
-def size(tree: Path) -> dict[str, float]:
-    """Regular files of a tree and their bytes, as amounts of work."""
-    totals = {"files": 0.0, "bytes": 0.0}
-    with os.scandir(tree) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                for unit, amount in size(Path(entry)).items():
-                    totals[unit] += amount
-            elif not entry.is_symlink():
-                totals["files"] += 1
-                totals["bytes"] += entry.stat(follow_symlinks=False).st_size
-    return totals
+@functools.cache
+def listed(archive: Path, only: str, word: str = "") -> Contents:
+    """Return what an archive holds, read by Python: not by the tar whose work it is compared with.
+
+    `only` is as GNU tar's `--wildcards`, which takes all below a folder that it names. Raises
+    WorkloadError if the archive cannot be read.
+    """
+    suffix = compression(archive)
+    unpack = [COMPRESSORS[suffix], "-dc", str(archive)] if suffix else ["cat", str(archive)]
+    sizes: dict[str, int] = {}
+    others: dict[str, str] = {}
+    matches = 0
+    with programs.start(unpack, subprocess.DEVNULL, programs.environment()) as unpacker:
+        try:
+            with tarfile.open(fileobj=unpacker.output, mode="r|") as members:
+                for member in members:
+                    name = os.path.normpath(member.name)
+                    if only and not _selected(member.name, only):
+                        continue
+                    if member.isreg():
+                        sizes[name] = member.size
+                        if word and (file := members.extractfile(member)):
+                            matches += _lines_with(word.encode(), file.read())
+                    elif member.islnk():
+                        sizes[name] = sizes.get(os.path.normpath(member.linkname), 0)
+                    else:
+                        others[name] = member.linkname
+        except (tarfile.TarError, EOFError) as error:
+            raise WorkloadError("archive-unread", archive=archive.name, reason=error) from error
+    return _contents([*sizes.items()], [*others], matches)
+
+
+def _lines_with(word: bytes, text: bytes) -> int:
+    return sum(word in line for line in text.split(b"\n")) if word in text else 0
+
+
+def size(tree: Path) -> Contents:
+    """Return what a folder holds."""
+    sizes: list[tuple[str, int]] = []
+    others: list[str] = []
+    for folder, folders, names in os.walk(tree):
+        others += [os.path.join(folder, name) for name in folders]  # noqa: PTH118 - many of them
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode):
+                sizes.append((path, status.st_size))
+            else:
+                others.append(path)
+    return _contents(sizes, others)
+
+
+def _contents(
+    sizes: Sequence[tuple[str, int]], others: Sequence[str], matches: int = 0
+) -> Contents:
+    tar_bytes = sum(TAR_BLOCK_BYTES * (1 + -(-size // TAR_BLOCK_BYTES)) for _, size in sizes)
+    tar_bytes += TAR_BLOCK_BYTES * (len(others) + 1)  # one for the tree itself
+    return Contents(
+        files=len(sizes),
+        size_bytes=sum(size for _, size in sizes),
+        room_bytes=sum((size // BLOCK_BYTES + 1) * BLOCK_BYTES for _, size in sizes)
+        + BLOCK_BYTES * len(others),
+        tar_bytes=-(-(tar_bytes + 2 * TAR_BLOCK_BYTES) // TAR_RECORD_BYTES) * TAR_RECORD_BYTES,
+        matches=matches,
+    )
+
+
+def _selected(name: str, only: str) -> bool:
+    parts = name.rstrip("/").split("/")
+    return any(fnmatchcase("/".join(parts[:end]), only) for end in range(1, len(parts) + 1))
+
+
+def unpacked_bytes(archive: Path, near_bytes: int) -> int:
+    """Return the size of the tar in a compressed archive, by the program that compressed it.
+
+    gzip notes the size modulo 4 GiB (RFC 1952): of the sizes that this allows, the one next to
+    `near_bytes`. Raises WorkloadError.
+    """
+    suffix, packed_bytes = compression(archive), programs.size_bytes(archive)
+    if not suffix:
+        return packed_bytes
+    if suffix == "gz":
+        if packed_bytes < GZIP_LEAST_BYTES:
+            return 0
+        with archive.open("rb") as file:
+            file.seek(-4, os.SEEK_END)
+            noted = int.from_bytes(file.read(4), "little")
+        return noted + max(0, round((near_bytes - noted) / 2**32)) * 2**32
+    if suffix == "xz":
+        totals = programs.run(["xz", "--robot", "--list", archive]).splitlines()[-1].split("\t")
+        return int(totals[4])
+    return int(programs.run([COMPRESSORS[suffix], "-dc", archive], ["wc", "-c"]))

@@ -16,6 +16,7 @@ from agent.system import lock
 from contract import system_text
 from contract.errors import AgentError
 from contract.private import no_core_dumps
+from workloads import programs
 
 # A program that works on a disk is looked at so often, and given so much for its size.
 LOOK_S = 10.0
@@ -92,7 +93,7 @@ def run(
 
     With `progress` it may take longer than `timeout_s`, as long as it makes progress.
     """
-    environment = {**os.environ, "LC_ALL": "C", "PATH": program_path()}
+    environment = {**programs.environment(), "PATH": program_path()}
     try:
         with subprocess.Popen(
             argv,

@@ -16,10 +16,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contract import account
+from contract.documents import Phase
 from contract.parameters import ParameterValue
 from contract.strict_json import Document
 from workloads import registry
-from workloads.base import UNITS, Assets, Context, Parameters, Work, Workload, WorkloadError
+from workloads.base import (
+    CHECKED,
+    UNITS,
+    Assets,
+    Context,
+    Parameters,
+    Work,
+    Workload,
+    WorkloadError,
+)
 
 FOLDERS = ("disk", "scratch", "shared", "kept")
 
@@ -75,6 +86,13 @@ class Phases:
     def leave_out(self, what: str, reason: str) -> None:
         assert not self.open, "what is left out is no part of a phase"
         self.left_out.append((what, reason))
+
+    def documents(self) -> list[Phase]:
+        """Return the phases with their accounts, without what a disk moved."""
+        return [
+            Phase(name, 0, 1, work=w.amounts, planned=w.planned, reported=w.reported)
+            for name, w in zip(self.names, self.works, strict=True)
+        ]
 
     def drop_caches(self) -> None:
         assert not self.open, "caches must not be dropped within a phase"
@@ -164,6 +182,9 @@ def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]
             broken.append(f"phase {name} has no work")
         if strange := sorted(set(work.amounts) - set(UNITS)):
             broken.append(f"phase {name} counts {strange}, which no report tells joules per")
+        if strange := sorted({*work.planned, *work.reported} - {*UNITS, *CHECKED}):
+            broken.append(f"phase {name} plans or reports {strange}, which are no units")
+    broken += [finding.message for finding in account.judge(phases.documents()) if not finding.ok]
     unused = set(recorded) - recorded.used
     if unused:
         broken.append(f"parameters are declared and not used: {sorted(unused)}")

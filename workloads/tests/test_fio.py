@@ -88,9 +88,9 @@ def test_the_papers_accesses_are_what_fio_is_told(root: Path) -> None:
 
 
 def test_bytes_and_operations_are_those_of_fios_report() -> None:
-    assert fio.counted(report()) == {"bytes": 4096, "operations": 2}
+    assert fio.counted(report()).amounts == {"bytes": 4096, "operations": 2}
     both = {"io_bytes": 512, "total_ios": 1}
-    assert fio.counted(report(write=both)) == {"bytes": 4608, "operations": 3}
+    assert fio.counted(report(write=both)).amounts == {"bytes": 4608, "operations": 3}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
     }
     for name in recorded.names:
         kept = (context.kept / f"{name}.json").read_text()
-        assert fio.counted(kept) == moved[name]
+        assert fio.counted(kept).amounts == moved[name]
 
 
 @with_fio
@@ -207,7 +207,7 @@ def test_a_phase_has_none_of_fios_start(laid: tuple[Context, Path]) -> None:
             assert held._process.poll() is None
             time.sleep(0.05)
         held.go()
-        assert fio.counted(held.report()) == {"bytes": 4096, "operations": 1}
+        assert fio.counted(held.report()).amounts == {"bytes": 4096, "operations": 1}
 
 
 @with_fio

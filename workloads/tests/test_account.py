@@ -1,0 +1,156 @@
+"""Programs that do less than they were asked to, and end with status 0: what is made of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import account
+from contract.documents import Bounds, Phase
+from workloads import programs
+from workloads.base import WorkloadError
+from workloads.tests import contract
+
+MIB = 1 << 20
+SMALL_FILES = {"small_files": 2, "small_mib": 2, "large_mib": 4}
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A program in front of another, as a shell script; `real` in it is the real one's path."""
+
+    program: str
+    script: str
+    workload: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+# Each three times: part of the work, none of it, or other work.
+WRAPPERS = {
+    "dd-fewer-blocks": Wrapper(
+        "dd", 'case "$*" in *of=*/file-0*) set -- "$@" count=1;; esac; exec real "$@"', "file_io"
+    ),
+    "dd-nothing": Wrapper("dd", "exit 0", "file_io"),
+    "dd-zeros": Wrapper(
+        "dd",
+        """for a; do shift; case $a in if=*incompressible*) a=if=/dev/zero;; skip=*) continue;; esac
+        set -- "$@" "$a"; done; exec real "$@\"""",
+        "file_io",
+    ),
+    "tar-excludes": Wrapper(
+        "tar", '[ "$1" = -xf ] && exec real "$@" "--exclude=*.c"; exec real "$@"', "kernel_tree"
+    ),
+    "tar-packs-nothing": Wrapper(
+        "tar", '[ "$1" = -caf ] && { : > "$2"; exit 0; }; exec real "$@"', "kernel_tree"
+    ),
+    "tar-packs-less": Wrapper(
+        "tar", '[ "$1" = -caf ] && exec real "$@" "--exclude=*.c"; exec real "$@"', "kernel_tree"
+    ),
+    "rm-moves": Wrapper(
+        "rm",
+        'd=$(dirname "$2"); shift; mkdir -p "$d/../Trash" && exec mv "$@" "$d/../Trash/"',
+        "kernel_tree",
+    ),
+    "rm-nothing": Wrapper("rm", "exit 0", "kernel_tree"),
+    "rm-leaves-some": Wrapper("rm", 'exec find "$2" "$3" "$4" -name "*.c" -delete', "kernel_tree"),
+    "cp-less": Wrapper("cp", 'exec head -c 1000 "$1" > "$2"', "kernel_tree"),
+    "cp-nothing": Wrapper("cp", "exit 0", "kernel_tree"),
+    "cp-links": Wrapper("cp", 'exec ln -s "$1" "$2"', "kernel_tree"),
+    "gzip-half": Wrapper("gzip", '[ $# = 0 ] && exec head -c 999; exec real "$@"', "kernel_tree"),
+    "gzip-nothing": Wrapper("gzip", "exit 0", "kernel_tree"),
+    "gzip-packs-zeros": Wrapper(
+        "gzip", '[ $# = 0 ] && { cat > /dev/null; real -c /dev/null; exit; }; exec real "$@"',
+        "kernel_tree",
+    ),
+    "grep-skips-files": Wrapper(
+        "grep", 'exec real --include=Makefile "$@"', "kernel_grep"
+    ),
+    "grep-nothing": Wrapper("grep", "exit 0", "kernel_grep"),
+    "grep-stops-early": Wrapper("grep", 'exec real -m1 "$@"', "kernel_grep"),
+    "wc-zero": Wrapper("wc", "cat > /dev/null; echo 1", "kernel_grep"),
+    "fio-less": Wrapper("fio", 'exec real "$@" --size=1M', "access_patterns"),
+    "fio-shorter": Wrapper("fio", 'exec real "$@" --runtime=20ms', "block_sizes"),
+    "fio-nothing": Wrapper("fio", "exit 0", "access_patterns"),
+}  # fmt: skip
+SETTINGS = {
+    "file_io": SMALL_FILES,
+    "kernel_tree": {},
+    "kernel_grep": {"copies": 1},
+    "access_patterns": {"file_mib": 8, "random_mib": 1, "random_seconds": 0},
+    "block_sizes": {"file_mib": 1, "steps": "65536", "seconds": 0.3},
+}
+
+
+def differences(workload: str, root: Path, assets: dict[str, Path]) -> list[str]:
+    """Run a workload; the causes by which its account voids the run."""
+    try:
+        _, phases = contract.performed(workload, root, assets, **SETTINGS[workload])
+    except WorkloadError as error:
+        return [error.code]
+    findings = account.judge(phases.documents())
+    return [finding.cause for finding in findings if not finding.ok]
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_program_that_does_part_of_its_work_voids_the_run(
+    name: str, root: Path, assets: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = WRAPPERS[name]
+    real = programs.find(wrapper.program)
+    if real is None:
+        pytest.skip(f"{wrapper.program} is not installed")
+    front = root / "bin" / wrapper.program
+    front.parent.mkdir()
+    front.write_text("#!/bin/sh\n" + wrapper.script.replace("real", str(real)) + "\n")
+    front.chmod(0o755)
+    needed = {key: assets[key] for key in assets if key == wrapper.workload}
+    assert differences(wrapper.workload, root / "sound", needed) == []
+    monkeypatch.setenv("PATH", f"{front.parent}:{os.environ['PATH']}")
+    assert differences(wrapper.workload, root / "wrapped", needed) != []
+
+
+def phase(**given: Any) -> Phase:
+    return Phase("read", 0, 1, work={"bytes": 100.0}, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "causes"),
+    [
+        ({}, []),
+        ({"planned": {"bytes": 100}, "reported": {"bytes": 100}}, []),
+        ({"planned": {"bytes": 100}, "reported": {"bytes": 99}}, ["work-reported"]),
+        ({"planned": {"bytes": 101}, "reported": {"bytes": 101}}, ["work-counted"]),
+        ({"planned": {"seconds": 1.0}, "reported": {"seconds": 2.0}}, []),
+        ({"planned": {"seconds": 1.0}, "reported": {"seconds": 0.5}}, ["work-reported"]),
+        ({"disk_bounds": {"read_bytes": Bounds(95)}, "disk_read_bytes": 95}, []),
+        ({"disk_bounds": {"read_bytes": Bounds(95)}, "disk_read_bytes": 0}, ["disk-read-less"]),
+        (
+            {"disk_bounds": {"written_bytes": Bounds(0, 5)}, "disk_written_bytes": 6},
+            ["disk-written-more"],
+        ),
+        ({"disk_bounds": {"read_bytes": Bounds(95)}}, ["work-unseen"]),
+    ],
+)
+def test_accounts_that_differ_are_told_by_their_cause(
+    given: dict[str, Any], causes: list[str]
+) -> None:
+    findings = account.judge([phase(**given)])
+    assert [finding.cause for finding in findings if not finding.ok] == causes
+    assert all(finding.facts["phase"] == "read" for finding in findings if not finding.ok)
+
+
+@pytest.mark.parametrize(
+    ("options", "severity"),
+    [("rw,noatime", "blocker"), ("rw,compress=zstd:3", "warning"), ("rw,nocompress", "blocker")],
+)
+def test_only_a_file_system_that_compresses_may_write_less(options: str, severity: str) -> None:
+    given = {"disk_bounds": {"written_bytes": Bounds(95)}, "disk_written_bytes": 1}
+    (finding,) = account.judge([phase(**given)], options)
+    assert finding.severity == severity
+    given = {"planned": {"bytes": 1}}
+    (finding,) = account.judge([phase(**given)], options)
+    assert finding.severity == "blocker"
