@@ -5,15 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent.phase_pyrapl import Measured, PhasePyrapl
 from agent.sampler import Sampler, end_ns
-from contract import strict_json, system_text
+from contract import strict_json
+from contract.block_traffic import BlockTraffic
 from contract.documents import Counter, Phase, WatermarkLine
 from contract.errors import AgentError
 from contract.files import append_line
@@ -60,8 +61,9 @@ class Marks:
 
     With `pad_s` the machine rests for so long before and after each phase: what a slow meter
     reports of a window that a mark cuts can then be divided by the power of the rest. With `pyrapl`
-    each phase is measured by that too. `devices` are the partition below the configuration and the
-    mapping that carries the file system, whose traffic is counted.
+    each phase is measured by that too. `devices` are the kernel names of the partition below
+    the configuration and of the mapping with the file system, whose traffic is counted; either may
+    be empty.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Marks:
         sampler: Sampler,
         pad_s: float = 0.0,
         pyrapl: PhasePyrapl | None = None,
-        devices: tuple[Path | None, Path | None] = (None, None),
+        devices: tuple[str, str] = ("", ""),
     ) -> None:
         self._pyrapl = pyrapl
         self._counters = counters
@@ -116,7 +118,7 @@ class Marks:
         self._check(name)
         self._open = name
         work = Work()
-        moved = self._moved_bytes()
+        traffic = self._traffic()
         start = self._counters.read()
         busy_s, stolen_s = cpus_s()
         if self._pyrapl is not None:
@@ -131,7 +133,7 @@ class Marks:
             measured = None if self._pyrapl is None else self._pyrapl.end()
             end = self._counters.read()
             busy_end_s, stolen_end_s = cpus_s()
-            moved_end = self._moved_bytes()
+            traffic_end = self._traffic()
             phase = Phase(
                 name,
                 t_start_ns,
@@ -139,13 +141,13 @@ class Marks:
                 own_cpu_s=round(own_cpu_s, 6),
                 cpu_busy_s=round(busy_end_s - busy_s, 6),
                 cpu_stolen_s=round(stolen_end_s - stolen_s, 6),
-                **_moved(moved, moved_end),
+                **_moved(traffic, traffic_end),
             )
             self._phases.append(_Marked(phase, start, end, measured, work))
             self._open = None
 
-    def _moved_bytes(self) -> list[Moved | None]:
-        return [moved_bytes(device) if device else None for device in self._devices]
+    def _traffic(self) -> list[BlockTraffic | None]:
+        return [BlockTraffic.of_device(name) if name else None for name in self._devices]
 
     def tail(self, seconds: float) -> None:
         """Mark the last phase of `seconds`: write back what is dirty, then rest."""
@@ -210,53 +212,26 @@ def _counter(
     )
 
 
-@dataclass(frozen=True)
-class Moved:
-    """Bytes that a block device has moved since it appeared."""
-
-    read: int
-    written: int
-    discarded: int
-
-    def __sub__(self, before: Moved) -> Moved:
-        own, other = astuple(self), astuple(before)
-        return Moved(*(count - start for count, start in zip(own, other, strict=True)))
-
-
-def moved_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> Moved | None:
-    """Return the kernel's counts of a block device; None if they are switched off (`iostats`).
-
-    They are in sectors of 512 B (Documentation/block/stat.rst).
-    """
-    folder = (blocks / device.name).resolve()
-    queue = folder / "queue" if (folder / "queue").exists() else folder.parent / "queue"
-    if system_text.read_line_or_empty(queue / "iostats") == "0":
-        return None
-    fields = [int(field) for field in system_text.read(folder / "stat").split()]
-    return Moved(512 * fields[2], 512 * fields[6], 512 * fields[13])
-
-
 def written_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> int:
     """Return how many bytes the kernel has written to a block device; raises OSError."""
-    if (moved := moved_bytes(device, blocks)) is None:
+    if (traffic := BlockTraffic.of_device(device.name, blocks)) is None:
         raise OSError(errno.ENODATA, "the kernel's I/O statistics are switched off")
-    return moved.written
+    return traffic.written_bytes
 
 
-def _moved(before: list[Moved | None], after: list[Moved | None]) -> dict[str, Any]:
-    """Return the bytes moved in between by disk and mapping, as the fields of a phase."""
+def _moved(
+    before: Sequence[BlockTraffic | None], after: Sequence[BlockTraffic | None]
+) -> dict[str, Any]:
+    """Return what disk and mapping moved in between, as the fields of a phase."""
     disk, mapping = (
-        first
-        and last
-        and Moved(*(b - a for a, b in zip(astuple(first), astuple(last), strict=True)))
-        for first, last in zip(before, after, strict=True)
+        last - first if first and last else None for first, last in zip(before, after, strict=True)
     )
     return {
-        "disk_read_bytes": disk and disk.read,
-        "disk_written_bytes": disk and disk.written,
-        "disk_discarded_bytes": disk and disk.discarded,
-        "mapping_read_bytes": mapping and mapping.read,
-        "mapping_written_bytes": mapping and mapping.written,
+        "disk_read_bytes": disk and disk.read_bytes,
+        "disk_written_bytes": disk and disk.written_bytes,
+        "disk_discarded_bytes": disk and disk.discarded_bytes,
+        "mapping_read_bytes": mapping and mapping.read_bytes,
+        "mapping_written_bytes": mapping and mapping.written_bytes,
     }
 
 

@@ -233,10 +233,9 @@ class Bench:
         sampler = Sampler(self._counters, self._plan.rapl_hz)
         pyrapl = PhasePyrapl() if self._plan.rapl_source == "pyrapl" else None
         entered = self._stack.entered
-        partition = Path(entered.place.partition) if entered and entered.place else None
-        mapped = mapping.kernel_name()
-        below = (partition, Path(mapped) if mapped else None)
-        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl, below)
+        partition = Path(entered.place.partition).name if entered and entered.place else ""
+        counted = (partition, mapping.kernel_name())
+        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl, counted)
         context = Context(
             disk=disk,
             scratch=scratch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from contract.documents import Phase
 from contract.examination import Finding
@@ -33,7 +34,10 @@ def judge(phases: Iterable[Phase], mount_options: str = "") -> list[Finding]:
     differences = [
         _difference(phase, *each, shrinks) for phase in phases for each in _differences(phase)
     ]
-    return differences or [Finding(NAME, "after", "blocker", True, "", {}, None, "")]
+    if not differences:
+        return [Finding(NAME, "after", "blocker", True, "", {}, None, "")]
+    *others, last = differences
+    return [*others, replace(last, message=f"{last.message} {_REMEDY}")]
 
 
 def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
@@ -69,7 +73,7 @@ def _difference(phase: Phase, cause: str, unit: str, clause: str, shrinks: bool)
     }
     amounts = {name: f"{amount:.12g}" for name, amount in accounts.items() if amount is not None}
     excused = cause == "work-unseen" or (shrinks and cause.endswith("-less"))
-    message = f"The work of {phase.name} was not done as planned: {clause}. {_REMEDY}"
+    message = f"The work of {phase.name} was not done as planned: {clause}."
     facts = {"phase": phase.name, "unit": unit, **amounts}
     severity = "warning" if excused else "blocker"
     return Finding(NAME, "after", severity, False, cause, facts, None, message)

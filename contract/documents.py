@@ -46,7 +46,7 @@ class Bounds:
 class Phase:
     """A marked stretch on the target's clock, with the account of its work (`contract.account`).
 
-    By unit, `planned` is what was asked for, `reported` what the program says it did, and `work`
+    By unit, `planned` is what was asked for, `reported` what the program reports, and `work`
     what was counted: joules per unit are of `work`. The `disk_…_bytes` are the kernel's counts of
     the partition below the configuration, the `mapping_…_bytes` those of the device that carries
     the file system; `disk_bounds` is what `read_bytes` and `written_bytes` of the disk must be.

@@ -48,8 +48,8 @@ QUIET_BYTES = 256 << 10
 class Work:
     """The account of a phase's work, by unit: one or several of `UNITS`, or of `CHECKED`.
 
-    `plan` what is asked for, `report` what the program says that it did, and `add` what we counted:
-    joules are told per amount of the last. The `disk` methods state what the kernel must have seen
+    `plan` what is asked for, `report` what the program reports, and `add` what we counted:
+    joules per unit are of the last. The `disk` methods state what the kernel must have seen
     the disk move. The agent compares them all (`contract.account`), and voids what disagrees.
     All of this may be called after the phase is left, until `Workload.run` returns: counting files
     is not part of the measured work.
@@ -65,7 +65,7 @@ class Work:
         self.planned |= amounts
 
     def report(self, **amounts: float) -> None:
-        """Note what the program says that it did."""
+        """Note what the program reports."""
         self.reported |= amounts
 
     def add(self, **amounts: float) -> None:
@@ -85,8 +85,13 @@ class Work:
         """Expect these bytes on the disk by the end of the phase."""
         self.disk_bounds["written_bytes"] = Bounds(DISK_SHARE * size_bytes)
 
+    def disk_rests(self) -> None:
+        """Expect neither reads nor writes but a file system's own."""
+        self.disk_reads_none_of(0)
+        self.disk_writes_nothing()
+
     def disk_writes_nothing(self) -> None:
-        """Expect no more writes than a file system makes by itself."""
+        """Expect no writes but a file system's own."""
         self.disk_bounds["written_bytes"] = Bounds(0, QUIET_BYTES)
 
 

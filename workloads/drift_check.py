@@ -32,6 +32,7 @@ class DriftCheck(Workload):
         with context.phase("idle") as work:
             time.sleep(seconds)
         work.add(idle_s=seconds)
+        work.disk_rests()
 
         programs.cold_start(context, ["sysbench", "cpu", "help"])
         threads = len(os.sched_getaffinity(0))
@@ -39,6 +40,7 @@ class DriftCheck(Workload):
         busy = ["sysbench", "cpu", *options, "run"]
         work, output = programs.measured(context, "busy", busy, timeout_s=10 * seconds + 60)
         work.add(events=counted(output))
+        work.disk_rests()
 
 
 def counted(output: str) -> float:

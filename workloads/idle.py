@@ -22,4 +22,6 @@ class Idle(Workload):
         seconds = float(context.parameters["seconds"])
         with context.phase("idle") as work:
             time.sleep(seconds)
+        work.plan(idle_s=seconds)
         work.add(idle_s=seconds)
+        work.disk_rests()

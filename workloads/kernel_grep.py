@@ -18,7 +18,7 @@ class KernelGrep(trees.OnTree):
 
     The matching lines go through a pipe to `wc`: with /dev/null as its output GNU grep would stop
     at the first match. Their number must be that of the archive's lines with the word, which is
-    taken as it is, and every file as text. With `cache` warm, each copy has been searched before.
+    no pattern, in every file as text. With `cache` warm, each copy has been searched before.
     """
 
     name = "kernel_grep"
@@ -56,8 +56,8 @@ class KernelGrep(trees.OnTree):
         for tree in _copies(context):
             tree.mkdir()
             programs.run(trees.unpack_command(archive, tree, only))
-            if (found := trees.size(tree).amounts) != listed.amounts:
-                raise WorkloadError("tree-differs", found=found, listed=listed.amounts)
+            if (unpacked := trees.size(tree).amounts) != listed.amounts:
+                raise WorkloadError("tree-differs", **unpacked, listed=listed.files)
         if not listed.matches:
             raise WorkloadError("word-absent", word=context.parameters["word"])
 

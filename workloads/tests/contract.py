@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from contract import account
+from contract.block_traffic import BlockTraffic
 from contract.documents import Phase
 from contract.parameters import ParameterValue
 from contract.strict_json import Document
@@ -55,11 +56,14 @@ class Recorded(dict[str, ParameterValue]):
 class Phases:
     """Takes the phases of a run; fails at the end of phase number `fail_after` if that is set.
 
-    Only with `cold` is the page cache really emptied, which costs the whole machine its own.
+    Only with `cold` is the page cache really emptied, which costs the whole machine its own. With
+    `device`, a kernel name, what that moves is counted, as the agent does.
     """
 
     fail_after: int | None = None
     cold: bool = False
+    device: str = ""
+    moved: list[BlockTraffic | None] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     own_cpu_s: list[float] = field(default_factory=list)
@@ -71,6 +75,7 @@ class Phases:
     def phase(self, name: str) -> Iterator[Work]:
         assert not self.open, "phases must not be nested"
         work, self.open = Work(), True
+        before = BlockTraffic.of_device(self.device) if self.device else None
         start, cpu = time.monotonic(), time.process_time()
         try:
             yield work
@@ -78,6 +83,8 @@ class Phases:
             self.open = False
         self.seconds.append(time.monotonic() - start)
         self.own_cpu_s.append(time.process_time() - cpu)
+        after = BlockTraffic.of_device(self.device) if self.device else None
+        self.moved.append(after - before if before and after else None)
         self.names.append(name)
         self.works.append(work)
         if self.fail_after == len(self.names):
@@ -88,10 +95,20 @@ class Phases:
         self.left_out.append((what, reason))
 
     def documents(self) -> list[Phase]:
-        """Return the phases with their accounts, without what a disk moved."""
+        """Return the phases with their accounts, the disk's where it was counted."""
         return [
-            Phase(name, 0, 1, work=w.amounts, planned=w.planned, reported=w.reported)
-            for name, w in zip(self.names, self.works, strict=True)
+            Phase(
+                name,
+                0,
+                1,
+                work=work.amounts,
+                planned=work.planned,
+                reported=work.reported,
+                disk_bounds=work.disk_bounds if moved else {},
+                disk_read_bytes=moved.read_bytes if moved else None,
+                disk_written_bytes=moved.written_bytes if moved else None,
+            )
+            for name, work, moved in zip(self.names, self.works, self.moved, strict=True)
         ]
 
     def drop_caches(self) -> None:
@@ -221,12 +238,15 @@ def main() -> int:
     parser.add_argument("--asset", action="append", default=[], help="NAME=PATH")
     parser.add_argument("--parameters", default="{}", help="a JSON object")
     parser.add_argument("--time-only", action="store_true", help="run once and print the phases")
+    parser.add_argument("--mount-options", default="", help="those of the file system")
+    parser.add_argument("--device", default="", help="kernel name of what the folder is stored on")
     options = parser.parse_args()
     assets = {key: Path(path) for key, path in (item.split("=", 1) for item in options.asset)}
     settings = json.loads(options.parameters)
     values = registry.complete(options.name, settings)
     broken = registry.load(options.name).requires(values, assets)
-    phases, start = Phases(cold=options.time_only), time.monotonic()
+    phases = Phases(cold=options.time_only, device=options.device)
+    start = time.monotonic()
     try:
         if not broken and options.time_only:
             perform(registry.load(options.name), context_for(options.root, phases, assets, values))
@@ -243,6 +263,11 @@ def main() -> int:
                 "phase_s": {key: round(value, 2) for key, value in seconds.items()},
                 "own_cpu_s": round(sum(phases.own_cpu_s), 3),
                 "work": [work.amounts for work in phases.works],
+                "account": [
+                    (finding.severity, finding.cause, finding.facts)
+                    for finding in account.judge(phases.documents(), options.mount_options)
+                    if not finding.ok
+                ],
                 "total_s": round(time.monotonic() - start, 2),
             }
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ class Wrapper:
     program: str
     script: str
     workload: str
-    settings: dict[str, Any] = field(default_factory=dict)
 
 
 # Each three times: part of the work, none of it, or other work.
@@ -76,7 +75,7 @@ WRAPPERS = {
     "fio-shorter": Wrapper("fio", 'exec real "$@" --runtime=20ms', "block_sizes"),
     "fio-nothing": Wrapper("fio", "exit 0", "access_patterns"),
 }  # fmt: skip
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "file_io": SMALL_FILES,
     "kernel_tree": {},
     "kernel_grep": {"copies": 1},
@@ -113,12 +112,12 @@ def test_a_program_that_does_part_of_its_work_voids_the_run(
     assert differences(wrapper.workload, root / "wrapped", needed) != []
 
 
-def phase(**given: Any) -> Phase:
-    return Phase("read", 0, 1, work={"bytes": 100.0}, **given)
+def phase(**accounts: Any) -> Phase:
+    return Phase("read", 0, 1, work={"bytes": 100.0}, **accounts)
 
 
 @pytest.mark.parametrize(
-    ("given", "causes"),
+    ("accounts", "causes"),
     [
         ({}, []),
         ({"planned": {"bytes": 100}, "reported": {"bytes": 100}}, []),
@@ -136,9 +135,9 @@ def phase(**given: Any) -> Phase:
     ],
 )
 def test_accounts_that_differ_are_told_by_their_cause(
-    given: dict[str, Any], causes: list[str]
+    accounts: dict[str, Any], causes: list[str]
 ) -> None:
-    findings = account.judge([phase(**given)])
+    findings = account.judge([phase(**accounts)])
     assert [finding.cause for finding in findings if not finding.ok] == causes
     assert all(finding.facts["phase"] == "read" for finding in findings if not finding.ok)
 
@@ -148,9 +147,8 @@ def test_accounts_that_differ_are_told_by_their_cause(
     [("rw,noatime", "blocker"), ("rw,compress=zstd:3", "warning"), ("rw,nocompress", "blocker")],
 )
 def test_only_a_file_system_that_compresses_may_write_less(options: str, severity: str) -> None:
-    given = {"disk_bounds": {"written_bytes": Bounds(95)}, "disk_written_bytes": 1}
-    (finding,) = account.judge([phase(**given)], options)
+    short = phase(disk_bounds={"written_bytes": Bounds(95)}, disk_written_bytes=1)
+    (finding,) = account.judge([short], options)
     assert finding.severity == severity
-    given = {"planned": {"bytes": 1}}
-    (finding,) = account.judge([phase(**given)], options)
+    (finding,) = account.judge([phase(planned={"bytes": 1})], options)
     assert finding.severity == "blocker"

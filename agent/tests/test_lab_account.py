@@ -1,0 +1,120 @@
+"""What the disk of the guest moves while a workload runs, held against the workload's account."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+
+from agent.tests.guest import CODE, Target
+
+pytestmark = pytest.mark.lab
+
+MOUNT = "/run/fde-account"
+ASSETS = "/usr/share/fde-testbed"
+EXT4 = ("mkfs.ext4 -qF -E lazy_itable_init=0,lazy_journal_init=0", "ext4", "noatime")
+JOURNAL = (*EXT4[:2], "noatime,data=journal")
+ZSTD = ("mkfs.btrfs -qf", "btrfs", "noatime,nodiscard,compress=zstd")
+FILES: Mapping[str, Any] = {"small_files": 2, "small_mib": 4, "large_mib": 16}
+PATTERNS: Mapping[str, Any] = {"file_mib": 16, "random_mib": 2}
+# Keeps every new file mapped, as an indexer or a virus scanner does.
+INDEXER = f"""
+import mmap, os, time
+from pathlib import Path
+kept = {{}}
+while True:
+    for path in Path("{MOUNT}").rglob("file-*"):
+        size = path.stat().st_size
+        if size and kept.get(path, (0,))[0] != size:
+            fd = os.open(path, os.O_RDONLY)
+            pages = mmap.mmap(fd, size, mmap.MAP_SHARED | 0x8000, mmap.PROT_READ)
+            kept[path] = (size, pages, pages[::4096])
+    time.sleep(0.02)
+"""
+READ_LESS, WRITTEN_LESS = frozenset({"disk-read-less"}), frozenset({"disk-written-less"})
+NO_SYNC = {"sync": "exit 0"}
+NO_FSYNC = {
+    "dd": 'for a; do shift; [ "$a" = conv=fsync ] || set -- "$@" "$a"; done; exec /usr/bin/dd "$@"'
+}
+
+
+class Case(NamedTuple):
+    """A workload on a file system, and the causes that are found, by severity."""
+
+    filesystem: tuple[str, str, str]
+    workload: str
+    parameters: Mapping[str, Any]
+    blockers: frozenset[str] = frozenset()
+    warnings: frozenset[str] = frozenset()
+    refused: str = ""
+    beside: str = ""
+    wrappers: Mapping[str, str] = MappingProxyType({})
+
+
+CASES = {
+    "files": Case(EXT4, "file_io", FILES),
+    "files-in-memory": Case(EXT4, "file_io", {**FILES, "cache": "warm"}),
+    "tree": Case(EXT4, "kernel_tree", {}),
+    "grep": Case(EXT4, "kernel_grep", {"copies": 2}),
+    "grep-in-memory": Case(EXT4, "kernel_grep", {"cache": "warm"}),
+    "direct": Case(EXT4, "access_patterns", PATTERNS),
+    "rest": Case(EXT4, "idle", {"seconds": 1}),
+    "mapped-by-another": Case(EXT4, "file_io", FILES, READ_LESS, beside=INDEXER),
+    "journalled-data": Case(JOURNAL, "access_patterns", PATTERNS, refused="direct I/O"),
+    "compressed-zeros": Case(
+        *(ZSTD, "file_io", {**FILES, "source": "zero"}),
+        warnings=READ_LESS | WRITTEN_LESS,
+    ),
+    "compressed-noise": Case(ZSTD, "file_io", FILES),
+    "sync-that-does-not": Case(
+        EXT4, "kernel_tree", {}, WRITTEN_LESS, wrappers=NO_SYNC
+    ),
+    "dd-that-does-not-sync": Case(EXT4, "file_io", FILES, WRITTEN_LESS, wrappers=NO_FSYNC),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def target(lab: Any) -> Iterator[Target]:
+    target = Target(lab, [{"name": "plain", "kind": "plain", "disk": "plain"}], 512 << 20)
+    target.agent("prepare")
+    yield target
+    target.lab.ssh(f"umount {MOUNT}", check=False)
+    target.agent("teardown")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_disk_moves_what_was_counted_or_the_run_is_void(name: str, target: Target) -> None:
+    case = CASES[name]
+    make, kind, options = case.filesystem
+    node = "$(readlink -f /dev/disk/by-partlabel/fde-testbed)"
+    target.lab.ssh(f"umount {MOUNT}; rm -rf {CODE}/front", check=False)
+    target.lab.ssh(f"mkdir -p {MOUNT} {CODE}/front && wipefs -qa {node} && {make} {node}")
+    target.lab.ssh(f"mount -t {kind} -o {options} {node} {MOUNT} && chmod 755 {MOUNT}")
+    device = target.lab.ssh(f"basename {node}").stdout.strip()
+    for program, script in case.wrappers.items():
+        path = f"{CODE}/front/{program}"
+        target.lab.ssh(f"cat >{path}; chmod 755 {path}", stdin=f"#!/bin/sh\n{script}\n".encode())
+    command = ["python3", "-m", "workloads.tests.contract", case.workload, "--time-only"]
+    command += ["--root", f"{MOUNT}/root", "--parameters", json.dumps(dict(case.parameters))]
+    command += ["--device", device, "--mount-options", options]
+    command += [f"--asset={a}={ASSETS}/{a}.tar.gz" for a in ("kernel_tree", "kernel_grep")]
+    if case.beside:
+        unit = "systemd-run -q --unit fde-beside --collect python3 -c"
+        target.lab.ssh(f"{unit} {shlex.quote(case.beside)}")
+    try:
+        run = f"cd {CODE} && PATH={CODE}/front:$PATH {shlex.join(command)}"
+        done = target.lab.ssh(run, check=False)
+    finally:
+        target.lab.ssh("systemctl stop fde-beside", check=False)
+    reply = json.loads(done.stdout)
+    assert bool(reply["broken"]) == bool(case.refused), reply
+    assert all(case.refused in reason for reason in reply["broken"])
+    for severity, causes in (("blocker", case.blockers), ("warning", case.warnings)):
+        found = [row for row in reply["account"] if row[0] == severity]
+        assert {cause for _, cause, _ in found} == causes, found
+    moved = [facts for _, cause, facts in reply["account"] if cause.startswith("disk-read")]
+    assert all(float(each["disk_read_bytes"]) < float(each["counted"]) for each in moved)
