@@ -24,9 +24,10 @@ class BlockTraffic:
 
         Source: the kernel's Documentation/block/stat.rst. Raises OSError.
         """
-        folder = (blocks / name).resolve()
-        queue = folder / "queue" if (folder / "queue").exists() else folder.parent / "queue"
-        if system_text.read_line_or_empty(queue / "iostats") == "0":
+        folder = blocks / name
+        # A partition has its disk's queue, which is found from where the link leads.
+        whole = "" if (folder / "queue").exists() else ".."
+        if system_text.read_line_or_empty(folder / whole / "queue" / "iostats") == "0":
             return None
         counts = [int(field) for field in system_text.read(folder / "stat").split()]
         return cls(*(SECTOR_BYTES * counts[place] for place in (2, 6, 13)))
