@@ -68,16 +68,17 @@ def run(
     ok: tuple[int, ...] = (0,),
     home: Path | None = None,
     name: str = "",
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
 ) -> str:
     """Run a program, or several joined by pipes, to the end; return what the last one prints.
 
-    `name` is what errors call it, where that is not the program itself.
+    `name` is what errors call it, where that is not the program itself; the first reads `stdin`.
 
     Raises WorkloadError, with the last line of its standard error, if a program cannot be started,
     exits with a status not in `ok`, or is not done within `timeout_s`. Whatever is still running
     then is killed with its children.
     """
-    with _all(commands, subprocess.DEVNULL, environment(home)) as started:
+    with _all(commands, stdin, environment(home)) as started:
         return _result(started, timeout_s, ok, name)
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import json
+import math
+import mmap
+import os
 import re
 import shutil
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from contract import files
 from contract.parameters import Parameter
 from workloads import programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
@@ -19,25 +27,55 @@ PLAYER = ("mplayer", "-noconfig", "all", "-noconsolecontrols", "-nolirc", "-nojo
 # A driver or decoder as mplayer names it, with its options; a list of them ends in a comma.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:=,-]*")
 HARDWARE = ("vdpau", "vaapi", "xvmc", "crystalhd", "cuvid", "v4l2m2m")
-# The exit status of mplayer is 0 even if it could play nothing, so what it counts is looked at: its
-# line of status ends with frames played, and after shares of CPU time dropped frames and a quality.
-STATUS = re.compile(r"\bV: *-?[\d.]+ .*?(\d+)/ *\d+ .* (\d+) \d+ *$")
-ONLY_STATUS = ("-msglevel", "all=-1:statusline=5")
-MOST_DROPPED_SHARE = 0.1
-# Real time, but for what its outputs hold when it ends.
+# The exit status of mplayer is 0 even if it could play nothing, and for most containers its line of
+# status counts no frames. For each frame that it decodes it tells how long the one before it stays.
+DURATION = re.compile(r"\*\*\* ftime=([\d.]+) \*\*\*")
+# Its line of status has, after half a second, the percentages of the time played that it decoded
+# pictures and showed them.
+BUSY = re.compile(r"(\d+)% +(\d+)% +[\d.]+% \d+ \d+")
+REPORT = ("-msglevel", "all=-1:avsync=7:statusline=5")
+IDENTITY = ("-msglevel", "all=-1:avsync=7:identify=6", "-identify")
+AS_FAST_AS_IT_GOES = ("-benchmark", "-nosound")
+# Time stamps and what is printed of them are rounded to 1 ms.
+ROUNDED_S = 0.001
+# A clip is cut between frames. Real time, but for what its outputs hold when it ends, and for its
+# first frame, which takes longer from a disk than from memory.
 SHORTEST_SHARE = 0.9
+LONGEST_SHARE = 1.1
 HELD_S = 0.5
+LATE_S = 2.0
+# A player that is as busy as this cannot keep time.
+MOST_BUSY_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of a clip lasts as long as was asked for: what playing it once beforehand showed.
+
+    `frames` is what mplayer is asked to show, `decoded` what it decodes for that: some containers
+    hold empty frames. `size_bytes` is what it reads of the file.
+    """
+
+    frames: int
+    decoded: int
+    lasts_s: float
+    size_bytes: int
+    frames_per_s: float
 
 
 class Video(Workload):
     """Phase `play`: the first seconds of a clip that lies on the disk under test; `read` beside it.
 
-    They are counted in frames: the time stamps of many clips do not begin at 0. The player has been
-    run on the original beforehand, so the phase loads the clip alone. Picture and sound go to
-    mplayer's null devices, which keep real time, on machines without a screen or a sound card as on
-    others; `picture` and `sound` name its drivers where the machine has both, as the paper's had.
-    `decoder` names one of mplayer's (`mplayer -vc help`), `ffh264vdpau,` for one in the graphics
-    processor; what decoded is kept with the run, and whether that is hardware.
+    The first of a suite's runs plays its copy of the clip once beforehand, as fast as it goes. That
+    shows how many frames last so long, whatever their rate and time stamps, and how much of the
+    file they are read from; each run is compared with it, and must keep real time. The player has
+    been run on the original as well, so the phase loads the clip only.
+
+    Picture and sound go to mplayer's null devices, which keep real time, on machines without a
+    screen or a sound card as on others; `picture` and `sound` name its drivers where the machine
+    has both, as the paper's had. `decoder` names one of mplayer's (`mplayer -vc help`),
+    `ffh264vdpau,` for one in the graphics processor; what decoded is kept with the run, and whether
+    that is hardware.
 
     With `reads`, `read` reads by dd as many bytes as these seconds of the clip have, so often, past
     the page cache: from the disk and decrypted each time, but not played.
@@ -68,49 +106,52 @@ class Video(Workload):
         return Needs(disk_bytes=assets["clip"].stat().st_size)
 
     def prepare(self, context: Context) -> None:
-        shutil.copyfile(context.assets["clip"], _clip(context))
+        """Copy the clip; the first of a suite's runs finds its cut."""
+        with context.assets["clip"].open("rb") as source, _clip(context).open("wb") as copy:
+            shutil.copyfileobj(source, copy)
+            os.fsync(copy.fileno())
+        if not (known := _known(context)).exists():
+            files.write_json(known, asdict(_cut(context)))
 
     def run(self, context: Context) -> None:
         seconds = float(context.parameters["seconds"])
+        cut = Cut(**json.loads(_known(context).read_text()))
         context.drop_caches()
-        length_s, frames_per_s = _warm_up(context, seconds)
-        frames = round(seconds * frames_per_s)
+        start_s = _warm_up(context)
         command: programs.Command = [
             *_player(context.parameters),
-            *(*ONLY_STATUS, "-frames", str(frames), _clip(context)),
+            *(*REPORT, "-frames", str(cut.frames), _clip(context)),
         ]
         player = programs.held(command, timeout_s=3 * seconds + 60, home=context.scratch)
         with player as go, context.phase("play") as work:
             started_s = time.monotonic()
             output = go()
             elapsed_s = time.monotonic() - started_s
-        clip_bytes = _clip(context).stat().st_size
-        blocks = max(1, round(clip_bytes * min(1.0, seconds / length_s) / MIB))
-        work.add(video_s=seconds, bytes=min(blocks * MIB, clip_bytes))
-        _require_played(output, frames)
-        if elapsed_s < SHORTEST_SHARE * seconds - HELD_S:
-            raise WorkloadError("played-too-fast", seconds=seconds, elapsed_s=elapsed_s)
+        durations = _durations(output, cut.frames_per_s)
+        work.plan(video_s=cut.lasts_s, frames=cut.decoded)
+        work.report(video_s=sum(durations), frames=len(durations))
+        work.add(video_s=cut.lasts_s, bytes=cut.size_bytes)
+        work.disk_reads(cut.size_bytes)
+        work.disk_writes_nothing()
+        if elapsed_s < SHORTEST_SHARE * cut.lasts_s - HELD_S:
+            raise WorkloadError("played-too-fast", seconds=cut.lasts_s, elapsed_s=elapsed_s)
+        too_long = elapsed_s > LONGEST_SHARE * cut.lasts_s + 2 * start_s + LATE_S
+        # A real picture output may wait for the screen, which its share includes.
+        too_busy = context.parameters["picture"] == "null" and _busy_share(output) > MOST_BUSY_SHARE
+        if too_long or too_busy:
+            raise WorkloadError("played-too-slowly", seconds=cut.lasts_s, elapsed_s=elapsed_s)
         if reads := int(context.parameters["reads"]):
+            blocks = math.ceil(cut.size_bytes / MIB)
+            size_bytes = reads * min(blocks * MIB, _clip(context).stat().st_size)
             read = ["dd", f"if={_clip(context)}", "of=/dev/null", "bs=1M", "iflag=direct"]
             command = programs.script(
                 context.scratch / "read.sh", [[*read, f"count={blocks}"]], reads
             )
             programs.cold_start(context, ["dd", "--version"])
             work, _ = programs.measured(context, "read", command, name="dd")
-            work.add(bytes=reads * min(blocks * MIB, clip_bytes))
-
-
-def _require_played(output: str, frames: int) -> None:
-    """Raise WorkloadError unless mplayer's last status has all frames, and hardly any dropped."""
-    lines = output.replace("\r", "\n").splitlines()
-    status = next((match for line in reversed(lines) if (match := STATUS.search(line))), None)
-    if status is None:
-        raise WorkloadError("played-nothing", output=programs.last_line(output) or "no output")
-    played, dropped = int(status[1]), int(status[2])
-    if played + dropped < frames - 1:  # the last one may be missing in the status
-        raise WorkloadError("frames-missing", played=played, frames=frames)
-    if dropped > MOST_DROPPED_SHARE * frames:
-        raise WorkloadError("frames-dropped", dropped=dropped, frames=frames)
+            work.add(bytes=size_bytes)
+            work.disk_reads(size_bytes)
+            work.disk_writes_nothing()
 
 
 def _player(parameters: Parameters) -> tuple[str, ...]:
@@ -124,22 +165,103 @@ def _clip(context: Context) -> Path:
     return context.disk / f"clip{context.assets['clip'].suffix}"
 
 
-def _warm_up(context: Context, seconds: float) -> tuple[float, float]:
-    """Decode the first frame of the original, which also shows whether it is long enough.
+def _known(context: Context) -> Path:
+    """Return where the cut is kept for later runs of the suite with the same parameters."""
+    names = [str(context.parameters[name]) for name in ("seconds", "decoder")]
+    return context.shared / f"video-{'-'.join(names)}.json"
 
-    Returns its length in s and its frames per second.
+
+def _durations(output: str, frames_per_s: float) -> list[float]:
+    """Return for each decoded frame how long in s the one before it stays, as mplayer prints it.
+
+    What is a multiple of half a frame's time by the clip's rate, but for rounding, is one exactly.
+    """
+    durations = [float(text) for text in DURATION.findall(output)]
+    if not frames_per_s:
+        return durations
+    exact = [round(2 * each * frames_per_s) / (2 * frames_per_s) for each in durations]
+    return [
+        snapped if abs(snapped - each) <= ROUNDED_S else each
+        for each, snapped in zip(durations, exact, strict=True)
+    ]
+
+
+def _busy_share(output: str) -> float:
+    """Return the share of the time played that mplayer took to decode and show, as it reports."""
+    reports = BUSY.findall(output)
+    return sum(map(int, reports[-1])) / 100 if reports else 0.0
+
+
+def _cut(context: Context) -> Cut:
+    """Find how many frames last as long as was asked for."""
+    seconds, clip = float(context.parameters["seconds"]), context.assets["clip"].name
+    cut, durations = _play_fast(context, math.ceil(30 * seconds))
+    decoded_before = 0
+    while cut.lasts_s < seconds and cut.decoded > decoded_before:
+        decoded_before = cut.decoded
+        cut, durations = _play_fast(context, 2 * cut.frames)
+    while (frames := math.ceil(cut.frames * _share(durations, seconds))) < cut.frames:
+        cut, durations = _play_fast(context, frames)
+    if cut.lasts_s < SHORTEST_SHARE * seconds:
+        raise WorkloadError("clip-too-short", clip=clip, lasts_s=cut.lasts_s, seconds=seconds)
+    if cut.lasts_s > LONGEST_SHARE * seconds:
+        raise WorkloadError("clip-not-cut", clip=clip, lasts_s=cut.lasts_s, seconds=seconds)
+    return cut
+
+
+def _share(durations: list[float], seconds: float) -> float:
+    """Return the share of the decoded frames that last so long."""
+    sums = itertools.accumulate(durations)
+    shorter = sum(elapsed_s < seconds - ROUNDED_S for elapsed_s in sums)
+    return min(1.0, (shorter + 1) / len(durations))
+
+
+def _play_fast(context: Context, frames: int) -> tuple[Cut, list[float]]:
+    """Play the copy of the clip without its sound and without waiting.
+
+    The file is the player's standard input, so that nothing is read ahead: what is in memory
+    afterwards is what the player asked for.
+    """
+    seconds, clip = float(context.parameters["seconds"]), context.assets["clip"].name
+    command = [*_player(context.parameters), *AS_FAST_AS_IT_GOES, *IDENTITY]
+    command += ["-frames", str(frames), "-"]
+    with _clip(context).open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        output = programs.run(
+            command, timeout_s=20 * seconds + 120, home=context.scratch, stdin=file
+        )
+        rate = re.search(r"^ID_VIDEO_FPS=([\d.]+)$", output, re.MULTILINE)
+        frames_per_s = float(rate[1]) if rate else 0.0
+        durations = _durations(output, frames_per_s)
+        if not durations:
+            raise WorkloadError("not-played", clip=clip)
+        size_bytes = _bytes_in_memory(file.fileno())
+    return Cut(frames, len(durations), sum(durations), size_bytes, frames_per_s), durations
+
+
+def _bytes_in_memory(descriptor: int) -> int:
+    """Return how much of a file the page cache holds."""
+    size_bytes = os.fstat(descriptor).st_size
+    held = (ctypes.c_ubyte * math.ceil(size_bytes / mmap.PAGESIZE))()
+    with mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_COPY) as memory:
+        start = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+        if ctypes.CDLL(None).mincore(start, ctypes.c_size_t(size_bytes), held):
+            raise WorkloadError("pages-not-counted")
+    return min(size_bytes, sum(flags & 1 for flags in held) * mmap.PAGESIZE)
+
+
+def _warm_up(context: Context) -> float:
+    """Decode the first frame of the original twice, and return how long the second time took in s.
+
+    What decoded it is kept with the run, and compared with what was asked for.
     """
     clip = context.assets["clip"]
-    identify: programs.Command = [
+    command: programs.Command = [
         *_player(context.parameters),
-        *("-really-quiet", "-identify", "-frames", "1", clip),
+        *(*IDENTITY, "-frames", "1", clip),
     ]
-    output = programs.run(identify, timeout_s=120, home=context.scratch)
-    match = re.search(r"^ID_LENGTH=([\d.]+)$", output, re.MULTILINE)
-    if match is None:
-        raise WorkloadError(
-            "not-played", clip=clip.name, output=programs.last_line(output) or "it is silent"
-        )
+    output = programs.run(command, timeout_s=120, home=context.scratch)
     decoder = re.search(r"^ID_VIDEO_CODEC=(\S+)$", output, re.MULTILINE)
     name = decoder[1] if decoder else ""
     hardware = any(word in name for word in HARDWARE)
@@ -152,10 +274,6 @@ def _warm_up(context: Context, seconds: float) -> tuple[float, float]:
             decoder=name or "nothing that it names",
             wanted=" or ".join(wanted),
         )
-    # Containers round; half a second less is still the clip that was asked for.
-    if float(match[1]) < seconds - 0.5:
-        raise WorkloadError("clip-too-short", clip=clip.name, lasts_s=match[1], seconds=seconds)
-    rate = re.search(r"^ID_VIDEO_FPS=([\d.]+)$", output, re.MULTILINE)
-    if rate is None or float(rate[1]) <= 0:
-        raise WorkloadError("no-frame-rate", clip=clip.name)
-    return float(match[1]), float(rate[1])
+    started_s = time.monotonic()
+    programs.run(command, timeout_s=120, home=context.scratch)
+    return time.monotonic() - started_s

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from contract import account
 from contract.tests.refusal import Refusal, refuses
 from workloads import database, programs, registry, sql, trees
 from workloads.base import Context, Needs, WorkloadError
@@ -344,52 +345,68 @@ def test_a_place_the_server_cannot_enter_is_named(root: Path, binaries: database
         database.initialise(binaries, root / "data", root / "tmp")
 
 
-def _playing(status: str) -> str:
-    line = status.replace("%", "%%")
-    return f"ID_LENGTH=3.00; echo ID_VIDEO_FPS=25.000; printf '{line}      \\r\\n'"
+CLIPS = Path(__file__).parent / "clips"
+needs_mplayer = pytest.mark.skipif(not programs.find("mplayer"), reason="mplayer is not installed")
 
 
-SECONDS: dict[str, Any] = {"seconds": 2}
-CODEC = {**SECONDS, "decoder": "ffh264vdpau,"}
-
-
+@needs_mplayer
 @pytest.mark.parametrize(
-    ("says", "settings", "failure"),
+    ("clip", "frames"),
     [
-        (_playing("V:   2.0  50/ 50  0%  0%  0.6% 0 0"), SECONDS, refuses("played-too-fast")),
-        (
-            _playing("A:   0.8 V:   0.8 A-V:  0.0 ct:  0.0  20/ 20  0%  0%  0.6% 0 0"),
-            SECONDS,
-            refuses("frames-missing", played=20, frames=50),
-        ),
-        (
-            _playing("A:   2.0 V:   2.0 A-V:  0.0 ct:  0.0  44/ 44  0%  0%  0.6% 6 0"),
-            SECONDS,
-            refuses("frames-dropped", dropped=6, frames=50),
-        ),
-        (_playing("something"), SECONDS, refuses("played-nothing", output="something")),
-        ("ID_LENGTH=3.00; echo ID_VIDEO_FPS=0.000", SECONDS, refuses("no-frame-rate")),
-        (
-            "ID_LENGTH=3.00; echo ID_VIDEO_CODEC=ffh264",
-            CODEC,
-            refuses("wrong-decoder", decoder="ffh264", wanted="ffh264vdpau"),
-        ),
-        ("Failed to recognize file format.", {}, refuses("not-played", clip="clip.y4m")),
-        ("ID_LENGTH=3.00", {"seconds": 5}, refuses("clip-too-short", lasts_s="3.00")),
+        ("h264.mp4", 26),
+        ("fragmented.mp4", 26),
+        ("empty-frames.avi", 51),
+        ("variable.mkv", 61),
+        ("screen.mkv", 31),
+        ("late.webm", 61),
+        ("telecine.mpg", 25),
     ],
 )
-def test_a_clip_that_is_not_played_as_asked_is_a_failure(
-    root: Path, assets: Assets, says: str, settings: dict[str, Any], failure: Refusal
+def test_a_second_is_a_second_of_any_clip(clip: str, frames: int, root: Path) -> None:
+    """Whatever counts its frames: none, fields, a variable rate, stamps that begin at 100 s."""
+    _, phases = contract.performed("video", root / "a", {"clip": CLIPS / clip}, seconds=1)
+    (work,) = phases.works
+    assert work.planned["frames"] == work.reported["frames"] == frames
+    assert work.planned["video_s"] == work.reported["video_s"] == pytest.approx(1, abs=0.03)
+    assert work.amounts["video_s"] == work.planned["video_s"]
+    assert work.amounts["bytes"] == (CLIPS / clip).stat().st_size
+    assert account.judge(phases.documents())[0].ok
+
+
+@needs_mplayer
+def test_what_no_second_of_a_clip_needs_is_not_counted(root: Path) -> None:
+    """What follows the film is skipped, by the player and by the count."""
+    clip = root / "clip.mp4"
+    size_bytes = 1 << 22
+    box = size_bytes.to_bytes(4, "big") + b"free" + bytes(size_bytes - 8)
+    clip.write_bytes((CLIPS / "h264.mp4").read_bytes() + box)
+    _, phases = contract.performed("video", root / "a", {"clip": clip}, seconds=1, reads=2)
+    play, read = phases.works
+    assert 7975 < play.amounts["bytes"] < size_bytes / 4
+    assert read.amounts["bytes"] == 2 << 20
+    assert play.disk_bounds["read_bytes"].least > 0.9 * play.amounts["bytes"]
+
+
+@needs_mplayer
+@pytest.mark.parametrize(
+    ("clip", "settings", "failure"),
+    [
+        ("sound.mka", {}, refuses("not-played", clip="sound.mka")),
+        ("make.py", {}, refuses("not-played", clip="make.py")),
+        ("h264.mp4", {"seconds": 5}, refuses("clip-too-short", seconds=5)),
+        ("slides.mkv", {"seconds": 1}, refuses("clip-not-cut", seconds=1)),
+        (
+            "h264.mp4",
+            {"seconds": 1, "decoder": "mpeg12,"},
+            refuses("wrong-decoder", decoder="ffh264", wanted="mpeg12"),
+        ),
+    ],
+)
+def test_a_clip_that_cannot_be_played_as_asked_is_a_failure(
+    root: Path, clip: str, settings: dict[str, Any], failure: Refusal
 ) -> None:
-    """The player says something and ends at once, with status 0 as mplayer does."""
-    player = root / "shadow" / "mplayer"
-    player.parent.mkdir()
-    player.write_text(f"#!/bin/sh\necho {says}\n")
-    player.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", str(player.parent), prepend=":")
-        with failure:
-            contract.performed("video", root / "a", assets, **settings)
+    with failure:
+        contract.performed("video", root / "a", {"clip": CLIPS / clip}, **settings)
 
 
 @dataclass
