@@ -78,11 +78,14 @@ def test_assets_are_made_once_and_again_where_they_are_damaged(
     controller: Any, tmp_path: Path
 ) -> None:
     folder, script = "/var/lib/fde-assets-test", "/usr/local/libexec/fde-make-assets"
-    kernel, clip = tmp_path / "kernel", tmp_path / "clip"
+    kernel, clips = tmp_path / "kernel", Path(__file__).parents[2] / "workloads" / "tests" / "clips"
     kernel.write_bytes(b"an archive")
-    clip.write_bytes(b"a clip")
-    named = {"assets_kernel": str(kernel), "assets_clip": str(clip), "assets_folder": folder}
+    named = {"assets_kernel": str(kernel), "assets_folder": folder}
+    named["assets_clip"] = str(clips / "h264.mp4")
     try:
+        sound = controller.play("assets.yml", **{**named, "assets_clip": str(clips / "sound.mka")})
+        assert sound.returncode != 0 and "mplayer decodes no picture" in sound.stdout
+        assert "given-clip" not in controller.lab.ssh(f"ls {folder}").stdout
         assert controller.play("assets.yml", **named).returncode == 0
         ssh = controller.lab.ssh
         sums = ssh(f"cd {folder}; ls; sha256sum -c SHA256SUMS").stdout.split()

@@ -46,7 +46,18 @@ elif [ ! -e kernel_tree.tar.gz ]; then
 fi
 ln -f kernel_tree.tar.gz kernel_grep.tar.gz
 
+refuse() { # the clip that was given, with the reason
+    rm given-clip
+    echo "The clip cannot be taken: $1" >&2
+    exit 1
+}
+
 if [ -e given-clip ]; then
+    command -v mplayer >/dev/null || refuse "mplayer, which plays it, is not installed. Install its package."
+    # Its exit status is 0 even if it plays nothing: it tells the duration of each frame that it decodes.
+    mplayer -noconfig all -noconsolecontrols -nolirc -nojoystick -vo null -nosound -benchmark -frames 99 \
+        -msglevel all=-1:avsync=7 given-clip </dev/null 2>/dev/null | grep -q 'ftime=[0-9]' ||
+        refuse "mplayer decodes no picture of it: it is damaged, has only sound or is in an unknown format. Name another."
     mv given-clip clip.mpg
 elif [ ! -e clip.mpg ]; then
     ffmpeg -nostdin -loglevel error -y -bitexact -f lavfi -i testsrc2=size=1280x720:rate=25 \
