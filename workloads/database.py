@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,14 +23,46 @@ from workloads.base import WorkloadError
 SERVER_USER = "mysql"
 PACKAGES = ("mariadb-server", "mysql-server")
 START_LIMIT_S = 180.0
+STOP_LIMIT_S = 600.0
 # MariaDB makes itself an RSA key at each start, which takes a different time each time; the socket
-# needs none. MySQL does not know the option and passes over it.
+# needs none. MySQL does not know the option.
 NO_TLS = ("--loose-skip-ssl",)
+# No phase does the work of another: an orderly stop leaves nothing to purge, a start does not load
+# the buffer pool of the last one, and no thread counts rows in the background.
+NOTHING_LATER = (
+    "--innodb-fast-shutdown=0",
+    "--innodb-buffer-pool-dump-at-shutdown=OFF",
+    "--innodb-buffer-pool-load-at-startup=OFF",
+    "--innodb-stats-auto-recalc=OFF",
+)
+# Its X protocol listens elsewhere; before 8.4 it reads through the page cache by default.
+MYSQL_ONLY = ("--mysqlx=OFF", "--innodb-flush-method=O_DIRECT")
+# MariaDB from 11.6 on refuses to write a row that another client wrote since a transaction began,
+# which MySQL waits for; sysbench passes over that error and begins again.
+MARIADB_ONLY = (
+    *NO_TLS,
+    "--aria-pagecache-buffer-size=1M",
+    "--loose-innodb-snapshot-isolation=OFF",
+)
+# How a server names what it does in another way than by default (its notes aside).
+_LOG_PREFIX = re.compile(r"^\d{4}-\d\d-\d\d[T ]+[\d:.]+Z? \d+ \[\w+\] ")
+_FALLBACK = re.compile(r"fall(?:s|ing)? back|\baio\b|io_uring|liburing|io_setup|O_DIRECT", re.I)
+_VARIABLES = (
+    "innodb_buffer_pool_size",
+    "innodb_data_file_buffering",
+    "innodb_doublewrite",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "innodb_linux_aio",
+    "innodb_log_file_buffering",
+    "innodb_page_size",
+    "innodb_use_native_aio",
+)
 # sockaddr_un holds 108 bytes, the last of them zero.
 SOCKET_PATH_LIMIT = 107
 TEMPLATE_LOG_MIB = 16
 # Caches of engines that no workload's tables are in; at their own size a start takes a second more.
-SMALL_CACHES = ("--key-buffer-size=64K", "--loose-aria-pagecache-buffer-size=1M")
+SMALL_CACHES = ("--key-buffer-size=64K",)
 
 
 APPARMOR = Path("/sys/kernel/security/apparmor")
@@ -50,8 +85,13 @@ class Instance:
 
     binaries: Binaries
     process: subprocess.Popen[bytes]
-    socket_path: Path
+    data: Path
     log: Path
+
+    @property
+    def socket_path(self) -> Path:
+        """Where it listens, and its only address."""
+        return self.data / "s"
 
     def execute(self, statement: str) -> str:
         """Run a statement and return what the client prints."""
@@ -62,6 +102,89 @@ class Instance:
         where = [f"--socket={self.socket_path}", "--user=root"]
         options = ["--no-defaults", *NO_TLS, *where, "--batch", "--skip-column-names"]
         return [self.binaries.client, *options, "-e", statement]
+
+    def status(self) -> dict[str, int]:
+        """Return the server's counters by their names, in small letters (SHOW GLOBAL STATUS)."""
+        lines = [line.split("\t") for line in self.execute("SHOW GLOBAL STATUS").splitlines()]
+        return {
+            words[0].lower(): int(words[1])
+            for words in lines
+            if len(words) == 2 and words[1].isdecimal()
+        }
+
+    def flush(self) -> None:
+        """Have every changed page written to the data files; WorkloadError if it does not end."""
+        if self.status()["innodb_buffer_pool_pages_dirty"]:
+            for share in (0, 90):  # 90 % is the default of both servers
+                self.execute(f"SET GLOBAL innodb_max_dirty_pages_pct = {share}")
+                deadline_s = time.monotonic() + STOP_LIMIT_S
+                while not share and self.status()["innodb_buffer_pool_pages_dirty"]:
+                    if time.monotonic() > deadline_s:
+                        raise WorkloadError("server-not-flushed", name=self.binaries.server.name)
+                    time.sleep(0.05)
+
+    def shut_down(self) -> None:
+        """Stop the server in order, its data complete; WorkloadError if it does not end well."""
+        self.process.terminate()
+        try:
+            status: int | str = self.process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            status = f"none after {STOP_LIMIT_S:g} s"
+        if status != 0:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            words = programs.last_line(system_text.read(self.log))
+            name = self.binaries.server.name
+            raise WorkloadError("server-not-stopped", name=name, status=status, words=words)
+
+    def fallbacks(self) -> list[str]:
+        """Return a sentence for each thing that the server does in another way than by default."""
+        name = self.binaries.server.name
+        lines = system_text.read(self.log).splitlines()
+        logged = [line for line in lines if "[Note]" not in line and _FALLBACK.search(line)]
+        reasons = [f"{name} reports: {_LOG_PREFIX.sub('', line).strip()}" for line in logged]
+        if self.variables().get("innodb_use_native_aio") == "OFF":
+            reasons.append(f"{name} uses no asynchronous I/O of the kernel")
+        if buffered := [path.name for path, direct in self._open_tables() if not direct]:
+            reasons.append(f"{name} reads through the page cache: {', '.join(buffered)}")
+        remedy = "Remove the cause in the target's kernel settings or file system."
+        return [f"{reason.rstrip('.')}. {remedy}" for reason in dict.fromkeys(reasons)]
+
+    def variables(self) -> dict[str, str]:
+        """Return how the server is set, as far as that changes what reaches the disk."""
+        names = ", ".join(f"'{name}'" for name in _VARIABLES)
+        shown = self.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        pairs = (line.partition("\t") for line in shown.splitlines())
+        return {name.lower(): value for name, _, value in pairs}
+
+    def _open_tables(self) -> list[tuple[Path, bool]]:
+        """Return the files of InnoDB tables that it has open, and whether with O_DIRECT."""
+        process, tables = Path(f"/proc/{self.process.pid}"), []
+        for descriptor in (process / "fd").iterdir():
+            try:
+                path = descriptor.readlink()
+                info = system_text.read(process / "fdinfo" / descriptor.name)
+            except OSError:  # closed by now
+                continue
+            if path.suffix == ".ibd" and path.is_relative_to(self.data):
+                flags = int(info.partition("flags:")[2].split()[0], 8)
+                tables.append((path, bool(flags & os.O_DIRECT)))
+        return sorted(tables)
+
+    def described(self) -> str:
+        """Return version, AppArmor label, settings and fallbacks, for the run's files."""
+        version = self.execute("SELECT VERSION()").strip()
+        label = "none"  # a kernel without such a security module
+        with suppress(OSError):
+            attribute = Path(f"/proc/{self.process.pid}/attr/current")
+            label = system_text.read(attribute).strip("\0\n ")
+        lines = [f"{self.binaries.server.name} {version}", f"AppArmor: {label}"]
+        lines += [f"{name} = {value}" for name, value in sorted(self.variables().items())]
+        lines += [
+            f"{path.relative_to(self.data)}: {'direct' if direct else 'buffered'}"
+            for path, direct in self._open_tables()
+        ]
+        return "\n".join([*lines, *self.fallbacks(), ""])
 
     def stop(self) -> None:
         """End the server at once: its data is thrown away."""
@@ -132,7 +255,7 @@ def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
         return
     # Nothing has to survive a power cut here, and small logs are written faster.
     quick = ["--innodb-flush-method=nosync", f"--innodb-log-file-size={TEMPLATE_LOG_MIB}M"]
-    quick += SMALL_CACHES
+    quick += [*SMALL_CACHES, *MARIADB_ONLY]
     access = ["--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db"]
     user = [f"--user={SERVER_USER}"] if os.geteuid() == 0 else []
     programs.run([binaries.install, "--no-defaults", *user, *common, *access, *quick])
@@ -149,24 +272,25 @@ def start(
 ) -> Instance:
     """Start the server and wait until it greets; WorkloadError with its last words if it does not.
 
-    It durably writes each commit, as it does by default. `log` gets its output. With another
-    `redo_log_mib` than the template's the server writes that file again; 0 is its own default.
+    It durably writes each commit, as it does by default. Its output is appended to `log`. With
+    another `redo_log_mib` than the template's the server writes that file again; 0 is its own
+    default.
     """
-    socket_path = data / "s"
-    if len(os.fsencode(socket_path)) > SOCKET_PATH_LIMIT:
+    if len(os.fsencode(data / "s")) > SOCKET_PATH_LIMIT:
         raise WorkloadError("socket-path-long", folder=data)
     options = [
-        *(f"--datadir={data}", f"--socket={socket_path}", f"--pid-file={data / 'pid'}"),
+        *(f"--datadir={data}", f"--socket={data / 's'}", f"--pid-file={data / 'pid'}"),
         *(f"--tmpdir={temporary}", "--skip-networking", "--skip-log-bin"),
-        *(*NO_TLS, *SMALL_CACHES),
-        "--loose-mysqlx=OFF",
+        *(*SMALL_CACHES, *NOTHING_LATER),
         f"--innodb-buffer-pool-size={buffer_pool_mib}M",
     ]
     if binaries.install is None:  # else MySQL wants the folder of its package's installation
-        options.append(f"--secure-file-priv={temporary}")
+        options += [f"--secure-file-priv={temporary}", *MYSQL_ONLY]
+    else:
+        options += MARIADB_ONLY
     if redo_log_mib:
         options.append(f"--loose-innodb-log-file-size={redo_log_mib}M")
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         if os.geteuid() == 0:  # AppArmor lets the server write what is its own
             shutil.chown(log, SERVER_USER)
         process = subprocess.Popen(
@@ -177,7 +301,7 @@ def start(
             env=programs.environment(),
             start_new_session=True,
         )
-    instance = Instance(binaries, process, socket_path, log)
+    instance = Instance(binaries, process, data, log)
     try:
         _await_greeting(instance)
     except BaseException:
@@ -264,13 +388,3 @@ def _allowed(profile: str, path: Path) -> bool:
         return int(answer[1], 16) & _READ_WRITE == _READ_WRITE
     except (OSError, IndexError, ValueError):
         return False
-
-
-def described(instance: Instance) -> str:
-    """Version of a running server, and the AppArmor label that confines it, for the run's files."""
-    version = instance.execute("SELECT VERSION()").strip()
-    try:
-        label = system_text.read(Path(f"/proc/{instance.process.pid}/attr/current")).strip("\0\n ")
-    except OSError:  # a kernel without such a security module
-        label = "none"
-    return f"{instance.binaries.server.name} {version}\nAppArmor: {label}\n"

@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
+from contract import system_text
 from contract.parameters import Parameter
 from workloads import database, programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError, one_of
 
 DATABASE = "fde"
+TABLE = "sbtest1"
 MIB = 1 << 20
 # Generous, for both servers: an empty database's folder with its logs, and what a row of sysbench's
 # table and its index take on pages that are partly filled (its columns hold 188 bytes).
 EMPTY_BYTES = 256 * MIB
 ROW_BYTES = 400
+COLUMNS_BYTES = 188
+PAGE_BYTES = 16384
+SECTOR_BYTES = 512
+# Statements of sysbench 1.0's transactions by script (oltp_common.lua), BEGIN and COMMIT included;
+# so many of them read, each from a random row on.
+STATEMENTS = {"read-only": 16, "read-write": 20}
+READS = 14
+QUERIES = ("com_select", "com_insert", "com_update", "com_delete", "com_begin", "com_commit")
+MOVED = (*QUERIES, "innodb_pages_read")
+# Two clients that write hardly ever meet on as many rows for each (InnoDB locks up to 8 of a
+# transaction at once, with the gaps beside them).
+ROWS_PER_CLIENT = 10_000
+# Of the expected pages, so that chance in which rows are read does not matter.
+CHANCE_SHARE = 0.8
+# Of the buffer pool, what the pages that were read may take to be in there later.
+POOL_SHARE = 0.5
+LOG_BYTES = 128 << 10
+_REPORT = re.compile(
+    r"^\s*(queries|transactions|ignored errors|reconnects):\s+(\d+)\s", re.MULTILINE
+)
 
 
 class Sql(Workload):
-    """Phases `create`, `load`, `query`, `drop`, on a server with its data on the disk under test.
+    """Phases `create`, `load`, `query-cold`, `query-warm`, `drop`, on the disk under test.
 
-    Initialising and starting the server is not measured, nor is stopping it. The queries are those
-    of sysbench's `script`: its read-write transactions, which are committed durably, or its
-    read-only ones, the paper's "a few queries". The page cache is emptied
-    before `create` and `query`; `load` and `drop` continue with what their forerunner left.
+    The server is stopped in order and started again between `load` and the queries, as by a boot:
+    its data files are read past the page cache, so that only an empty buffer pool makes the
+    queries of `query-cold` come from the disk. `query-warm` is the same transactions again. They
+    are those of sysbench's `script`: its read-only ones, the paper's "a few queries", or its
+    read-write ones, each committed durably. Changed pages are written, and the page cache is
+    emptied, before each phase but `load`. Starting and stopping the server is not measured.
     """
 
     name = "sql"
-    summary = "a database created, loaded, queried and dropped"
+    summary = "a database created, loaded, queried cold and warm, and dropped"
     parameters = (
         Parameter("rows", 2000, "rows", "rows loaded into the table", minimum=1),
-        Parameter("events", 50, "transactions", "transactions of the query phase", minimum=1),
+        Parameter("events", 50, "transactions", "transactions of each query phase", minimum=1),
         Parameter("threads", 1, "", "clients at the same time", minimum=1),
         Parameter("buffer_pool_mib", 16, "MiB", "the server's own cache", minimum=8),
         Parameter(
             "redo_log_mib", 0, "MiB", "the server's log of changes, 0 for its own size", minimum=0
         ),
         one_of("server", "any: MySQL if it is there", "any", "mariadb", "mysql"),
-        one_of("script", "sysbench's transactions", "read-write", "read-only"),
+        one_of("script", "sysbench's transactions", "read-only", "read-write"),
     )
     small: ClassVar = {"rows": 100, "events": 3}
     program = "the database server, driven by sysbench"
@@ -45,11 +72,18 @@ class Sql(Workload):
 
     def __init__(self) -> None:
         self._server: database.Instance | None = None
+        self._start: Callable[[], database.Instance] | None = None
 
     def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         return super().requires(parameters, assets) + database.reasons(
             self.name, str(parameters["server"])
         )
+
+    def check(self, parameters: Parameters) -> None:
+        rows, threads = int(parameters["rows"]), int(parameters["threads"])
+        least = threads * ROWS_PER_CLIENT
+        if threads > 1 and rows < least and parameters["script"] == "read-write":
+            raise WorkloadError("too-few-rows", rows=rows, threads=threads, least=least)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         """Return the room for data with logs, an empty database kept aside, pool and server."""
@@ -68,60 +102,129 @@ class Sql(Workload):
             raise WorkloadError(*missing)
         data, temporary = context.disk / "data", context.disk / "tmp"
         database.provide(binaries, data, temporary, context.shared)
-        pool_mib = int(context.parameters["buffer_pool_mib"])
-        log = context.scratch / "server.log"
-        redo_mib = int(context.parameters["redo_log_mib"])
-        self._server = database.start(
-            binaries, data, temporary, log, buffer_pool_mib=pool_mib, redo_log_mib=redo_mib
+        self._start = partial(
+            database.start,
+            binaries,
+            data,
+            temporary,
+            context.scratch / "server.log",
+            buffer_pool_mib=int(context.parameters["buffer_pool_mib"]),
+            redo_log_mib=int(context.parameters["redo_log_mib"]),
         )
-        (context.kept / "server.txt").write_text(database.described(self._server))
+        self._server = self._start()
 
     def run(self, context: Context) -> None:
-        server = self._server
-        if server is None:
+        server, start = self._server, self._start
+        if server is None or start is None:
             raise WorkloadError("no-server")
-        rows, events = int(context.parameters["rows"]), int(context.parameters["events"])
-        sysbench = _sysbench(context, server)
+        rows = int(context.parameters["rows"])
 
         _warm_up(context, server)
         create = server.client(f"CREATE DATABASE {DATABASE}")
         work, _ = programs.measured(context, "create", create)
-        work.add(queries=1)
-        work, _ = programs.measured(context, "load", [*sysbench, "prepare"])
-        work.add(rows=rows)
+        work.plan(queries=1)
+        work.add(queries=_databases(server))
+        sysbench = _sysbench(context, server)
+        work, output = programs.measured(context, "load", [*sysbench, "prepare"])
+        _keep(context, "load", output)
+        work.plan(rows=rows)
+        work.report(rows=sum(map(int, re.findall(r"Inserting (\d+) records", output))))
+        work.add(rows=int(server.execute(f"SELECT COUNT(*) FROM {DATABASE}.{TABLE}")))
+        work.disk_writes(rows * COLUMNS_BYTES)
+        # Else the first query would, and write what it finds.
+        server.execute(f"ANALYZE TABLE {DATABASE}.{TABLE}")
+
+        server.shut_down()
+        self._server = server = start()
+        cold_bytes = _query(context, server, "query-cold")
+        _query(context, server, "query-warm", cold_bytes)
+        (context.kept / "server.txt").write_text(server.described())
+        for reason in server.fallbacks():
+            context.leave_out("the server's defaults", reason)
+
         _warm_up(context, server)
-        work, output = programs.measured(context, "query", [*sysbench, "run"])
-        work.add(**counted(output, events))
         drop = server.client(f"DROP DATABASE {DATABASE}")
         work, _ = programs.measured(context, "drop", drop)
-        work.add(queries=1)
+        work.plan(queries=1)
+        work.add(queries=1 - _databases(server))
 
-    def cleanup(self, context: Context) -> None:  # noqa: ARG002
+    def cleanup(self, context: Context) -> None:
         if self._server is not None:
             self._server.stop()
+            log = system_text.read(self._server.log)
+            (context.kept / "server.log").write_text(log[-LOG_BYTES:])
             self._server = None
 
 
-def counted(output: str, events: int) -> dict[str, float]:
+def _query(
+    context: Context, server: database.Instance, phase: str, cold_bytes: int | None = None
+) -> int:
+    """Run the transactions as a phase; return the bytes that the server reports to have read.
+
+    `cold_bytes` is that of the same transactions before, None for the first ones. The server counts
+    transactions and queries for us: sysbench's own report is of another program.
+    """
+    parameters = context.parameters
+    rows, events = int(parameters["rows"]), int(parameters["events"])
+    script, pool_bytes = str(parameters["script"]), int(parameters["buffer_pool_mib"]) * MIB
+    _warm_up(context, server)
+    earlier, before = server.status(), server.status()
+    work, output = programs.measured(context, phase, [*_sysbench(context, server), "run"])
+    after = server.status()
+    _keep(context, phase, output)
+    # MySQL's client makes a query of its own when it asks for the counters.
+    moved = {name: after[name] - 2 * before[name] + earlier[name] for name in MOVED}
+    read_bytes = moved["innodb_pages_read"] * after["innodb_page_size"]
+    work.plan(transactions=events, queries=events * STATEMENTS[script])
+    work.report(**reported(output, phase), bytes=read_bytes)
+    work.add(transactions=moved["com_commit"], queries=sum(moved[name] for name in QUERIES))
+    if script == "read-only":
+        work.disk_writes_nothing()
+    else:  # one commit of its own for each, or for all clients together
+        work.disk_writes(SECTOR_BYTES * events / int(parameters["threads"]))
+    if cold_bytes is None:
+        work.disk_reads(max(read_bytes, touched_bytes(rows, events)))
+    elif cold_bytes <= POOL_SHARE * pool_bytes and script == "read-only":
+        work.disk_reads_none_of(cold_bytes)
+    else:  # what writes also reads rollback segments, other ones each time
+        work.disk_reads(read_bytes)
+    return read_bytes
+
+
+def reported(output: str, phase: str) -> dict[str, float]:
     """Return queries and transactions in sysbench's report.
 
-    WorkloadError if fewer than asked for.
+    WorkloadError without a report, or if some failed and were passed over or begun again.
     """
-    counts = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
-    if set(counts) != {"queries", "transactions"}:
+    counts = {name.replace(" ", "_"): int(count) for name, count in _REPORT.findall(output)}
+    if set(counts) != {"queries", "transactions", "ignored_errors", "reconnects"}:
         raise WorkloadError("no-sysbench-report", output=programs.last_line(output))
-    if int(counts["transactions"]) < events:
-        raise WorkloadError("transactions-missing", done=counts["transactions"], events=events)
+    disturbed = {name: counts.pop(name) for name in ("ignored_errors", "reconnects")}
+    if any(disturbed.values()):
+        raise WorkloadError("transactions-disturbed", phase=phase, **disturbed)
     return {name: float(count) for name, count in counts.items()}
+
+
+def touched_bytes(rows: int, events: int) -> float:
+    """Return how much of a table at least so many transactions read, by expectation.
+
+    Each of `READS` reads a transaction begins at a row anywhere in a table of P full pages: n of
+    them touch P (1 - (1 - 1/P)^n) pages, here with the exponential function. Real pages are not
+    full, so that the table has more.
+    """
+    pages = math.ceil(rows * COLUMNS_BYTES / PAGE_BYTES)
+    return CHANCE_SHARE * PAGE_BYTES * pages * -math.expm1(-events * READS / pages)
 
 
 def _sysbench(context: Context, server: database.Instance) -> list[str]:
     parameters = context.parameters
+    # Every row is as likely as any other: with sysbench's default most reads fall on few pages.
     return [
         *("sysbench", _script(context), "--db-driver=mysql", "--mysql-user=root"),
         *(f"--mysql-socket={server.socket_path}", f"--mysql-db={DATABASE}"),
         *("--tables=1", f"--table-size={parameters['rows']}", f"--threads={parameters['threads']}"),
         *(f"--events={parameters['events']}", "--time=0", f"--rand-seed={context.seed}"),
+        "--rand-type=uniform",
     ]
 
 
@@ -129,6 +232,17 @@ def _script(context: Context) -> str:
     return f"oltp_{context.parameters['script']}".replace("-", "_")
 
 
+def _databases(server: database.Instance) -> int:
+    """Count the databases of our name: one or none."""
+    return len(server.execute(f"SHOW DATABASES LIKE '{DATABASE}'").split())
+
+
+def _keep(context: Context, phase: str, output: str) -> None:
+    (context.kept / f"sysbench-{phase}.txt").write_text(output)
+
+
 def _warm_up(context: Context, server: database.Instance) -> None:
+    """Write what is changed and empty the page cache; load the programs, not the data."""
+    server.flush()
     programs.cold_start(context, ["sysbench", _script(context), "help"])
     server.execute("SELECT 1")

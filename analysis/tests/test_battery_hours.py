@@ -100,6 +100,22 @@ def test_what_lacks_a_phase_or_takes_more_than_an_hour_has_none(
     assert hours_of(rows, **changes) == []
 
 
+@pytest.mark.parametrize("phase", ["query", "query-cold"])
+def test_transactions_are_those_that_reach_the_disk_in_suites_old_and_new(phase: str) -> None:
+    same = {"configuration": "plain", "workload": "sql", "transactions": 100.0, "duration_s": 5.0}
+    rows = [row for row in ROWS if row["configuration"] == "plain"]
+    for block in range(3):
+        rows += [
+            {**same, "block": block, "phase": phase, "energy_j": 200.0 + block},
+            {**same, "block": block, "phase": "query-warm", "energy_j": 100.0},
+        ]
+    (plain,) = hours_of(rows, battery_hour={"transactions": 1000})
+    hour_j = 10 * 201 + (3600 - 50) * REST_W
+    assert plain.hours.mid == pytest.approx(
+        float(str(PRICES["battery_wh"])) * 3600 / hour_j, rel=1e-3
+    )
+
+
 def test_the_section_has_a_row_a_configuration_and_says_what_an_hour_is() -> None:
     section = money_section(derive(ROWS))
     table = next(t for t in pieces(Table, section) if t.caption.startswith("Hours on a battery"))

@@ -17,18 +17,10 @@ import pytest
 
 from contract import account
 from contract.tests.refusal import Refusal, refuses
-from workloads import database, programs, registry, sql, trees
+from workloads import database, programs, registry, trees
 from workloads.base import Context, Needs, WorkloadError
 from workloads.tests import contract
 
-REPORT = """
-    queries performed:
-        read:                            700
-        total:                           1000
-    transactions:                        50     (14.20 per sec.)
-    queries:                             1000   (284.00 per sec.)
-    ignored errors:                      0      (0.00 per sec.)
-"""
 # How compressed files begin.
 MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 
@@ -291,14 +283,6 @@ def test_the_compressor_of_the_archive_is_required(
     monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
     reasons = registry.load("kernel_grep").requires({}, {"kernel_grep": archive})
     assert "kernel_grep needs the program zstd: install its package." in reasons
-
-
-def test_sysbench_reports_are_read() -> None:
-    assert sql.counted(REPORT, 50) == {"queries": 1000, "transactions": 50}
-    with refuses("transactions-missing", done="50", events=51):
-        sql.counted(REPORT, 51)
-    with refuses("no-sysbench-report", output="what is this"):
-        sql.counted("what is this\n", 50)
 
 
 @pytest.fixture
