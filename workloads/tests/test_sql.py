@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from contract import account
-from contract.documents import Phase
 from contract.tests.refusal import refuses
 from workloads import database, registry, sql
 from workloads.base import Context
@@ -87,17 +86,12 @@ def differences(phases: contract.Phases) -> set[tuple[str, str, str]]:
     The server's own count of what it read stands for the disk's: here others use the disk as well.
     """
     documents = [
-        Phase(
-            name,
-            0,
-            1,
-            work=work.amounts,
-            planned=work.planned,
-            reported=work.reported,
+        replace(
+            document,
             disk_bounds=work.disk_bounds,
             disk_read_bytes=int(work.reported.get("bytes", 0)),
         )
-        for name, work in zip(phases.names, phases.works, strict=True)
+        for document, work in zip(phases.documents(), phases.works, strict=True)
     ]
     findings = [f for f in account.judge(documents) if f.severity == "blocker" and not f.ok]
     return {(f.facts["phase"], f.cause, f.facts["unit"]) for f in findings}
