@@ -77,6 +77,11 @@ PAYBACK = _schema(
     "workload against n:i runs_per_day:f demonstrated:b "
     f"{_OF_SPANS} probability:f after_work origin"
 )
+WORKS = _schema(
+    "workload phase configuration unit runs:i planned:f reported:f counted:f disk_read_bytes:f "
+    "disk_written_bytes:f disk_discarded_bytes:f mapping_read_bytes:f mapping_written_bytes:f "
+    "codes:l"
+)
 LATENCIES = _schema(
     "workload phase way configuration percentile n:i median_ms:f ratio:f ratio_low:f ratio_high:f"
 )
@@ -186,7 +191,7 @@ class Suite:
 
     @property
     def energy(self) -> pl.DataFrame:
-        """A row a run × phase × component (columns: data/README.md, energy.parquet).
+        """A row a run × phase × component, as measured (columns: data/README.md, energy.parquet).
 
         Of several meters of one component only the one that is compared.
 
@@ -194,7 +199,32 @@ class Suite:
         >>> energy.filter(phase="all", component="system").height
         16
         """
+        return self.results.measured_energy
+
+    @property
+    def compared_energy(self) -> pl.DataFrame:
+        """Return `energy` for the same work: what summary, contrasts and payback are computed from.
+
+        It is `energy` itself unless phases end by time or configurations did unequal work; then
+        these phases have the joules, seconds and counts of the baseline's mean amount of work.
+
+        >>> suite = Suite.open(folder)
+        >>> suite.compared_energy.equals(suite.energy)
+        True
+        """
         return self.results.energy
+
+    def work(self) -> pl.DataFrame:
+        """Return the account of work: planned, reported by the program, counted, seen by the disk.
+
+        A row a workload × phase × configuration × unit, medians over the finished runs; `codes` are
+        of what differs. Empty where the runs have no such account.
+
+        >>> Suite.open(folder).work().height
+        0
+        """
+        rows = [asdict(work) for work in self.results.works]
+        return pl.DataFrame(rows, schema=WORKS, orient="row")
 
     @property
     def summary(self) -> pl.DataFrame:
@@ -307,9 +337,9 @@ class Suite:
         analysis.suite.records.SuiteError: There is no assumption called 'price'; ...
         """
         suite = self._assuming(assumptions)
-        paybacks = costs.paybacks(suite, self.energy)
+        paybacks = costs.paybacks(suite, self.results.energy)
         if suite.assumptions is not None and suite.assumptions.duty:
-            paybacks = [*costs.profiles(suite, self.energy), *paybacks]
+            paybacks = [*costs.profiles(suite, self.results.energy), *paybacks]
         return pl.DataFrame([_payback(p) for p in paybacks], schema=PAYBACK, orient="row")
 
     def battery(self, **assumptions: object) -> pl.DataFrame:
@@ -322,7 +352,7 @@ class Suite:
         """
         rows = [
             (b.workload, b.configuration, b.energy_j.mean, *ends(b.runs), b.origin)
-            for b in costs.batteries(self._assuming(assumptions), self.energy)
+            for b in costs.batteries(self._assuming(assumptions), self.results.energy)
         ]
         return pl.DataFrame(rows, schema=BATTERY, orient="row")
 
@@ -331,7 +361,7 @@ class Suite:
 
         A row a configuration; assumptions as `payback`.
         """
-        held = battery_hours(self._assuming(assumptions), self.energy)
+        held = battery_hours(self._assuming(assumptions), self.results.energy)
         rows = [
             (b.configuration, *ends(b.hours), *ends(b.lost_min), b.idle_share, b.n, b.origin)
             for b in held

@@ -281,8 +281,14 @@ def with_interval(frame: pl.DataFrame, values: str, *by: str) -> pl.DataFrame:
     return means.with_columns(low=pl.col("mean") - half, high=pl.col("mean") + half)
 
 
+# Phases that ended by time are taken for the same work; without any it is `energy` itself.
+compared = suite.compared_energy
 blocks = (
-    of_component.filter((pl.col("phase") == "all") & pl.col("energy_j").is_not_null())
+    compared.filter(
+        (pl.col("component") == component)
+        & (pl.col("phase") == "all")
+        & pl.col("energy_j").is_not_null()
+    )
     .filter(pl.col("workload") != "drift_check")
     .group_by("workload", "configuration", "block", maintain_order=True)
     .agg(pl.col("energy_j").mean())
@@ -469,7 +475,7 @@ else:
 
 # %%
 # One value a block of each configuration: joules with the tail, and without.
-system = energy.filter((pl.col("component") == "system") & pl.col("energy_j").is_not_null())
+system = compared.filter((pl.col("component") == "system") & pl.col("energy_j").is_not_null())
 tails = system.filter(pl.col("phase") == "tail").select("run_id", tail_j="energy_j")
 with_tails = (
     system.filter(pl.col("phase") == "all")

@@ -220,10 +220,36 @@ class LatencyResult:
 
 
 @dataclass(frozen=True)
+class PhaseWork:
+    """The account of a phase's work in one unit on one configuration: medians over `runs` runs.
+
+    `planned`, `reported` by the program and `counted` are amounts of `unit`, the others the
+    kernel's counts; null where no run has them. `codes` are those of the differences that the check
+    `work` found in any of the runs.
+    """
+
+    workload: str
+    phase: str
+    configuration: str
+    unit: str
+    runs: int
+    planned: float | None
+    reported: float | None
+    counted: float | None
+    disk_read_bytes: float | None
+    disk_written_bytes: float | None
+    disk_discarded_bytes: float | None
+    mapping_read_bytes: float | None
+    mapping_written_bytes: float | None
+    codes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ReportResult:
     """`fde report`: the page and the suites that it is of.
 
-    Of a single suite alone its answer, contrasts, latencies, and notes on the flags of its joules.
+    Of a single suite alone its answer, contrasts, latencies, notes on the flags of its joules and
+    on unequal work, and the account of the work of each phase.
     """
 
     ok: bool
@@ -234,6 +260,8 @@ class ReportResult:
     flags: tuple[Note, ...] | None = None
     answer: tuple[AnswerLine, ...] | None = None
     latencies: tuple[LatencyResult, ...] | None = None
+    unequal_work: tuple[Note, ...] | None = None
+    work: tuple[PhaseWork, ...] | None = None
 
 
 @dataclass(frozen=True)

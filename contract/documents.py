@@ -107,10 +107,12 @@ class Proof:
 
 @dataclass(frozen=True)
 class Check:
-    """A check of the target before or after a run."""
+    """A check of the target before or after a run; `cause` and `facts` where it is not `ok`."""
 
     name: str = ""
     ok: bool = True
+    cause: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
     message: str | None = None
 
 

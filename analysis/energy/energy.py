@@ -173,7 +173,8 @@ WORK = [
     "video_s",
     "idle_s",
 ]
-COUNTED = ("cpu_busy_s", "cpu_stolen_s", "own_cpu_s", "disk_written_bytes")
+DISK = ("disk_read_bytes", "disk_written_bytes", "disk_discarded_bytes")
+COUNTED = ("cpu_busy_s", "cpu_stolen_s", "own_cpu_s", *DISK)
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("suite_id", "host", "run_id"), pl.String()),
     "block": pl.Int64(),
@@ -297,7 +298,7 @@ def standing_components(energy: pl.DataFrame) -> pl.DataFrame:
 
 
 def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
-    """Work, CPU seconds and bytes written to the disk by phase, and of all without the tail.
+    """Work, CPU seconds and bytes moved by the disk by phase, and of all without the tail.
 
     The units of `WORK` are those that there are; what else is counted is null in `all` where one
     of its phases has none.

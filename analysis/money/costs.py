@@ -79,6 +79,7 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
     candidates = [
         _payback(suite, sides, against, {workload: 1.0})
         for workload in working(suite)
+        if hours_a_day(suite, energy, {workload: 1.0}, daily=False) <= HOURS_PER_DAY
         for against in alternatives(suite)
     ]
     return [p for p in candidates if p is not None]
@@ -108,6 +109,8 @@ def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
         return []
     sides = _sides(energy)
     profile = suite.assumptions.profile
+    if hours_a_day(suite, energy, profile) > HOURS_PER_DAY:
+        return []
     candidates = [
         _payback(suite, sides, against, profile, daily=True) for against in alternatives(suite)
     ]
@@ -160,7 +163,7 @@ def _payback(
         references = [_together(sides, name, weights) for name in between]
         other = _without_the_disks(other, *references)
     blocks = sorted(base.energy_j.keys() & other.energy_j.keys())
-    if not blocks or hours_a_day(suite, runs, daily) > HOURS_PER_DAY:
+    if not blocks:
         return None
     base_j, sed_j = ([side.energy_j[b] for b in blocks] for side in (base, other))
     sooner_s = [base.seconds[b] - other.seconds[b] for b in blocks]
@@ -198,12 +201,15 @@ def _payback(
     )
 
 
-def hours_a_day(suite: Suite, runs: Mapping[str, float], daily: bool = True) -> float:
+def hours_a_day(
+    suite: Suite, energy: pl.DataFrame, runs: Mapping[str, float], daily: bool = True
+) -> float:
     """How long so many runs of each workload take, on the configuration that takes longest."""
     times: dict[tuple[str, str], list[float]] = {}
-    for run in suite.compared_runs:
-        seconds = sum(phase.duration_s for phase in run.measured_phases)
-        times.setdefault((run.configuration, run.workload), []).append(seconds)
+    every = energy.filter(phase="all").unique("run_id", maintain_order=True)
+    for name, workload, seconds in every["configuration", "workload", "duration_s"].iter_rows():
+        if seconds is not None:
+            times.setdefault((name, workload), []).append(seconds)
     each_day = 1.0 if daily or suite.assumptions is None else suite.assumptions.runs_per_day
     return max(
         (

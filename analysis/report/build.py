@@ -67,6 +67,7 @@ def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
     """Return what `fde report` prints: the table, the first page's lines, what is missing."""
     notes = [*results.suite.problems, *results.reservations]
     notes += [note.sentence for note in results.flags if not reserves(note.code)]
+    notes += [note.sentence for note in results.work_notes]
     left = missing_section.sentence(results.suite)
     notes += [f"{left}."] * bool(left)
     lines_below = [*questions_section.sentences(results), *(f"note: {note}" for note in notes)]

@@ -100,7 +100,7 @@ def profile_lacking(results: Results) -> str:
     if missing and a.duty:
         names = " and ".join(f"“{words.name_of(name)}”" for name in missing)
         return say("payback.no-profile.not-run", names=names)
-    if (hours := costs.hours_a_day(suite, a.profile)) > costs.HOURS_PER_DAY:
+    if (hours := costs.hours_a_day(suite, results.energy, a.profile)) > costs.HOURS_PER_DAY:
         return say("payback.too-long", work=work_of(a.profile), hours=words.rounded(hours))
     return say("payback.no-profile") if a.duty else ""
 
@@ -196,7 +196,8 @@ def _judged(payback: Payback) -> tuple[str, str]:
 
 def _lacking(results: Results) -> str:
     a = results.suite.assumptions
-    if a is not None and costs.hours_a_day(results.suite, a.profile) > costs.HOURS_PER_DAY:
+    hours = costs.hours_a_day(results.suite, results.energy, a.profile if a else {})
+    if a is not None and hours > costs.HOURS_PER_DAY:
         return f"the declared work ({work_of(a.profile)}) takes more than a day a day"
     if results.suite.sed is None:
         return "the plan has no self-encrypting drive with Opal"

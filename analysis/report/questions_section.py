@@ -131,7 +131,7 @@ def sentence(results: Results, question: DeclaredComparison) -> str:
     """Return the answer in words: configurations of one verdict together."""
     if fault := " ".join(faults(results.suite, question)):
         return f"This cannot be answered. {fault}"
-    answers = [reply for reply in results.answers if reply.question == question]
+    answers = [reply for reply in results.answers if reply.question.name == question.name]
     compared = [(a, a.comparison) for a in answers if a.comparison is not None]
     if not compared:
         return f"This cannot be answered: {_lacking(results, question)}."
@@ -141,7 +141,7 @@ def sentence(results: Results, question: DeclaredComparison) -> str:
     missing = len(answers) - len(compared)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
-    unit = UNITS.get(question.per or "")
+    unit = UNITS.get(answers[0].question.per or "")
     per = f" per {unit.one}" if unit else ""
     return (
         f"{first[0].upper()}{first[1:]} takes{per}, against {_side(question.second)}, "

@@ -107,7 +107,8 @@ class Report:
         trust = trust_section.trust_box(results, self.twice, results.drift_check)
         shown = view.columns(first_page.sentence(lines) + table, picture, trust)
         answers = first_page.blocks(lines, linked=True)
-        return shown + answers + view.paragraph(answer.measured(results), "key")
+        notes = (note.sentence for note in results.work_notes)
+        return shown + answers + view.paragraph(" ".join([answer.measured(results), *notes]), "key")
 
     def figures(self) -> Blocks:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
@@ -139,7 +140,8 @@ class Report:
             sources = [say("figures.sources"), *[say("figures.no-memory")] * bool(no_memory)]
         sources += [say("figures.pyrapl")] * any(name in PYRAPL_COMPONENTS for name in shown)
         text = f"{' '.join(sources)} Ratios are against {baseline}{of_disks}. {single}"
-        return page + view.paragraph(text, "key")
+        page += view.paragraph(text, "key")
+        return page + view.bullets(note.sentence for note in results.work_notes)
 
     def steadiness(self) -> Blocks:
         """Return the disks' state, drift, order, drift_check and flags."""

@@ -110,6 +110,7 @@ def trust_section(results: Results, known_twice: Sequence[Sequence[str]]) -> Blo
     failed = [[name, message, str(n)] for name, message, n in run_checks.warnings(suite)]
     what = "Checks that were not passed in finished runs"
     page += view.table(what, ["Check", "Message", "Runs"], failed, words=2)
+    page += _work(results)
     void = [[v.run_id, v.reason] for v in suite.void]
     page += view.table("Void runs: they count for nothing", ["Run", "Reason"], void, words=2)
     return page if suite.void else page + view.paragraph("No run is void.")
@@ -185,6 +186,29 @@ def _whole_rows(compared: cross_checks.WholeAgainstParts) -> Iterator[list[str]]
     why = say(f"trust.whole.{'modelled' if compared.modelled else 'measured'}")
     text = f"more in {compared.exceeding} of {compared.runs} runs, {worst} % of it at worst: {why}"
     yield [*what, text, DISAGREES]
+
+
+def _work(results: Results) -> Blocks:
+    """Return the account of each phase's work, closed; the kernel's counts once a phase."""
+    before: tuple[str, ...] = ()
+    rows = []
+    for work in results.works:
+        key = work.workload, work.phase, work.configuration
+        seen = (work.disk_read_bytes, work.disk_written_bytes, work.disk_discarded_bytes)
+        amounts = (work.planned, work.reported, work.counted)
+        again = key == before
+        labels = words.name_of(work.workload), work.phase, results.suite.label(work.configuration)
+        cells = [work.unit, *map(_amount, amounts), *([""] * 3 if again else map(_amount, seen))]
+        rows.append([*labels, *cells, "" if again else ", ".join(work.codes)])
+        before = key
+    heads = ["Workload", "Phase", "Configuration", "Unit", "Planned", "Reported", "Counted"]
+    heads += ["Disk read (B)", "Disk written (B)", "Discarded (B)", "Differs"]
+    inside = view.table(say("trust.work"), heads, rows, words=4, group=True)
+    return view.folded(say("trust.work.title"), inside)
+
+
+def _amount(value: float | None) -> str:
+    return words.NOTHING if value is None else words.number(value, 0 if value % 1 == 0 else 2)
 
 
 def _coverage(results: Results) -> Blocks:

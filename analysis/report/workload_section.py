@@ -26,7 +26,14 @@ from analysis.stats.summary import (
 from analysis.suite.records import TAIL
 
 HEADERS = [
-    *("Configuration", "Per", "Energy", "Energy, change [95 %]", "Rate", "CPU use", "Disk writes")
+    "Configuration",
+    "Per",
+    "Energy",
+    "Energy, change [95 %]",
+    "Rate",
+    "CPU use",
+    "Disk reads",
+    "Disk writes",
 ]
 PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
@@ -58,7 +65,10 @@ def _cells(results: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
             "" if row.ratio is None else words.change_in(row.ratio),
             words.plus_minus(row.rate, row.unit.rate),
             f"{row.cpu_share.mean * 100:.1f} %" if row.cpu_share else words.NOTHING,
-            f"{row.disk_writes.mean:.2f} B/B" if row.disk_writes else words.NOTHING,
+            *(
+                f"{b.mean:.2f} B/B" if b else words.NOTHING
+                for b in (row.disk_reads, row.disk_writes)
+            ),
         ]
         for row in rows
     ]

@@ -24,6 +24,7 @@ from analysis.energy.energy import of_references
 from analysis.stats.comparison import holm
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.results import energy_of
+from analysis.stats.same_work import for_same_work, unequal_work
 from analysis.stats.stats import LEVEL, exp
 from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
@@ -109,9 +110,9 @@ def compare_read(suites: Sequence[Read]) -> list[Compared]:
     if twice:
         raise SuiteError("suite-twice", suite=twice[0])
     others.sort(key=lambda other: other[0].plan.created_wall)
+    first, *others = _for_same_work([first, *others])
     nights = []
-    for suite, energy in (first, *others):
-        known = _with_joules(suite, energy)
+    for _, known in (first, *others):
         nights.append(by_block(known, first_component(COMPONENTS, set(known["component"]))))
     night_sds = _night_sds(nights)
     return _adjusted([_compared(first, other, night_sds) for other in others])
@@ -150,15 +151,34 @@ def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
     }
 
 
-def _with_joules(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with joules, of each channel by its reference meter alone."""
-    return of_references(suite, energy).filter(pl.col("energy_j").is_not_null())
+def _for_same_work(suites: Sequence[Read]) -> list[Read]:
+    """Return the rows with joules, of each channel by its reference meter alone.
+
+    Workloads with the first suite's parameters are for the same work in all suites.
+    """
+    first = suites[0][0]
+    read_suites = [suite for suite, _ in suites]
+    measured = [of_references(*read_suite) for read_suite in suites]
+    same = [
+        [w for w in suite.workloads if suite.entries.get(w) == first.entries.get(w)]
+        for suite in read_suites
+    ]
+    pairs = zip(measured, same, strict=True)
+    shared = [energy.filter(pl.col("workload").is_in(names)) for energy, names in pairs]
+    joint = unequal_work(read_suites, shared)
+    brought = []
+    for suite, energy, names in zip(read_suites, measured, same, strict=True):
+        cells = unequal_work([suite], [energy])
+        cells |= {cell: work for cell, work in joint.items() if cell[0] in names}
+        known = for_same_work(energy, cells).filter(pl.col("energy_j").is_not_null())
+        brought.append((suite, known))
+    return brought
 
 
 def _compared(first: Read, second: Read, night_sds: Mapping[tuple[str, str], float]) -> Compared:
     """Compare one suite with another."""
-    (a, _), (b, _) = first, second
-    energies = _with_joules(*first), _with_joules(*second)
+    (a, *_), (b, *_) = first, second
+    energies = first[1], second[1]
     component = first_component(COMPONENTS, *(set(energy["component"]) for energy in energies))
     blocks_a, blocks_b = (by_block(energy, component) for energy in energies)
     shared = [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import polars as pl
 
 from analysis.energy.energy import ALL, WORK
 from analysis.stats.comparison import Comparison
+from analysis.stats.same_work import NONE_UNEQUAL, Cell, UnequalWork
 from analysis.stats.summary import BlockValues, block_means, compare_in_blocks, compare_pairs
 from analysis.suite.records import SYSTEM, Suite
 from contract.plan import DeclaredComparison
@@ -143,7 +144,10 @@ def _rest(
 
 @dataclass(frozen=True)
 class Answer:
-    """`first` against `second` on one configuration: the ratio first / second of the joules."""
+    """`first` against `second` on one configuration: the ratio first / second of the joules.
+
+    The `question` is the plan's, with the unit that it was answered per.
+    """
 
     question: DeclaredComparison
     configuration: str
@@ -164,21 +168,29 @@ def configurations_of(suite: Suite, question: DeclaredComparison) -> list[str]:
     ]
 
 
-def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
-    """Each of the plan's comparisons on each of its configurations; not yet judged."""
+def comparisons(
+    suite: Suite, energy: pl.DataFrame, unequal: Mapping[Cell, UnequalWork] = NONE_UNEQUAL
+) -> list[Answer]:
+    """Each of the plan's comparisons on each of its configurations; not yet judged.
+
+    A phase whose runs did unequal work is compared per unit of it, whether or not the plan says so.
+    """
     answers = []
     for question in suite.plan.analysis.comparisons:
         names = [] if any(faults(suite, question)) else configurations_of(suite, question)
+        sides = [(side.workload, side.phase) for side in (question.first, question.second)]
+        per = question.per or next((unequal[side].unit for side in sides if side in unequal), None)
+        unit = pl.col(per) if per else 1.0
+        asked = replace(question, per=per)
         for name in names:
             on = energy.filter(configuration=name, component=SYSTEM)
-            unit = pl.col(question.per) if question.per else 1.0
             first, second = (
                 block_means(
                     on.filter(workload=side.workload, phase=side.phase), pl.col("energy_j") / unit
                 )
                 for side in (question.first, question.second)
             )
-            answers.append(Answer(question, name, compare_pairs(suite, second, first)))
+            answers.append(Answer(asked, name, compare_pairs(suite, second, first)))
     return answers
 
 

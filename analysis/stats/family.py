@@ -17,6 +17,7 @@ from analysis.stats.budget import Mean, instrument_error, joules_budget
 from analysis.stats.comparison import SKEWED, Comparison, judged, pooled_skewness
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.levels import Levels, apart, find_levels
+from analysis.stats.same_work import NONE_UNEQUAL, Cell, UnequalWork
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import (
     COMPONENTS,
@@ -67,8 +68,13 @@ class Family:
         return bool(asked) and all(c is not None and c.verdict != "inconclusive" for c in asked)
 
 
-def judge(suite: Suite, energy: pl.DataFrame) -> Family:
-    """Compare all that a suite's page compares, and decide on what it gives a verdict of."""
+def judge(
+    suite: Suite, energy: pl.DataFrame, unequal: Mapping[Cell, UnequalWork] = NONE_UNEQUAL
+) -> Family:
+    """Compare all that a suite's page compares, and decide on what it gives a verdict of.
+
+    `unequal` are the phases that `energy` has for the same work.
+    """
     groups = groups_of(suite, energy)
     component = first_component(COMPONENTS, {key[3] for key in groups})
     levels = tuple(find_levels(suite, energy, component))
@@ -90,7 +96,7 @@ def judge(suite: Suite, energy: pl.DataFrame) -> Family:
             c = _completed(c, terms, sides, shared, codes)
         contrasts_judged.append(replace(contrast, comparison=c))
     answers = []
-    for answer in comparisons(suite, energy):
+    for answer in comparisons(suite, energy, unequal):
         if (c := answer.comparison) is not None:
             asked = answer.question
             names = asked.second.workload, asked.first.workload

@@ -25,9 +25,17 @@ from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.family import Family, as_table, judge, summary_rows
 from analysis.stats.planning import NextSuite, next_suite
+from analysis.stats.same_work import (
+    Cell,
+    UnequalWork,
+    for_same_work,
+    unequal_work,
+    work_notes,
+)
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import SummaryRow, compare_pairs
 from analysis.stats.voids import void_tries, with_void_tries
+from analysis.stats.work_account import phase_works
 from analysis.suite import bundle, manifest, samples
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
@@ -36,6 +44,7 @@ from analysis.suite.records import SYSTEM, TAIL, Suite, SuiteError, joint
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
 from contract import derived, files
+from contract.command_results import PhaseWork
 from contract.measured_command import Note
 from instrumentation.decode import DecodeError
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
@@ -150,9 +159,19 @@ class Results:
     watermarks: tuple[WatermarkTrust, ...]
 
     @cached_property
-    def energy(self) -> pl.DataFrame:
-        """The rows that are compared."""
+    def measured_energy(self) -> pl.DataFrame:
+        """The rows of the meters whose joules are compared, as they were measured."""
         return of_references(self.suite, self.all_energy)
+
+    @cached_property
+    def unequal_work(self) -> Mapping[Cell, UnequalWork]:
+        """The phases in which runs did unequal work."""
+        return unequal_work([self.suite], [self.measured_energy])
+
+    @cached_property
+    def energy(self) -> pl.DataFrame:
+        """The rows that are compared, for the same work in all runs."""
+        return for_same_work(self.measured_energy, self.unequal_work)
 
     @property
     def origin(self) -> str:
@@ -162,7 +181,7 @@ class Results:
     @cached_property
     def family(self) -> Family:
         """All comparisons, those with a verdict as one family."""
-        return judge(self.suite, self.energy)
+        return judge(self.suite, self.energy, self.unequal_work)
 
     @cached_property
     def summary(self) -> pl.DataFrame:
@@ -204,6 +223,16 @@ class Results:
         """What the flags on the joules that are compared mean, and on how many phases they are."""
         return flag_notes(self.energy)
 
+    @cached_property
+    def work_notes(self) -> list[Note]:
+        """In which workloads figures are for the same work, as runs did unequal amounts of it."""
+        return list(work_notes(self.suite, self.unequal_work))
+
+    @cached_property
+    def works(self) -> list[PhaseWork]:
+        """The account of the work of each phase; empty where no run has one."""
+        return phase_works(self.suite)
+
     @property
     def reservations(self) -> list[str]:
         """What the suite went through that its figures bear, as sentences; empty where nothing."""
@@ -238,7 +267,7 @@ class Results:
             )
             c = None
             if base is not None and base != tries.configuration:
-                c = with_void_tries(self.suite, self.energy, base, tries.configuration)
+                c = with_void_tries(self.suite, self.all_energy, base, tries.configuration)
             if c is not None:
                 change = f"{100 * (c.ratio - 1):+.1f} %".replace("-", "−")
                 sentence += f" With the void tries counted it takes {change} against its baseline."

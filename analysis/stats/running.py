@@ -9,6 +9,7 @@ import polars as pl
 from analysis.energy.energy import ALL, energy_table, of_references
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.family import judge
+from analysis.stats.same_work import for_same_work, unequal_work
 from analysis.stats.summary import BlockValues, compare_in_blocks
 from analysis.suite.records import SYSTEM, Suite, joint
 from contract.status import Cause, RunningAnswer, RunningContrast, WithoutRatio
@@ -21,7 +22,9 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
     and has joules of the whole system. Where a run of the last block does not, the contrast is left
     out.
     """
-    table = of_references(suite, energy_table(suite))
+    measured = of_references(suite, energy_table(suite))
+    unequal = unequal_work([suite], [measured])
+    table = for_same_work(measured, unequal)
     energy = table.filter(component=SYSTEM, phase=ALL)
     joules, states = by_block(energy, SYSTEM), _states(suite, energy)
     compared: list[RunningContrast] = []
@@ -36,7 +39,7 @@ def running_answer(suite: Suite, blocks: int) -> RunningAnswer:
         else:
             left_out.append(WithoutRatio(name, suite.label(name), contrast))
     origins = [*energy["origin"].unique(), suite.plan.origin]
-    settled = suite.any_look and judge(suite, table).settled
+    settled = suite.any_look and judge(suite, table, unequal).settled
     return RunningAnswer(blocks, SYSTEM, joint(origins), tuple(compared), tuple(left_out), settled)
 
 

@@ -258,8 +258,8 @@ class PerUnit:
     """A phase (or `all`) of a workload on a configuration, per unit of its work.
 
     `energy_j` and `rate` (units a second) are of one `unit`; `ratio` is of the joules per unit to
-    the baseline's, None on the baseline. `cpu_share` is of all CPUs, 0 to 1, `disk_writes` what
-    was written to the disk, in bytes for a byte of work; None for other units.
+    the baseline's, None on the baseline. `cpu_share` is of all CPUs, 0 to 1, `disk_reads` and
+    `disk_writes` what the disk moved, in bytes for a byte of work; None for other units.
     """
 
     configuration: str
@@ -269,6 +269,7 @@ class PerUnit:
     rate: Estimate | None
     ratio: Comparison | None
     cpu_share: Estimate | None
+    disk_reads: Estimate | None = None
     disk_writes: Estimate | None = None
 
 
@@ -305,6 +306,7 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
         "energy_j": pl.col("energy_j") / amount,
         "rate": amount / pl.col("duration_s"),
         "cpu_share": pl.col("cpu_busy_s") / (pl.col("duration_s") * pl.col("cpus")),
+        "disk_reads": pl.col("disk_read_bytes") / pl.col(unit.work),
         "disk_writes": pl.col("disk_written_bytes") / pl.col(unit.work),
     }
     means = (
@@ -336,7 +338,9 @@ def _per_unit(
         rate=estimate_of(values["rate"], suite.any_look),
         ratio=None if is_base else compare_pairs(suite, base, values["energy_j"]),
         cpu_share=estimate_of(values["cpu_share"], suite.any_look),
-        disk_writes=estimate_of(values["disk_writes"], suite.any_look)
-        if unit.work == "bytes"
-        else None,
+        **{
+            name: estimate_of(values[name], suite.any_look)
+            for name in ("disk_reads", "disk_writes")
+            if unit.work == "bytes"
+        },
     )

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from analysis.energy.energy import energy_table, of_references
+from analysis.energy.energy import energy_table
 from analysis.stats.comparison import Comparison, holm
 from analysis.stats.contrasts import contrasts
+from analysis.stats.same_work import compared_energy
 from analysis.suite.records import Run, Suite
 from analysis.suite.suite_folder import parse_run
 from contract import strict_json
@@ -83,7 +84,7 @@ def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -
         return None
     tried = energy_table(replace(suite, runs=runs))
     tried = tried.with_columns(pl.col("run_id") + ".void")
-    both = pl.concat([energy, of_references(suite, tried)], how="vertical_relaxed")
+    both = compared_energy(suite, pl.concat([energy, tried], how="vertical_relaxed"))
     matching = (c for c in contrasts(suite, both) if {c.base, c.other} == {base, other})
     return next((c.comparison for c in matching), None)
 

@@ -64,7 +64,7 @@ def test_tries_that_one_configuration_makes_void_are_told_and_withhold_equivalen
         assert c.withheld == ("voids" in c.doubts) == concerned
     (sentence,) = (text for text in derived.reservations if text.startswith("8 of 12 tries"))
     accepted = known(next(c for c in derived.contrasts if c.other == VOIDED).comparison)
-    both = known(with_void_tries(derived.suite, derived.energy, "plain", VOIDED))
+    both = known(with_void_tries(derived.suite, derived.all_energy, "plain", VOIDED))
     other = next(c for c in derived.contrasts if c.other == "dmcrypt-aes256" and c.base == "plain")
     # The tries that were void took as much as the other configuration's runs.
     assert accepted.ratio < both.ratio < known(other.comparison).ratio
@@ -73,7 +73,7 @@ def test_tries_that_one_configuration_makes_void_are_told_and_withhold_equivalen
 
 def test_a_suite_without_void_tries_has_no_ratio_with_them(small_suite: Path) -> None:
     derived = results(small_suite)
-    assert with_void_tries(derived.suite, derived.energy, "plain", VOIDED) is None
+    assert with_void_tries(derived.suite, derived.all_energy, "plain", VOIDED) is None
     assert {voids.p_adjusted for voids in void_tries(derived.suite)} == {1.0}
 
 

@@ -78,6 +78,8 @@ def report(
         tuple(built.results.flags) if built.results else None,
         built.answer,
         tuple(_latencies(built.results)) if built.results else None,
+        tuple(built.results.work_notes) if built.results else None,
+        tuple(built.results.works) if built.results else None,
     )
 
 

@@ -93,6 +93,7 @@ class Options:
     host: str = "bench"
     group: str | None = None
     slower: Mapping[str, float] = field(default_factory=lambda: SLOWER)
+    done: Mapping[str, float] = field(default_factory=dict)  # of `WORK` a phase, 1 if missing
     machine: Mapping[str, Any] = field(default_factory=dict)  # more of provenance/before.json
     disks_c: Mapping[str, float] = field(default_factory=lambda: DISKS_C)
     clocks: Clocks = field(default_factory=Clocks)
@@ -132,7 +133,9 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
         run_id = run["run_id"]
         marks = _enact(run, o, generator, power)
         more = {"disks": _disks(run, o.disks_c)}
-        record.runs.append(Done(run, marks, work={phase: WORK for phase, _, _ in marks}, more=more))
+        share = o.done.get(run["configuration"], 1.0)
+        work = {phase: {u: share * n for u, n in WORK.items()} for phase, _, _ in marks}
+        record.runs.append(Done(run, marks, work=work, more=more))
         start, end = truth.runs[run_id] = marks[0][1], marks[-1][2]
         truth.phases_s |= {(run_id, phase): (begin, end) for phase, begin, end in marks}
         record.state("switching", run_id, start - 0.2)

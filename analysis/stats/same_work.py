@@ -1,0 +1,181 @@
+"""Figures for the same work, where runs did unequal amounts of it.
+
+A phase that ends by time does more work on a faster configuration. Its joules, seconds and counts
+are brought to one amount of work in all runs, so that ratios are those per unit of work and sums
+over phases stay joules. Phases of fixed work stay as they were measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from analysis.energy.energy import ALL, BETWEEN, COUNTED, WORK, of_references
+from analysis.suite.records import DRIFT_CHECK, TAIL, Suite
+from contract.measured_command import Note
+
+# What a phase is measured by, the first that all of its runs counted: a film's or a rest's seconds
+# are its work whatever else it counts, and retries make queries, not transactions.
+_FIRST = ("video_s", "idle_s", "bytes", "transactions")
+MAIN_UNITS = (*_FIRST, *(unit for unit in WORK if unit not in _FIRST))
+# Amounts are unequal where configurations' medians are further apart; where nothing was planned,
+# so that a phase may have ended by time, where any two runs are.
+LIMIT = 0.01
+UNPLANNED_LIMIT = 0.001
+UNEQUAL_WORK = "unequal-work"
+_JOULES_ERRORS = ("energy_statistical_j", "energy_type_b_j", "energy_u95_j")
+_EXTENSIVE = ("duration_s", "energy_j", *WORK, *COUNTED)
+
+
+@dataclass(frozen=True)
+class UnequalWork:
+    """A phase whose runs did unequal amounts of `unit`: all are brought to `amount`.
+
+    `shares` is by configuration the median of its runs, as a share of `amount`.
+    """
+
+    unit: str
+    amount: float
+    shares: Mapping[str, float]
+
+
+Cell = tuple[str, str]  # workload and phase
+NONE_UNEQUAL: Mapping[Cell, UnequalWork] = {}
+
+
+def compared_energy(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that are compared, of reference meters and for the same work."""
+    rows = of_references(suite, energy)
+    return for_same_work(rows, unequal_work([suite], [rows]))
+
+
+def unequal_work(
+    suites: Sequence[Suite], energies: Sequence[pl.DataFrame]
+) -> dict[Cell, UnequalWork]:
+    """Return the phases in which runs of these suites did unequal work.
+
+    Their amount is the mean on the first suite's baseline, or on the first configuration that has
+    one. The drift check is compared by its power, and left out.
+    """
+    first = suites[0]
+    planned = {
+        (run.workload, phase.name, unit)
+        for suite in suites
+        for run in suite.runs
+        for phase in run.phases
+        for unit in phase.planned
+    }
+    order = [*filter(None, [first.baseline]), *first.configurations]
+    runs = pl.concat(energies).filter(
+        ~pl.col("phase").is_in([ALL, BETWEEN, TAIL]), pl.col("workload") != DRIFT_CHECK
+    )
+    runs = runs.unique(["suite_id", "run_id", "phase"], keep="first", maintain_order=True)
+    cells = {}
+    for (workload, phase), rows in runs.partition_by(
+        "workload", "phase", as_dict=True, maintain_order=True
+    ).items():
+        unit = next((u for u in MAIN_UNITS if rows[u].is_not_null().all()), None)
+        if unit is None:
+            continue
+        medians = dict(rows.group_by("configuration").agg(pl.col(unit).median()).iter_rows())
+        fixed = (workload, phase, unit) in planned
+        amounts = list(medians.values()) if fixed else rows[unit].to_list()
+        if max(amounts) <= min(amounts) * (1 + (LIMIT if fixed else UNPLANNED_LIMIT)):
+            continue
+        base = next((name for name in order if medians.get(name, 0.0) > 0), None)
+        if base is None:
+            continue
+        of_base = rows.filter(suite_id=rows["suite_id"][0], configuration=base)[unit]
+        amount = float(of_base.mean())  # type: ignore[arg-type]  # the column is of numbers
+        shares = {name: medians[name] / amount for name in order if name in medians}
+        cells[str(workload), str(phase)] = UnequalWork(unit, amount, shares)
+    return cells
+
+
+def for_same_work(energy: pl.DataFrame, cells: Mapping[Cell, UnequalWork]) -> pl.DataFrame:
+    """Return the energy table with these phases, and `all` with them, brought to their amounts.
+
+    Where a run did nothing of the work, it has no figures for it. A phase without joules (too short
+    for its counter) is taken to have the mean power of its run.
+    """
+    if not cells:
+        return energy
+    amounts = pl.DataFrame(
+        [(*cell, work.unit, work.amount) for cell, work in cells.items()],
+        schema=["workload", "phase", "_unit", "_amount"],
+        orient="row",
+    )
+    done = pl.coalesce(pl.when(pl.col("_unit") == unit).then(pl.col(unit)) for unit in WORK)
+    factor = pl.when(done > 0).then(pl.col("_amount") / done)
+    rows = energy.join(amounts, on=["workload", "phase"], how="left", maintain_order="left")
+    rows = rows.with_columns(_factor=pl.when(pl.col("_unit").is_null()).then(1.0).otherwise(factor))
+    run = ["suite_id", "run_id", "source", "component"]
+    whole_w = rows.filter(phase=ALL).select(*run, _whole_w="power_w")
+    joules = pl.coalesce("energy_j", pl.col("_whole_w") * pl.col("duration_s"))
+    more = (
+        rows.filter(pl.col("_unit").is_not_null())
+        .join(whole_w, on=run, how="left")
+        .with_columns(energy_j=joules)
+        .group_by(run)
+        .agg(
+            *((pl.col(n) * (pl.col("_factor") - 1)).sum().alias(f"_{n}") for n in _EXTENSIVE),
+            _unknown=pl.col("_factor").is_null().any(),
+        )
+    )
+    rows = rows.join(more, on=run, how="left", maintain_order="left")
+    of_all = (pl.col("phase") == ALL) & pl.col("_unknown").is_not_null()
+    scaled = {
+        name: pl.when(of_all & pl.col("_unknown"))
+        .then(None)
+        .when(of_all)
+        .then(pl.col(name) + pl.col(f"_{name}"))
+        .otherwise(pl.col(name) * pl.col("_factor"))
+        for name in _EXTENSIVE
+    }
+    touched = of_all | pl.col("_unit").is_not_null()
+    share = scaled["energy_j"] / pl.col("energy_j")
+    power_w = scaled["energy_j"] / scaled["duration_s"]
+    return rows.with_columns(
+        *(
+            pl.when(touched).then(value).otherwise(pl.col(n)).alias(n)
+            for n, value in scaled.items()
+        ),
+        *(pl.when(touched).then(pl.col(n) * share).otherwise(pl.col(n)) for n in _JOULES_ERRORS),
+        pl.when(touched).then(power_w).otherwise(pl.col("power_w")).alias("power_w"),
+    ).select(energy.columns)
+
+
+def work_notes(suite: Suite, cells: Mapping[Cell, UnequalWork]) -> Iterator[Note]:
+    """Yield a note for each workload with unequal work, with the phase where it differs most."""
+    by_workload: dict[str, list[str]] = {}
+    for workload, phase in cells:
+        by_workload.setdefault(workload, []).append(phase)
+    for workload, phases in by_workload.items():
+        shares = {(p, name): s for p in phases for name, s in cells[workload, p].shares.items()}
+        phase, name = max(shares, key=lambda of: _distance(shares[of]))
+        work = cells[workload, phase]
+        base, share = suite.label(next(iter(work.shares))), shares[phase, name]
+        clause = f"{suite.label(name)} did {100 * share:.3g} % of the {work.unit} of {base}"
+        if len(work.shares) == 1:
+            clause = f"runs of {base} did different amounts of {work.unit}"
+        others = f" and {len(phases) - 1} more phases" if len(phases) > 1 else ""
+        yield Note(
+            UNEQUAL_WORK,
+            {
+                "workload": workload,
+                "phases": tuple(phases),
+                "phase": phase,
+                "unit": work.unit,
+                "configuration": name,
+                "share": share,
+            },
+            f"Unequal work in {workload}, {phase}{others}: {clause}. "
+            "Energy and time are compared for the same work.",
+        )
+
+
+def _distance(share: float) -> float:
+    return abs(math.log(share)) if share > 0 else math.inf
