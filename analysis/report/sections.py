@@ -107,7 +107,8 @@ class Report:
         trust = trust_section.trust_box(results, self.twice, results.drift_check)
         shown = view.columns(first_page.sentence(lines) + table, picture, trust)
         answers = first_page.blocks(lines, linked=True)
-        notes = (note.sentence for note in results.work_notes)
+        unequal = [words.name_of(str(note.facts["workload"])) for note in results.work_notes]
+        notes = [say("answer.same-work", workloads=words.listed(unequal))] if unequal else []
         return shown + answers + view.paragraph(" ".join([answer.measured(results), *notes]), "key")
 
     def figures(self) -> Blocks:

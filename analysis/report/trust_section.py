@@ -194,16 +194,17 @@ def _work(results: Results) -> Blocks:
     rows = []
     for work in results.works:
         key = work.workload, work.phase, work.configuration
-        seen = (work.disk_read_bytes, work.disk_written_bytes, work.disk_discarded_bytes)
+        traffic = (work.disk_read_bytes, work.disk_written_bytes, work.disk_discarded_bytes)
         amounts = (work.planned, work.reported, work.counted)
         again = key == before
         labels = words.name_of(work.workload), work.phase, results.suite.label(work.configuration)
-        cells = [work.unit, *map(_amount, amounts), *([""] * 3 if again else map(_amount, seen))]
+        cells = [work.unit, *map(_amount, amounts), *([""] * 3 if again else map(_amount, traffic))]
         rows.append([*labels, *cells, "" if again else ", ".join(work.codes)])
         before = key
     heads = ["Workload", "Phase", "Configuration", "Unit", "Planned", "Reported", "Counted"]
     heads += ["Disk read (B)", "Disk written (B)", "Discarded (B)", "Differs"]
     inside = view.table(say("trust.work"), heads, rows, words=4, group=True)
+    inside += view.key("trust.work") if rows else ()
     return view.folded(say("trust.work.title"), inside)
 
 

@@ -173,7 +173,7 @@ def comparisons(
 ) -> list[Answer]:
     """Each of the plan's comparisons on each of its configurations; not yet judged.
 
-    A phase whose runs did unequal work is compared per unit of it, whether or not the plan says so.
+    A phase with unequal work is compared per unit of it, even where the plan names no unit.
     """
     answers = []
     for question in suite.plan.analysis.comparisons:

@@ -150,12 +150,12 @@ def for_same_work(energy: pl.DataFrame, cells: Mapping[Cell, UnequalWork]) -> pl
 
 def work_notes(suite: Suite, cells: Mapping[Cell, UnequalWork]) -> Iterator[Note]:
     """Yield a note for each workload with unequal work, with the phase where it differs most."""
-    by_workload: dict[str, list[str]] = {}
-    for workload, phase in cells:
-        by_workload.setdefault(workload, []).append(phase)
-    for workload, phases in by_workload.items():
+    for workload in suite.workloads:
+        phases = [phase for name, phase in cells if name == workload]
+        if not phases:
+            continue
         shares = {(p, name): s for p in phases for name, s in cells[workload, p].shares.items()}
-        phase, name = max(shares, key=lambda of: _distance(shares[of]))
+        phase, name = max(shares, key=lambda cell: _distance(shares[cell]))
         work = cells[workload, phase]
         base, share = suite.label(next(iter(work.shares))), shares[phase, name]
         clause = f"{suite.label(name)} did {100 * share:.3g} % of the {work.unit} of {base}"

@@ -59,8 +59,14 @@ def _row(key: _Key, unit: str, phases: Sequence[Phase], codes: tuple[str, ...]) 
         name: _median(getattr(phase, field).get(unit) for phase in phases)
         for name, field in _BY_UNIT.items()
     }
-    seen = {name: _median(getattr(phase, name) for phase in phases) for name in SEEN}
-    known: dict[str, Any] = {**amounts, **seen, "unit": unit, "runs": len(phases), "codes": codes}
+    traffic = {name: _median(getattr(phase, name) for phase in phases) for name in TRAFFIC}
+    known: dict[str, Any] = {
+        **amounts,
+        **traffic,
+        "unit": unit,
+        "runs": len(phases),
+        "codes": codes,
+    }
     return PhaseWork(*key, **known)
 
 
@@ -69,7 +75,7 @@ def _median(amounts: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-SEEN = (
+TRAFFIC = (
     "disk_read_bytes",
     "disk_written_bytes",
     "disk_discarded_bytes",
