@@ -26,8 +26,8 @@ class BlockTraffic:
         """
         folder = blocks / name
         # A partition has its disk's queue, which is found from where the link leads.
-        whole = "" if (folder / "queue").exists() else ".."
-        if system_text.read_line_or_empty(folder / whole / "queue" / "iostats") == "0":
+        parent = "" if (folder / "queue").exists() else ".."
+        if system_text.read_line_or_empty(folder / parent / "queue" / "iostats") == "0":
             return None
         counts = [int(field) for field in system_text.read(folder / "stat").split()]
         return cls(*(SECTOR_BYTES * counts[place] for place in (2, 6, 13)))

@@ -114,7 +114,7 @@ def test_the_disk_moves_what_was_counted_or_the_run_is_void(name: str, target: T
     assert bool(reply["broken"]) == bool(case.refused), reply
     assert all(case.refused in reason for reason in reply["broken"])
     for severity, causes in (("blocker", case.blockers), ("warning", case.warnings)):
-        found = [row for row in reply["account"] if row[0] == severity]
-        assert {cause for _, cause, _ in found} == causes, found
+        rows = [row for row in reply["account"] if row[0] == severity]
+        assert {cause for _, cause, _ in rows} == causes, rows
     moved = [facts for _, cause, facts in reply["account"] if cause.startswith("disk-read")]
     assert all(float(each["disk_read_bytes"]) < float(each["counted"]) for each in moved)
