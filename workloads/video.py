@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import json
 import math
 import mmap
 import os
@@ -15,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from contract import files
+from contract import files, schema
 from contract.parameters import Parameter
+from contract.strict_json import read_object
 from workloads import programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 from workloads.child import keep
@@ -115,7 +115,7 @@ class Video(Workload):
 
     def run(self, context: Context) -> None:
         seconds = float(context.parameters["seconds"])
-        cut = Cut(**json.loads(_known(context).read_text()))
+        cut = schema.read(Cut, read_object(_known(context)))
         context.drop_caches()
         start_s = _warm_up(context)
         command: programs.Command = [

@@ -16,7 +16,7 @@ def three_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[La
     """Twelve runs, each tried as often as a plan says by itself."""
     lab = Lab(tmp_path, blocks=3)
     monkeypatch.setattr("workloads.registry.load", lab.load)
-    monkeypatch.setattr("agent.storage.proof.prove", lambda *_: lab.proof)
+    monkeypatch.setattr("agent.storage.proof.prove", lambda *_, **__: lab.proof)
     monkeypatch.setattr("agent.checks.TABLE", ())
     monkeypatch.setattr(measure, "DROP_CACHES", tmp_path / "drop_caches")
     monkeypatch.setattr(measure, "SCRATCH_ROOT", tmp_path)

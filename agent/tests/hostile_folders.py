@@ -45,7 +45,7 @@ from controller.cli.app import guarded
 from controller.cli.app import main as fde
 from controller.planning import compiler, suites
 from controller.planning.known_names import SUITES
-from controller.session import seal, suite_folder
+from controller.session import agent_client, seal, suite_folder
 from controller.session.progress import suite_status
 from controller.sharing import sandbox
 from controller.target import connection
@@ -87,11 +87,11 @@ class HungError(Exception):
 class Watch:
     """Hears what this process does, while it is on."""
 
-    def __init__(self, expected: Sequence[str]) -> None:
+    def __init__(self, *expected: Sequence[str]) -> None:
         self.on = False
         self.seen: list[str] = []
         self.allowed: tuple[Path, ...] = ()
-        self._expected = list(expected)
+        self._expected = [list(argv) for argv in expected]
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -99,7 +99,7 @@ class Watch:
             return
         if event in STARTS:
             argv = list(map(str, arguments[1])) if event == "subprocess.Popen" else []
-            if argv != self._expected:
+            if argv not in self._expected:
                 self.seen.append(f"started: {event} {arguments!r}"[:300])
         elif event in OTHERS:
             self.seen.append(f"{event} {arguments!r}"[:300])
@@ -159,8 +159,15 @@ class Cases:
         self.target = examples.target() | {"ssh": NOWHERE}
         _sound(self.base, self.target)
         (root / "target.json").write_text(json.dumps(self.target), encoding="utf-8")
+        # A session asks whether the target has the plan already, and which machine it is.
+        where = examples.resolved(ssh=NOWHERE)
+        suite_id = json.loads((self.base / "plan.json").read_text(encoding="utf-8"))["suite_id"]
+        kept = f"{connection.SUITES}/{suite_id}/plan.json"
         asked = ["-m", "agent", "identity", "--suites", connection.SUITES]
-        self.watch = Watch(connection.python(examples.resolved(ssh=NOWHERE), *asked))
+        self.watch = Watch(
+            connection.python(where, *asked),
+            connection.command(where, ["sh", "-c", agent_client.CONTENT, "sh", kept]),
+        )
         self.watch.allowed = (self.suite.resolve(), self.scratch.resolve())
         self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
             "summary": (lambda _: fde(["summary", str(self.suite)]), 14),

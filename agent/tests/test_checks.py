@@ -279,7 +279,7 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
     inspection = Inspection(place.context, Memory())
     inspection.before(lambda *_: None)
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
-    place.write(f"{Path(DEVICE).parent}/stat", "9 0 9 9 9 0 3 9 0 9 9")
+    place.write(f"{Path(DEVICE).parent}/stat", "9 0 9 9 9 0 3 9 0 9 9 0 0 0 0")
     inspection.after()
     conditions = {
         "temperature_c": 35.0,
@@ -300,9 +300,9 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
 def test_both_counts_of_writes_are_of_one_moment(place: Machine) -> None:
     """A disk is not asked again right after the run before; what prepares a run is written then."""
     memory, blocks = Memory(), Path(DEVICE).parent
-    place.write(f"{blocks}/stat", "9 0 9 9 9 0 3 9 0 9 9")
+    place.write(f"{blocks}/stat", "9 0 9 9 9 0 3 9 0 9 9 0 0 0 0")
     _inspect(place, memory=memory)
-    place.write(f"{blocks}/stat", "9 0 9 9 9 0 8 9 0 9 9")
+    place.write(f"{blocks}/stat", "9 0 9 9 9 0 8 9 0 9 9 0 0 0 0")
     inspection = Inspection(place.context, memory, clock=lambda: memory.health_s)
     inspection.before(lambda *_: None)
     assert inspection.disks.before[DISK]["kernel_written_bytes"] == 3 * 512

@@ -63,19 +63,22 @@ STRICT_KERBEROS = ("GSSAPIKeyExchange=no", "GSSAPITrustDns=no")
 UNSHARED = ("ControlMaster=no", "ControlPath=none")
 
 
-@functools.cache
 def strict_options() -> tuple[str, ...]:
-    """Return the options of ssh that a user's configuration must not decide.
+    """Return the options of ssh that a user's configuration must not decide."""
+    ssh = shutil.which("ssh")
+    return (*STRICT, *STRICT_KERBEROS) if ssh and _knows_kerberos(ssh) else STRICT
 
-    An ssh without the patch refuses an option of it, and what `ssh -Q` asks for.
-    """
+
+@functools.cache
+def _knows_kerberos(ssh: str) -> bool:
+    """Ask whether this ssh has the patch: without it, it refuses the options and this question."""
     null = subprocess.DEVNULL
     try:
-        ask = ["ssh", "-Q", "kex-gss"]
-        patched = subprocess.run(ask, stdin=null, stdout=null, stderr=null, timeout=5, check=False)
+        ask = [ssh, "-Q", "kex-gss"]
+        done = subprocess.run(ask, stdin=null, stdout=null, stderr=null, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return STRICT
-    return STRICT if patched.returncode else (*STRICT, *STRICT_KERBEROS)
+        return False
+    return done.returncode == 0
 
 
 # Words of OpenSSH's client, and of sudo.

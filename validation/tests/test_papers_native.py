@@ -56,7 +56,7 @@ def test_a_workload_that_fails_misses_the_target(native: Native, tmp_path: Path)
     broken.write_text("no archive")
     assets = {"kernel_grep": broken}
     (figure,) = papers_native.entry_figures(native, entry("kernel_grep"), assets, 100.0)
-    assert figure.figure.startswith("kernel_grep: failed: tar failed")
+    assert figure.figure.startswith("kernel_grep: failed: The archive broken.tar")
     assert figure.meets is False
 
 

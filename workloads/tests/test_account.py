@@ -81,8 +81,9 @@ WRAPPERS = {
     ),
     "mplayer-too-fast": Wrapper("mplayer", f'{PREPARED}; exec real -speed 5 "$@"', "video"),
     "mplayer-too-slow": Wrapper("mplayer", f'{PREPARED}; exec real -speed 0.3 "$@"', "video"),
+    # How busy it is depends on the machine: what it reports is made so.
     "mplayer-too-busy": Wrapper(
-        "mplayer", f'{PREPARED}; exec real -vf scale=9000:8000 "$@"', "video"
+        "mplayer", f"""{PREPARED}; real "$@" | sed -E 's/[0-9]+% +[0-9]+% /99% 9% /g'""", "video"
     ),
     "mplayer-nothing": Wrapper("mplayer", f"{PREPARED}; exit 0", "video"),
     "mplayer-less-always": Wrapper("mplayer", 'exec real "$@" -frames 20', "video"),

@@ -52,7 +52,7 @@ def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
         ("file_io", {"large_mib": 2.5}, "of type int, not 2.5"),
         ("file_io", {"small_files": True}, "of type int, not True"),
         ("file_io", {"fsync": "yes"}, "of type bool, not 'yes'"),
-        ("file_io", {"source": "random"}, "one of zero, incompressible, not 'random'"),
+        ("file_io", {"source": "random"}, "one of incompressible, zero, not 'random'"),
         ("idle", {"seconds": float("nan")}, "at least 0.1 s, not nan"),
         ("idle", {"seconds": "5"}, "of type float"),
     ],

@@ -113,7 +113,7 @@ def test_an_ssh_without_kerberos_is_asked_for_none(
     (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert connection.strict_options.__wrapped__() == connection.STRICT
+    assert connection.strict_options() == connection.STRICT
 
 
 @pytest.fixture
