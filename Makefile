@@ -87,6 +87,10 @@ venv-dev: $(VENV)/.locked-dev ## the same with what tests, benchmarks, the docum
 image: venv ## build the guest's image, or find it in the cache
 	@$(PY) -m lab image
 
+.PHONY: lab-kernel
+lab-kernel: venv ## build the kernel of lab/kernel/ from Debian's source again, and compare the bytes: [KEEP=1]
+	@LAB_KERNEL=build lab/packages.sh && $(PY) -m lab kernel $(if $(KEEP),--keep)
+
 .PHONY: lab
 lab: venv ## start the virtual lab, or with TARGET=two-labs both, TARGET=media with three media; DISKS=model from lab/disk_models.yml
 	@for lab in $(or $(LABS),$(LABS-lab)); do $(PY) -m lab up --dir "$$lab" \

@@ -33,6 +33,12 @@ def _cached(_arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _kernel(arguments: argparse.Namespace) -> int:
+    same = kernel.rebuild(say, keep=arguments.keep)
+    say("kernel: the same bytes" if same else "kernel: other bytes than those of lab/kernel/")
+    return 0 if same else 1
+
+
 def _up(arguments: argparse.Namespace) -> int:
     layout = Layout(arguments.dir.absolute())
     options = lifecycle.LabOptions(
@@ -109,6 +115,7 @@ def _event(arguments: argparse.Namespace) -> int:
 COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "image": ("build the guest's image and kernel where the cache has none", _image),
     "cached": ("where in the cache they are", _cached),
+    "kernel": ("build the kernel of lab/kernel/ again and compare its bytes", _kernel),
     "up": ("start drives, guest and meter", _up),
     "down": ("stop them, and labs in directories below", _down),
     "status": ("show what runs; exit 1 if the lab is not up", _status),
@@ -123,9 +130,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="name", required=True, metavar="command")
     for name, (text, _) in COMMANDS.items():
         command = commands.add_parser(name, help=text)
-        if name not in ("image", "cached"):
+        if name not in ("image", "cached", "kernel"):
             place = Path("build/lab")
             command.add_argument("--dir", type=Path, default=place, help=f"default {place}")
+    keep = commands.choices["kernel"]
+    keep.add_argument("--keep", action="store_true", help="put what was built into lab/kernel/")
     up = commands.choices["up"]
     up.add_argument("--no-drives", action="store_true", help="the guest and the meter only")
     up.add_argument("--no-meter", action="store_true", help="the drives and the guest only")

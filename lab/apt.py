@@ -71,31 +71,38 @@ class Apt:
     """apt in the directory `work`, for `suites`; the first is preferred where there are several.
 
     `status` is dpkg's of the system that packages are for: None where nothing is installed. `run`
-    runs a command and passes its lines on; it raises LabError where that fails.
+    runs a command and passes its lines on; it raises LabError where that fails. `archive` is used
+    in place of the mirror, and may be an old state of it.
     """
 
     def __init__(
-        self, work: Path, suites: Sequence[str], run: Run, status: Path | None = None
+        self,
+        work: Path,
+        suites: Sequence[str],
+        run: Run,
+        status: Path | None = None,
+        archive: str | None = None,
     ) -> None:
         self._work, self._run = work, run
-        mirror = find().url or DEFAULT_MIRROR
+        mirror = archive or find().url or DEFAULT_MIRROR
         for part in ("lists/partial", "archives/partial"):
             (work / "apt" / part).mkdir(parents=True)
         if status is None:
             status = work / "status"
             status.touch()
-        sources = work / "sources.list"
-        sources.write_text(
+        self._sources = work / "sources.list"
+        self._sources.write_text(
             "".join(f"deb [signed-by={KEYRING}] {mirror} {suite} main\n" for suite in suites)
         )
         options = {
-            "Dir::Etc::SourceList": sources,
+            "Dir::Etc::SourceList": self._sources,
             "Dir::Etc::SourceParts": "/dev/null",
             "Dir::State": work / "apt",
             "Dir::State::Status": status,
             "Dir::Cache": work / "apt",
             "Acquire::Languages": "none",
             "APT::Default-Release": suites[0],
+            "Acquire::Check-Valid-Until": str(archive is None).lower(),
         }
         self._words = [f"-o{name}={value}" for name, value in options.items()]
         if os.geteuid() == 0:
@@ -110,8 +117,18 @@ class Apt:
 
     def download(self, *packages: str) -> None:
         """Download these packages alone into `work`."""
+        self._in_work("download", *packages)
+
+    def _in_work(self, *words: str) -> None:
         place = f'cd "{self._work}" && exec apt-get -qq "$@"'
-        self._run(["sh", "-c", place, "sh", *self._words, "download", *packages], _ignore)
+        self._run(["sh", "-c", place, "sh", *self._words, *words], _ignore)
+
+    def download_source(self, package: str) -> None:
+        """Download the parts of a source package into `work`."""
+        lines = self._sources.read_text(encoding="utf-8")
+        self._sources.write_text(lines.replace("deb [", "deb-src ["), encoding="utf-8")
+        self._run(["apt-get", "-qq", *self._words, "update"], _ignore)
+        self._in_work("source", "--download-only", package)
 
     def download_with_needs(self, *packages: str) -> list[Path]:
         """Download packages and the dependencies that `status` lacks."""

@@ -9,11 +9,9 @@ import json
 import os
 import pwd
 import shutil
-import signal
 import struct
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,10 +30,6 @@ FACTS = "build.json"
 SUMS = "sums.json"
 FAILED_LOG = "failed-build.log"
 TAIL_LINES = 15
-
-
-class StoppedError(LabError):
-    """A build that was not needed any more."""
 
 
 def content_hash(files: Iterable[Path], base: Path, recipe: str) -> str:
@@ -159,8 +153,6 @@ def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[P
     log = work / "build.log"
     try:
         yield work, log
-    except StoppedError:
-        raise
     except LabError as error:
         kept = target.parent / FAILED_LOG
         shutil.copyfile(log, kept)
@@ -202,11 +194,10 @@ def run(
     on_line: Callable[[str], None] = lambda _line: None,
     *,
     environment: Mapping[str, str] | None = None,
-    stop: threading.Event | None = None,
 ) -> None:
     """Run one step of a build, its output to the log and line by line to `on_line`.
 
-    Raises LabError with its last lines where it fails, StoppedError where `stop` is set meanwhile.
+    Raises LabError with its last lines where it fails.
     """
     tail: list[str] = []
     with (
@@ -219,30 +210,16 @@ def run(
             text=True,
             errors="replace",
             env={**os.environ, "PATH": system_path(), **(environment or {})},
-            start_new_session=stop is not None,
         ) as process,
     ):
         assert process.stdout is not None
-        if stop is not None:
-            threading.Thread(target=_end_when, args=(stop, process), daemon=True).start()
         for line in process.stdout:
             out.write(line)
             tail = [*tail[1 - TAIL_LINES :], line.rstrip()]
             on_line(line.rstrip())
-    if stop is not None and stop.is_set():
-        raise StoppedError("build-stopped")
     if process.returncode != 0:
         last = "\n".join(tail)
         raise LabError("step-failed", command=command[0], last=last)
-
-
-def _end_when(stop: threading.Event, process: subprocess.Popen[str]) -> None:
-    """End a step, with all that it started, once `stop` is set."""
-    while process.poll() is None:
-        if stop.wait(0.1):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            return
 
 
 def _sweep(siblings: Path) -> None:

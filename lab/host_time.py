@@ -38,7 +38,7 @@ class GuestTime:
 class HostPage:
     """A page that the guest's kernel and the meter share: three numbers, each of 64 bits.
 
-    The guest writes how long its CPU has slept (User Mode Linux alone: lab/machines/uml.patch), the
+    The guest writes how long its CPU has slept (User Mode Linux alone: lab/kernel/uml.patch), the
     meter what the host has kept from the guest's CPUs, and from the modelled machine as a whole.
     Each is read and written at one go, for the other side looks at any moment; `struct` goes byte
     by byte and clears the place first.

@@ -18,31 +18,26 @@ paper=(
     libpangoft2-1.0-0
 )
 
-# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (drive/xts.c); with bc,
-# bison, flex, kmod, make, patch and xz-utils also the kernel of User Mode Linux (lab/machines/kernel.py).
+# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (drive/xts.c).
 packages=(
-    bc
-    bison
     ca-certificates
     debian-archive-keyring
     e2fsprogs
-    flex
     gcc
     iproute2
-    kmod
     libc6-dev
     libssl-dev
     make
     mmdebstrap
     openssh-client
-    patch
     qemu-system-x86
     qemu-utils
     uidmap
     util-linux
-    xz-utils
     "${paper[@]}"
 )
+# To build the kernel of User Mode Linux rather than take that of lab/kernel/ (lab/machines/kernel.py).
+[ "${LAB_KERNEL:-}" != build ] || packages+=(bc bison flex kmod patch xz-utils)
 
 without_lab=false
 if [ "${1:-}" = --without-lab ]; then

@@ -32,7 +32,7 @@ STEPS = {
     "packages": "install the system packages that are missing",
     "venv": "make the Python environment",
     "image": "build the guest's image, or find it in the cache",
-    "lab": "start the virtual lab, whose kernel is built if not cached",
+    "lab": "start the virtual lab",
     "provision": "prepare the target and its disks",
     "run": "measure every workload on every configuration, in blocks",
     "report": "compute the results and write the report",
@@ -40,8 +40,6 @@ STEPS = {
     "lab-down": "stop the virtual lab",
 }
 COLUMNS = 80
-# Suites of the four configurations that the smaller kernel has (lab/machines/kernel.py).
-FIRST_SUITES = ("micro", "one-disk", "smoke")
 OF_THE_LAB = frozenset({"image", "lab", "lab-down"})
 OF_MAKE = frozenset({"packages", "venv", *OF_THE_LAB})  # the others are commands of ./fde
 
@@ -78,8 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "provision": inventory,
         "run": ["--suite", options.suite, "--no-report", *inventory, *options.plan_options],
     }
-    if options.suite in FIRST_SUITES:
-        os.environ.setdefault("LAB_KERNEL", "first")
     in_lab = bool(options.labs)
     steps = [step for step in STEPS if in_lab or step not in OF_THE_LAB]
     try:

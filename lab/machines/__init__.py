@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from contract.errors import LabError
 from lab import image
 from lab.cache import Say
 from lab.image import Image
-from lab.machines import qemu, uml
 from lab.machines.base import Machine
 from lab.machines.qemu import Qemu
 from lab.machines.uml import Uml
-from lab.state import cache_dir
 
-UML = Uml()
-MACHINES: dict[str, Machine] = {m.name: m for m in (Qemu("kvm"), UML, Qemu("tcg"))}
+MACHINES: dict[str, Machine] = {m.name: m for m in (Qemu("kvm"), Uml(), Qemu("tcg"))}
 
 
 def ready(wanted: str, say: Say) -> tuple[Machine, Image]:
     """Return the machine and the image, built where the cache lacks them. Raises LabError."""
     if wanted != "auto":
         require(wanted)  # before anything is built
-    directory = cache_dir()
-    # Where the kernel may be needed and the image is yet to be built, they are built side by side.
-    build_both = (
-        wanted in ("auto", "uml")
-        and not image.location(directory).directory.exists()
-        and not (wanted == "auto" and qemu.known_to_work(directory))
-        and uml.obstacle() is None
-    )
-    with UML.kernel_ahead(say) if build_both else contextlib.nullcontext():
-        guest_image = image.ensure(say)
-        return choose(wanted, guest_image, say), guest_image
+    guest_image = image.ensure(say)
+    return choose(wanted, guest_image, say), guest_image
 
 
 def choose(wanted: str, guest_image: Image, say: Say) -> Machine:

@@ -18,7 +18,6 @@ OVERLAY = "root.overlay"
 
 # What not every machine's guest has; a test or a fault trial that needs one says so.
 WATCHDOG = "a watchdog device"
-AES = "a processor with AES instructions"
 TWO_CPUS = "two CPUs"
 DEBIAN_KERNEL = "Debian's own kernel"
 

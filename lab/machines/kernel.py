@@ -1,39 +1,46 @@
-"""The kernel of User Mode Linux: Debian's source, our configuration, kept in the cache.
+"""The kernel of User Mode Linux: the finished one of lab/kernel/, or the same built from source.
 
-There are two: one with all that any configuration, paper or test asks for, and one of what a
-first suite needs, which is built in three quarters of the time. LAB_KERNEL=first asks for it where
-there is no other yet. Beside the program lie its modules as the guest finds them in
-/lib/modules/<release>, with the module of the modelled RAPL zones among them.
+lab/kernel/ has Debian's source by name and SHA-256, our configuration and patches, and the archive
+that a build of them gave. LAB_KERNEL=build builds it here instead. In the cache lie the program and
+its modules as the guest finds them in /lib/modules/<release>.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import lzma
 import os
 import re
 import shutil
-import threading
-import time
+import subprocess
+import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from contract import schema
 from contract.errors import LabError
+from contract.files import sha256_of, write_json
 from contract.strict_json import read_object
 from lab import cache
 from lab.apt import Apt
 from lab.cache import Say
-from lab.image import MODULE, MODULE_SOURCES
+from lab.image import MODULE
 from lab.state import GIB, InDirectory, cache_dir
 
-HERE = Path(__file__).resolve().parent
-CONFIG = HERE / "uml.config"
-MORE_CONFIG = HERE / "uml-full.config"
-PATCH = HERE / "uml.patch"
-# Debian's newest kernel for the guest's release handles page faults and system calls two to three
-# times as fast (seccomp in place of ptrace, since 6.16). It changes every few weeks; 6.12 stays.
-PACKAGE = "linux-source"
-SUITES = ("trixie-backports", "trixie")
+FOLDER = Path(__file__).resolve().parents[1] / "kernel"
+CONFIG = FOLDER / "uml.config"
+PATCHES = (FOLDER / "uml.patch", FOLDER / "aes.patch")
+RAPL = MODULE / "fde_rapl_sim.c"
+INPUTS = (CONFIG, *PATCHES, RAPL)
+ARCHIVE = FOLDER / "kernel.tar.xz"
+RECORD = FOLDER / "kernel.json"
+# The mirror drops a version of its backports after weeks; the archive of all of them keeps it.
+SUITE = "trixie-backports"
+SNAPSHOT = "http://snapshot.debian.org/archive/debian/20261128T000000Z"
 ROOM_BYTES = GIB // 4
 BUILD_ROOM_BYTES = 2 * GIB
 PROGRAMS = ("apt-get", "bc", "bison", "depmod", "dpkg-deb", "flex", "gcc", "make", "patch", "xz")
@@ -48,112 +55,237 @@ UNUSED = (
     "*/tools/testing",
 )
 DECLARED = re.compile(r"^\s*(?:menu)?config\s+(\w+)", re.MULTILINE)
-COMPILED = re.compile(r"\s+(CC|AR|LD|AS)\b")
-# Lines of a whole build that COMPILED finds, for the progress, by the number of its config files.
-STEPS = {1: 1310, 2: 1730}
-PROGRESS_S = 15.0
+# What a kernel would otherwise hold of the time, user and host of its build.
+REPRODUCIBLE = {
+    "KBUILD_BUILD_HOST": "lab",
+    "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
+    "KBUILD_BUILD_USER": "fde",
+    "KBUILD_BUILD_VERSION": "1",
+    "LC_ALL": "C",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """The content of lab/kernel/kernel.json: the source, our inputs and the compiler.
+
+    `contents_sha256` is the sum of the uncompressed archive, `inputs` the hash of our files.
+    """
+
+    package: str
+    version: str
+    source_sha256: str
+    compiler: str
+    inputs: str
+    contents_sha256: str
+
+    @classmethod
+    def read(cls) -> Record:
+        """Read the record of the repository."""
+        return schema.read(cls, read_object(RECORD))
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel, and the files of its configuration."""
+    """A kernel in the cache; `built` is whether it was built here."""
 
     directory: Path
-    configs: tuple[Path, ...] = (CONFIG,)
+    built: bool
     program = InDirectory("linux")
     # Becomes /lib/modules in the guest: one directory, named by the release.
     modules = InDirectory("modules")
 
     def facts(self) -> dict[str, str | float]:
-        """Return what the build noted of itself; empty where there is none."""
+        """Return what is known of its making; empty if there is none."""
         return {"kernel": self.directory.name, **read_object(self.directory / cache.FACTS)}
 
 
+def inputs_hash() -> str:
+    """Return the hash of our files that go into a build."""
+    recipe = f"{UNUSED} {sorted(REPRODUCIBLE.items())}"
+    return cache.content_hash(INPUTS, FOLDER.parent, recipe)
+
+
 def location(directory: Path) -> Kernel:
-    """Where the kernel of the present configuration is, or would be, in this cache.
+    """Where the kernel is, or would be, in this cache: one that was built here comes first.
 
-    LAB_KERNEL is `full`, also where it is not set, or `first`; a full one serves for both.
+    Where our files are not those that the archive was made of, only a build has them.
     """
-    full = _location(directory / "kernels", (CONFIG, MORE_CONFIG))
-    if os.environ.get("LAB_KERNEL", "") in ("", "full") or full.directory.exists():
-        return full
-    return _location(directory / "first-kernels", (CONFIG,))
+    kernels, record, inputs = directory / "kernels", Record.read(), inputs_hash()
+    built = Kernel(kernels / f"{inputs}-built", built=True)
+    asked = os.environ.get("LAB_KERNEL", "") == "build"
+    if asked or built.directory.exists() or record.inputs != inputs:
+        return built
+    return Kernel(kernels / record.contents_sha256[:16], built=False)
 
 
-def _location(kernels: Path, configs: tuple[Path, ...]) -> Kernel:
-    inputs = [*configs, PATCH, *(MODULE / name for name in MODULE_SOURCES)]
-    recipe = f"{PACKAGE} {SUITES} {UNUSED}"
-    name = cache.content_hash(inputs, HERE.parent, recipe)
-    return Kernel(kernels / name, configs)
-
-
-def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
-    """Return the kernel, built if it is not cached. Raises LabError; StoppedError by `stop`."""
+def ensure(say: Say) -> Kernel:
+    """Return the kernel, unpacked or built if it is not in the cache. Raises LabError."""
+    if (wish := os.environ.get("LAB_KERNEL", "")) not in ("", "build"):
+        raise LabError("no-such-kernel", wish=wish)
     kernel = location(cache_dir())
-
-    def build(target: Path) -> None:
-        cache.require_programs(*PROGRAMS)
-        with cache.work_directory("kernel", BUILD_ROOM_BYTES, target) as (work, log):
-            Build(kernel.configs, say, log, stop).make(work, target)
-
-    cache.ensure(kernel.directory, "kernel", ROOM_BYTES, build, say)
+    if kernel.built:
+        return build(say)
+    cache.ensure(kernel.directory, "kernel", ROOM_BYTES, _unpack_archive, say)
     return kernel
 
 
-class Build:
-    """The steps of one build, their output in `log`; they end where `stop` is set."""
+def build(say: Say) -> Kernel:
+    """Return a kernel that was built on this host, now if the cache has none. Raises LabError."""
+    kernel = Kernel(cache_dir() / "kernels" / f"{inputs_hash()}-built", built=True)
 
-    def __init__(
-        self, configs: Sequence[Path], say: Say, log: Path, stop: threading.Event | None = None
-    ) -> None:
-        self._configs, self._say, self._log, self._stop = configs, say, log, stop
+    def make(target: Path) -> None:
+        _require_build_programs()
+        with cache.work_directory("kernel", BUILD_ROOM_BYTES, target) as (work, log):
+            Build(say, log).make(work, target)
+
+    cache.ensure(kernel.directory, "kernel", ROOM_BYTES, make, say)
+    return kernel
+
+
+def rebuild(say: Say, *, keep: bool) -> bool:
+    """Build the kernel again; return whether its bytes are the archive's. `keep` replaces these.
+
+    Raises LabError where that fails, or where another compiler makes a comparison senseless.
+    """
+    _require_build_programs()
+    record, compiler = Record.read(), _compiler()
+    target = Path(os.environ.get("FDE_BUILD", "build")).absolute() / "kernel"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    if compiler != record.compiler and not keep:
+        raise LabError("other-compiler", compiler=compiler, recorded=record.compiler)
+    with cache.work_directory("kernel", BUILD_ROOM_BYTES, target) as (work, log):
+        Build(say, log).make(work, target)
+    contents = _pack(target)
+    contents_sha256 = hashlib.sha256(contents).hexdigest()
+    say(f"kernel: built in {target}; SHA-256 of its contents {contents_sha256}")
+    if keep:
+        ARCHIVE.write_bytes(lzma.compress(contents, preset=9 | lzma.PRESET_EXTREME))
+        made = {"inputs": inputs_hash(), "contents_sha256": contents_sha256}
+        write_json(RECORD, asdict(replace(record, compiler=compiler, **made)), 0o644)
+        return True
+    say(f"kernel: that of lab/kernel/               {record.contents_sha256}")
+    return contents_sha256 == record.contents_sha256
+
+
+def _require_build_programs() -> None:
+    try:
+        cache.require_programs(*PROGRAMS)
+    except LabError as error:
+        raise LabError("no-build-program", program=error.facts["program"]) from error
+
+
+def _compiler() -> str:
+    """Return what decides on the bytes besides the source: versions of gcc, binutils and libc."""
+    versions = []
+    for argv in (["gcc", "--version"], ["ld", "--version"], ["ldd", "--version"]):
+        shown = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+        versions.append(shown.partition("\n")[0].strip())
+    return "; ".join(versions)
+
+
+def _unpack_archive(target: Path) -> None:
+    """Fill `target` with the archive's program and modules. Raises LabError if it is damaged."""
+    record = Record.read()
+    try:
+        contents = lzma.decompress(ARCHIVE.read_bytes())
+    except (OSError, lzma.LZMAError):
+        contents = b""
+    if hashlib.sha256(contents).hexdigest() != record.contents_sha256:
+        raise LabError("kernel-damaged", path=ARCHIVE)
+    with tarfile.open(fileobj=io.BytesIO(contents)) as tar:
+        tar.extractall(target, filter="data")
+    _note(target, record)
+
+
+def _pack(directory: Path) -> bytes:
+    """Return program and modules as a tar archive without owners and times."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        modules = sorted((directory / "modules").rglob("*"))
+        for path in (directory / "linux", directory / "modules", *modules):
+            member = tar.gettarinfo(path, path.relative_to(directory).as_posix())
+            member.uid = member.gid = member.mtime = 0
+            member.uname = member.gname = ""
+            member.mode = 0o755 if member.isdir() or path.name == "linux" else 0o644
+            with path.open("rb") if member.isfile() else io.BytesIO() as content:
+                tar.addfile(member, content)
+    return packed.getvalue()
+
+
+def _note(target: Path, record: Record) -> None:
+    facts = {"source": f"{record.package} {record.version}", "compiler": record.compiler}
+    (target / cache.FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+class Build:
+    """The steps of one build, their output in `log`."""
+
+    def __init__(self, say: Say, log: Path) -> None:
+        self._say, self._log = say, log
 
     def make(self, work: Path, target: Path) -> None:
-        """Fill `target` with `linux` and `modules`, of the first suite with a buildable kernel."""
-        for suite in SUITES:
-            place = work / suite
-            place.mkdir()
-            try:
-                source = self.fetch(place, suite)
-                tree = self.unpack(place)
-                self.configure(tree)
-                self.compile(tree)
+        """Fill `target` with `linux` and `modules`."""
+        record = Record.read()
+        tree = self.unpack(self.fetch(work, record), work)
+        self.configure(tree)
+        self._say("kernel: compiling (5 to 20 minutes)")
+        jobs = (os.cpu_count() or 1) + 1  # one waits for the disk now and then
+        self._make(tree, f"-j{jobs}", "linux", "modules")
+        self._make(tree, f"INSTALL_MOD_PATH={work}", "INSTALL_MOD_STRIP=1", "modules_install")
+        shutil.copytree(work / "lib" / "modules", target / "modules", symlinks=True)
+        for link in target.glob("modules/*/build"):
+            link.unlink()
+        # Without its tables for unwinding, which nothing reads: a tenth of the archive.
+        unwinding = ["--remove-section=.eh_frame", "--remove-section=.eh_frame_hdr"]
+        self.run(["strip", *unwinding, "-o", str(target / "linux"), str(tree / "linux")])
+        _note(target, replace(record, compiler=_compiler()))
+
+    def run(self, command: Sequence[str]) -> None:
+        cache.run(command, self._log, environment=REPRODUCIBLE)
+
+    def _make(self, tree: Path, *words: str) -> None:
+        self.run(["make", "-C", str(tree), "ARCH=um", *words])
+
+    def fetch(self, work: Path, record: Record) -> Path:
+        """Return Debian's source package: from its mirror, else from the archive of all versions.
+
+        Raises LabError if neither has it, or if it is not the recorded one.
+        """
+        self._say(f"kernel: {record.package} {record.version} (about 160 MB)")
+
+        def run(argv: Sequence[str], on_line: Say) -> None:
+            cache.run(argv, self._log, on_line)
+
+        for name, archive in (("mirror", None), ("snapshot", SNAPSHOT)):
+            (work / name).mkdir()
+            with suppress(LabError):  # its reason is in the log
+                apt = Apt(work / name, [SUITE], run, archive=archive)
+                apt.download(f"{record.package}={record.version}")
                 break
-            except LabError as error:
-                if isinstance(error, cache.StoppedError) or suite == SUITES[-1]:
-                    raise
-                self._say(f"kernel: that of {suite} cannot be built ({error})")
-                shutil.rmtree(place)
-        self.install(tree, place, target)
-        (target / cache.FACTS).write_text(json.dumps({"source": source}), encoding="utf-8")
+        package = next(work.glob("*/*.deb"), None)
+        if package is None or sha256_of(package) != record.source_sha256:
+            raise LabError("no-kernel-source", package=record.package, version=record.version)
+        return package
 
-    def run(self, command: Sequence[str], on_line: Say = lambda _line: None) -> None:
-        cache.run(command, self._log, on_line, stop=self._stop)
-
-    def fetch(self, work: Path, suite: str) -> str:
-        """Fetch Debian's source package by apt, from separate lists; returns name and version."""
-        self._say(f"kernel: the source of {suite} (about 160 MB)")
-        apt = Apt(work, [suite], self.run)
-        # PACKAGE itself is empty and depends on the one with the version.
-        named = (line for line in apt.depends(PACKAGE) if f"Depends: {PACKAGE}-" in line)
-        package = next((line.split()[-1] for line in named), PACKAGE)
-        apt.download(package)
-        version = next(work.glob("*.deb")).name.split("_")[1]
-        return f"{package} {version}"
-
-    def unpack(self, work: Path) -> Path:
-        """Return what is compiled of it, in `work`."""
+    def unpack(self, package: Path, work: Path) -> Path:
+        """Return what is compiled of it, with our patches and the module of the RAPL zones."""
         tree = work / "source"
         tree.mkdir()
         excluded = " ".join(f"--exclude='{part}'" for part in UNUSED)
         unpack = (
-            f"set -e; cd '{work}'; dpkg-deb --fsys-tarfile *.deb | "
+            f"set -e; dpkg-deb --fsys-tarfile '{package}' | "
             "tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | "
-            f"tar -xJ -C '{tree}' --strip-components=1 {excluded}; rm *.deb"
+            f"tar -xJ -C '{tree}' --strip-components=1 {excluded}; rm '{package}'"
         )
         self.run(["sh", "-c", unpack])
-        patch = ["patch", "--strip=1", "--forward", f"--input={PATCH}"]
-        self.run([*patch, f"--directory={tree}"])
+        for patch in PATCHES:
+            self.run(["patch", "--strip=1", f"--input={patch}", f"--directory={tree}"])
+        powercap = tree / "drivers" / "powercap"
+        shutil.copyfile(RAPL, powercap / RAPL.name)
+        with (powercap / "Makefile").open("a", encoding="ascii") as file:
+            file.write(f"obj-m += {RAPL.stem}.o\n")
         return tree
 
     def configure(self, tree: Path) -> None:
@@ -161,13 +293,8 @@ class Build:
 
         Passed over are options that this version does not have at all.
         """
-        lines = [
-            line for path in self._configs for line in path.read_text(encoding="utf-8").splitlines()
-        ]
-        config = tree / "fde.config"
-        config.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        words = ["ARCH=um", f"KCONFIG_ALLCONFIG={config}", "allnoconfig"]
-        self.run(["make", "-s", "-C", str(tree), *words])
+        lines = CONFIG.read_text(encoding="utf-8").splitlines()
+        self._make(tree, "-s", f"KCONFIG_ALLCONFIG={CONFIG}", "allnoconfig")
         taken = (tree / ".config").read_text(encoding="utf-8").splitlines()
         lost = [line for line in lines if line.startswith("CONFIG_") and line not in taken]
         if lost:  # of these, what the source's Kconfig files declare
@@ -176,37 +303,3 @@ class Build:
             lost = [line for line in lost if line.split("=")[0] in known]
         if lost:
             raise LabError(f"it does not take these lines of its configuration: {', '.join(lost)}")
-
-    def compile(self, tree: Path) -> None:
-        """On all processors, with a word now and then on how far it is."""
-        jobs = (os.cpu_count() or 1) + 1  # one waits for the disk now and then
-        started = reported = time.monotonic()
-        done = 0
-
-        def on_line(line: str) -> None:
-            nonlocal reported, done
-            done += COMPILED.match(line) is not None
-            now_s = time.monotonic()
-            if now_s - reported >= PROGRESS_S:
-                share = min(99, round(100 * done / STEPS[len(self._configs)]))
-                self._say(f"kernel: about {share} % compiled ({now_s - started:.0f} s)")
-                reported = now_s
-
-        make = ["make", "-C", str(tree), "ARCH=um", f"-j{jobs}"]
-        self.run([*make, "linux", "modules"], on_line)
-
-    def install(self, tree: Path, work: Path, target: Path) -> None:
-        """Strip and place the results, the RAPL module among them."""
-        module = work / "rapl_sim"
-        module.mkdir()
-        for name in MODULE_SOURCES:
-            shutil.copy2(MODULE / name, module / name)
-        make = ["make", "-s", "-C", str(tree), "ARCH=um"]
-        self.run([*make, f"M={module}", "modules"])
-        into = f"INSTALL_MOD_PATH={work / 'root'}"
-        self.run([*make, into, "INSTALL_MOD_STRIP=1", "modules_install"])
-        self.run([*make, into, "INSTALL_MOD_STRIP=1", f"M={module}", "modules_install"])
-        shutil.copytree(work / "root" / "lib" / "modules", target / "modules", symlinks=True)
-        for link in target.glob("modules/*/build"):
-            link.unlink()
-        self.run(["strip", "-o", str(target / "linux"), str(tree / "linux")])

@@ -21,7 +21,7 @@ from lab.cache import Say
 from lab.host_time import HostPage
 from lab.image import Image
 from lab.launcher import READY_LIMIT_S, Launcher, tail, wait_for
-from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest
+from lab.machines.base import DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest
 from lab.network import Network
 from lab.state import GuestState, Running, cache_dir
 
@@ -97,12 +97,6 @@ def why_not(qemu: str, image: Image, cache: Path, say: Say) -> str | None:
     return None if known[key] else "KVM does not run the guest's kernel on this machine"
 
 
-def known_to_work(cache: Path) -> bool:
-    """Whether KVM was tried by this machine before, and worked with its latest QEMU."""
-    known = list(read_object(cache / "kvm.json").values())
-    return os.access(DEVICE, os.R_OK | os.W_OK) and known[-1:] == [True]
-
-
 def machine_key(qemu: str) -> str:
     """Name of this machine, its kernel and its QEMU, the same at every boot."""
     version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False)
@@ -159,7 +153,7 @@ KERNEL_WORDS = (
 class Qemu:
     """QEMU with one accelerator: `kvm` or `tcg`."""
 
-    abilities = frozenset({WATCHDOG, AES, TWO_CPUS, DEBIAN_KERNEL})
+    abilities = frozenset({WATCHDOG, TWO_CPUS, DEBIAN_KERNEL})
     needs_wires = False
     on_one_processor = False
 

@@ -1,6 +1,6 @@
 """The guest as User Mode Linux: the kernel is a process, so code in it runs at the host's speed.
 
-One CPU, a kernel of our own configuration (`uml.config`) and no watchdog device. Needs no root: the
+One CPU, a kernel of our own configuration (lab/kernel/) and no watchdog device. Needs no root: the
 process lives in the lab's namespaces, where its network cards are the tap devices of `lab.network`.
 Sources: the kernel's Documentation/virt/uml, and its arch/um/drivers/vector_user.c for `vec0=…`.
 """
@@ -12,10 +12,8 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 from contract.errors import LabError
@@ -36,7 +34,7 @@ PROBE_LIMIT_S = 20.0
 PROBE_WORDS = b"Unable to mount root fs"
 DEATH_LIMIT_S = 10.0
 # What the machine itself needs, so that the probe tries what the guest will use.
-MACHINE_WORDS = ("con=null", "con0=null,fd:1", "panic=1", "seccomp=auto")
+MACHINE_WORDS = ("con=null", "con0=null,fd:1", "panic=1", "seccomp=auto", "cryptomgr.notests=1")
 KERNEL_WORDS = (
     "root=/dev/ubda rw net.ifnames=0 loglevel=5 "
     "mitigations=off rcupdate.rcu_expedited=1 fde.host systemd.default_device_timeout_sec=600 "
@@ -52,32 +50,20 @@ class Uml:
     needs_wires = True
     on_one_processor = True
 
-    def __init__(self) -> None:
-        self._ahead: Future[kernel.Kernel] | None = None
-
-    @contextlib.contextmanager
-    def kernel_ahead(self, say: Say) -> Iterator[None]:
-        """Build the kernel beside what the block does; where it is not needed, the build ends."""
-        stop = threading.Event()
-        with ThreadPoolExecutor(1) as pool:
-            self._ahead = pool.submit(kernel.ensure, say, stop)
-            try:
-                yield
-            finally:
-                stop.set()
-                self._ahead = None
-
     def why_not(self, _image: Image, say: Say) -> str | None:
-        """Namespaces, the tap device and a kernel, which is built where the cache has none."""
+        """Namespaces, the tap device and a kernel; one that this host cannot load is built."""
         if (reason := obstacle()) is not None:
             return reason
         try:
-            built = self._ahead.result() if self._ahead else kernel.ensure(say)
+            guest_kernel = kernel.ensure(say)
+            if not guest_kernel.built and not loads(guest_kernel.program):
+                say("kernel: the one of lab/kernel/ needs a newer C library; building it here")
+                guest_kernel = kernel.build(say)
         except LabError as error:
             return str(error)
-        if starts(built.program):
+        if starts(guest_kernel.program):
             return None
-        return f"the kernel {built.program} does not start here; remove it to have it built again"
+        return f"the kernel {guest_kernel.program} does not start here"
 
     def address(self, _guest: Guest) -> tuple[str, int]:
         """Return the guest's own."""
@@ -143,11 +129,19 @@ def obstacle() -> str | None:
     return networks.why_not()
 
 
+def loads(program: Path) -> bool:
+    """Whether this host's libraries are new enough for the kernel: it prints its release."""
+    return _outcome([str(program), "--version"]).returncode == 0
+
+
 def starts(program: Path) -> bool:
     """Whether the kernel comes as far as looking for its root disk, of which it is given none."""
-    command = [str(program), "mem=64M", *MACHINE_WORDS]
+    return PROBE_WORDS in _outcome([str(program), "mem=64M", *MACHINE_WORDS]).stdout
+
+
+def _outcome(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     try:
-        tried = subprocess.run(
+        return subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -156,5 +150,4 @@ def starts(program: Path) -> bool:
             start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return PROBE_WORDS in tried.stdout
+        return subprocess.CompletedProcess(command, -1, b"", b"")

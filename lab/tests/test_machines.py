@@ -208,7 +208,6 @@ def test_the_probe_is_remembered_for_each_machine(
     for _ in range(2):
         assert "does not run" in str(qemu.why_not(emulator, image, cache, _say))
     assert (tmp_path / "boots").read_text() == "x"
-    assert not qemu.known_to_work(cache)
     monkeypatch.setattr(qemu, "machine_key", lambda _qemu: "another machine")
     qemu.why_not(emulator, image, cache, _say)
     assert (tmp_path / "boots").read_text() == "xx"
@@ -330,31 +329,6 @@ def test_a_kernel_that_does_not_start_is_no_kernel(tmp_path: Path) -> None:
     assert not uml.starts(tmp_path / "none")
     program.write_text("#!/bin/sh\necho Kernel panic: VFS: Unable to mount root fs\n")
     assert uml.starts(program)
-
-
-def test_a_kernel_without_a_compiler_names_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FDE_CACHE", str(tmp_path))
-    monkeypatch.setattr(kernel, "PROGRAMS", ("no-such-compiler",))
-    with refuses("program-missing", program="no-such-compiler"):
-        kernel.ensure(_say)
-    assert [p.name for p in (tmp_path / "kernels").iterdir()] == ["lock"]
-
-
-def test_every_line_of_the_kernels_configuration_must_be_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A make that takes all lines but two, one of them of an option that the source lacks."""
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    lines = kernel.CONFIG.read_text().splitlines()
-    (tree / ".config").write_text("\n".join(lines[:-1]).replace("CONFIG_NVME_TCP=y\n", ""))
-    (tree / "Kconfig.nvme").write_text("menuconfig NVME_TCP\n\tbool\n")
-    build = kernel.Build((kernel.CONFIG,), _say, tmp_path / "log")
-    monkeypatch.setattr(build, "run", lambda *_a, **_k: None)
-    with pytest.raises(LabError, match=r"CONFIG_NVME_TCP=y$"):
-        build.configure(tree)
 
 
 def test_the_guest_of_user_mode_linux_gets_no_secret_on_its_command_line(
