@@ -130,3 +130,12 @@ def test_refusals_are_one_sentence_and_a_failure(
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert system.done() in ([], ["sudo -v"])
+
+
+@pytest.mark.parametrize(("wish", "listed"), [("", ""), ("build", "bison\n")])
+def test_what_builds_a_kernel_is_installed_only_for_that(
+    wish: str, listed: str, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_KERNEL", wish)
+    system.lacks("bison")
+    assert system.run("--list").stdout == listed
