@@ -35,13 +35,17 @@ def _flags(text: str) -> set[str]:
 
 
 def test_dm_crypt_runs_the_hosts_best_aes(lab: LabHandle) -> None:
-    """As the kernel's arch/x86/crypto/aesni-intel_glue.c chooses."""
+    """As the kernel's arch/x86/crypto/aesni-intel_glue.c chooses.
+
+    Other machines than User Mode Linux prefer AVX2 to AVX-512 on some processors of Intel's.
+    """
     flags = _flags(lab.ssh("cat /proc/cpuinfo").stdout)
+    usable = [suffix for suffix, needs in DRIVERS if needs <= flags]
     if lab.state["machine"]["name"] == "uml":
         host = _flags(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
         assert {flag for _, needs in DRIVERS for flag in needs & (flags ^ host)} == set()
-    best = next((suffix for suffix, needs in DRIVERS if needs <= flags), None)
-    if best is None:
+        usable = usable[:1]
+    if not usable:
         pytest.skip("this host's processor has no AES instructions: dm-crypt runs AES in C")
     offers: dict[str, tuple[int, str]] = {}
     for entry in lab.ssh("cat /proc/crypto").stdout.split("\n\n"):
@@ -50,10 +54,8 @@ def test_dm_crypt_runs_the_hosts_best_aes(lab: LabHandle) -> None:
         if fields.get("name") in ("xts(aes)", "gcm(aes)"):
             offer = (int(fields["priority"]), fields["driver"])
             offers[fields["name"]] = max(offer, offers.get(fields["name"], (0, "")))
-    assert {name: driver for name, (_, driver) in offers.items()} == {
-        "xts(aes)": f"xts-aes-{best}",
-        "gcm(aes)": f"generic-gcm-{best}",
-    }
+    assert offers["xts(aes)"][1] in [f"xts-aes-{suffix}" for suffix in usable]
+    assert offers["gcm(aes)"][1] in [f"generic-gcm-{suffix}" for suffix in usable]
 
 
 # In the guest: what one plain mapping makes of `written`, and of `raw` below it.
