@@ -152,7 +152,12 @@ class Bench:
         before_proof()
         findings.inspection.after()
         options = mount_options(self._stack.mount_point)
-        findings.inspection.findings += account.judge(findings.phases, options)
+        settings = entered.configuration.settings
+        integrity = settings.get("integrity", "none") != "none"
+        journalled = integrity and not settings.get("integrity_no_journal")
+        findings.inspection.findings += account.judge(
+            findings.phases, options, journalled=journalled
+        )
         stack = self._stack
         search = run.configuration not in self._searched
         findings.proof = proof.prove(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from contract.documents import Phase
 from contract.examination import Finding
@@ -16,28 +15,62 @@ WITHIN: Mapping[str, float] = {
 }
 # Units of which more than planned is no fault: a request that takes long ends when it does.
 MAY_EXCEED = ("seconds",)
-# Mount options by which a file system writes less than it is given (btrfs, f2fs).
-_SHRINKING = ("compress", "compress-force", "compress_algorithm")
+# Mount options by which a file system writes less than it is given (btrfs, f2fs, bcachefs).
+_SHRINKING = {"compress", "compress-force", "compress_algorithm", "compression"}
+# Without one of these, who reads a file writes the time of it.
+_NO_ACCESS_TIMES = {"noatime", "ro"}
+_SENTENCE = "The work of {phase} was not done as planned: {clause}."
 _REMEDY = (
     "Check that the programs on the target are its distribution's own, and what else uses the disk."
 )
+UNSEEN = "work-unseen"
+_EXCUSES = {
+    UNSEEN: (
+        "What the disk moved in {phase} is not known: {clause}.",
+        "Switch the disk's statistics on (queue/iostats).",
+    ),
+    "compression": (
+        "What the disk moved in {phase} shows little, for its file system compresses: {clause}.",
+        "Mount it without compression.",
+    ),
+    "access-times": (
+        "Reading in {phase} wrote the times of access: {clause}.",
+        "Mount the file system with noatime.",
+    ),
+    "integrity-journal": (
+        "What the disk moved in {phase} shows little, for dm-integrity's journal holds data in"
+        " memory: {clause}.",
+        "Measure larger files, or set integrity_no_journal.",
+    ),
+}
 
 
-def judge(phases: Iterable[Phase], mount_options: str = "") -> list[Finding]:
+def judge(
+    phases: Iterable[Phase], mount_options: str = "", *, journalled: bool = False
+) -> list[Finding]:
     """Compare the accounts of each phase; one finding for each difference, or one that is `ok`.
 
-    A difference voids the run. Too few bytes on the disk only warn where the file system, by its
-    `mount_options`, compresses what it writes.
+    A difference voids the run. It only warns where there is another reason for it: by its
+    `mount_options` the file system compresses what it writes, or notes when a file was read;
+    `journalled` data wait in dm-integrity's journal, which serves reads from memory.
     """
-    options = [option.partition("=")[0] for option in mount_options.split(",")]
-    shrinks = any(option in _SHRINKING for option in options)
-    differences = [
-        _difference(phase, *each, shrinks) for phase in phases for each in _differences(phase)
-    ]
+    options = {option.partition("=")[0] for option in mount_options.split(",") if option}
+    excuses = {
+        "compression": (options & _SHRINKING, "-less"),
+        "access-times": (options and not options & _NO_ACCESS_TIMES, "written-more"),
+        "integrity-journal": (journalled, "read-less"),
+    }
+    differences = []
+    for phase in phases:
+        for cause, unit, clause in _differences(phase):
+            excuse = UNSEEN if cause == UNSEEN else ""
+            for name, (holds, ending) in excuses.items():
+                if holds and cause.startswith("disk-") and cause.endswith(ending):
+                    excuse = name
+            differences.append(_difference(phase, cause, unit, clause, excuse))
     if not differences:
         return [Finding(NAME, "after", "blocker", True, "", {}, None, "")]
-    *others, last = differences
-    return [*others, replace(last, message=f"{last.message} {_REMEDY}")]
+    return differences
 
 
 def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
@@ -53,7 +86,7 @@ def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
     for quantity, bounds in phase.disk_bounds.items():
         moved, verb = getattr(phase, f"disk_{quantity}"), quantity.removesuffix("_bytes")
         if moved is None:
-            yield "work-unseen", "bytes", f"the kernel does not count what is {verb} on the disk"
+            yield UNSEEN, "bytes", f"the kernel does not count what is {verb} on the disk"
         elif moved < bounds.least:
             clause = f"the disk has {verb} {moved:,.0f} B, not at least {bounds.least:,.0f} B"
             yield f"disk-{verb}-less", "bytes", clause
@@ -62,7 +95,7 @@ def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
             yield f"disk-{verb}-more", "bytes", clause
 
 
-def _difference(phase: Phase, cause: str, unit: str, clause: str, shrinks: bool) -> Finding:
+def _difference(phase: Phase, cause: str, unit: str, clause: str, excuse: str) -> Finding:
     """Return the finding of a difference, with every account of that unit as its facts."""
     accounts = {
         "planned": phase.planned.get(unit),
@@ -72,8 +105,8 @@ def _difference(phase: Phase, cause: str, unit: str, clause: str, shrinks: bool)
         "disk_written_bytes": phase.disk_written_bytes,
     }
     amounts = {name: f"{amount:.12g}" for name, amount in accounts.items() if amount is not None}
-    excused = cause == "work-unseen" or (shrinks and cause.endswith("-less"))
-    message = f"The work of {phase.name} was not done as planned: {clause}."
+    sentence, remedy = _EXCUSES.get(excuse, (_SENTENCE, _REMEDY))
+    message = f"{sentence.format(phase=phase.name, clause=clause)} {remedy}"
     facts = {"phase": phase.name, "unit": unit, **amounts}
-    severity = "warning" if excused else "blocker"
+    severity = "warning" if excuse else "blocker"
     return Finding(NAME, "after", severity, False, cause, facts, None, message)

@@ -20,7 +20,7 @@ UNITS = (
     *("operations", "derivations", "keys", "matches", "events"),
 )
 # Units that are compared with the plan and that no joules are told per.
-CHECKED = ("frames", "packed_bytes", "seconds")
+CHECKED = ("entries", "frames", "packed_bytes", "seconds", "threads")
 
 
 def one_of(name: str, about: str, *choices: str) -> Parameter:

@@ -39,13 +39,25 @@ class DriftCheck(Workload):
         options = [f"--threads={threads}", f"--time={seconds}", f"--rand-seed={context.seed}"]
         busy = ["sysbench", "cpu", *options, "run"]
         work, output = programs.measured(context, "busy", busy, timeout_s=10 * seconds + 60)
-        work.add(events=counted(output))
+        (context.kept / "sysbench-busy.txt").write_text(output, encoding="utf-8")
+        done = counted(output)
+        work.plan(seconds=seconds, threads=threads)
+        work.report(seconds=done["seconds"], threads=done["threads"])
+        work.add(events=done["events"])
         work.disk_rests()
 
 
-def counted(output: str) -> float:
-    """Events in sysbench's report; WorkloadError where it gives none."""
-    match = re.search(r"^\s*total number of events:\s+(\d+)\s*$", output, re.MULTILINE)
-    if match is None or int(match[1]) < 1:
+REPORTED = {
+    "events": r"^\s*total number of events:\s+(\d+)\s*$",
+    "seconds": r"^\s*total time:\s+([\d.]+)s\s*$",
+    "threads": r"^Number of threads:\s+(\d+)\s*$",
+}
+
+
+def counted(output: str) -> dict[str, float]:
+    """Return events, seconds and threads in sysbench's report; WorkloadError without them."""
+    matches = {name: re.search(text, output, re.MULTILINE) for name, text in REPORTED.items()}
+    counts = {name: float(match[1]) for name, match in matches.items() if match}
+    if set(counts) != set(REPORTED) or counts["events"] < 1:
         raise WorkloadError("no-sysbench-report", output=programs.last_line(output) or "silence")
-    return float(match[1])
+    return counts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import re
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -134,11 +133,10 @@ def _measure(
     """
     script = programs.script(context.scratch / phase, commands, rounds)
     work, output = programs.measured(context, phase, script, name="dd")
-    lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
-    (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")
+    lines, amounts = programs.copied(output)
+    (context.kept / f"dd-{phase}.txt").write_text(lines, encoding="utf-8")
     work.plan(bytes=rounds * size_bytes, files=rounds * len(commands))
-    copied = [int(match[1]) for line in lines if (match := re.match(r"(\d+) bytes ", line))]
-    work.report(bytes=sum(copied), files=len(copied))
+    work.report(**amounts)
     return work
 
 

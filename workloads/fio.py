@@ -137,11 +137,15 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     (context.kept / f"{phase}.json").write_text(output)
     done = counted(output)
     work.add(**done.amounts)
-    if job.repeat:
+    # fio issues no part of a block at an area's end.
+    whole_bytes = job.area_bytes // job.block_bytes * job.block_bytes * job.passes * job.threads
+    most_bytes = job.at_most_bytes or whole_bytes
+    if job.repeat or (job.seconds and done.amounts["bytes"] < most_bytes):
         work.plan(seconds=job.seconds)
         work.report(seconds=done.seconds)
-    elif not job.seconds:
-        work.plan(bytes=job.at_most_bytes or job.passes * job.threads * job.area_bytes)
+    else:
+        work.plan(bytes=most_bytes)
+    work.plan(operations=done.amounts["bytes"] / job.block_bytes)
     if job.pattern.endswith("write"):
         work.disk_writes(done.amounts["bytes"])
     else:

@@ -60,12 +60,13 @@ class KernelTree(trees.OnTree):
         unpack = trees.unpack_command(archive, tree, only)
         unpacked = _measure(context, "untar", unpack, *_warm_ups(asset))
         tree_contents = trees.size(tree)
-        unpacked.plan(**listed.amounts)
+        unpacked.plan(**listed.amounts, entries=listed.entries)
         unpacked.add(**tree_contents.amounts)
+        unpacked.report(entries=tree_contents.entries)
         unpacked.disk_reads(asset_bytes)
         _wrote(context, unpacked, listed.size_bytes)
 
-        pack: programs.Command = ["tar", "-caf", packed, "-C", tree, "."]
+        pack: programs.Command = ["tar", "-caf", packed, "--format=gnu", "-C", tree, "."]
         repacked = _measure(context, "tar", pack, *_warm_ups(packed))
         repacked.plan(**listed.amounts, packed_bytes=tree_contents.tar_bytes)
         repacked.add(**tree_contents.amounts)
@@ -80,7 +81,9 @@ class KernelTree(trees.OnTree):
         deleted = _measure(context, "delete", delete)
         after = trees.size(context.disk.parent)
         deleted_bytes = listed.size_bytes + asset_bytes + packed_bytes
-        deleted.plan(files=listed.files + 2, bytes=deleted_bytes)
+        # Both archives, and the tree with its own folder.
+        deleted.plan(files=listed.files + 2, bytes=deleted_bytes, entries=listed.entries + 3)
+        deleted.report(entries=before.entries - after.entries)
         deleted.add(files=before.files - after.files, bytes=before.size_bytes - after.size_bytes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import shlex
 import shutil
@@ -206,6 +207,13 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def copied(output: str) -> tuple[str, dict[str, float]]:
+    """Return the lines in which dd reports what it copied, and these bytes and files."""
+    lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
+    sizes = [int(match[1]) for line in lines if (match := re.match(r"(\d+) bytes ", line))]
+    return "".join(lines), {"bytes": float(sum(sizes)), "files": float(len(sizes))}
 
 
 def size_bytes(file: Path) -> int:

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from contract.parameters import Parameter
 from workloads import programs
@@ -66,7 +66,7 @@ def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a tree has: regular `files` and their `size_bytes`.
+    """What a tree has: regular `files`, their `size_bytes`, and all `entries` below its root.
 
     `room_bytes` is what its files and folders take up, in whole blocks, `tar_bytes` a tar of it,
     and `matches` the lines of its files with the word that was looked for.
@@ -74,6 +74,7 @@ class Contents:
 
     files: int = 0
     size_bytes: int = 0
+    entries: int = 0
     room_bytes: int = 0
     tar_bytes: int = 0
     matches: int = 0
@@ -94,7 +95,7 @@ def listed(archive: Path, only: str, word: str = "") -> Contents:
     suffix = compression(archive)
     unpack = [COMPRESSORS[suffix], "-dc", str(archive)] if suffix else ["cat", str(archive)]
     sizes: dict[str, int] = {}
-    others: dict[str, str] = {}
+    others: set[str] = set()
     matches = 0
     with programs.start(unpack, subprocess.DEVNULL, programs.environment()) as unpacker:
         try:
@@ -110,10 +111,17 @@ def listed(archive: Path, only: str, word: str = "") -> Contents:
                     elif member.islnk():
                         sizes[name] = sizes.get(os.path.normpath(member.linkname), 0)
                     else:
-                        others[name] = member.linkname
+                        others.add(name)
         except (tarfile.TarError, EOFError) as error:
             raise WorkloadError("archive-unread", archive=archive.name, reason=error) from error
-    return _contents([*sizes.items()], [*others], matches)
+        unpacker.output.read()
+        if status := unpacker.process.wait():
+            reason = f"{unpack[0]} ended with status {status}"
+            raise WorkloadError("archive-unread", archive=archive.name, reason=reason)
+    # Folders are made also where an archive does not list them.
+    others |= {str(parent) for name in (*sizes, *others) for parent in PurePath(name).parents}
+    others.discard(".")
+    return _contents([*sizes.items()], sorted(others), matches)
 
 
 def _lines_with(word: bytes, text: bytes) -> int:
@@ -144,6 +152,7 @@ def _contents(
     return Contents(
         files=len(sizes),
         size_bytes=sum(size for _, size in sizes),
+        entries=len(sizes) + len(others),
         room_bytes=sum((size // BLOCK_BYTES + 1) * BLOCK_BYTES for _, size in sizes)
         + BLOCK_BYTES * len(others),
         tar_bytes=-(-(tar_bytes + 2 * TAR_BLOCK_BYTES) // TAR_RECORD_BYTES) * TAR_RECORD_BYTES,

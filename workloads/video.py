@@ -148,7 +148,9 @@ class Video(Workload):
                 context.scratch / "read.sh", [[*read, f"count={blocks}"]], reads
             )
             programs.cold_start(context, ["dd", "--version"])
-            work, _ = programs.measured(context, "read", command, name="dd")
+            work, output = programs.measured(context, "read", command, name="dd")
+            work.plan(bytes=size_bytes)
+            work.report(bytes=programs.copied(output)[1]["bytes"])
             work.add(bytes=size_bytes)
             work.disk_reads(size_bytes)
             work.disk_writes_nothing()

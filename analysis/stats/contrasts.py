@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -179,7 +179,7 @@ def comparisons(
     for question in suite.plan.analysis.comparisons:
         names = [] if any(faults(suite, question)) else configurations_of(suite, question)
         sides = [(side.workload, side.phase) for side in (question.first, question.second)]
-        per = question.per or next((unequal[side].unit for side in sides if side in unequal), None)
+        per = question.per or _common_unit(energy, sides, unequal)
         unit = pl.col(per) if per else 1.0
         asked = replace(question, per=per)
         for name in names:
@@ -192,6 +192,15 @@ def comparisons(
             )
             answers.append(Answer(asked, name, compare_pairs(suite, second, first)))
     return answers
+
+
+def _common_unit(
+    energy: pl.DataFrame, sides: Sequence[Cell], unequal: Mapping[Cell, UnequalWork]
+) -> str | None:
+    """Return the unit of the side with unequal work, if both sides count it."""
+    unit = next((unequal[side].unit for side in sides if side in unequal), None)
+    rows = [energy.filter(workload=workload, phase=phase) for workload, phase in sides]
+    return unit if unit and all(each[unit].is_not_null().all() for each in rows) else None
 
 
 def faults(suite: Suite, question: DeclaredComparison) -> Iterator[str]:

@@ -61,13 +61,11 @@ def unequal_work(
     one. The drift check is compared by its power, and left out.
     """
     first = suites[0]
-    planned = {
-        (run.workload, phase.name, unit)
-        for suite in suites
-        for run in suite.runs
-        for phase in run.phases
-        for unit in phase.planned
-    }
+    planned: dict[tuple[str, str, str], set[float]] = {}
+    for run in (run for suite in suites for run in suite.runs):
+        for phase in run.phases:
+            for name, amount in phase.planned.items():
+                planned.setdefault((run.workload, phase.name, name), set()).add(amount)
     order = [*filter(None, [first.baseline]), *first.configurations]
     runs = pl.concat(energies).filter(
         ~pl.col("phase").is_in([ALL, BETWEEN, TAIL]), pl.col("workload") != DRIFT_CHECK
@@ -81,14 +79,17 @@ def unequal_work(
         if unit is None:
             continue
         medians = dict(rows.group_by("configuration").agg(pl.col(unit).median()).iter_rows())
-        fixed = (workload, phase, unit) in planned
+        # What each run found out for itself, as rounds of a second, is no fixed plan.
+        fixed = len(planned.get((str(workload), str(phase), unit), ())) == 1
         amounts = list(medians.values()) if fixed else rows[unit].to_list()
         if max(amounts) <= min(amounts) * (1 + (LIMIT if fixed else UNPLANNED_LIMIT)):
             continue
-        base = next((name for name in order if medians.get(name, 0.0) > 0), None)
+        of_first = rows.filter(suite_id=rows["suite_id"][0])
+        doing = set(of_first.filter(pl.col(unit) > 0)["configuration"])
+        base = next((name for name in order if name in doing), None)
         if base is None:
             continue
-        of_base = rows.filter(suite_id=rows["suite_id"][0], configuration=base)[unit]
+        of_base = of_first.filter(configuration=base)[unit]
         amount = float(of_base.mean())  # type: ignore[arg-type]  # the column is of numbers
         shares = {name: medians[name] / amount for name in order if name in medians}
         cells[str(workload), str(phase)] = UnequalWork(unit, amount, shares)

@@ -58,6 +58,11 @@ WRAPPERS = {
     ),
     "rm-nothing": Wrapper("rm", "exit 0", "kernel_tree"),
     "rm-leaves-some": Wrapper("rm", 'exec find "$2" "$3" "$4" -name "*.c" -delete', "kernel_tree"),
+    "rm-leaves-folders": Wrapper("rm", 'exec find "$2" "$3" "$4" -type f -delete', "kernel_tree"),
+    "tar-leaves-links": Wrapper(
+        "tar", '[ "$1" = -xf ] || exec real "$@"; real "$@"; find "$4" -type l -delete',
+        "kernel_tree",
+    ),
     "cp-less": Wrapper("cp", 'exec head -c 1000 "$1" > "$2"', "kernel_tree"),
     "cp-nothing": Wrapper("cp", "exit 0", "kernel_tree"),
     "cp-links": Wrapper("cp", 'exec ln -s "$1" "$2"', "kernel_tree"),
@@ -75,6 +80,13 @@ WRAPPERS = {
     "wc-zero": Wrapper("wc", "cat > /dev/null; echo 1", "kernel_grep"),
     "fio-less": Wrapper("fio", 'exec real "$@" --size=1M', "access_patterns"),
     "fio-shorter": Wrapper("fio", 'exec real "$@" --runtime=20ms', "block_sizes"),
+    "fio-other-blocks": Wrapper("fio", 'exec real "$@" --bs=8192', "block_sizes"),
+    "fio-random-less": Wrapper(
+        "fio", 'case "$*" in *rw=rand*) set -- "$@" --io_size=64K;; esac; exec real "$@"',
+        "access_patterns",
+    ),
+    "sysbench-shorter": Wrapper("sysbench", 'exec real "$@" --time=1', "drift_check"),
+    "sysbench-fewer-threads": Wrapper("sysbench", 'exec real "$@" --threads=64', "drift_check"),
     "fio-nothing": Wrapper("fio", "exit 0", "access_patterns"),
     "mplayer-fewer-frames": Wrapper(
         "mplayer", f'{PREPARED}; exec real "$@" -frames 20', "video"
@@ -89,10 +101,11 @@ WRAPPERS = {
     "mplayer-less-always": Wrapper("mplayer", 'exec real "$@" -frames 20', "video"),
 }  # fmt: skip
 SETTINGS: dict[str, dict[str, Any]] = {
+    "drift_check": {"seconds": 2},
     "file_io": SMALL_FILES,
     "kernel_tree": {},
     "kernel_grep": {"copies": 1},
-    "access_patterns": {"file_mib": 8, "random_mib": 1, "random_seconds": 0},
+    "access_patterns": {"file_mib": 10, "random_mib": 1, "random_seconds": 30},
     "video": {"seconds": 2},
     "block_sizes": {"file_mib": 1, "steps": "65536", "seconds": 0.3},
 }
@@ -156,13 +169,26 @@ def test_accounts_that_differ_are_told_by_their_cause(
     assert all(finding.facts["phase"] == "read" for finding in findings if not finding.ok)
 
 
+LESS_WRITTEN = {"disk_bounds": {"written_bytes": Bounds(95)}, "disk_written_bytes": 1}
+LESS_READ = {"disk_bounds": {"read_bytes": Bounds(95)}, "disk_read_bytes": 1}
+MORE_WRITTEN = {"disk_bounds": {"written_bytes": Bounds(0, 5)}, "disk_written_bytes": 6}
+
+
 @pytest.mark.parametrize(
-    ("options", "severity"),
-    [("rw,noatime", "blocker"), ("rw,compress=zstd:3", "warning"), ("rw,nocompress", "blocker")],
+    ("accounts", "options", "journalled", "severity"),
+    [
+        (LESS_WRITTEN, "rw,noatime", False, "blocker"),
+        (LESS_WRITTEN, "rw,compress=zstd:3", False, "warning"),
+        (LESS_WRITTEN, "rw,noatime,nocompress", True, "blocker"),
+        (LESS_READ, "rw,noatime", True, "warning"),
+        (MORE_WRITTEN, "rw,noatime", True, "blocker"),
+        (MORE_WRITTEN, "rw,relatime", False, "warning"),
+        (MORE_WRITTEN, "", False, "blocker"),
+        ({"planned": {"bytes": 1}}, "rw,compress=zstd,relatime", True, "blocker"),
+    ],
 )
-def test_only_a_file_system_that_compresses_may_write_less(options: str, severity: str) -> None:
-    short = phase(disk_bounds={"written_bytes": Bounds(95)}, disk_written_bytes=1)
-    (finding,) = account.judge([short], options)
+def test_only_what_has_another_reason_is_a_warning(
+    accounts: dict[str, Any], options: str, journalled: bool, severity: str
+) -> None:
+    (finding,) = account.judge([phase(**accounts)], options, journalled=journalled)
     assert finding.severity == severity
-    (finding,) = account.judge([phase(planned={"bytes": 1})], options)
-    assert finding.severity == "blocker"
