@@ -25,6 +25,20 @@ for name in kernel_tree.tar.gz clip.mpg; do
     fi
 done
 
+refuse() { # the clip that was given, with the reason
+    rm -f given-clip given-kernel
+    echo "The clip cannot be taken: $1" >&2
+    exit 1
+}
+
+if [ -e given-clip ]; then # before anything is replaced
+    command -v mplayer >/dev/null || refuse "mplayer, which plays it, is not installed. Install its package."
+    # Its exit status is 0 even if it plays nothing: it tells the duration of each frame that it decodes.
+    mplayer -noconfig all -noconsolecontrols -nolirc -nojoystick -vo null -nosound -benchmark -frames 99 \
+        -msglevel all=-1:avsync=7 given-clip </dev/null 2>/dev/null | grep -q 'ftime=[0-9]' ||
+        refuse "mplayer decodes no picture of it: it is damaged, has only sound or is in an unknown format. Name another."
+fi
+
 newest() { # the last of the distribution's archives: linux-source-6.12.tar.xz, or Ubuntu's in a folder of its own
     find /usr/src -maxdepth 2 -type f -name 'linux-source-*.tar.*' | sort -V | tail -n 1
 }
@@ -46,18 +60,7 @@ elif [ ! -e kernel_tree.tar.gz ]; then
 fi
 ln -f kernel_tree.tar.gz kernel_grep.tar.gz
 
-refuse() { # the clip that was given, with the reason
-    rm given-clip
-    echo "The clip cannot be taken: $1" >&2
-    exit 1
-}
-
 if [ -e given-clip ]; then
-    command -v mplayer >/dev/null || refuse "mplayer, which plays it, is not installed. Install its package."
-    # Its exit status is 0 even if it plays nothing: it tells the duration of each frame that it decodes.
-    mplayer -noconfig all -noconsolecontrols -nolirc -nojoystick -vo null -nosound -benchmark -frames 99 \
-        -msglevel all=-1:avsync=7 given-clip </dev/null 2>/dev/null | grep -q 'ftime=[0-9]' ||
-        refuse "mplayer decodes no picture of it: it is damaged, has only sound or is in an unknown format. Name another."
     mv given-clip clip.mpg
 elif [ ! -e clip.mpg ]; then
     ffmpeg -nostdin -loglevel error -y -bitexact -f lavfi -i testsrc2=size=1280x720:rate=25 \
