@@ -24,10 +24,13 @@ from pathlib import Path
 
 from agent.storage import devices
 from agent.storage.devices import BLOCK
-from agent.system.command import CommandError, run
 from contract import system_text
 from contract.names import printable
 
+EXCLUSIVE = (
+    "held exclusively: by a driver, a file system that names no disk, as ZFS, or a mount namespace "
+    "that no process is in"
+)
 CONFIGFS = Path("/sys/kernel/config")
 BTRFS = Path("/sys/fs/btrfs")
 SWAPS = Path("/proc/swaps")
@@ -59,8 +62,9 @@ class Use:
 
 @dataclass(frozen=True)
 class Mount:
-    """A line of mountinfo: device number, mount point, file system, its source and all options."""
+    """A line of mountinfo: its number, device number, mount point, file system, source, options."""
 
+    id: str
     number: int
     where: str
     kind: str
@@ -215,18 +219,14 @@ def list_tasks() -> Iterator[Task]:
 
 def mounts(folder: str = "/proc/self") -> Iterator[Mount]:
     """Yield all that is mounted as a thread sees it; raises OSError."""
-    return _parse_mounts(system_text.read(Path(folder, "mountinfo")))
-
-
-def _parse_mounts(mountinfo: str) -> Iterator[Mount]:
-    for line in mountinfo.split("\n"):
+    for line in system_text.read(Path(folder, "mountinfo")).split("\n"):
         left, separator, right = line.partition(" - ")
         if separator:
             fields, (kind, source, *more) = left.split(" "), right.split(" ")
             major, minor = fields[2].split(":")
             number = os.makedev(int(major), int(minor))
             options = " ".join([fields[5], *more])
-            yield Mount(number, _plain(fields[4]), kind, _plain(source), options)
+            yield Mount(fields[0], number, _plain(fields[4]), kind, _plain(source), options)
 
 
 def mount_options(folder: Path) -> str:
@@ -243,18 +243,15 @@ def _mount_uses(over: Set[str]) -> list[Use]:
         for mount in mounts()
         for name, where in _mounted(mount, over, volumes)
     ]
-    views = {_view("/proc/self")}
-    for task in list_tasks():
+    for task in _other_views():
         with suppress(OSError):  # it ended while we looked
-            if (view := _view(task.folder)) not in views:
-                views.add(view)
-                used = {use.device for use in users}
-                users += [
-                    Use(name, f"mounted on {where} in the mount namespace of {task.name}")
-                    for mount in mounts(task.folder)
-                    for name, where in _mounted(mount, over, volumes)
-                    if name not in used
-                ]
+            used = {use.device for use in users}
+            users += [
+                Use(name, f"mounted on {where} in the mount namespace of {task.name}")
+                for mount in mounts(task.folder)
+                for name, where in _mounted(mount, over, volumes)
+                if name not in used
+            ]
     mounted = {use.device for use in users}
     for volume in volumes:  # mounted from a node that is gone
         users += [
@@ -263,6 +260,16 @@ def _mount_uses(over: Set[str]) -> list[Use]:
             if not mounted & volume
         ]
     return users
+
+
+def _other_views() -> Iterator[Task]:
+    """Yield a thread for each view of what is mounted, but for our own."""
+    views = {_view("/proc/self")}
+    for task in list_tasks():
+        with suppress(OSError):  # it ended while we looked
+            if (view := _view(task.folder)) not in views:
+                views.add(view)
+                yield task
 
 
 def _view(folder: str) -> tuple[str, int, int]:
@@ -316,7 +323,8 @@ def exports(disk: str) -> list[Use]:
             for path in (w for w in system_text.read(attribute).split() if w.startswith("/")):
                 if name := names_by_number.get(_rdev(path) or 0):
                     users.append(Use(name, f"exported by {place}"))
-                elif active and not os.path.exists(path):  # the kernel tells no number of it
+                # The kernel tells no number of it. A service's sandbox hides /home and /tmp.
+                elif active and not os.path.exists(f"/proc/1/root{path}"):
                     users.append(Use(disk, f"perhaps {printable(path)}, exported by {place}"))
     for parent in device.resolve().parents:
         for function in sorted(parent.glob("virtfn*/driver")):
@@ -375,6 +383,12 @@ class _Look:
         self._disk = disk
         self._numbers = numbers
         self._files: dict[tuple[str, str], str | None] = {}
+        remote = [mount for mount in mounts() if _is_remote(mount)]
+        for task in _other_views():
+            with suppress(OSError):  # it ended while we looked
+                remote += filter(_is_remote, mounts(task.folder))
+        self._remote = {mount.id for mount in remote}
+        self._remote_numbers = {mount.number for mount in remote}
 
     def uses(self) -> Iterator[Use]:
         shown: list[Task] = []
@@ -397,6 +411,8 @@ class _Look:
     def _opened(self, task: Task) -> Iterator[tuple[str, str]]:
         for descriptor in os.listdir(f"{task.folder}/fd"):
             try:
+                if self._remote and _mount_id(task, descriptor) in self._remote:
+                    continue
                 status = os.stat(f"{task.folder}/fd/{descriptor}")
             except PermissionError:
                 raise
@@ -439,7 +455,8 @@ class _Look:
     def _mapped(self, task: Task) -> Iterator[tuple[str, str]]:
         for line in system_text.read(Path(f"{task.folder}/maps")).splitlines():
             span, _rights, _offset, device, inode, *_ = line.split(maxsplit=5)
-            if inode == "0":
+            major, minor = (int(number, 16) for number in device.split(":"))
+            if inode == "0" or os.makedev(major, minor) in self._remote_numbers:
                 continue
             if (device, inode) not in self._files:
                 start, end = (f"{int(address, 16):x}" for address in span.split("-"))
@@ -453,6 +470,21 @@ class _Look:
                 self._files[device, inode] = self._numbers.get(number)
             if name := self._files[device, inode]:
                 yield name, "mapped into"
+
+
+def _is_remote(mount: Mount) -> bool:
+    """Whether a program or another machine answers for its files, and none can be a disk here.
+
+    To ask for one may be refused to root as well (another user's FUSE), or last for ever (NFS).
+    """
+    fuse = mount.kind.startswith("fuse") and "nodev" in mount.options.replace(" ", ",").split(",")
+    return fuse or mount.kind in ("nfs", "nfs4", "cifs", "smb3")
+
+
+def _mount_id(task: Task, descriptor: str) -> str:
+    """Return the number of the mount that an open file was found by; raises OSError."""
+    info = system_text.read(Path(f"{task.folder}/fdinfo/{descriptor}"))
+    return info.partition("mnt_id:")[2].split()[0]
 
 
 def share_files(task: Task, other: Task) -> bool:
@@ -508,12 +540,11 @@ def is_busy(path: str) -> bool:
 def explain_busy(disk: str) -> Use:
     """Return why a disk is busy that no use of was found, as far as can be found out.
 
-    A file system stays mounted for who has a file of it open, or in a mount namespace that is kept
-    by a file or a descriptor, though no process is in it.
+    A file system stays mounted for who has a file of it open. A mount namespace that no process is
+    in is not looked into: whoever made it may have put any program in there.
     """
     over = read_stack().over(disk)
     names = {number_of(name): name for name in over}
-    namespaces = {mount.where for mount in mounts() if mount.kind == "nsfs"}
     for task in list_tasks():
         with suppress(OSError):  # it ended while we looked
             descriptors = [f"{task.folder}/fd/{each}" for each in os.listdir(f"{task.folder}/fd")]
@@ -521,19 +552,10 @@ def explain_busy(disk: str) -> Use:
                 with suppress(OSError):
                     if name := names.get(os.stat(link).st_dev):
                         return Use(name, f"kept mounted by {task.name}, which has files on it open")
-                    if os.readlink(link).startswith("mnt:["):
-                        namespaces.add(link)
-    for namespace in sorted(namespaces):
-        with suppress(CommandError):
-            argv = ["nsenter", f"--mount={namespace}", "--", "cat", "/proc/self/mountinfo"]
-            for mount in _parse_mounts(run(argv).out):
-                if name := names.get(mount.number):
-                    where = printable(mount.where)
-                    return Use(name, f"mounted on {where} in the mount namespace {namespace}")
     for path in swaps():
         if path.endswith(" (deleted)"):
             return Use(disk, f"perhaps used as swap ({printable(path)})")
-    return Use(disk, "held exclusively by a driver or a file system that names no disk, as ZFS")
+    return Use(disk, EXCLUSIVE)
 
 
 def _plain(text: str) -> str:

@@ -558,10 +558,36 @@ def test_who_holds_a_disk_for_himself_is_found(loop: Loop) -> None:
         disk_uses = _facts(device).uses
     finally:
         os.close(fd)
-    assert [use.how for use in disk_uses] == [
-        "held exclusively by a driver or a file system that names no disk, as ZFS"
-    ]
+    assert [use.how for use in disk_uses] == [uses.EXCLUSIVE]
     assert _facts(device).uses == ()
+
+
+def test_nothing_of_another_mount_namespace_is_run_to_explain_a_busy_disk(
+    loop: Loop, tmp_path: Path
+) -> None:
+    """Any user may make one, with programs of his own in the places of the system's."""
+    device, _ = loop()
+    ran, evil = tmp_path / "ran", tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\necho ran >{ran}\n")
+    evil.chmod(0o755)
+    script = (
+        f"mount --bind {evil} $(readlink -f $(command -v cat)) && echo made; "
+        "exec 9</proc/self/ns/mnt sleep 99"
+    )
+    argv = ["unshare", "-m", "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        made = process.stdout.readline() == "made\n"
+        fd = os.open(device, os.O_RDONLY | os.O_EXCL)
+        try:
+            disk_uses = _facts(device).uses
+        finally:
+            os.close(fd)
+            process.kill()
+    assert not ran.exists()
+    assert disk_uses == (Use(device.name, uses.EXCLUSIVE),)
+    if not made:
+        pytest.skip("mounting is not allowed here")
 
 
 def test_only_a_free_disk_of_the_same_appearance_is_blanked(loop: Loop) -> None:
@@ -683,6 +709,31 @@ def test_who_cannot_be_looked_at_may_have_any_disk_open(loop: Loop) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         process.kill()
     assert f"perhaps open in process {process.pid}, whose descriptors cannot" in done.stdout
+
+
+def test_files_of_other_users_fuse_are_no_disks(loop: Loop, tmp_path: Path) -> None:
+    """As sshfs, gvfs or an AppImage mount it: the kernel lets not even root look at them."""
+    device, _ = loop()
+    fuse = os.open("/dev/fuse", os.O_RDWR) if Path("/dev/fuse").exists() else -1
+    options = f"nodev,fd={fuse},rootmode=40000,user_id=65534,group_id=65534"
+    argv = ["mount", "-i", "-t", "fuse", "-o", options, "danger", str(tmp_path)]
+    if fuse < 0 or subprocess.run(argv, pass_fds=[fuse], check=False).returncode:
+        pytest.skip("mounting FUSE is not allowed here")
+    script = (
+        "import os, sys, time; os.open(sys.argv[1], os.O_PATH); print(flush=True); time.sleep(99)"
+    )
+    argv = [sys.executable, "-c", script, str(tmp_path)]
+    try:
+        with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None and process.stdout.readline()
+                disk_uses = _facts(device).uses
+            finally:
+                process.kill()
+    finally:
+        os.close(fuse)
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+    assert disk_uses == ()
 
 
 @pytest.mark.parametrize("share", [True, False])
