@@ -190,43 +190,51 @@ def create(name: str, lines: list[str], uuid: str | None = None) -> None:
 def close() -> None:
     """Take all our mappings down, those on which nothing stands first.
 
-    Raises HeldError for the first that is held, after those below it.
+    Raises the first error, HeldError for one that is held, after all were tried.
     """
-    left, held = devices(), None
+    left = devices()
+    failed: AgentError | OSError | None = None
     while left:
         free = [
             name
             for name, kernel in left.items()
-            if not (kernel and any((BLOCK / kernel / "holders").iterdir()))
+            if not (kernel and any((BLOCK / kernel).glob("holders/*")))
         ]
         for name in free or list(left):
             try:
                 remove(name, left.pop(name))
-            except HeldError as error:
-                held = held or error
-    if held is not None:
-        raise held
+            except (AgentError, OSError) as error:
+                failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def remove(name: str, kernel: str) -> None:
     """Remove a mapping; one that is held loses its key, and is set aside.
 
     It answers with errors from then on, under another name, and the kernel removes it once it is
-    let go. Raises HeldError.
+    let go. Raises HeldError. Nothing is looked for before the key is gone: looking may fail.
     """
     opal = uuid(kernel).startswith(_LOCKS_ON_CLOSING)
     try:
         run(["cryptsetup", "close", name] if opal else ["dmsetup", "remove", "--retry", name])
     except CommandError as error:
-        users = ", ".join(holders()) or "the kernel"
-        run([*_WIPE, name])
+        try:
+            run([*_WIPE, name])
+        except CommandError:
+            if name in _numbers():
+                raise
+            return  # only the range's lock failed, which the stack sees to
         with suppress(CommandError):
             run(["dmsetup", "remove", name])
             return
-        aside = kernel.replace("dm-", ASIDE)
-        run(["dmsetup", "rename", name, aside])
-        with suppress(CommandError):
-            run(["dmsetup", "remove", "--deferred", aside])
+        try:
+            users = ", ".join(holders()) or "the kernel"
+        finally:
+            aside = kernel.replace("dm-", ASIDE)
+            run(["dmsetup", "rename", name, aside])
+            with suppress(CommandError):
+                run(["dmsetup", "remove", "--deferred", aside])
         raise HeldError("held", name=name, uses=users) from error
 
 

@@ -331,13 +331,15 @@ def _take_drive(
 
 def _give_back_after(error: AgentError, disk: Disk, secrets: Secrets) -> opal_ioctl.OpalError:
     """Give a drive back that was just taken and is of no use; return the error that reports it."""
-    given_up, facts = replace(disk, erase=disk.serial), disk_facts.gather(disk)
+    given_up, owned = replace(disk, erase=disk.serial), False
     try:
+        facts = disk_facts.gather(disk)
+        owned = facts.opal is not None and facts.opal.locking_enabled
         actions = _give_back(given_up, facts, secrets, by_psid=False, dry=False)
     except AgentError as second:
         causes = {"first": str(error), "second": str(second)}
         with suppress(opal_ioctl.OpalError):
-            if not opal_ioctl.status(facts.path or disk.by_id).locking_enabled:
+            if owned and not opal_ioctl.status(disk.by_id).locking_enabled:
                 return opal_ioctl.OpalError("not-blanked", **causes)
         return opal_ioctl.OpalError("not-given-back", **causes)
     done = "; ".join(action.sentence for action in actions)

@@ -292,20 +292,33 @@ class Stack:
     def _unmount(self) -> None:
         """Unmount, and take a file system that is in use out of sight.
 
-        Raises StorageError, which names who uses it.
+        Raises the first error, StorageError for one in use, once all were tried.
         """
-        self._mapper.release()
-        busy: StorageError | None = None
+        errors: list[Exception] = []
+        try:
+            self._mapper.release()
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
         for folder in self._mapper.mounts():
             try:
-                _unmount(folder, devices.progress(self._mapper.PATH))
-            except CommandError as error:
+                self._unmount_one(folder)
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _unmount_one(self, folder: Path) -> None:
+        """Unmount, or take out of sight and raise StorageError with who uses it."""
+        try:
+            _unmount(folder, devices.progress(self._mapper.PATH))
+        except CommandError as error:
+            try:
+                # They are found by the folder, as long as it is there.
                 users = ", ".join(self._mapper.holders()) or "the kernel"
-                used = {"folder": str(folder), "users": users, "error": str(error)}
-                busy = busy or StorageError("busy", **used)
+            finally:
                 run([*_for_all(), "umount", "--lazy", str(folder)])
-        if busy:
-            raise busy
+            used = {"folder": str(folder), "users": users, "error": str(error)}
+            raise StorageError("busy", **used) from error
 
     def _detach(self) -> None:
         for configuration in self.spec.configurations.values():

@@ -20,11 +20,22 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.storage import devices, facts, guard, inspect, layout, opal, provision, samples, uses
+from agent.storage import (
+    devices,
+    facts,
+    guard,
+    inspect,
+    layout,
+    opal,
+    opal_ioctl,
+    provision,
+    samples,
+    uses,
+)
 from agent.storage.devices import zero
 from agent.storage.facts import DiskFacts, Partition, Signature, disk_uuid, partition_uuid
 from agent.storage.guard import GuardError
-from agent.storage.opal_ioctl import Discovery, Geometry, Status
+from agent.storage.opal_ioctl import Discovery, Geometry, OpalError, Status
 from agent.storage.secrets import Secrets
 from agent.storage.uses import Use
 from agent.tests import dangers
@@ -844,3 +855,32 @@ def test_the_places_of_a_sparse_file_count_in_its_hash(tmp_path: Path) -> None:
         file.seek(2**29)
         file.write(bytes(4096))
     assert dangers.content_hash(path) == hashes[-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        (replace(BLANK, opal=OWNED), FRESH, "not-blanked"),
+        (replace(BLANK, opal=OWNED), OWNED, "not-given-back"),
+        (replace(BLANK, opal=FRESH), FRESH, "not-given-back"),  # its PIN is ours, not yet in force
+        (None, FRESH, "not-given-back"),
+    ],
+)
+def test_a_drive_is_given_back_only_where_it_was_seen_to_be(
+    before: DiskFacts | None, after: Status, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = OpalError("no-answer", device="x", action="y", error="z")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    def gather(_disk: Disk) -> DiskFacts:
+        if before is None:
+            raise error
+        return before
+
+    monkeypatch.setattr(facts, "gather", gather)
+    monkeypatch.setattr(provision, "_give_back", refuse)
+    monkeypatch.setattr(opal_ioctl, "status", lambda _path: after)
+    told = provision._give_back_after(error, DISK, Secrets(b"passphrase", b"pin"))
+    assert told.code == code

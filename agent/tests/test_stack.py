@@ -299,6 +299,71 @@ def test_a_file_system_in_use_gives_way_and_its_user_is_named(
     assert stack.state == "bare"
 
 
+def test_whoever_cannot_be_named_gives_way_all_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.storage.stack._PATIENCE_S", 0)
+    stack = scene.stack()
+    stack.enter("one")
+    second = scene.mount_point.with_name("second")
+    second.mkdir()
+    subprocess.run(["mount", "--bind", stack.mount_point, second], check=True)
+    with (stack.mount_point / "open").open("w"), (second / "too").open("w"):
+        monkeypatch.setattr(scene.mapping, "holders", _fail)
+        monkeypatch.setattr(scene.mapping, "release", _fail)
+        with pytest.raises(InjectedError):
+            stack.leave()
+        assert not stack.mount_point.is_mount() and not second.is_mount()
+        assert stack.state == "bare"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_held_mapping_loses_its_key_before_its_holders_are_looked_for(
+    gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where looking fails; and cryptsetup may have removed it, and failed after that."""
+    ran: list[list[str]] = []
+
+    def run(argv: list[str], **_: object) -> None:
+        ran.append([argv[0], *argv[1:2]])
+        if ran[-1] in (["cryptsetup", "close"], ["dmsetup", "remove"]) or (
+            gone and argv[1] == "wipe_table"
+        ):
+            raise CommandError("program-failed", program=argv[0], exit_code=1, reason="")
+
+    def holders() -> list[str]:
+        ran.append(["holders"])
+        raise InjectedError
+
+    names = {} if gone else {"fde-data": "dm-0"}
+    monkeypatch.setattr(mapping, "run", run)
+    monkeypatch.setattr(mapping, "uuid", lambda _: "CRYPT-LUKS2-OPAL-x")
+    monkeypatch.setattr(mapping, "holders", holders)
+    monkeypatch.setattr(mapping, "_numbers", lambda: names)
+    if gone:
+        mapping.remove("fde-data", "dm-0")
+    else:
+        with pytest.raises(InjectedError):
+            mapping.remove("fde-data", "dm-0")
+    steps = [words[-1] for words in ran]
+    assert steps[:2] == ["close", "wipe_table"]
+    assert steps[2:] == ([] if gone else ["remove", "holders", "rename", "remove"])
+
+
+def test_one_mapping_that_stays_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def remove(name: str, _kernel: str) -> None:
+        tried.append(name)
+        raise CommandError("program-failed", program="dmsetup", exit_code=1, reason="")
+
+    monkeypatch.setattr(mapping, "devices", lambda: {"fde-data": "dm-a", "fde-data_1": "dm-b"})
+    monkeypatch.setattr(mapping, "remove", remove)
+    with pytest.raises(CommandError):
+        mapping.close()
+    assert tried == ["fde-data", "fde-data_1"]
+
+
 def test_an_unknown_configuration_changes_nothing(scene: Scene) -> None:
     stack = scene.stack()
     stack.enter("one")
