@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agent.checks import smart
 from agent.storage import samples
+from agent.storage.opal_ioctl import LOCKED_OUT, NOT_AUTHORISED
 from contract import schema
 from contract.errors import AgentError
 from contract.files import write_json
@@ -54,8 +55,8 @@ def reverting(
 ) -> Iterator[None]:
     """Record that a drive of ours is reverted in here, for what that leaves is not known before.
 
-    Where that fails, the record stays unless the drive has answered that nothing `was_done`: one
-    that did not answer may do it later.
+    Where that fails, the record stays unless nothing was asked, or the drive has refused the PIN,
+    and nothing `was_done`: one that did not answer, or has ended it, may do it later.
     """
     earlier = _record(place, disk)
     written_bytes = _written(facts)
@@ -64,7 +65,8 @@ def reverting(
     try:
         yield
     except AgentError as error:
-        if error.code != "no-answer" and not was_done():
+        refused = error.facts.get("status", 0) in (0, NOT_AUTHORISED, LOCKED_OUT)
+        if refused and error.code != "no-answer" and not was_done():
             _change(place, disk, **vars(earlier))
         raise
 

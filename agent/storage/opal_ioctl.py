@@ -33,8 +33,10 @@ LOCKED_OUT = 0x12
 
 FAIL = 0x3F
 _LAST_STATUS = LOCKED_OUT  # but for FAIL; what is larger is the transport's status
-# What the kernel returns for a device, or a request, that it does not know as Opal's.
-_NO_OPAL = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL)
+# What the kernel returns for a device, or a request, that it does not know as Opal's; to the
+# requests that ask what is there, also EINVAL, which to others is an empty answer of the drive.
+_NO_OPAL = (errno.ENOTTY, errno.EOPNOTSUPP)
+_NO_OPAL_THERE = (*_NO_OPAL, errno.EINVAL)
 
 _ADMIN1 = 0
 _refused: dict[tuple[str, str], OpalError] = {}  # by serial number and authority
@@ -164,7 +166,7 @@ def discover(device: str) -> Discovery:
         with _opened(device) as file:
             length = fcntl.ioctl(file, _DISCOVER, buffer, True)
     except OSError as error:
-        if error.errno in _NO_OPAL:
+        if error.errno in _NO_OPAL_THERE:
             return SILENT
         raise OpalError("no-answer", **asked, error=error.strerror) from error
     if not any(page.raw[:4]):  # its length; what was returned is a status of the transport
@@ -218,7 +220,7 @@ def offered(device: str) -> Status | None:
     try:
         return status(device)
     except OpalError as error:
-        if error.number in _NO_OPAL:
+        if error.number in _NO_OPAL_THERE:
             return None
         raise
 
@@ -309,7 +311,8 @@ def _call(device: str, request: int, buffer: bytearray, action: str) -> None:
             code = fcntl.ioctl(file, request, buffer, True)
         except OSError as error:
             facts = {"error": error.strerror, "number": error.errno or 0}
-            cause = "kernel" if error.errno in _NO_OPAL else "no-answer"
+            unknown = _NO_OPAL_THERE if request == _GET_STATUS else _NO_OPAL
+            cause = "kernel" if error.errno in unknown else "no-answer"
             raise OpalError(cause, device=device, action=action, **facts) from error
     # The kernel hands the TCG method status through as a positive return code, and NVMe's as well.
     if code > _LAST_STATUS and code != FAIL:

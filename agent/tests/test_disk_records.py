@@ -11,7 +11,15 @@ import pytest
 
 from agent.storage import disk_records, samples
 from agent.storage.facts import DiskFacts
-from agent.storage.opal_ioctl import Discovery, Sid, Status
+from agent.storage.opal_ioctl import (
+    LOCKED_OUT,
+    NO_SESSIONS,
+    NOT_AUTHORISED,
+    Discovery,
+    OpalError,
+    Sid,
+    Status,
+)
 from contract.disks import Lifetime
 from contract.errors import AgentError
 from contract.plan import Disk
@@ -84,12 +92,28 @@ def test_a_crash_in_the_revert_itself_is_known_while_the_disk_was_not_away(place
     assert not disk_records.left_by_us(DISK, REVERTED, place)
 
 
-def test_a_revert_that_was_refused_leaves_the_note_as_it_was(place: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "status", "stays"),
+    [
+        ("not-opened", 0, False),
+        ("wrong-pin", NOT_AUTHORISED, False),
+        ("no-tries", LOCKED_OUT, False),
+        ("no-session", NO_SESSIONS, True),  # also how NVMe says that it aborted the command
+        ("status", 0x3F, True),
+        ("no-answer", 0, True),
+    ],
+)
+def test_a_revert_that_was_refused_leaves_the_note_as_it_was(
+    place: Path, code: str, status: int, stays: bool
+) -> None:
+    """What the drive may have begun is no refusal."""
     disk_records.begin_taking(DISK, place)
-    with pytest.raises(AgentError), disk_records.reverting(DISK, LEFT, _not_done, place):
-        raise AgentError("the drive says no")
-    assert disk_records.taking(DISK, place) and not disk_records.reverted(DISK, place)
-    assert not disk_records.left_by_us(DISK, LEFT, place)
+    facts = dict.fromkeys(("device", "action", "error", "refused", "most", "way_out"), "")
+    with pytest.raises(OpalError), disk_records.reverting(DISK, LEFT, _not_done, place):
+        raise OpalError(code, **facts, status=status)
+    assert disk_records.reverted(DISK, place) == stays
+    assert disk_records.taking(DISK, place) != stays
+    assert disk_records.left_by_us(DISK, REVERTED, place) == stays
 
 
 def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(

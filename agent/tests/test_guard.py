@@ -882,5 +882,5 @@ def test_a_drive_is_given_back_only_where_it_was_seen_to_be(
     monkeypatch.setattr(facts, "gather", gather)
     monkeypatch.setattr(provision, "_give_back", refuse)
     monkeypatch.setattr(opal_ioctl, "status", lambda _path: after)
-    told = provision._give_back_after(error, DISK, Secrets(b"passphrase", b"pin"))
-    assert told.code == code
+    reported = provision._give_back_after(error, DISK, Secrets(b"passphrase", b"pin"))
+    assert reported.code == code
