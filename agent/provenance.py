@@ -52,7 +52,8 @@ def gather(spec: StorageSpec) -> Document:
         "lab_disks": lab_word("fde.disks", command_line or ""),
         "cpu": _cpu(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "settings": settings.of_machine(Path("/sys"), Path("/proc")),
+        "settings": settings.of_machine(Path("/sys"), Path("/proc"))
+        | settings.limits_of(Path("/sys")),
         "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
         "environment": programs.environment(),
         "environment_withheld": sorted(set(os.environ) - set(programs.INHERITED)),

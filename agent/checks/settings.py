@@ -6,6 +6,7 @@ too. Left out is only what is no setting: `NO_SETTINGS`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,10 +25,12 @@ _SYS = (
     "devices/system/cpu/intel_pstate/*",
     "devices/system/cpu/online",
     "devices/system/cpu/smt/*",
-    "kernel/mm/ksm/run",
     "kernel/mm/transparent_hugepage/*",
     "module/nvme*/parameters/*",
     "module/pcie_aspm/parameters/*",
+)
+# What a laptop's firmware, or thermald, sets as it gets warm.
+_LIMITS = (
     "class/powercap/*/constraint_*_power_limit_uw",
     "class/powercap/*/constraint_*_time_window_us",
 )
@@ -35,7 +38,6 @@ _OF_EACH_CPU = (
     "cpufreq/energy_performance_preference",
     "cpufreq/scaling_driver",
     "cpufreq/scaling_governor",
-    "cpufreq/scaling_max_freq",
     "cpufreq/scaling_min_freq",
     "power/energy_perf_bias",
 )
@@ -43,23 +45,33 @@ _PROC = ("sys/vm/*", "sys/kernel/*watchdog*", "sys/kernel/numa_balancing", "sys/
 _OF_DEVICE = (
     "queue/*",
     "queue/iosched/*",
-    "device/queue_depth",
     "device/power/control",
     "device/power/autosuspend_delay_ms",
     "device/power/pm_qos_latency_tolerance_us",
 )
+_MOST_HZ = "cpufreq/scaling_max_freq"
 _MOST_NAMED = 5
 
 
 def of_machine(sys: Path, proc: Path) -> dict[str, str]:
     """Return the settings of kernel and processor, by their paths below /sys and /proc."""
-    settings = {**_read(sys, _SYS), **_read(proc, _PROC)}
+    return {**_read(sys, _SYS), **_read(proc, _PROC), **_of_cpus(sys, _OF_EACH_CPU)}
+
+
+def limits(context: CheckContext) -> dict[str, str] | None:
+    """Return the limits of power and frequency; None where there are none."""
+    return limits_of(context.sys) or None
+
+
+def limits_of(sys: Path) -> dict[str, str]:
+    """Return the same, by their paths below /sys."""
+    return {**_read(sys, _LIMITS), **_of_cpus(sys, (_MOST_HZ,))}
+
+
+def _of_cpus(sys: Path, names: tuple[str, ...]) -> dict[str, str]:
     cpus = sorted(sys.glob("devices/system/cpu/cpu[0-9]*"))
-    for name in _OF_EACH_CPU:
-        values = {value for cpu in cpus if (value := text(cpu / name)) is not None}
-        if values:
-            settings[name] = ", ".join(sorted(values))
-    return settings
+    values = {n: {value for cpu in cpus if (value := text(cpu / n)) is not None} for n in names}
+    return {name: ", ".join(sorted(each)) for name, each in values.items() if each}
 
 
 def of_device(device: Path) -> dict[str, str]:
@@ -69,8 +81,15 @@ def of_device(device: Path) -> dict[str, str]:
 
 def _read(root: Path, patterns: tuple[str, ...]) -> dict[str, str]:
     files = (file for pattern in patterns for file in sorted(root.glob(pattern)))
-    values = ((file, text(file)) for file in files if file.name not in NO_SETTINGS)
+    values = ((file, _chosen(file)) for file in files if file.name not in NO_SETTINGS)
     return {str(f.relative_to(root)): printable(value) for f, value in values if value is not None}
+
+
+def _chosen(file: Path) -> str | None:
+    """Return a setting; of a list of choices only the one in brackets, for modules bring others."""
+    value = text(file)
+    chosen = re.search(r"\[([^\]]+)\]", value or "")
+    return chosen[1] if chosen else value
 
 
 def read(context: CheckContext) -> dict[str, str] | None:

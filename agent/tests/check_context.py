@@ -26,6 +26,7 @@ SMART: dict[str, Any] = {
 FILES = {
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
     "sys/devices/system/cpu/intel_pstate/no_turbo": "1",
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq": "4000000",
     "sys/devices/system/cpu/cpu0/cpuidle/state0/name": "POLL",
     "sys/devices/system/cpu/cpu0/cpuidle/state0/disable": "0",
     "sys/devices/system/cpu/cpu0/cpuidle/state1/name": "C6",

@@ -104,6 +104,7 @@ FAULTS: dict[tuple[str, str], Fault] = {
     ("disk-link", "before"): _remembered("disk_links", {DISK: "16.0 GT/s PCIe, x4"}),
     ("settings", "before"): _remembered("settings", {"sys/vm/dirty_ratio": "40"}),
     ("settings", "during"): _write(f"{QUEUE}/scheduler", "none [mq-deadline]"),
+    ("power-limits", "during"): _write(f"{CPU}/cpu0/cpufreq/scaling_max_freq", "2000000"),
     ("disk-throttle", "during"): _write("smart.json", _smart(warning_temp_time=2)),
     ("disk-link", "during"): _write(f"{DEVICE}/device/current_link_width", "1"),
     ("c-states", "during"): _write(f"{CPU}/cpu0/cpuidle/state1/disable", "1"),
@@ -193,6 +194,8 @@ def test_a_fault_fails_its_row_alone_and_names_the_way_out(
             "mount options: rw,noatime rw,discard, now rw,relatime rw,discard",
         ),
         ("proc/sys/vm/drop_caches", "3", ""),
+        (f"{QUEUE}/scheduler", "[none] mq-deadline bfq", ""),  # its module came with a USB stick
+        (f"{QUEUE}/scheduler", "none [mq-deadline]", "queue/scheduler: none, now mq-deadline"),
     ],
 )
 def test_any_setting_that_changes_voids_the_run_and_those_after_it(
