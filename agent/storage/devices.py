@@ -329,7 +329,8 @@ def wait_for_luks_lock(path: str) -> str:
     file = LUKS_LOCKS / f"L_{os.major(number)}:{os.minor(number)}"
     deadline = time.monotonic() + _LOCK_S
     while file.exists():
-        with opened(file, os.O_RDWR) as fd, suppress(BlockingIOError):
+        # Whoever had it may have removed it in this moment.
+        with suppress(BlockingIOError, FileNotFoundError), opened(file, os.O_RDWR) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return ""
         if time.monotonic() > deadline:

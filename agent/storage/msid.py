@@ -37,19 +37,21 @@ def is_refused(device: str) -> bool:
                 return nvme.ask(file, _RECEIVE, 0, head, _BYTES, cdw11=_BYTES)
 
             return refused(exchange)
-    except (OSError, ValueError, struct.error):
+    except (OSError, ValueError, IndexError, struct.error):
         return False
 
 
 def refused(exchange: Exchange) -> bool:
-    """Return the same; raises ValueError or struct.error for an answer that is none."""
+    """Return the same; raises ValueError, IndexError or struct.error for an answer that is none."""
     com_id = _com_id(exchange(_DISCOVERY, b""))
     started = _payload(exchange(com_id, _pack(com_id, 0, _START + _END_OF_CALL)))
     at = started.index(b"\xf0") + 1 + len(_HOST)
     length = started[at] & 0x0F if started[at] & 0x80 else 0  # a short atom, else a tiny one
     session = int.from_bytes(started[at + 1 : at + 1 + length]) if length else started[at]
-    answer = _payload(exchange(com_id, _pack(com_id, session, _GET + _END_OF_CALL)))
-    exchange(com_id, _pack(com_id, session, _END_OF_SESSION))
+    try:
+        answer = _payload(exchange(com_id, _pack(com_id, session, _GET + _END_OF_CALL)))
+    finally:
+        exchange(com_id, _pack(com_id, session, _END_OF_SESSION))
     return answer[answer.rindex(b"\xf9\xf0") + 2] != 0
 
 

@@ -49,6 +49,7 @@ _KCMP_FILES = 2  # linux/kcmp.h
 _PIDFD_GETFD = 438  # on all architectures
 _SO_PEEK_OFF = 42
 _SCM_MAX_FD = 253
+_syscall = ctypes.CDLL(None).syscall
 _GONE = (errno.ENOENT, errno.ESRCH, errno.ENXIO, errno.ENODEV)
 
 
@@ -237,7 +238,10 @@ def mount_options(folder: Path) -> str:
 
 def _mount_uses(over: Set[str]) -> list[Use]:
     """Return what is mounted from these devices, first of all in our own mount namespace."""
-    volumes = [frozenset(os.listdir(each)) for each in BTRFS.glob("*/devices")]
+    volumes = []
+    for each in BTRFS.glob("*/devices"):
+        with suppress(FileNotFoundError):  # unmounted while we looked
+            volumes.append(frozenset(os.listdir(each)))
     users = [
         Use(name, "carries the root file system" if where == "/" else f"mounted on {where}")
         for mount in mounts()
@@ -293,6 +297,8 @@ def _mounted(
 
 def swaps() -> list[str]:
     """Return the devices and files that are in use as swap; " (deleted)" ends one that is gone."""
+    if not SWAPS.exists():  # a kernel without swap
+        return []
     return [_plain(line.split()[0]) for line in system_text.read(SWAPS).splitlines()[1:]]
 
 
@@ -391,16 +397,14 @@ class _Look:
         self._remote_numbers = {mount.number for mount in remote}
 
     def uses(self) -> Iterator[Use]:
-        shown: list[Task] = []
+        shown: Task | None = None  # the last one: compared with all, many threads take for ever
         for task in list_tasks():
-            if shown and shown[0].process != task.process:
-                shown = []
-            if any(share_files(task, other) for other in shown):
+            if shown and shown.process == task.process and share_files(task, shown):
                 continue
             try:
                 uses = {*self._opened(task), *self._mapped(task)}
                 yield from (Use(name, f"{how} {task.name}") for name, how in uses)
-                shown.append(task)
+                shown = task
             except PermissionError:
                 who = f"process {task.process}, whose descriptors cannot be read"
                 yield Use(self._disk, f"perhaps open in {who}")
@@ -491,8 +495,7 @@ def share_files(task: Task, other: Task) -> bool:
     """Whether two threads have one table of descriptors, as most have; False if unknown."""
     if _KCMP is None:
         return False
-    call = ctypes.CDLL(None).syscall
-    return int(call(_KCMP, task.thread, other.thread, _KCMP_FILES, 0, 0)) == 0
+    return int(_syscall(_KCMP, task.thread, other.thread, _KCMP_FILES, 0, 0)) == 0
 
 
 def _peek(task: Task, descriptor: int) -> list[tuple[int, int]]:
@@ -504,7 +507,7 @@ def _peek(task: Task, descriptor: int) -> list[tuple[int, int]]:
     with ExitStack() as opened, suppress(OSError):
         pidfd = os.pidfd_open(task.process)
         opened.callback(os.close, pidfd)
-        fd = ctypes.CDLL(None).syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
+        fd = _syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
         if fd < 0:
             return []
         peer = opened.enter_context(socket.socket(fileno=fd))

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -571,6 +572,29 @@ def test_who_holds_a_disk_for_himself_is_found(loop: Loop) -> None:
         os.close(fd)
     assert [use.how for use in disk_uses] == [uses.EXCLUSIVE]
     assert _facts(device).uses == ()
+
+
+def test_what_goes_away_in_the_moment_it_is_looked_at_is_no_error(
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cryptsetup's lock and a volume of btrfs; a kernel without swap has no list of it."""
+    device, _ = loop()
+    number, opened = device.stat().st_rdev, devices.opened
+    lock = tmp_path / f"L_{os.major(number)}:{os.minor(number)}"
+    lock.touch()
+
+    def open_late(path: Path, flags: int) -> object:
+        lock.unlink()
+        return opened(path, flags)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(devices, "LUKS_LOCKS", tmp_path)
+        patch.setattr(devices, "opened", open_late)
+        assert devices.wait_for_luks_lock(str(device)) == ""
+    gone = tmp_path / "gone"
+    monkeypatch.setattr(uses, "SWAPS", gone)
+    monkeypatch.setattr(uses, "BTRFS", SimpleNamespace(glob=lambda _form: [gone]))
+    assert uses.swaps() == [] and uses.find_uses(device.name) == []
 
 
 def test_nothing_of_another_mount_namespace_is_run_to_explain_a_busy_disk(

@@ -32,6 +32,7 @@ from agent.system.command import CommandError, Output
 from contract.plan import Disk, Extent
 from drive.tests.opal_host import Direct
 from drive.vices import Vices
+from instrumentation import nvme
 
 DEVICE = "/dev/null"
 PLACE = Place(Disk("sed", "/dev/disk/by-id/x", "S1", 2**31), DEVICE, 1, Extent(2**24, 2**30))
@@ -143,6 +144,30 @@ def test_a_drive_is_asked_for_its_msid_without_a_pin(tmp_path: Path, unreadable:
     for _ in range(2):  # the only session is ended
         assert msid.refused(exchange) == unreadable
     assert not tper.status()["session"]
+    assert not msid.is_refused(DEVICE)
+
+
+def test_a_drive_whose_answer_is_cut_has_no_session_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tper, asked = Direct.make(tmp_path), []
+
+    def exchange(com_id: int, data: bytes) -> bytes:
+        asked.append(com_id)
+        assert not data or tper.send(1, 1, com_id, data)
+        if len(asked) == 3:
+            raise OSError(errno.EIO, "")
+        return (tper.receive(1, 1, com_id, 2048) or b"").ljust(2048, b"\0")
+
+    with pytest.raises(OSError):
+        msid.refused(exchange)
+    assert not tper.status()["session"]
+
+    def ask(_file: object, code: int, _namespace: int, head: int, *_: int, **__: object) -> bytes:
+        page = tper.receive(1, 1, 1, 2048) if head >> 8 & 0xFFFF == 1 else None
+        return page or bytes(55) + b"\x01\xf0" + bytes(99) if code == 0x82 else b""
+
+    monkeypatch.setattr(nvme, "ask", ask)
     assert not msid.is_refused(DEVICE)
 
 
