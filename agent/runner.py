@@ -124,6 +124,8 @@ class Suite:
         self.history = History(writer.entries)
         self.allowed: Mapping[str, Disk] = {}  # the inventory's disks, with what they may write
         self._stack: Stack | None = None
+        # By role and diskseq, what SMART counts beyond the kernel, which begins at 0.
+        self._written_before: dict[tuple[str, int], int] = {}
         self._assets: dict[str, str] = {}
 
     def execute(self, equip: Equip) -> int:
@@ -220,11 +222,31 @@ class Suite:
         """Raise AgentError where a disk has written, or would, more than it may in its life."""
         disks = [disk for disk in self.allowed.values() if disk.max_written_bytes is not None]
         if disks:
-            lives = {disk.role: smart.lifetime(devices.kernel_name(disk.by_id)) for disk in disks}
-            written = {role: life.written_bytes for role, life in lives.items() if life}
+            written = {disk.role: self._written_bytes(disk) for disk in disks}
             run_bytes = needs.written_bytes(self.plan)
             entries = self.journal.entries
             needs.require_within_limits(self.plan, self.allowed, written, run_bytes, entries)
+
+    def _written_bytes(self, disk: Disk) -> int | None:
+        """Return what a disk has written in its life: SMART's count, and the kernel's since then.
+
+        One that does not answer for once does not end a suite.
+        """
+        name = devices.kernel_name(disk.by_id)
+        if name is None:
+            return None
+        appearance, kernel_bytes = None, 0
+        with suppress(OSError):
+            kernel_bytes = marks.written_bytes(Path(name))
+            appearance = (disk.role, devices.diskseq(name))
+        if appearance in self._written_before:
+            return self._written_before[appearance] + kernel_bytes
+        life = smart.lifetime(name)
+        if life is None or life.written_bytes is None:
+            return None
+        if appearance:
+            self._written_before[appearance] = life.written_bytes - kernel_bytes
+        return life.written_bytes
 
     def _attempt(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
         """Make one attempt at a run, from switching to its closing line."""

@@ -35,6 +35,7 @@ class _NvmeLog:
     media_errors: int = 0
     warning_temp_time: int | None = None
     critical_comp_time: int | None = None
+    data_units_read: int | None = None
     data_units_written: int | None = None
     available_spare: int | None = None
     percentage_used: int | None = None
@@ -173,7 +174,8 @@ def _written_bytes(report: Report, log: _NvmeLog) -> int | None:
     A standard has the unit, or smartctl's database names it (241 counts sectors, 32 MiB, GiB, …). A
     disk that is not in the database has the names of most disks, which may be wrong.
     """
-    if log.data_units_written:  # NVMe Base Specification: thousands of 512 bytes; 0: not reported
+    # NVMe Base Specification: thousands of 512 bytes, rounded up; 0: not reported, or a new disk.
+    if log.data_units_written is not None and (log.data_units_written or log.data_units_read):
         return log.data_units_written * 512_000
     sectors = report.ata_device_statistics.value(_GENERAL, _SECTORS_WRITTEN)
     if sectors is not None:

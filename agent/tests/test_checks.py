@@ -364,6 +364,10 @@ def _statistics(page: int, offset: int, value: int, valid: bool = True) -> dict[
         (_ata("", 9, logical_block_size=4096, **_statistics(1, 24, 7)), 7 * 4096),
         ({"nvme_smart_health_information_log": {"data_units_written": 3}}, 1_536_000),
         ({"nvme_smart_health_information_log": {"data_units_written": 0}}, None),
+        (
+            {"nvme_smart_health_information_log": {"data_units_written": 0, "data_units_read": 1}},
+            0,
+        ),
         ({"scsi_error_counter_log": {"write": {"gigabytes_processed": "1.5"}}}, 1_500_000_000),
     ],
 )

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent import cli, runner
+from agent import cli, marks, runner
 from agent.checks import smart
 from agent.permissions import require_own
+from agent.storage import devices
 from agent.system import quiet
 from agent.system.notify import Watchdog
 from contract import journal, plan
@@ -154,12 +155,25 @@ def test_a_disks_limit_is_the_inventorys_and_not_the_plans(
     execution = runner.Suite(
         frozen(**writes), tmp_path, Journal(tmp_path / "journal.jsonl"), Watchdog()
     )
+    monkeypatch.setattr(devices, "kernel_name", lambda _by_id: "sdx")
+    monkeypatch.setattr(devices, "diskseq", lambda _name: 7)
+    monkeypatch.setattr(marks, "written_bytes", lambda _device: gib)
     monkeypatch.setattr(smart, "lifetime", lambda _name: Lifetime(written_bytes=80 * gib))
     execution.require_within_limits()  # without a limit no disk is asked
     execution.allowed = limited(81 * gib).disks
     execution.require_within_limits()
     execution.allowed = limited(80 * gib).disks
     with refuses("writes-beyond-limit", before="85.9 GB"):
+        execution.require_within_limits()
+    # Later on the kernel counts: smartctl may fail. A disk that comes back is asked again.
+    monkeypatch.setattr(smart, "lifetime", lambda _name: None)
+    execution.allowed = limited(81 * gib).disks
+    execution.require_within_limits()
+    monkeypatch.setattr(marks, "written_bytes", lambda _device: 2 * gib)
+    with refuses("writes-beyond-limit", before="87.0 GB"):
+        execution.require_within_limits()
+    monkeypatch.setattr(devices, "diskseq", lambda _name: 8)
+    with refuses("writes-unknown"):
         execution.require_within_limits()
 
 
