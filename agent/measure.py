@@ -21,10 +21,11 @@ from agent.marks import Marks
 from agent.phase_pyrapl import PhasePyrapl
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
-from agent.storage import devices, dmcrypt, mapping, proof
+from agent.storage import devices, dmcrypt, layout, mapping, proof
 from agent.storage.proof import Proof
 from agent.storage.stack import Stack
 from agent.storage.uses import mount_options
+from agent.system.command import SLOWEST_BYTES_PER_S
 from agent.system.limits import Limit, TooLong, reap
 from agent.system.notify import Watchdog
 from agent.system.virtual_lab import SIMULATED_RAPL
@@ -148,7 +149,9 @@ class Bench:
             findings.rapl_sha256 = findings.samples.write(self._folder(run) / "rapl.jsonl")
         if fault:
             return fault
-        self._watchdog.within(PROOF_S)
+        search = run.configuration not in self._searched
+        searched_bytes = layout.partition_bytes(self._plan.extent) if search else 0
+        self._watchdog.within(PROOF_S + searched_bytes / SLOWEST_BYTES_PER_S)
         before_proof()
         findings.inspection.after()
         options = mount_options(self._stack.mount_point)
@@ -159,7 +162,6 @@ class Bench:
             findings.phases, options, journalled=journalled
         )
         stack = self._stack
-        search = run.configuration not in self._searched
         findings.proof = proof.prove(
             entered, stack.secrets, stack.mount_point, run.run_id, search=search
         )

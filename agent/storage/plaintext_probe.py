@@ -152,21 +152,24 @@ def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> b
     """
     needle, end = block[:_NEEDLE_BYTES], offset_bytes + room_bytes + BLOCK_BYTES
     last = b""
-    for place in range(offset_bytes - offset_bytes % BLOCK_BYTES, end, _PIECE_BYTES):
-        wanted = min(_PIECE_BYTES, -(-(end - place) // BLOCK_BYTES) * BLOCK_BYTES)
-        read = read_direct(device, place, wanted)
-        if needle in last + read:
-            return True
-        last = read[1 - _NEEDLE_BYTES :]
+    with opened(device, os.O_RDONLY | os.O_DIRECT) as fd:
+        for place in range(offset_bytes - offset_bytes % BLOCK_BYTES, end, _PIECE_BYTES):
+            wanted = min(_PIECE_BYTES, -(-(end - place) // BLOCK_BYTES) * BLOCK_BYTES)
+            read = _read(fd, place, wanted)
+            if needle in last + read:
+                return True
+            last = read[1 - _NEEDLE_BYTES :]
     return False
 
 
 def read_direct(device: str, offset_bytes: int, length_bytes: int = BLOCK_BYTES) -> bytes:
     """Return a block or more, read with O_DIRECT; raises OSError as the kernel gives it."""
-    with (
-        opened(device, os.O_RDONLY | os.O_DIRECT) as fd,
-        mmap.mmap(-1, length_bytes) as buffer,  # page-aligned, as O_DIRECT wants it
-    ):
+    with opened(device, os.O_RDONLY | os.O_DIRECT) as fd:
+        return _read(fd, offset_bytes, length_bytes)
+
+
+def _read(fd: int, offset_bytes: int, length_bytes: int) -> bytes:
+    with mmap.mmap(-1, length_bytes) as buffer:  # page-aligned, as O_DIRECT wants it
         read = os.preadv(fd, [buffer], offset_bytes)
         return buffer[:read]
 
