@@ -311,7 +311,8 @@ def _mounts(process: str, kernel_names: Collection[str]) -> list[Path]:
 def release() -> None:
     """Have our mappings answer, thaw file systems that somebody froze, and take swap off them.
 
-    A backup freezes one, and nothing leaves it then; without swap's pages programs would end.
+    A backup freezes one, and nothing leaves it then; without swap's pages programs would end. The
+    service's sandbox does not allow the last: there, swap goes as whatever else is held.
     """
     revive()
     kernel_names = [kernel for kernel in devices().values() if kernel]
