@@ -44,7 +44,6 @@ STRICT = (
     "StrictHostKeyChecking=yes",
     "NoHostAuthenticationForLocalhost=no",
     "VerifyHostKeyDNS=no",
-    "KnownHostsCommand=none",
     "UpdateHostKeys=no",
     "ForwardAgent=no",
     "ForwardX11=no",
@@ -54,31 +53,47 @@ STRICT = (
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "RequestTTY=no",
+)
+# The same for options that only some ssh have: OpenSSH since 8.5 or 8.7, or the patch of Debian and
+# Fedora with which Kerberos would vouch for a host instead of its key.
+STRICT_IF_KNOWN = (
+    "KnownHostsCommand=none",
     "StdinNull=no",
     "ForkAfterAuthentication=no",
+    "GSSAPIKeyExchange=no",
+    "GSSAPITrustDns=no",
 )
-# Of an ssh with the patch of Debian and Fedora: Kerberos would vouch for a host instead of its key.
-STRICT_KERBEROS = ("GSSAPIKeyExchange=no", "GSSAPITrustDns=no")
 # A connection that is open already, at a path of the user's choice, may be anybody's.
 UNSHARED = ("ControlMaster=no", "ControlPath=none")
 
 
 def strict_options() -> tuple[str, ...]:
     """Return the options of ssh that a user's configuration must not decide."""
+    return (*STRICT, *_known_options(STRICT_IF_KNOWN))
+
+
+def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of `options` that this machine's ssh has: it refuses to start with any other."""
     ssh = shutil.which("ssh")
-    return (*STRICT, *STRICT_KERBEROS) if ssh and _knows_kerberos(ssh) else STRICT
+    unknown = _unknown_names(ssh, options) if ssh else ()
+    return tuple(each for each in options if each.partition("=")[0].lower() not in unknown)
 
 
 @functools.cache
-def _knows_kerberos(ssh: str) -> bool:
-    """Ask whether this ssh has the patch: without it, it refuses the options and this question."""
-    null = subprocess.DEVNULL
+def _unknown_names(ssh: str, options: tuple[str, ...]) -> frozenset[str]:
+    """Ask ssh which options it does not know; return their names in lower case.
+
+    If ssh does not answer, none counts as unknown: leaving one out would weaken the connection.
+    """
+    ask = [ssh, "-G", "-F", "/dev/stdin", "host"]
+    lines = "\n".join(options)
     try:
-        ask = [ssh, "-Q", "kex-gss"]
-        done = subprocess.run(ask, stdin=null, stdout=null, stderr=null, timeout=5, check=False)
+        done = subprocess.run(
+            ask, input=lines, capture_output=True, text=True, timeout=5, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+        return frozenset()
+    return frozenset(re.findall(r"bad configuration option: (\w+)", done.stderr.lower()))
 
 
 # Words of OpenSSH's client, and of sudo.
@@ -118,7 +133,7 @@ def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
     assert link is not None
     # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
     alive = ("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
-    ours = ("BatchMode=yes", "LogLevel=ERROR", "SessionType=default", *alive)
+    ours = ("BatchMode=yes", "LogLevel=ERROR", *_known_options(("SessionType=default",)), *alive)
     argv = ["ssh"]
     for option in (*strict_options(), *UNSHARED, *ours):
         argv += ["-o", option]

@@ -70,7 +70,7 @@ def settings(argv: list[str], folder: Path, *lines: str) -> str:
     config.write_text("\n".join(lines), encoding="utf-8")
     command = [argv[0], "-G", "-F", str(config), *argv[1:]]
     ssh = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "Bad configuration option" in ssh.stderr:
+    if f"{config}: line 1: Bad configuration option" in ssh.stderr:
         pytest.skip(f"this ssh has no {lines[0]}")
     assert ssh.returncode in (0, 255), ssh.stderr  # 255: a RemoteCommand beside the command
     return ssh.stdout
@@ -105,15 +105,42 @@ def test_plays_by_hand_have_the_same_options() -> None:
     config.read(ROOT / "ansible" / "ansible.cfg")
     options = config["ssh_connection"]["ssh_args"].split("-o ")[1:]
     assert tuple(map(str.strip, options))[: len(connection.STRICT)] == connection.STRICT
+    assert not set(connection.STRICT_IF_KNOWN) & set(map(str.strip, options))
 
 
-def test_an_ssh_without_kerberos_is_asked_for_none(
+# Refuses options as OpenSSH 8.0 does, in a file and on the command line; all others are real.
+OLD_SSH = """#!/bin/sh
+lacks='KnownHostsCommand|StdinNull|ForkAfterAuthentication|SessionType|GSSAPIKeyExchange'
+[ "$3" != /dev/stdin ] || file=$(cat)
+bad=$(printf '%s\\n' "$@" "$file" | grep -oE "^($lacks)=")
+[ -z "$bad" ] || {{
+    printf '%s\\n' "$bad" | sed 's/^/line 1: Bad configuration option: /; s/=$//' >&2
+    exit 255
+}}
+printf '%s\\n' "$file" | exec {real} "$@"
+"""
+
+
+def test_an_ssh_is_given_no_option_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_ssh = tmp_path / "ssh"
+    old_ssh.write_text(OLD_SSH.format(real=shutil.which("ssh")), encoding="utf-8")
+    old_ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for argv in (connection.ssh(TARGET, ["true"]), ansibles()):
+        assert "\nforwardagent no\n" in settings(argv, tmp_path, "ForwardAgent yes")
+    assert connection.strict_options()[: len(connection.STRICT)] == connection.STRICT
+
+
+def test_an_ssh_that_answers_nothing_gets_all_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert connection.strict_options() == connection.STRICT
+    every = (*connection.STRICT, *connection.STRICT_IF_KNOWN)
+    assert connection.strict_options() == every
 
 
 @pytest.fixture
