@@ -20,6 +20,7 @@ PROGRAM_S = 60.0
 AGREE_S = 30.0  # after a switching, until the state is the one asked for
 PAUSE_S = 2.0
 _MOST_BYTES = 64
+_PART_BYTES = 1 << 16
 
 
 class PowerError(ProblemError):
@@ -27,9 +28,18 @@ class PowerError(ProblemError):
 
 
 def turn(argv: Sequence[str], *, on: bool) -> None:
-    """Switch once, and wait until the switch reports that state. Raises PowerError or OSError."""
+    """Switch once, and wait until the switch reports that state. Raises PowerError or OSError.
+
+    A program that fails may have switched before: then the state counts, too.
+    """
     wanted = "on" if on else "off"
-    _run([*argv, wanted])
+    try:
+        _run(argv, wanted)
+    except PowerError:
+        with suppress(PowerError):
+            if read_state(argv) == wanted:
+                return
+        raise
     until_s = time.monotonic() + AGREE_S
     while (state := read_state(argv)) != wanted:
         if time.monotonic() > until_s:
@@ -39,22 +49,21 @@ def turn(argv: Sequence[str], *, on: bool) -> None:
 
 def read_state(argv: Sequence[str]) -> str:
     """Return `on` or `off`, as the program reports it. Raises PowerError or OSError."""
-    state = _run([*argv, "status"]).strip().lower()
+    state = _run(argv, "status").strip().lower()
     if state not in (b"on", b"off"):
         raise PowerError("switch-status", program=argv[0])  # its words may hold a secret
     return state.decode()
 
 
-def _run(argv: Sequence[str]) -> bytes:
-    """Run a program to its end; return the first bytes that it prints."""
+def _run(argv: Sequence[str], action: str) -> bytes:
+    """Run a program to its end; return the first bytes that it prints as `status`."""
     with subprocess.Popen(
-        argv,
+        [*argv, action],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.PIPE if action == "status" else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as program:
-        assert program.stdout is not None
         expired = threading.Event()
 
         def end() -> None:
@@ -65,8 +74,11 @@ def _run(argv: Sequence[str]) -> bytes:
         timer = threading.Timer(PROGRAM_S, end)
         timer.start()
         try:
-            output = program.stdout.read(_MOST_BYTES)
-            program.stdout.close()  # whoever prints on without an end is ended by that
+            output = b""
+            if program.stdout is not None:
+                output = program.stdout.read(_MOST_BYTES)
+                while program.stdout.read(_PART_BYTES):  # closed early, it would end the program
+                    pass
             status = program.wait()
         finally:
             timer.cancel()

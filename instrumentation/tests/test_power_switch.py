@@ -44,21 +44,40 @@ def test_a_switching_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("deed", "status"),
+    [
+        ("seq 99999; seq 99999 && " + OBEYS, TELLS),  # prints at length, also before it switches
+        (OBEYS, f"{TELLS}; seq 99999 >&2"),
+        (OBEYS, f"{TELLS}; printf %99999s; sleep 0.1; printf %99999s"),
+        (f"sleep 9 & {OBEYS}", TELLS),  # a daemon that keeps the output open
+        (f"{OBEYS}; exit 3", TELLS),
+    ],
+)
+def test_what_is_read_back_is_done(
+    deed: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power_switch, "PROGRAM_S", 5.0)
+    for on in (False, True):
+        power_switch.turn(a_switch(tmp_path / "log", deed, status), on=on)
+    assert (tmp_path / "log.state").read_text(encoding="utf-8") == "on\n"
+
+
+@pytest.mark.parametrize(
     ("deed", "status", "code"),
     [
         ("true", "echo off", "switch-disagrees"),  # an acknowledgement without the deed
         ("true", 'echo "off on"', "switch-status"),
         ("true", "true", "switch-status"),
-        ("true", "yes on", "switch-program"),  # without an end
+        ("true", "yes on", "switch-silent"),  # without an end
         ("true", "exit 3", "switch-program"),
-        ("exit 3", "echo on", "switch-program"),
+        ("exit 3", "echo off", "switch-program"),
+        ("exit 3", "exit 4", "switch-program"),
         (OBEYS, "sleep 600 & sleep 600", "switch-silent"),
     ],
 )
 def test_what_is_not_read_back_is_not_done(
     deed: str, status: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if code == "switch-silent":
-        monkeypatch.setattr(power_switch, "PROGRAM_S", 0.5)
+    monkeypatch.setattr(power_switch, "PROGRAM_S", 0.5 if code == "switch-silent" else 60.0)
     with refuses(code):
         power_switch.turn(a_switch(tmp_path / "log", deed, status), on=True)
