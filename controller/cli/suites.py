@@ -137,7 +137,7 @@ def run(
     options = _options(**arguments)
     several = _several(options)
     if options.suite_dir is None:
-        doctor.require_ready(options.targets, options.out)
+        doctor.require_ready(options.targets, options.out, say)
         options.suite_dir = _planned(options, several)
     return _measured(options, several)
 

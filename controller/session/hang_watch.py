@@ -1,31 +1,31 @@
 """A target that is silent is reported; one that hangs is switched off and on, where that is set.
 
-That it is off is a state: kept in the suite's folder from before it is switched off until it is
-read back that it is on, by this session or a later one.
+That it is off is a state of the target: kept in the user's state folder from before it is switched
+off until it is read back that it is on, by this session or a later one of any suite.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from contract import strict_json
 from contract.documents import HangCause, PowerLine
+from contract.errors import ControllerError
 from contract.files import append_line, write
 from contract.journal import boot_id
 from contract.plan import Plan, PowerSwitch
 from contract.problem import ProblemError
 from controller.session.progress_text import minutes
-from controller.session.status import POWER_OFF, Board
+from controller.session.status import Board
+from controller.target.power_return import RETRY_S, give_back, off_mark
 from instrumentation import power_switch
 from instrumentation.clock import monotonic_ns
 
 FILE = "power.jsonl"
 # Within this and its run's limit, the agent's own watchdog has ended a step that hangs.
 STEP_S = 900.0
-RETRY_S = 10.0
 # Tries to give power back once the session is to end; the next session continues.
 LAST_TRIES = 3
 
@@ -39,7 +39,7 @@ class HangWatch:
         self._switch = switch
         self._stuck_after_s = (plan.run_limit_s or float("inf")) + STEP_S
         self._path = suite_dir / FILE
-        self._off_path = suite_dir / POWER_OFF
+        self._host = plan.host
         self._board = board
         self._tried = False  # in this hang
         self._thread: threading.Thread | None = None
@@ -64,9 +64,10 @@ class HangWatch:
         line = PowerLine(monotonic_ns(), boot_id(), cause, round(hung_s, 1))
         try:
             append_line(self._path, asdict(line))
-            write(self._off_path, [b""])
-        except OSError as error:
-            self._board.warn(f"{hangs}; its power is left on: {FILE}: {error.strerror}")
+            off_mark(self._host).parent.mkdir(parents=True, exist_ok=True)
+            write(off_mark(self._host), [b""])
+        except (OSError, ControllerError) as error:
+            self._board.warn(f"{hangs}; its power is left on: {error}")
             return
         self._board.announce("power-cycled", f"{hangs}: it is switched off and on")
         self._thread = threading.Thread(target=self._cycle, args=(self._switch,))
@@ -96,22 +97,6 @@ class HangWatch:
             self._ending.wait(RETRY_S)
             return tries >= LAST_TRIES
 
-        if give_back(switch, self._off_path, is_over):
+        if give_back(switch, off_mark(self._host), is_over):
             self._board.alarm("target-off", "")
             self._board.note("the target has power again")
-
-
-def give_back(switch: PowerSwitch, off_path: Path, is_over: Callable[[str], bool]) -> bool:
-    """Switch a target on until the switch reports that it is; return whether it did.
-
-    `is_over` is called with the reason of each failure, waits, and returns whether to end.
-    """
-    while True:
-        try:
-            power_switch.turn(switch.argv, on=True)
-        except (ProblemError, OSError) as error:
-            if is_over(str(error).rstrip(".")):
-                return False
-        else:
-            off_path.unlink(missing_ok=True)
-            return True

@@ -33,7 +33,6 @@ from controller.session.hang_watch import HangWatch
 from controller.session.hold import Hold
 from controller.session.messenger import Messenger
 from controller.session.morning import make_report
-from controller.session.power_return import return_power
 from controller.session.progress import unfinished
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
@@ -41,6 +40,7 @@ from controller.session.seal import MANIFEST, decode, seal, unseal
 from controller.session.sleep_inhibitor import awake
 from controller.session.status import Board
 from controller.target import connection, playbook
+from controller.target.power_return import return_power
 from instrumentation.clock_link import ClockLink
 
 log = logging.getLogger(__name__)
@@ -117,8 +117,10 @@ def run(
     target_identity.require_same_target(plan, target)
     require_own(plan, target)
     agent = AgentClient(target, plan.suite_id)
-    if plan_folders.needs_consent(suite_dir, plan, target) and agent.plan_sha256() != plan.sha256:
-        plan_folders.require_consent(suite_dir, plan, target, confirm, say)
+    if plan_folders.needs_consent(suite_dir, plan, target):
+        return_power(target, agent.reached, say)
+        if agent.plan_sha256() != plan.sha256:
+            plan_folders.require_consent(suite_dir, plan, target, confirm, say)
     if until_settled and plan.analysis.looks != "any":
         raise ControllerError("looks-at-end", suite=plan.suite)
     with (
@@ -202,7 +204,11 @@ def _session(
     if losses is not None and not (losses.void or losses.repeat):
         raise ControllerError("suite-sealed", suite_dir=suite_dir)
     suite_folder.require_room(suite_dir)
-    return_power(suite_dir, target.power, agent.reached, messenger, say)
+    return_power(
+        *(target, agent.reached, say),
+        report=partial(messenger.send, "target-off"),
+        is_stopped=(suite_dir / STOP).exists,
+    )
     identity = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
     target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())

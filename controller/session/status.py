@@ -37,6 +37,7 @@ from controller.session.progress_text import (
     utc,
 )
 from controller.session.suite_folder import myself
+from controller.target.power_return import is_left_off
 
 if TYPE_CHECKING:
     from rich.console import OverflowMethod
@@ -46,8 +47,6 @@ log = logging.getLogger(__name__)
 
 WRITE_PERIOD_S = 5.0
 EVENTS = 3
-POWER_OFF = ".power-off"
-"""In a suite's folder while its target was switched off and is not known to be on again."""
 BAR = 24
 # Without a terminal: waits that take so long are printed, and at least one line in so long.
 LONG_WAIT_S = 10.0
@@ -318,7 +317,7 @@ class Board:
             now=datetime.now(UTC),
             holder=self._holder,
             answer=self._answer,
-            target_off=(self._folder.parent / POWER_OFF).exists(),
+            target_off=is_left_off(self._plan.host),
         )
         if self._messenger:
             old_s = time.monotonic() - ALARM_S

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,16 +16,19 @@ from contract.documents import PowerLine
 from contract.plan import PowerSwitch
 from contract.strict_json import read_object
 from contract.tests.refusal import refuses
-from controller.session import hang_watch, power_return
+from controller.planning import plan_folders
+from controller.session import hang_watch, session, target_identity
+from controller.session.agent_client import AgentClient, Done
 from controller.session.hang_watch import STEP_S, HangWatch
-from controller.session.messenger import Messenger
-from controller.session.power_return import return_power
-from controller.session.status import POWER_OFF, Board
+from controller.session.status import Board
 from controller.session.tests.test_recorders import wait_until
+from controller.target import doctor, playbook, power_return
+from controller.target.power_return import off_mark, return_power
 from controller.tests.examples import plan, resolved
 from instrumentation import power_switch
 from instrumentation.tests.test_power_switch import OBEYS, a_switch, asked
 
+TARGET = resolved(host=plans.parse(plan()).host)
 PLAN = replace(plans.parse(plan()), run_limit_s=100.0)
 
 
@@ -46,11 +52,12 @@ class Scene:
         lines = list(strict_json.lines(PowerLine, self.folder / "power.jsonl"))
         assert [line.cause for line in lines] == list(causes)
         wait_until(lambda: asked(self.log) == ["off", "status", "on", "status"] * len(causes))
-        wait_until(lambda: not (self.folder / POWER_OFF).exists())
+        wait_until(lambda: not off_mark(PLAN.host).exists())
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for module in (hang_watch, power_return):
         monkeypatch.setattr(module, "RETRY_S", 0.01)
     monkeypatch.setattr(power_switch, "PAUSE_S", 0.01)
@@ -90,6 +97,7 @@ def test_no_more_often_than_allowed_also_by_another_session(tmp_path: Path) -> N
     for _ in range(3):
         scene = Scene(tmp_path, most=2)
         scene.hangs.observe(61.0)
+        scene.hangs.close()
     scene.require("lost", "lost")
 
 
@@ -106,47 +114,86 @@ def test_a_target_that_is_off_is_a_state_until_it_is_read_back_on(scene_away: Sc
     scene = scene_away
     scene.hangs.observe(61.0)
     wait_until(lambda: asked(scene.log).count("on") > 12)  # longer than anybody gave up after
-    assert scene.is_off and (scene.folder / POWER_OFF).exists()
+    assert scene.is_off and off_mark(PLAN.host).exists()
     assert any("OFF" in line for line in scene.lines)
     for lost_s in (0.0, 61.0):  # a second hang does not begin before the first is over
         scene.hangs.observe(lost_s)
     assert asked(scene.log).count("off") == 1
     Path(f"{scene.log}.there").touch()
-    wait_until(lambda: not (scene.folder / POWER_OFF).exists())
+    wait_until(lambda: not off_mark(PLAN.host).exists())
     scene.hangs.close()
     assert not scene.is_off and asked(scene.log)[-2:] == ["on", "status"]
 
 
-def test_the_next_session_gives_back_the_power_that_one_left_off(scene_away: Scene) -> None:
+@pytest.mark.parametrize("begin", ["session", "new-suite", "check"])
+def test_whatever_comes_next_gives_back_the_power_that_a_session_left_off(
+    begin: str, scene_away: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = scene_away
     scene.hangs.observe(61.0)
     wait_until(lambda: "on" in asked(scene.log))
     scene.hangs.close()  # the session ends; the switch is still away
-    assert (scene.folder / POWER_OFF).exists()
+    assert off_mark(TARGET.host).exists()
+    shutil.rmtree(scene.folder / "status")  # another suite knows nothing of this one
     count = len(asked(scene.log))
     lines: list[str] = []
-    sender = Messenger(PLAN.suite_id, resolved())
+    target = replace(TARGET, power=scene.switch)
 
-    def reached() -> bool:
+    def reached(*_: object) -> bool:
         if len(asked(scene.log)) > count + 3:
             Path(f"{scene.log}.there").touch()
-        return asked(scene.log)[-2:] == ["on", "status"]
+        return Path(f"{scene.log}.state").read_text(encoding="utf-8") == "on\n"
 
-    return_power(scene.folder, scene.switch, reached, sender, lines.append)
-    assert not (scene.folder / POWER_OFF).exists() and len(lines) == 3
+    def require_ready() -> None:
+        if begin == "session":
+            return_power(target, reached, lines.append)
+        elif begin == "new-suite":
+            doctor.require_ready([target], scene.folder, lines.append)
+        else:
+            assert len(list(doctor.check_hosts(Path("hosts.yml"), scene.folder, print))) == 1
+
+    monkeypatch.setattr(doctor, "_answers", reached)
+    monkeypatch.setattr(doctor, "judge", lambda *_: [])
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: SimpleNamespace(answer=None))
+    monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([target], {}))
+    if begin == "check":  # which tries once
+        require_ready()
+        assert off_mark(TARGET.host).exists()
+        Path(f"{scene.log}.there").touch()
+    require_ready()
+    assert not off_mark(TARGET.host).exists() and len(lines) == (0 if begin == "check" else 3)
     count = len(asked(scene.log))
-    return_power(scene.folder, scene.switch, reached, sender, lines.append)  # nothing is left
+    require_ready()  # nothing is left
     assert len(asked(scene.log)) == count
 
 
-def test_what_was_left_off_is_not_forgotten_without_a_switch(tmp_path: Path) -> None:
-    (tmp_path / POWER_OFF).touch()
-    sender = Messenger(PLAN.suite_id, resolved())
+def test_what_was_left_off_is_not_forgotten_without_a_switch() -> None:
+    mark = off_mark(TARGET.host)
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    return_power(replace(TARGET, host="other"), lambda: True, print)
     with refuses("target-off"):
-        return_power(tmp_path, None, lambda: False, sender, print)
-    assert (tmp_path / POWER_OFF).exists()
-    return_power(tmp_path, None, lambda: True, sender, print)  # somebody switched it on
-    assert not (tmp_path / POWER_OFF).exists()
+        return_power(TARGET, lambda: False, print)
+    assert mark.exists()
+    return_power(TARGET, lambda: True, print)  # somebody switched it on
+    assert not mark.exists()
+
+
+def test_a_new_suite_is_not_asked_before_its_target_has_power(
+    scene_away: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that needs consent asks the agent before anything else."""
+    scene = scene_away
+    mark = off_mark(PLAN.host)
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    (scene.folder / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    monkeypatch.setattr(plan_folders, "needs_consent", lambda *_: True)
+    monkeypatch.setattr(AgentClient, "ask", lambda *_, **__: Done((), 255, b"", b""))
+    monkeypatch.setattr(target_identity, "require_same_target", lambda *_: None)
+    with refuses("target-off"):
+        session.run(scene.folder, TARGET, Path("inventory"), scene.lines.append)
+    assert mark.exists()
 
 
 def test_a_switch_that_obeys_no_off_is_reported_and_left_on(tmp_path: Path) -> None:
@@ -155,4 +202,4 @@ def test_a_switch_that_obeys_no_off_is_reported_and_left_on(tmp_path: Path) -> N
     wait_until(lambda: asked(scene.log)[-2:] == ["on", "status"])
     scene.hangs.close()
     assert any("could not be switched off" in line for line in scene.lines)
-    assert not (tmp_path / POWER_OFF).exists()
+    assert not off_mark(PLAN.host).exists()

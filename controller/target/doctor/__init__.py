@@ -12,6 +12,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from agent.system import sleep
@@ -33,6 +34,7 @@ from controller.target.doctor.diagnosis import (
     refused,
 )
 from controller.target.doctor.table import TABLE
+from controller.target.power_return import return_power
 from controller.target.survey import look
 
 WIDTH = 110
@@ -106,11 +108,13 @@ def blockers(outcomes: Iterable[CheckOutcome]) -> list[CheckOutcome]:
     return [outcome for outcome in outcomes if outcome.state == "fail"]
 
 
-def require_ready(targets: Sequence[TargetDocument], out: Path) -> None:
+def require_ready(targets: Sequence[TargetDocument], out: Path, say: Say) -> None:
     """Require that a suite may be started on these targets; called before anything is created.
 
-    Raises ControllerError with every reason why not.
+    One that was left off is switched on. Raises ControllerError with every reason why not.
     """
+    for target in targets:
+        return_power(target, partial(_answers, target), say)
     reasons = [
         f"{target.host}: {outcome.sentence} {outcome.remedy}".strip()
         for target in targets
@@ -118,6 +122,10 @@ def require_ready(targets: Sequence[TargetDocument], out: Path) -> None:
     ]
     if reasons:
         raise ControllerError("nothing-started", reasons=" ".join(reasons))
+
+
+def _answers(target: TargetDocument) -> bool:
+    return connection.run(target, ["true"]).returncode == 0
 
 
 def check_hosts(
@@ -133,6 +141,10 @@ def check_hosts(
         print_outcomes(f"{name}, which was not asked", outcomes, say)
         yield HostChecks(name, False, tuple(outcomes)), None
     for target in inventory.targets:
+        try:
+            return_power(target, partial(_answers, target), say, is_stopped=lambda: True)
+        except ControllerError as error:
+            say(str(error))
         scene = examine(target, out, noise_s=noise_s, purpose=purpose)
         outcomes = [replace(passed("in-order"), code="inventory"), *judge(scene)]
         print_outcomes(f"{target.host} = {connection.link(target)}", outcomes, say)

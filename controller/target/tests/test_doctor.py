@@ -479,9 +479,9 @@ def test_a_suite_is_not_begun_against_a_blocker(
 ) -> None:
     monkeypatch.setattr(doctor, "examine", lambda *_, **__: heard(period_s=0.1)(sound))
     with pytest.raises(ControllerError, match="gives a record each 100 ms"):
-        doctor.require_ready([sound.target], sound.host.out)
+        doctor.require_ready([sound.target], sound.host.out, print)
     monkeypatch.setattr(doctor, "examine", lambda *_, **__: sound)
-    doctor.require_ready([sound.target], sound.host.out)
+    doctor.require_ready([sound.target], sound.host.out, print)
 
 
 def test_a_rule_names_each_kind_of_port() -> None:

@@ -1,0 +1,91 @@
+"""A target that an earlier session left without power gets it back before anything else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from contract.errors import ControllerError
+from contract.places import state_folder
+from contract.plan import PowerSwitch, TargetDocument
+from contract.problem import ProblemError
+from instrumentation import power_switch
+
+BOOT_S = 600.0
+RETRY_S = 10.0
+
+
+def off_mark(host: str) -> Path:
+    """Return the file that exists while a host was switched off and is not known to be on again.
+
+    Raises ControllerError where this user has no home.
+    """
+    return state_folder() / "off" / host
+
+
+def is_left_off(host: str) -> bool:
+    """Whether this user switched a host off and it is not known to be on again."""
+    try:
+        return off_mark(host).is_file()
+    except ControllerError:  # without a home nothing is switched off
+        return False
+
+
+def return_power(
+    target: TargetDocument,
+    reached: Callable[[], bool],
+    say: Callable[[str], None],
+    *,
+    report: Callable[[str], None] = lambda _: None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Switch a target on that was left off, until `is_stopped`, and wait until it answers.
+
+    Whoever left it off, whatever suite it was for; who switched it on by hand is noticed. `report`
+    is called with each new failure. Raises ControllerError where no switch is named, and once
+    stopped.
+    """
+    if not is_left_off(target.host):
+        return
+    if reached():
+        off_mark(target.host).unlink(missing_ok=True)
+        return
+    say(f"an earlier session left {target.host} OFF: it is switched on")
+    if target.power is None:
+        raise ControllerError("target-off", reason="the inventory has no fde_power any more")
+    messages: list[str] = []
+
+    def is_over(failure: str) -> bool:
+        sentence = f"the target is still OFF: {failure}"
+        if sentence not in messages:
+            messages.append(sentence)
+            say(sentence)
+            report(sentence)
+        if is_stopped():
+            raise ControllerError("target-off", reason=failure)
+        time.sleep(RETRY_S)
+        return reached()
+
+    give_back(target.power, off_mark(target.host), is_over)
+    off_mark(target.host).unlink(missing_ok=True)
+    say("the target has power again; waiting until it answers")
+    until_s = time.monotonic() + BOOT_S
+    while not reached() and time.monotonic() < until_s:
+        time.sleep(1)
+
+
+def give_back(switch: PowerSwitch, off_path: Path, is_over: Callable[[str], bool]) -> bool:
+    """Switch a target on until the switch reports that it is; return whether it did.
+
+    `is_over` is called with the reason of each failure, waits, and returns whether to end.
+    """
+    while True:
+        try:
+            power_switch.turn(switch.argv, on=True)
+        except (ProblemError, OSError) as error:
+            if is_over(str(error).rstrip(".")):
+                return False
+        else:
+            off_path.unlink(missing_ok=True)
+            return True
