@@ -13,7 +13,8 @@ from pathlib import Path
 _SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
-    # Nothing of that user's repository is run, so another owner is no danger.
+    # Nothing of that user's repository is run, so another owner is no danger. Git before 2.38 takes
+    # this from files only, and refuses.
     "safe.directory": "*",
 }
 _ENVIRONMENT = {

@@ -121,8 +121,10 @@ def _is_tracked(path: Path) -> bool:
     except OSError:  # no git, so no repository of its
         return False
     if done.returncode not in (0, 1) and "not a git repository" not in done.stderr:
-        reason = (done.stderr.strip() or "no output").splitlines()[-1]
-        raise SecretsError("secrets-git", path=str(path), reason=reason)
+        lines = done.stderr.strip().splitlines() or ["no output"]
+        if "safe.directory" in lines[-1]:  # git before 2.38
+            raise SecretsError("secrets-git-owner", path=str(path), command=lines[-1].strip())
+        raise SecretsError("secrets-git", path=str(path), reason=lines[-1])
     return done.returncode == 0
 
 

@@ -171,6 +171,26 @@ def test_no_program_of_a_foreign_repository_runs(
     assert code == "secrets-tracked"
 
 
+# Of git 2.36, which takes safe.directory from no command line.
+OLD_GIT = """#!/bin/sh
+echo "fatal: unsafe repository ('/srv' is owned by someone else)
+To add an exception for this directory, call:
+
+\tgit config --global --add safe.directory /srv" >&2
+exit 128
+"""
+
+
+def test_an_old_git_at_another_users_repository_is_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tracked_repository(tmp_path / "kept")
+    (tmp_path / "git").write_text(OLD_GIT, encoding="utf-8")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert refused(path)[0] == "secrets-git-owner"
+
+
 def test_git_is_asked_about_the_file_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
