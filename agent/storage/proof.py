@@ -256,12 +256,14 @@ def _probe_mismatches(expectation: Expectation, probe: Probe) -> list[Problem]:
         return [_mismatch("probe-failed", error=probe.error)]
     if not probe.through_mapping:
         return [_mismatch("probe-lost")]
-    if expectation.interleaved and probe.written_bytes < plaintext_probe.BLOCK_BYTES:
-        return [_mismatch("probe-elsewhere")]
+    counts = {"written_bytes": probe.written_bytes, "read_bytes": probe.read_bytes}
+    size = plaintext_probe.BLOCK_BYTES
+    if expectation.interleaved and probe.written_bytes < size:
+        return [_mismatch("probe-elsewhere", **counts, size_bytes=size)]
     if expectation.declared:
         size, most = probe.size_bytes, _MOST_TIMES_WRITTEN * probe.size_bytes
         if not (size <= probe.written_bytes <= most and size <= probe.read_bytes):
-            return [_mismatch("probe-elsewhere")]
+            return [_mismatch("probe-elsewhere", **counts, size_bytes=size)]
     if probe.on_medium == expectation.plaintext_on_medium:
         return []
     return [_mismatch("probe-plaintext" if probe.on_medium else "probe-not-plaintext")]
