@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from contract import strict_json
 from contract.documents import HangCause, PowerLine
@@ -19,7 +20,7 @@ from contract.plan import Plan, PowerSwitch
 from contract.problem import ProblemError
 from controller.session.progress_text import minutes
 from controller.session.status import Board
-from controller.target.power_return import RETRY_S, give_back, off_mark
+from controller.target.power_return import RETRY_S, give_back, hold_mark, off_mark
 from instrumentation import power_switch
 from instrumentation.clock import monotonic_ns
 
@@ -66,11 +67,12 @@ class HangWatch:
             append_line(self._path, asdict(line))
             off_mark(self._host).parent.mkdir(parents=True, exist_ok=True)
             write(off_mark(self._host), [b""])
+            mark = hold_mark(self._host)
         except (OSError, ControllerError) as error:
             self._board.warn(f"{hangs}; its power is left on: {error}")
             return
         self._board.announce("power-cycled", f"{hangs}: it is switched off and on")
-        self._thread = threading.Thread(target=self._cycle, args=(self._switch,))
+        self._thread = threading.Thread(target=self._cycle, args=(self._switch, mark))
         self._thread.start()
 
     def close(self) -> None:
@@ -79,7 +81,11 @@ class HangWatch:
         if self._thread is not None:
             self._thread.join()
 
-    def _cycle(self, switch: PowerSwitch) -> None:
+    def _cycle(self, switch: PowerSwitch, mark: IO[bytes]) -> None:
+        with mark:
+            self._switch_off_and_on(switch)
+
+    def _switch_off_and_on(self, switch: PowerSwitch) -> None:
         try:
             power_switch.turn(switch.argv, on=False)
         except (ProblemError, OSError) as error:

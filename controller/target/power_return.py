@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from contract.errors import ControllerError
 from contract.places import state_folder
@@ -32,6 +34,20 @@ def is_left_off(host: str) -> bool:
         return False
 
 
+def hold_mark(host: str) -> IO[bytes]:
+    """Lock a host's mark until the file is closed, so that only one process switches the host.
+
+    Raises BlockingIOError where another does, FileNotFoundError where there is no mark.
+    """
+    mark = off_mark(host).open("rb")
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        mark.close()
+        raise
+    return mark
+
+
 def return_power(
     target: TargetDocument,
     reached: Callable[[], bool],
@@ -42,37 +58,42 @@ def return_power(
 ) -> None:
     """Switch a target on that was left off, until `is_stopped`, and wait until it answers.
 
-    Whoever left it off, whatever suite it was for; who switched it on by hand is noticed. `report`
-    is called with each new failure. Raises ControllerError where no switch is named, and once
-    stopped.
+    Whoever left it off, whatever suite it was for, unless a session that still runs switches it;
+    who switched it on by hand is noticed. `report` is called with each new failure. Raises
+    ControllerError where no switch is named, and once stopped.
     """
     if not is_left_off(target.host):
         return
-    if reached():
-        off_mark(target.host).unlink(missing_ok=True)
+    try:
+        mark = hold_mark(target.host)
+    except (BlockingIOError, FileNotFoundError):
         return
-    say(f"an earlier session left {target.host} OFF: it is switched on")
-    if target.power is None:
-        raise ControllerError("target-off", reason="the inventory has no fde_power any more")
-    messages: list[str] = []
+    with mark:
+        if reached():
+            off_mark(target.host).unlink(missing_ok=True)
+            return
+        say(f"an earlier session left {target.host} OFF: it is switched on")
+        if target.power is None:
+            raise ControllerError("target-off", reason="the inventory has no fde_power any more")
+        messages: list[str] = []
 
-    def is_over(failure: str) -> bool:
-        sentence = f"the target is still OFF: {failure}"
-        if sentence not in messages:
-            messages.append(sentence)
-            say(sentence)
-            report(sentence)
-        if is_stopped():
-            raise ControllerError("target-off", reason=failure)
-        time.sleep(RETRY_S)
-        return reached()
+        def is_over(failure: str) -> bool:
+            sentence = f"the target is still OFF: {failure}"
+            if sentence not in messages:
+                messages.append(sentence)
+                say(sentence)
+                report(sentence)
+            if is_stopped():
+                raise ControllerError("target-off", reason=failure)
+            time.sleep(RETRY_S)
+            return reached()
 
-    give_back(target.power, off_mark(target.host), is_over)
-    off_mark(target.host).unlink(missing_ok=True)
-    say("the target has power again; waiting until it answers")
-    until_s = time.monotonic() + BOOT_S
-    while not reached() and time.monotonic() < until_s:
-        time.sleep(1)
+        give_back(target.power, off_mark(target.host), is_over)
+        off_mark(target.host).unlink(missing_ok=True)
+        say("the target has power again; waiting until it answers")
+        until_s = time.monotonic() + BOOT_S
+        while not reached() and time.monotonic() < until_s:
+            time.sleep(1)
 
 
 def give_back(switch: PowerSwitch, off_path: Path, is_over: Callable[[str], bool]) -> bool:

@@ -119,6 +119,8 @@ def test_a_target_that_is_off_is_a_state_until_it_is_read_back_on(scene_away: Sc
     for lost_s in (0.0, 61.0):  # a second hang does not begin before the first is over
         scene.hangs.observe(lost_s)
     assert asked(scene.log).count("off") == 1
+    return_power(TARGET, lambda: True, print)  # leaves it to the session that is at it
+    assert off_mark(PLAN.host).exists()
     Path(f"{scene.log}.there").touch()
     wait_until(lambda: not off_mark(PLAN.host).exists())
     scene.hangs.close()
