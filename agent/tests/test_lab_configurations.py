@@ -461,8 +461,9 @@ def test_a_mapping_that_a_program_holds_keeps_no_key(target: Target, name: str) 
     assert _mapped(target) == []
     tables = target.lab.ssh("dmsetup table | grep ^fde-dead").stdout.splitlines()
     assert tables and all(table.split()[3] == "error" for table in tables)
-    target.lab.ssh("pkill -x sleep")
-    assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+    target.lab.ssh("pkill -x sleep; udevadm settle")
+    assert [line["state"] for line in target.said("storage leave")] == ["bare"]
+    assert "fde-dead" not in target.lab.ssh("dmsetup ls").stdout
 
 
 def test_half_made_mappings_are_taken_down(target: Target) -> None:

@@ -68,7 +68,7 @@ CASES = [
     Case("luks2", LOOP, "losetup -d /dev/loop7", "busy", "loop7"),
     Case("opal", SWAP),
     Case("opal", NESTED, "", "busy"),
-    Case("opal", f"mount --bind {MOUNT_POINT} /mnt"),
+    Case("opal", f"mount --bind {MOUNT_POINT} /mnt; "),
     Case("luks2", OPENS, GONE, "held", "sleep["),
 ]
 
@@ -91,7 +91,7 @@ def test_leaving_ends_locked_whoever_is_in_the_way(target: Target, case: Case) -
 
 
 def assert_closed(target: Target) -> None:
-    tables = target.lab.ssh("dmsetup table").stdout.splitlines()
+    tables = target.lab.ssh("dmsetup table | grep : || true").stdout.splitlines()
     assert not [line for line in tables if not line.startswith("fde-dead-")]
     assert all(line.split()[-1] in ("error", "devices") for line in tables), tables
     assert all(r["read_locked"] for r in target.ask("sed", "status")["ranges"] if r["range"])
