@@ -118,9 +118,14 @@ def planned(
 
 
 def lay_out(context: Context, path: Path, size_bytes: int) -> None:
-    """Write the file with fio's fresh, seeded data, which zlib cannot make smaller."""
+    """Write the file with fio's fresh, seeded data, which zlib cannot make smaller.
+
+    Raises WorkloadError, also where fio ends well and has not written it.
+    """
     job = Job("write", MIB, size_bytes, fsync=True, fresh=True)
     programs.run([*command(path, job, context.seed), "--allow_file_create=1", "--overwrite=0"])
+    if programs.size_bytes(path) != size_bytes:
+        raise WorkloadError("file-cut-short", file=path.name)
 
 
 def measure(context: Context, phase: str, path: Path, job: Job) -> None:
