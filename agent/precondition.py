@@ -146,9 +146,9 @@ class _Work:
         try:
             # Threads, so that nothing is left of fio where it is killed.
             output = run([*argv, "--thread=1"], timeout_s=limit_s + GRACE_S).out
-            done = fio.counted(output)
+            counts = fio.counted(output)
         except (CommandError, WorkloadError) as error:
             raise PreconditionError(
                 "not-preconditioned", role=self.disk.role, by_id=self.disk.by_id, error=error
             ) from error
-        return Written(int(done.amounts["bytes"]), max(done.seconds, 0.001))
+        return Written(int(counts.amounts["bytes"]), max(counts.seconds, 0.001))

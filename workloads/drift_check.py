@@ -40,10 +40,10 @@ class DriftCheck(Workload):
         busy = ["sysbench", "cpu", *options, "run"]
         work, output = programs.measured(context, "busy", busy, timeout_s=10 * seconds + 60)
         (context.kept / "sysbench-busy.txt").write_text(output, encoding="utf-8")
-        done = counted(output)
+        counts = counted(output)
         work.plan(seconds=seconds, threads=threads)
-        work.report(seconds=done["seconds"], threads=done["threads"])
-        work.add(events=done["events"])
+        work.report(seconds=counts["seconds"], threads=counts["threads"])
+        work.add(events=counts["events"])
         work.disk_rests()
 
 

@@ -140,21 +140,21 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
             fio.go()
         output = fio.report()
     (context.kept / f"{phase}.json").write_text(output)
-    done = counted(output)
-    work.add(**done.amounts)
+    counts = counted(output)
+    work.add(**counts.amounts)
     # fio issues no part of a block at an area's end.
     whole_bytes = job.area_bytes // job.block_bytes * job.block_bytes * job.passes * job.threads
     most_bytes = job.at_most_bytes or whole_bytes
-    if job.repeat or (job.seconds and done.amounts["bytes"] < most_bytes):
+    if job.repeat or (job.seconds and counts.amounts["bytes"] < most_bytes):
         work.plan(seconds=job.seconds)
-        work.report(seconds=done.seconds)
+        work.report(seconds=counts.seconds)
     else:
         work.plan(bytes=most_bytes)
-    work.plan(operations=done.amounts["bytes"] / job.block_bytes)
+    work.plan(operations=counts.amounts["bytes"] / job.block_bytes)
     if job.pattern.endswith("write"):
-        work.disk_writes(done.amounts["bytes"])
+        work.disk_writes(counts.amounts["bytes"])
     else:
-        work.disk_reads(done.amounts["bytes"])
+        work.disk_reads(counts.amounts["bytes"])
         work.disk_writes_nothing()
 
 

@@ -1,7 +1,7 @@
 """Check that the settings of kernel, processor and disks stay as they were.
 
-All that is in these places counts, whatever it is called, so that a setting of a newer kernel does,
-too. Left out is only what is no setting: `NO_SETTINGS`.
+Every file in these places counts, so that a setting of a newer kernel is included. Only files that
+are not settings are left out: `NO_SETTINGS`.
 """
 
 from __future__ import annotations

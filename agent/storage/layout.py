@@ -209,8 +209,8 @@ def _try_medium(disk: Disk, facts: DiskFacts, end: int) -> None:
     """See that a blanked disk keeps what is written up to `end`.
 
     A drive with less capacity than it reports puts some of these blocks over others, or over the
-    header's zeros: one in each step of the header's length finds that, whatever its capacity is,
-    up to `_TRIES` steps; on larger disks that of powers of two. Raises LayoutError.
+    header's zeros. One block in each step of the header's length finds any such capacity, for up to
+    `_TRIES` steps; on larger disks, only capacities that are powers of two. Raises LayoutError.
     """
     start = START_BYTES + DATA_OFFSET_BYTES
     last = end - samples.BLOCK_BYTES

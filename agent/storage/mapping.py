@@ -311,8 +311,8 @@ def _mounts(process: str, kernel_names: Collection[str]) -> list[Path]:
 def release() -> None:
     """Have our mappings answer, thaw file systems that somebody froze, and take swap off them.
 
-    A backup freezes one, and nothing leaves it then; without swap's pages programs would end. The
-    service's sandbox does not allow the last: there, swap goes as whatever else is held.
+    A file system that a backup froze cannot be unmounted, and programs would end without their
+    pages in swap. The service's sandbox forbids swapoff: swap is treated as any other holder there.
     """
     revive()
     kernel_names = [kernel for kernel in devices().values() if kernel]

@@ -42,7 +42,10 @@ def is_refused(device: str) -> bool:
 
 
 def refused(exchange: Exchange) -> bool:
-    """Return the same; raises ValueError, IndexError or struct.error for an answer that is none."""
+    """Return whether the drive refuses to give its MSID to anybody.
+
+    Raises ValueError, IndexError or struct.error for an answer that cannot be parsed.
+    """
     com_id = _com_id(exchange(_DISCOVERY, b""))
     started = _payload(exchange(com_id, _pack(com_id, 0, _START + _END_OF_CALL)))
     at = started.index(b"\xf0") + 1 + len(_HOST)
