@@ -6,7 +6,6 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -131,8 +130,7 @@ class Instance:
         except subprocess.TimeoutExpired:
             status = f"none after {STOP_LIMIT_S:g} s"
         if status != 0:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self.stop()
             words = programs.last_line(system_text.read(self.log))
             name = self.binaries.server.name
             raise WorkloadError("server-not-stopped", name=name, status=status, words=words)

@@ -12,6 +12,7 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ Command = Sequence[Argument]
 
 # Its standard input is a socket: it reports there that it is ready, and waits for a word or an end.
 _SHELL = ("sh", "-c", 'echo >&0; read -r _ && exec "$@" < /dev/null', "sh")
+
+KILL_LIMIT_S = 10.0
 
 # Servers live in sbin, which is not on every user's path.
 SEARCH_PATH_SUFFIX = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -202,11 +205,16 @@ def cold_start(context: Context, *commands: Command) -> None:
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """End a process started in a separate session, with its children, and reap it."""
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
+    """End a process started in a separate session, with its children, and reap it.
+
+    A child that outlived it would hold the disk: it is waited for, too, as long as a kill may take.
+    """
+    deadline_s = time.monotonic() + KILL_LIMIT_S
+    with suppress(ProcessLookupError):
+        while time.monotonic() < deadline_s:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            process.wait()
+            time.sleep(0.01)
 
 
 def copied(output: str) -> tuple[str, dict[str, float]]:

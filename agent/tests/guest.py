@@ -46,6 +46,8 @@ class Target:
         lab.ssh(f"mkdir -p {FOLDER}; udevadm settle")
         self.put(f"{FOLDER}/target.json", self.description())
         self.put(f"{FOLDER}/secrets.json", self.secrets)
+        # Another module's tests may have left the drive owned, and locked.
+        self.agent("teardown")
 
     def description(self) -> dict[str, Any]:
         return {

@@ -37,7 +37,6 @@ LOOP = f"{FILE} losetup /dev/loop7 {MOUNT_POINT}/file; "
 @pytest.fixture(scope="module")
 def target(lab: Any) -> Iterator[Target]:
     target = Target(lab, CONFIGURATIONS, 256 * 2**20)
-    target.agent("teardown")
     target.agent("prepare")
     yield target
     target.agent("teardown")
