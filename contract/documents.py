@@ -94,8 +94,15 @@ class Discard:
 
 
 @dataclass(frozen=True)
+class CipherLayer:
+    """A device-mapper layer of a configuration; `cipher_driver` is the kernel's, if it encrypts."""
+
+    cipher_driver: str | None = None
+
+
+@dataclass(frozen=True)
 class Proof:
-    """The configuration as it was found; more than this stands there, for people.
+    """The configuration as it was found; the record holds more than this, for people.
 
     Of one that is `declared`, no more is known than that nothing was found against it.
     """
@@ -103,6 +110,7 @@ class Proof:
     ok: bool
     declared: bool = False
     discard: Discard | None = None
+    layers: tuple[CipherLayer, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,19 @@ OTHERS = {
     "aes-gcm-random": ("AES-GCM", (128, 256)),
     "aegis128-random": ("AEGIS", (128,)),
 }
+# The kernel takes its fastest driver of AES unless one is named (`capi:`): what a processor without
+# these instructions would need is a configuration too. Linux 7.0 and later name AES in C so, where
+# the processor has no AES instructions; cryptsetup refuses names with brackets behind a dash.
+DRIVERS = {
+    f"capi:{driver}-plain64": driver
+    for driver in (
+        "xts-aes-lib",
+        "xts-aes-aesni",
+        "xts-aes-aesni-avx",
+        "xts-aes-vaes-avx2",
+        "xts-aes-vaes-avx512",
+    )
+}
 HMAC, AEAD = "hmac-sha256", "aead"
 HMAC_BITS = 256
 INTEGRITY = f"{MAPPING}_dif"  # as cryptsetup calls it
@@ -72,7 +85,7 @@ class DmCrypt(Kind):
             "aes-xts-plain64",
             "",
             "as cryptsetup names it",
-            choices=(*(f"{cipher}-xts-plain64" for cipher in CIPHERS), *OTHERS),
+            choices=(*(f"{cipher}-xts-plain64" for cipher in CIPHERS), *OTHERS, *DRIVERS),
             required=True,
         ),
         Parameter(
@@ -117,11 +130,13 @@ class DmCrypt(Kind):
 
     def label(self, configuration: Configuration) -> str:
         settings = configuration.settings
-        other, _ = OTHERS.get(cipher(configuration), (None, ()))
+        driver = DRIVERS.get(cipher(configuration))
+        other, _ = OTHERS.get(cipher(configuration), ("AES" if driver else None, ()))
         word = other or cipher_label(cipher(configuration).split("-")[0])
         parts = [
             f"dm-crypt {word}-{settings['key_bits']}" if "," not in word else f"dm-crypt {word}"
         ]
+        parts += [f"driver {driver}"] if driver else []
         parts += ["HMAC-SHA-256"] if settings["integrity"] == HMAC else []
         parts += ["no journal"] if settings["integrity_no_journal"] else []
         parts += {"luks2": [], "luks1": ["LUKS1"], "none": ["no header"]}[str(settings["header"])]

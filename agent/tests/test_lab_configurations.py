@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.storage import registry
+from agent.storage import dmcrypt, registry
 from agent.tests.guest import CODE, FOLDER, REPOSITORY, Target
 from contract import plan
 from contract.tests.test_plan import DOCUMENT
+from workloads.children.kernel_ciphers import driver
 
 pytestmark = pytest.mark.lab
 
@@ -522,6 +523,26 @@ print(ciphers.missing("khazad-xts-plain64", Configuration("unheard-of", "dmcrypt
     finally:
         target.lab.ssh("mv /usr/sbin/mkfs.ext4.away /usr/sbin/mkfs.ext4", check=False)
         target.put(f"{FOLDER}/target.json", target.description())
+
+
+def test_a_driver_of_the_kernel_can_be_named(target: Target) -> None:
+    crypto = target.lab.ssh("cat /proc/crypto").stdout
+    fastest = driver("xts(aes)", crypto)
+    usable = [name for name in dmcrypt.DRIVERS.values() if driver(name, crypto)]
+    name = next(name for name in usable if name != fastest)
+    settings = {"cipher": f"capi:{name}-plain64", "key_bits": 256, "sector_size": 4096}
+    entry = {"name": "by-driver", "kind": "dmcrypt", "disk": "plain", **settings}
+    named = registry.complete(entry)
+    described = {"name": named.name, "kind": named.kind, "disk": named.disk, **named.settings}
+    whole = target.description()
+    target.put(f"{FOLDER}/target.json", {**whole, "configurations": [*CONFIGURATIONS, described]})
+    try:
+        (line,) = target.said("storage prove by-driver")
+    finally:
+        target.put(f"{FOLDER}/target.json", whole)
+    assert line["proof"]["ok"], line
+    assert [layer["cipher_driver"] for layer in line["proof"]["layers"]] == [name]
+    assert line["proof"]["key_bits"] == 256
 
 
 def test_teardown_leaves_both_disks_factory_fresh(target: Target) -> None:

@@ -71,6 +71,15 @@ def proof(suite: Suite, origin: str) -> str:
     return clause
 
 
+def cipher_drivers(suite: Suite) -> list[str]:
+    """Return the kernel's drivers of AES that dm-crypt used in finished runs, each once, sorted.
+
+    Whether the processor's AES instructions were used changes what encryption costs.
+    """
+    layers = (layer for run in suite.runs for layer in run.proof.layers)
+    return sorted({driver for layer in layers if "aes" in (driver := layer.cipher_driver or "")})
+
+
 def stolen_shares(energy: pl.DataFrame) -> list[float]:
     """Return by run the share of CPU time that the host of a virtual machine kept.
 

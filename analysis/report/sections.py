@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from analysis.energy import run_checks
 from analysis.report import (
     answer,
     budget_section,
@@ -90,6 +91,8 @@ class Report:
         lab = words.LAB_MACHINES.get(suite.machine.get("lab_machine", ""), "")
         facts = [suite.host, suite.suite_id, when.replace("+00:00", " UTC")]
         facts.append(f"virtual lab on {lab}" if lab else "")
+        drivers = run_checks.cipher_drivers(suite)
+        facts.append(f"AES: {', '.join(drivers)}" if drivers else "")
         text = " · ".join(dict.fromkeys(f for f in facts if f))
         return view.paragraph(text, "facts") + answer.banner(self.results.origin)
 

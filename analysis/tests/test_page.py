@@ -15,15 +15,26 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from analysis.report import answer, first_page, pdf, render, steadiness_section, tables, words
+from analysis.report import (
+    answer,
+    first_page,
+    pdf,
+    render,
+    steadiness_section,
+    tables,
+    view,
+    words,
+)
 from analysis.report.money_section import money_section
 from analysis.report.sections import Report
 from analysis.report.view import Matrix, Page, Picture, Section
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
+from analysis.suite.records import Run
 from analysis.tests.known import analysed, known, replanned
 from analysis.tests.pages import UNWANTED, Parsed, pieces, text_of, whole_page
+from contract.documents import CipherLayer, Proof
 from contract.plan import DeclaredAnalysis, WorkloadEntry
 from contract.tests.refusal import refuses
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
@@ -50,6 +61,19 @@ def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
 def shown(derived: Results) -> Matrix:
     (matrix,) = (block for block in tables.matrix(derived) if isinstance(block, Matrix))
     return matrix
+
+
+def test_the_first_line_names_the_kernels_drivers_of_aes(derived: Results) -> None:
+    def drivers(run: Run, *names: str | None) -> Run:
+        return replace(run, proof=Proof(ok=True, layers=tuple(map(CipherLayer, names))))
+
+    used = ("xts-aes-lib", "xts-aes-vaes-avx2", None, "xts(ecb-serpent-avx2)")
+    runs = tuple(drivers(run, *used) for run in derived.suite.runs)
+    suite = replace(derived.suite, runs=runs)
+    (facts, *_) = pieces(view.Paragraph, Report(replace(derived, suite=suite)).head())
+    assert isinstance(facts, view.Paragraph)
+    assert facts.text.endswith("AES: xts-aes-lib, xts-aes-vaes-avx2")
+    assert "AES:" not in text_of(Report(derived).head())
 
 
 def test_the_page_can_be_read_aloud(report_html: str, page: Parsed) -> None:

@@ -196,15 +196,15 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
 
 
 def driver(name: str, crypto: str) -> str:
-    """Return the driver of highest priority, from the text of /proc/crypto.
+    """Return the driver of highest priority for a cipher, from the text of /proc/crypto.
 
-    Empty if there is none.
+    The name may be a driver's own. Empty if there is none.
     """
     offers = [("", -1)]
     for entry in crypto.split("\n\n"):
         pairs = (line.partition(":") for line in entry.splitlines())
         fields = {key.strip(): value.strip() for key, _, value in pairs}
-        if fields.get("name") == name:
+        if name in (fields.get("name"), fields.get("driver")):
             offers.append((fields.get("driver", ""), int(fields.get("priority", "0"))))
     return max(offers, key=lambda offer: offer[1])[0]
 
