@@ -1,4 +1,4 @@
-"""How busy this host is, and what that means for a virtual lab's results."""
+"""How busy other programs keep this host, and whether that disturbs a virtual lab."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ LOAD_WINDOW_S = 1.0
 CPUS_OF_A_LAB = 2
 # Of the processors that the labs want, so much may be taken before it is worth a warning.
 QUIET_SHARE = 0.1
-# `make testbed` of the suite smoke with image and kernel in the cache, on two quiet processors, and
-# how many times as long it took beside two busy loops: measured on 2026-11-26, between 1.1 and 1.4.
-CACHED_QUIET_MIN = 6.0
-BUSY_FACTOR = 1.4
 
 
 @dataclass(frozen=True)
@@ -34,23 +30,16 @@ class Host:
         time.sleep(window_s)
         return cls(len(cpus), busy(before, cpu_ticks(cpus), len(cpus)))
 
-    def sentence(self, labs: int, suite: str) -> str:
-        """Describe the load, and its effect on time and result of that many labs on this host."""
+    def busy_sentence(self, labs: int) -> str:
+        """Describe other programs' load if it disturbs that many labs; empty if it does not."""
         if self.busy_cpus is None:
-            return "Host: how busy it is could not be read from /proc/stat."
-        many = "processor is" if self.cpus == 1 else "processors are"
-        load = f"Host: {self.busy_cpus:.1f} of {self.cpus} {many} busy with other work"
+            return "How busy this machine is could not be read from /proc/stat."
         wanted = min(self.cpus, labs * CPUS_OF_A_LAB)
         lacking = wanted - min(wanted, self.cpus - self.busy_cpus)
         if lacking <= QUIET_SHARE * wanted:
-            return f"{load}{', which leaves enough' * bool(labs)}."
-        longer = f"the suite to take up to about {BUSY_FACTOR:g} times as long"
-        if (labs, suite) == (1, "smoke"):
-            longer = (
-                f"up to about {BUSY_FACTOR * CACHED_QUIET_MIN:.0f} min instead of about "
-                f"{CACHED_QUIET_MIN:.0f} with image and kernel in the cache"
-            )
-        return f"{load}. Expect {longer}, and wider intervals."
+            return ""
+        processors = "the only processor" if self.cpus == 1 else f"{self.cpus} processors"
+        return f"Other programs keep {self.busy_cpus:.1f} of {processors} busy."
 
 
 def cpu_ticks(cpus: Collection[int]) -> tuple[int, int] | None:

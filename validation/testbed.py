@@ -1,16 +1,16 @@
 """`make testbed`: all steps in order, timed; the lab is taken down whatever happens.
 
-Runs on the system's own Python with the standard library alone: before its second step there is no
-virtual environment. Figures of the run: its time, the image's size, the lab's memory.
+Runs on the system's Python with only the standard library: before its second step there is no
+virtual environment. Times, sizes and memory of the run are written to build/bench/testbed.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,37 +19,79 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from contract import schema
+from contract.errors import LabError
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
 from contract.names import unknown_name
-from contract.places import module_command
 from contract.strict_json import read_object
 from controller.planning.known_names import inventories_beside, suite_names
+from lab import image
 from validation.host_load import Host
 from validation.testbed_figures import GB, Build, LabMemory, LabState, figures, machine, write
 
-# Every step in order, and what it does; those of the lab fall away without one.
+
+@dataclass(frozen=True)
+class Step:
+    """What a step does, and its seconds on two quiet processors; those of a lab only with one."""
+
+    text: str
+    seconds: float
+
+
+# Measured on 2026-11-28 with the suite smoke and everything in the caches, in the steps' order.
 STEPS = {
-    "packages": "install the system packages that are missing",
-    "venv": "make the Python environment",
-    "image": "build the guest's image, or find it in the cache",
-    "lab": "start the virtual lab",
-    "provision": "prepare the target and its disks",
-    "run": "measure every workload on every configuration, in blocks",
-    "report": "compute the results and write the report",
-    "verify": "check the suite's files and figures",
-    "lab-down": "stop the virtual lab",
+    "packages": Step("install missing system packages", 1),
+    "venv": Step("make the Python environment", 1),
+    "image": Step("find the guest's image", 1),
+    "lab": Step("start the virtual lab", 4),
+    "provision": Step("prepare the target and its disks", 13),
+    "run": Step("measure", 420),
+    "report": Step("compute the results and write the report", 5),
+    "verify": Step("check every figure against the raw data", 4),
+    "lab-down": Step("stop the virtual lab", 1),
 }
+# The same without the Python environment, and without the image in the cache.
+NEW_VENV = Step("make the Python environment", 60)
+NEW_IMAGE = Step("build the guest's image", 150)
+# How many times as long it took next to two busy loops.
+BUSY_FACTOR = 1.4
 COLUMNS = 80
 OF_THE_LAB = frozenset({"image", "lab", "lab-down"})
 OF_MAKE = frozenset({"packages", "venv", *OF_THE_LAB})  # the others are commands of ./fde
+# Their output is printed only if they fail; on real hardware provisioning asks questions.
+QUIET = frozenset({"venv", "image", "lab", "provision", "report", "verify", "lab-down"})
+QUIET_ON_HARDWARE = QUIET - {"provision"}
 
 
 @dataclass
 class Log:
     """Seconds of every step, in order; `failed` is the step that ended the line."""
 
+    began_s: float = field(default_factory=time.monotonic)
     seconds: list[tuple[str, float]] = field(default_factory=list)
     failed: str = ""
+
+    def clock(self) -> str:
+        """Return the time since the start as m:ss."""
+        minutes, seconds = divmod(int(time.monotonic() - self.began_s), 60)
+        return f"{minutes:2d}:{seconds:02d}"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long the steps to come will take; that of another suite than smoke is unknown."""
+
+    steps: Mapping[str, Step]
+    factor: float = 1.0
+    known: bool = True
+
+    def minutes_left(self, step: str) -> str:
+        """Return about how many minutes are left when a step begins; empty if unknown."""
+        names = list(self.steps)
+        left_s = sum(self.steps[name].seconds for name in names[names.index(step) :])
+        if not self.known:
+            return ""
+        minutes = self.factor * left_s / 60
+        return f"about {minutes:.0f} min left" if minutes >= 1 else "less than a minute left"
 
 
 class StepError(Exception):
@@ -77,47 +119,78 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "run": ["--suite", options.suite, "--no-report", *inventory, *options.plan_options],
     }
     in_lab = bool(options.labs)
-    steps = [step for step in STEPS if in_lab or step not in OF_THE_LAB]
     try:
         host = Host.measure()
     except KeyboardInterrupt:
         print("fde: interrupted; nothing was begun.", file=sys.stderr)
         return 130
-    print(textwrap.fill(host.sentence(len(options.labs), options.suite), COLUMNS), flush=True)
+    forecast = _forecast(host, options.suite, len(options.labs))
+    print(_opening(host, forecast, len(options.labs)), flush=True)
     build = Path(os.environ.get("FDE_BUILD", "build"))
     log, memory = Log(), LabMemory([Path(lab) / "state.json" for lab in options.labs])
     before = set(_suites())
     began_wall = time.time()
-    code = _all(steps, further, log, memory)
+    code = _all(forecast, further, log, memory)
     new = sorted(set(_suites()) - before)
     # Of several hosts each has a suite; their common report is in the folder of the group.
     suite_dir = next(
         (path for path in new if (path / "group.json").exists()), max(new, default=None)
     )
-    print(table(log))
     if code == 0 and suite_dir is not None:
-        builds = _read_builds(began_wall) if in_lab else {}
         rows = figures(
             steps_s=dict(log.seconds),
-            image=builds.get("image"),
-            kernel=builds.get("kernel") if memory.machine == "uml" else None,
+            image=_image(began_wall) if in_lab else None,
             boot_s=memory.boot_s,
             lab_memory_gb=memory.peak_bytes / GB if memory.peak_bytes else None,
             measuring_share=read_object(suite_dir / "timing.json").get("measuring_share"),
         )
         where = {**machine(memory.machine), "host_busy_cpus": host.busy_cpus}
-        path = write(build / "bench" / "testbed.json", rows, where)
-        print(f"figures of this run: {path}")
-        (headline,) = [*suite_dir.glob("summary.csv"), *suite_dir.glob("hosts.csv")]
-        print(f"headline table: {headline}")
-        with suppress(StepError, KeyboardInterrupt):  # the last lines are the answer
+        write(build / "bench" / "testbed.json", rows, {**where, "steps_s": dict(log.seconds)})
+        print(f"{log.clock()}  finished\n", flush=True)
+        with suppress(StepError, KeyboardInterrupt):
             run_step("summary", [str(suite_dir)], log)
-        print(f"report: {suite_dir / 'report.html'}")
+        print(f"\nReport: {(suite_dir / 'report.html').absolute().as_uri()}")
     elif code == 1:
         print(f"fde: step {log.failed} failed; see its output above.", file=sys.stderr)
     elif code == 130:
         print("fde: interrupted; what was sealed stays; run it again.", file=sys.stderr)
     return code
+
+
+def _forecast(host: Host, suite: str, labs: int) -> Forecast:
+    steps = {name: step for name, step in STEPS.items() if labs or name not in OF_THE_LAB}
+    if not Path(".venv/bin/python").exists():
+        steps["venv"] = NEW_VENV
+    if labs and _new_image():
+        steps["image"] = NEW_IMAGE
+    factor = BUSY_FACTOR if host.busy_sentence(labs) else 1.0
+    return Forecast(steps, factor, known=(labs, suite) == (1, "smoke"))
+
+
+def _new_image() -> bool:
+    """Whether the guest's image is not in the cache; the step itself reports what prevents it."""
+    try:
+        return not image.location().directory.exists()
+    except LabError:
+        return True
+
+
+def _opening(host: Host, forecast: Forecast, labs: int) -> str:
+    """Return the first lines: what comes, how long it takes and why, in `COLUMNS` columns."""
+    minutes = forecast.minutes_left(next(iter(forecast.steps))).removesuffix(" left")
+    made = [
+        text
+        for name, step, text in (
+            ("venv", NEW_VENV, "the Python environment"),
+            ("image", NEW_IMAGE, "the guest's image"),
+        )
+        if forecast.steps.get(name) is step
+    ]
+    sentences = ["From nothing to a report" + f", in {minutes}" * bool(minutes) + "."]
+    sentences += [f"This first time {' and '.join(made)} must be made."] * bool(made)
+    if busy := host.busy_sentence(labs):
+        sentences.append(f"{busy} Times are longer and intervals wider for it.")
+    return textwrap.fill(" ".join(sentences), COLUMNS)
 
 
 def _wrong_name(suite: str, inventory: str) -> str:
@@ -130,26 +203,28 @@ def _wrong_name(suite: str, inventory: str) -> str:
 
 
 def _all(
-    steps: Sequence[str], further: Mapping[str, Sequence[str]], log: Log, memory: LabMemory
+    forecast: Forecast, further: Mapping[str, Sequence[str]], log: Log, memory: LabMemory
 ) -> int:
     """Run the steps; the lab goes down in the end, also after a failure or an interruption."""
     last = "lab-down"
+    steps = forecast.steps
+    quiet = QUIET if last in steps else QUIET_ON_HARDWARE
     code = 0
     try:
         with memory:
-            for number, step in enumerate(steps, 1):
+            for step in steps:
                 if step != last:
-                    announce(number, len(steps), step)
+                    announce(step, forecast, log)
                     with beside_guests(memory.states) if step == "run" else nullcontext():
-                        run_step(step, further.get(step, ()), log)
+                        run_step(step, further.get(step, ()), log, quiet=step in quiet)
     except StepError:
         code = 1
     except KeyboardInterrupt:
         code = 130
     if last in steps:
-        announce(len(steps), len(steps), last)
+        announce(last, forecast, log)
         try:
-            run_step(last, further[last], log)
+            run_step(last, further[last], log, quiet=True)
         except StepError:
             log.failed = log.failed or last
             code = code or 1
@@ -173,30 +248,42 @@ def beside_guests(states: Sequence[Path]) -> Iterator[None]:
         os.sched_setaffinity(0, usable)
 
 
-def announce(number: int, count: int, step: str) -> None:
-    """Print which step of how many begins, and what it does."""
-    print(f"== step {number} of {count}, {step}: {STEPS[step]}", flush=True)
+def announce(step: str, forecast: Forecast, log: Log) -> None:
+    """Print the time, which step of how many begins, what it does, and the minutes left."""
+    names = list(forecast.steps)
+    left = forecast.minutes_left(step)
+    number = f"{names.index(step) + 1}/{len(names)}"
+    text = forecast.steps[step].text
+    print(f"{log.clock()}  {number}  {text}" + f" ({left})" * bool(left), flush=True)
 
 
-def run_step(name: str, further: Sequence[str], log: Log) -> None:
-    """Run a step, its output streamed, its time kept. Raises StepError, KeyboardInterrupt.
+def run_step(name: str, further: Sequence[str], log: Log, quiet: bool = False) -> None:
+    """Run a step, its time kept. Raises StepError, KeyboardInterrupt.
 
-    Ctrl-C reaches the step itself (it is of the same process group), which then ends in order: it
-    is waited for. A SIGTERM comes here alone and is handed on.
+    Its output is streamed, or if `quiet` printed only if it fails. Ctrl-C reaches the step itself
+    (it is of the same process group), which then ends in order: it is waited for. A SIGTERM comes
+    only here and is handed on.
     """
     start_ns = time.monotonic_ns()
     process = None
     program = os.environ.get("MAKE", "make") if name in OF_MAKE else "./fde"
-    try:
-        with deferred_interrupts():
-            process = subprocess.Popen([program, name, *further])
-        code = process.wait()
-    except KeyboardInterrupt:
-        if process:
-            _let_end(process)
-        raise
-    finally:
-        log.seconds.append((name, (time.monotonic_ns() - start_ns) / 1e9))
+    with tempfile.TemporaryFile() if quiet else nullcontext() as output:
+        try:
+            with deferred_interrupts():
+                errors = subprocess.STDOUT if output else None
+                command = [program, name, *further]
+                process = subprocess.Popen(command, stdout=output, stderr=errors)
+            code = process.wait()
+        except KeyboardInterrupt:
+            if process:
+                _let_end(process)
+            raise
+        finally:
+            log.seconds.append((name, (time.monotonic_ns() - start_ns) / 1e9))
+        if code and output:
+            output.seek(0)
+            sys.stdout.buffer.write(output.read())
+            sys.stdout.flush()
     if code:
         log.failed = name
         raise StepError(name)
@@ -213,33 +300,17 @@ def _let_end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def table(log: Log) -> str:
-    """Return a table of the time by step."""
-    total_s = sum(seconds for _, seconds in log.seconds) or 1.0
-    lines = ["", "where the time went", f"  {'step':<12} {'seconds':>8} {'share':>6}"]
-    for name, seconds in log.seconds:
-        lines.append(f"  {name:<12} {seconds:8.1f} {seconds / total_s:6.1%}")
-    lines.append(f"  {'all':<12} {total_s:8.1f} {1:6.1%}")
-    return "\n".join(lines)
-
-
 def _suites() -> list[Path]:
     return [path for path in Path("data/suites").glob("*") if path.is_dir()]
 
 
-def _read_builds(began_wall: float) -> dict[str, Build]:
-    """Return the builds of image and kernel, by name."""
-    asked = subprocess.run(
-        module_command("lab", "cached"), capture_output=True, text=True, check=False
-    )
-    builds = {}
-    for line in asked.stdout.splitlines():
-        name, _, folder = line.partition(" ")
-        record = Path(folder) / "build.json"
-        if record.is_file():
-            build = schema.read(Build, json.loads(record.read_text(encoding="utf-8")))
-            builds[name] = replace(build, new=record.stat().st_mtime > began_wall)
-    return builds
+def _image(began_wall: float) -> Build | None:
+    """Return the build of the guest's image; None if it cannot be read."""
+    record = image.location().directory / "build.json"
+    if not record.is_file():
+        return None
+    build = schema.read(Build, read_object(record))
+    return replace(build, new=record.stat().st_mtime > began_wall)
 
 
 if __name__ == "__main__":

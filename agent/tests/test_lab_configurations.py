@@ -534,12 +534,12 @@ def test_a_driver_of_the_kernel_can_be_named(target: Target) -> None:
     entry = {"name": "by-driver", "kind": "dmcrypt", "disk": "plain", **settings}
     named = registry.complete(entry)
     described = {"name": named.name, "kind": named.kind, "disk": named.disk, **named.settings}
-    whole = target.description()
-    target.put(f"{FOLDER}/target.json", {**whole, "configurations": [*CONFIGURATIONS, described]})
+    description = target.description()
+    target.put(f"{FOLDER}/target.json", {**description, "configurations": [*CONFIGURATIONS, described]})
     try:
         (line,) = target.said("storage prove by-driver")
     finally:
-        target.put(f"{FOLDER}/target.json", whole)
+        target.put(f"{FOLDER}/target.json", description)
     assert line["proof"]["ok"], line
     assert [layer["cipher_driver"] for layer in line["proof"]["layers"]] == [name]
     assert line["proof"]["key_bits"] == 256
