@@ -535,7 +535,8 @@ def test_a_driver_of_the_kernel_can_be_named(target: Target) -> None:
     named = registry.complete(entry)
     described = {"name": named.name, "kind": named.kind, "disk": named.disk, **named.settings}
     description = target.description()
-    target.put(f"{FOLDER}/target.json", {**description, "configurations": [*CONFIGURATIONS, described]})
+    every = {**description, "configurations": [*CONFIGURATIONS, described]}
+    target.put(f"{FOLDER}/target.json", every)
     try:
         (line,) = target.said("storage prove by-driver")
     finally:
