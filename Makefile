@@ -114,6 +114,7 @@ synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled s
 lint: venv-dev docs ## style, wording, types, layers, playbooks, shell, the links of the documentation
 	@ruff check . && ruff format --check .
 	@$(PY) -m validation.wording
+	@$(PY) -m validation.code_lines
 	@mypy
 	@lint-imports
 	@cd ansible && ansible-lint --offline --profile production --strict
