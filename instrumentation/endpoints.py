@@ -12,8 +12,8 @@ from contract.places import with_extra
 from contract.private import expanded
 from instrumentation.ports import PortError
 
-OPEN_LIMIT_S = 2.0  # for a connection, and for a broker's greeting
-_USUAL_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883, "snmp": 161, "ipmi": 623}
+OPEN_LIMIT_S = 2.0  # for a connection
+_USUAL_PORTS = {"http": 80, "https": 443, "ipmi": 623}
 
 
 def trusted(ca_file: str) -> ssl.SSLContext:

@@ -1,26 +1,19 @@
-"""The wire to a meter on a network: HTTP, MQTT, SNMP, IPMI, and instruments by VISA over TCP.
+"""The wire to a meter on a network: HTTP, IPMI, and instruments by VISA over TCP.
 
-What a driver writes are lines, and they are what stream.raw keeps: `GET PATH`, `SUBSCRIBE TOPIC`,
-`PUBLISH TOPIC PAYLOAD`, `GET OID…`, ipmitool's commands, or SCPI. Secrets are read from their file
-at each opening, added here, and so are in no recording. An answer that is not there in time is
-none; a host that refuses, or is not there when the meter is opened (again), is an OSError, as a
-lost port is.
+What a driver writes are lines, and they are what stream.raw keeps: `GET PATH`, ipmitool's commands,
+or SCPI. Secrets are read from their file at each opening, added here, and so are in no recording.
+An answer that is not there in time is none; a host that refuses, or is not there when the meter is
+opened (again), is an OSError, as a lost port is.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
-import json
 import os
-import queue
 import shutil
 import socket
-import ssl
 import subprocess
-import threading
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,27 +21,17 @@ from contract import system_text
 from contract.errors import AgentError
 from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
-from instrumentation.endpoints import (
-    OPEN_LIMIT_S,
-    certificates_explained,
-    endpoint,
-    missing_explained,
-    trusted,
-)
+from instrumentation.endpoints import OPEN_LIMIT_S, endpoint, missing_explained
 from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter
 from instrumentation.meters.http import PROFILES
 from instrumentation.meters.json_paths import value_at
-from instrumentation.meters.mqtt import FRESH, RETAINED
 from instrumentation.meters.networked import USUAL_LIMIT_S, AnswerError, document
 from instrumentation.ports import PortError, form_of
 from instrumentation.transports import QueryTransport, Transport
 
 _LOOK_S = 5.0  # at what is not known yet
-_MOST_WAITING = 256  # messages that came and are not read yet
-_MOST_PACKET_BYTES = 2 * MOST_BODY_BYTES  # a topic and a payload
-_JOIN_S = 0.5
-MOST_BLOCKED_S = 5.0  # a recorder tells its state more often
+_MOST_BLOCKED_S = 5.0  # a recorder tells its state more often
 
 
 def opened(address: str, meter: Meter) -> Transport:
@@ -61,24 +44,21 @@ def opened(address: str, meter: Meter) -> Transport:
     except AgentError as error:
         raise PortError(errno.EACCES, str(error).rstrip(".")) from None
     form = form_of(address)
-    limit_s = meter.answer_limit_s
-    blocked_s = min(max(USUAL_LIMIT_S, meter.period_s), MOST_BLOCKED_S)
+    blocked_s = min(max(USUAL_LIMIT_S, meter.period_s), _MOST_BLOCKED_S)
     if form == "tcpip":
         return VisaTransport(address, framed=meter.framed, limit_s=blocked_s)
     if form.startswith("http"):
         with missing_explained("plugs"):
             from instrumentation.http_transport import HttpTransport
         return HttpTransport(
-            address, login=meter.login, secret=secret, ca_file=meter.ca_file, limit_s=limit_s
+            address,
+            login=meter.login,
+            secret=secret,
+            ca_file=meter.ca_file,
+            limit_s=meter.answer_limit_s,
         )
-    host, port, tls = endpoint(address)
-    if form == "ipmi":
-        return IpmiTransport(host, port, secret=secret, limit_s=blocked_s)
-    if form.startswith("mqtt"):
-        return MqttTransport(
-            host, port, trusted=trusted(meter.ca_file) if tls else None, secret=secret
-        )
-    return SnmpTransport(host, port, community=secret or "public", limit_s=limit_s)
+    host, port, _ = endpoint(address)
+    return IpmiTransport(host, port, secret=secret, limit_s=blocked_s)
 
 
 def recognised(address: str) -> tuple[str, tuple[str, ...]]:
@@ -113,220 +93,6 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
         if keys:
             return name, tuple(keys)
     raise PortError(errno.ENODEV, why)
-
-
-class MqttTransport:
-    """A client of a broker; `secret` is `user:password`. A message's time is that of its end.
-
-    A broker that sends more than is read, or what was not asked for, is left: an OSError.
-    """
-
-    def __init__(
-        self, host: str, port: int, *, trusted: ssl.SSLContext | None, secret: str
-    ) -> None:
-        with missing_explained("plugs"):
-            from paho.mqtt import client as mqtt
-            from paho.mqtt.enums import CallbackAPIVersion
-
-        class BoundedClient(mqtt.Client):
-            """A client that accepts no packet that this meter's broker has no reason to send."""
-
-            def _sock_recv(self, bufsize: int) -> bytes:
-                command = self._in_packet["command"]
-                is_acknowledged = command & 0xF0 == mqtt.PUBLISH and command & 0b110
-                if bufsize > _MOST_PACKET_BYTES or is_acknowledged:
-                    raise ConnectionError("a packet that was not asked for")
-                return bytes(super()._sock_recv(bufsize))
-
-        self._came: queue.Queue[tuple[int, bytes]] = queue.Queue(_MOST_WAITING)
-        self._failure: OSError | None = None
-        self._client = client = BoundedClient(
-            CallbackAPIVersion.VERSION2, reconnect_on_failure=False
-        )
-        client.connect_timeout = OPEN_LIMIT_S
-        if secret:
-            user, _, password = secret.partition(":")
-            client.username_pw_set(user, password)
-        if trusted is not None:
-            client.tls_set_context(trusted)
-        answered = threading.Event()
-        refused: list[str] = []
-
-        def fail(number: int, reason: str) -> None:
-            self._failure = self._failure or OSError(number, reason)
-
-        def on_connect(_: object, __: object, ___: object, reason: Any, ____: object) -> None:
-            if reason.is_failure:
-                refused.append(str(reason))
-            answered.set()
-
-        def on_disconnect(*_: object) -> None:
-            fail(errno.ECONNRESET, "the broker closed the connection")
-
-        def on_subscribe(_: object, __: object, ___: object, reasons: Any, ____: object) -> None:
-            for reason in reasons:
-                if reason.is_failure:
-                    fail(errno.EACCES, f"the broker refuses the topic: {reason}")
-
-        def on_message(_: object, __: object, message: mqtt.MQTTMessage) -> None:
-            kind = RETAINED if message.retain else FRESH
-            came = monotonic_ns(), envelope(kind + _topic(message), bytes(message.payload))
-            try:
-                if self._failure is None:
-                    self._came.put_nowait(came)
-            except queue.Full:
-                fail(errno.ENOBUFS, "the broker sends more than any meter")
-                client.disconnect()
-
-        client.on_connect, client.on_disconnect = on_connect, on_disconnect
-        client.on_subscribe, client.on_message = on_subscribe, on_message
-        with certificates_explained():
-            client.connect(host, port, keepalive=15)
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-        if not answered.wait(OPEN_LIMIT_S):
-            self.close()
-            raise OSError(errno.ECONNREFUSED, "the broker is silent")
-        if refused:
-            self.close()
-            what = f"the broker refuses ({refused[0]}): check secret_file"
-            raise PortError(errno.ECONNREFUSED, what)
-
-    def _listen(self) -> None:
-        try:
-            self._client.loop_forever()
-        except Exception as error:  # noqa: BLE001 - the library's parser raises what it meets
-            self._failure = self._failure or OSError(errno.EPROTO, _one_line(error))
-
-    def read(self, wait_s: float) -> tuple[int, bytes]:
-        """See `Transport`."""
-        with contextlib.suppress(queue.Empty):
-            return self._came.get(timeout=wait_s) if wait_s else self._came.get_nowait()
-        if self._failure is not None:
-            raise self._failure
-        return monotonic_ns(), b""
-
-    def write(self, data: bytes) -> None:
-        for line in data.decode().splitlines():
-            verb, _, rest = line.partition(" ")
-            topic, _, payload = rest.partition(" ")
-            if verb == "SUBSCRIBE":
-                self._client.subscribe(topic)
-            else:
-                self._client.publish(topic, payload)
-
-    def close(self) -> None:
-        """Leave the broker, also one that takes nothing more."""
-        wire = self._client.socket()
-        with contextlib.suppress(OSError, ValueError):
-            self._client.disconnect()
-        self._thread.join(_JOIN_S)
-        with contextlib.suppress(OSError, AttributeError):
-            wire.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
-
-
-def _topic(message: Any) -> str:
-    """Return the topic of a message.
-
-    Empty where it is no text, and so not what was subscribed to.
-    """
-    try:
-        return str(message.topic)
-    except UnicodeDecodeError:
-        return ""
-
-
-class SnmpTransport:
-    """Requests of SNMP version 2c: `GET OID…`, or `SET OID NUMBER`.
-
-    An answer is a JSON list of `[OID, type, value]`.
-    """
-
-    def __init__(self, host: str, port: int, *, community: str, limit_s: float) -> None:
-        with missing_explained("plugs"):
-            from pysnmp.hlapi.v3arch import asyncio as snmp
-
-        self._snmp = snmp
-        self._loop = asyncio.new_event_loop()
-        self._broken = ""  # why the library's wire cannot be used any more
-        self._loop.set_exception_handler(self._note)
-        self._engine = snmp.SnmpEngine()
-        self._community = snmp.CommunityData(community, mpModel=1)
-        self._asking: asyncio.Task[bytes] | None = None
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][0]
-        kind = snmp.Udp6TransportTarget if family == socket.AF_INET6 else snmp.UdpTransportTarget
-        self._target = self._loop.run_until_complete(
-            kind.create((host, port), timeout=limit_s, retries=0)
-        )
-
-    def read(self, wait_s: float) -> tuple[int, bytes]:
-        """See `Transport`."""
-        waiting = (
-            {self._asking} if self._asking else {self._loop.create_task(asyncio.sleep(wait_s))}
-        )
-        self._loop.run_until_complete(asyncio.wait(waiting, timeout=wait_s))
-        if self._broken:
-            raise OSError(errno.EPROTO, self._broken)
-        if self._asking is None or not self._asking.done():
-            return monotonic_ns(), b""
-        asked, self._asking = self._asking, None
-        return monotonic_ns(), asked.result()
-
-    def _note(self, _: object, context: Mapping[str, Any]) -> None:
-        """Keep what no task of ours raised: a datagram that the library could not read."""
-        self._broken = _one_line(context.get("exception") or context["message"])
-
-    def write(self, data: bytes) -> None:
-        """Ask; an earlier question without an answer is given up."""
-        self._give_up()
-        self._asking = self._loop.create_task(self._ask(*data.decode("ascii").split()))
-
-    async def _ask(self, verb: str, *words: str) -> bytes:
-        """Return the answer, nothing where none came."""
-        try:
-            return await self._answer(verb, words)
-        except Exception as error:  # noqa: BLE001 - the library's parser raises what it meets
-            return envelope(f"what cannot be read ({type(error).__name__})", b"")
-
-    async def _answer(self, verb: str, words: Sequence[str]) -> bytes:
-        snmp = self._snmp
-        if verb == "SET":
-            value = snmp.Integer32(int(words[1]))
-            wanted = [snmp.ObjectType(snmp.ObjectIdentity(words[0]), value)]
-        else:
-            wanted = [snmp.ObjectType(snmp.ObjectIdentity(oid)) for oid in words]
-        context = snmp.ContextData()
-        command = snmp.set_cmd if verb == "SET" else snmp.get_cmd
-        failure, status, _, bindings = await command(
-            self._engine, self._community, self._target, context, *wanted, lookupMib=False
-        )
-        if failure:
-            return b""
-        if status:
-            return envelope(status.prettyPrint(), b"")
-        values = [[str(oid), type(value).__name__, _plain(value)] for oid, value in bindings]
-        return envelope("ok", json.dumps(values).encode())
-
-    def _give_up(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            self._loop.run_until_complete(asyncio.wait({self._asking}))
-            self._asking = None
-
-    def close(self) -> None:
-        self._give_up()
-        self._engine.close_dispatcher()
-        self._loop.run_until_complete(asyncio.sleep(0))  # what it cancelled ends
-        self._loop.close()
-
-
-def _plain(value: Any) -> int | str | None:
-    """Return a number where it is one, else its text; None where the agent has nothing there."""
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        pass
-    return str(value) if len(value) else None
 
 
 class IpmiTransport(QueryTransport):

@@ -5,9 +5,8 @@ A `port` of the inventory is a path, or `usb:VVVV:PPPP`, `usb:VVVV:PPPP:SERIAL`,
 one of the driver's own ids. It is looked up again at each opening, for a meter that is plugged in
 again may get another number. In another socket it is accepted by a serial number that no other
 adapter has; many adapters have none, or all of a kind the same. On a network it is at
-`http://HOST[:PORT]`, `https://…`, `mqtt://HOST[:PORT]` of a broker, `mqtts://…`,
-`snmp://HOST[:PORT]`, `ipmi://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name of an
-instrument; what is not named there is not looked for.
+`http://HOST[:PORT]`, `https://…`, `ipmi://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name
+of an instrument; what is not named there is not looked for.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 
 _USB = re.compile(r"usb(?::([0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?::(?P<serial>.+)|@(?P<location>.+))?)?")
-_URL = re.compile(
-    r"(https?|mqtts?|snmp|ipmi)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?"
-)
+_URL = re.compile(r"(https?|ipmi)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?")
 _VISA = re.compile(r"TCPIP\d*::[A-Za-z0-9_.-]+::(?:\d{1,5}::SOCKET|(?:\w+::)?INSTR)")
 _NETWORK = re.compile(r"\w+://|TCPIP\d*::")
 # A part of an address that holds a login.
@@ -191,7 +188,7 @@ def is_network(wanted: str) -> bool:
 
 
 def form_of(wanted: str) -> str:
-    """`http`, `https`, `mqtt`, `mqtts`, `snmp`, `ipmi`, `tcpip`, or `port` of this machine."""
+    """`http`, `https`, `ipmi`, `tcpip`, or `port` of this machine."""
     if not is_network(wanted):
         return "port"
     return "tcpip" if wanted.startswith("TCPIP") else wanted.partition(":")[0]
@@ -203,9 +200,8 @@ def check_form(wanted: str) -> None:
         if "@" in wanted or SECRET_QUERY.search(wanted):  # not shown: it may hold a password
             raise ValueError("a login does not belong into the address: put it into secret_file.")
         raise ValueError(
-            f"{wanted} names no meter: write http://HOST, https://HOST, mqtt://BROKER, "
-            "mqtts://BROKER, snmp://HOST, ipmi://HOST, each with :PORT where it is another than "
-            "usual, or TCPIP::HOST::PORT::SOCKET."
+            f"{wanted} names no meter: write http://HOST, https://HOST or ipmi://HOST, each with "
+            ":PORT where it is another than usual, or TCPIP::HOST::PORT::SOCKET."
         )
     if (wanted == "usb" or wanted.startswith("usb:")) and not _USB.fullmatch(wanted):
         raise ValueError(

@@ -27,12 +27,6 @@ from instrumentation.ports import (
 )
 
 SHOWN_BYTES = 40
-_HELP_SLOW = "Is it on, and its address right? If it is slow, set answer_limit_s."
-_HELP = {
-    "mqtt": "Does the device publish to that topic at this broker, and each period_s?",
-    "snmp": "Is it on, its address right, and its community the line in secret_file?",
-}
-_HELP["mqtts"] = _HELP["mqtt"]
 
 
 class RecorderError(ProblemError):
@@ -65,8 +59,7 @@ def silent(config: MeterEntry, limit_s: float, device: str) -> RecorderError:
     """Not a byte came."""
     facts = {"meter": config.name, "port": config.port, "limit_s": limit_s}
     if is_network(config.port):
-        remedy = _HELP.get(form_of(config.port), _HELP_SLOW)
-        return RecorderError("address-silent", **facts, help=remedy)
+        return RecorderError("address-silent", **facts)
     return RecorderError("port-silent", **facts, baud=config.baud, ports=what_is_here(device))
 
 
@@ -89,7 +82,7 @@ def foreign(config: MeterEntry, data: bytes, device: str, reason: str = "") -> R
 _FORMS = {
     "port": "a serial port",
     "tcpip": "TCPIP::HOST::PORT::SOCKET",
-    **{name: f"{name}://HOST" for name in ("http", "https", "mqtt", "mqtts", "snmp", "ipmi")},
+    **{name: f"{name}://HOST" for name in ("http", "https", "ipmi")},
 }
 
 

@@ -294,8 +294,8 @@ def test_the_processors_counters_alone_are_enough() -> None:
     assert resolve({**GIVEN, "meters": []}).meters == ()
 
 
-def test_two_plugs_may_be_at_one_broker() -> None:
-    plug = {**GIVEN["meters"][0], "kind": "mqtt", "port": "mqtt://broker"}
+def test_two_sockets_may_be_at_one_address() -> None:
+    plug = {**GIVEN["meters"][0], "kind": "http", "port": "http://strip"}
     resolve({**GIVEN, "meters": [plug, {**plug, "name": "n"}]})
 
 

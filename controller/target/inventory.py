@@ -158,7 +158,7 @@ def _check(variables: Variables) -> Iterator[Problem]:
     yield from _check_disks(variables)
     yield from _check_configurations(variables)
     yield from _check_unique("meters", "name", [meter.name for meter in variables.meters])
-    # At one address on a network there may be several: plugs at a broker, sockets of a strip.
+    # At one address on a network there may be several: the sockets of a strip.
     ports = [meter.port for meter in variables.meters if "://" not in meter.port]
     yield from _check_unique("meters", "port", ports)
     for name, asset in variables.assets.items():

@@ -3,7 +3,7 @@
 A network gives whole answers, a stream has no ends in it. So the transport writes a line before
 each answer, `@LENGTH CRC32 LABEL`, the body as it came, and a line feed. LENGTH counts the bytes of
 the body, CRC32 (of label, line feed and body; ITU-T V.42, 8 hexadecimal digits) shows a damaged
-recording. The label is what the network adds to the answer: an HTTP status, an MQTT topic.
+recording. The label is what the network adds to the answer, such as an HTTP status.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Meter(ABC):
 
     @property
     def secret_file(self) -> str:
-        """Path of the file with its password, token or community; empty where it needs none."""
+        """Path of the file with its password or token; empty where it needs none."""
         return str(getattr(self.settings, "secret_file", ""))
 
     @property

@@ -25,11 +25,23 @@ from urllib.parse import quote
 from contract import schema
 from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
-from instrumentation.meters.json_paths import JsonMeter, JsonSettings, Places, value_at
-from instrumentation.meters.networked import AnswerError, Reading, document
+from instrumentation.meters.json_paths import Places, value_at
+from instrumentation.meters.networked import (
+    ONLY_CHANNEL,
+    AnswerError,
+    Networked,
+    NetworkSettings,
+    Reading,
+    document,
+)
 from instrumentation.ports import SECRET_QUERY
 
 _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
+_Pointer = Annotated[
+    str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")
+]
+_Key = Annotated[str, Text(r"[A-Za-z0-9_]+", "a channel's name has letters, digits and _")]
+_Pointers = _Pointer | Mapping[_Key, _Pointer]
 
 
 @dataclass(frozen=True)
@@ -62,15 +74,23 @@ _NAMED = tuple(name for name, profile in PROFILES.items() if profile.entity)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(JsonSettings):
-    """See `JsonSettings`.
+class Settings(NetworkSettings):
+    """See `NetworkSettings`.
 
-    `id` is the number of a Shelly's switch or meter, `entity` the sensor of Home Assistant, the
-    chassis of a Redfish service, the query of Prometheus, `path` the part behind the address of the
-    generic one.
+    `profile` is the sort of device, `id` the number of a Shelly's switch or meter, `entity` the
+    sensor of Home Assistant, the chassis of a Redfish service, the query of Prometheus. Of the
+    generic one: `path`, the part behind its address, and `power`, `energy` and `stamp` as JSON
+    Pointers, for several channels `{channel: pointer}`; `""` is the whole document. With
+    `counter: false` the meter's own counter is not read. `ca_file` has the certificates of the
+    authorities to trust with TLS, or the device's own.
     """
 
     profile: Annotated[str, Text("|".join((*PROFILES, "generic")), f"take {', '.join(PROFILES)}")]
+    power: _Pointers | None = None
+    energy: _Pointers | None = None
+    stamp: _Pointer | None = None
+    counter: bool = True
+    ca_file: str = ""
     id: Annotated[int, Range(least=0, most=99)] = 0
     entity: str = ""
     path: str = ""
@@ -83,19 +103,39 @@ class Settings(JsonSettings):
             raise ValueError("path has a login: put it into secret_file")
         if self.path and not re.fullmatch(r"/[!-~]*", self.path):
             raise ValueError("path must be the part behind the address, such as /power")
-        self.check_described((*_NAMED, "generic"), "path")
+        generic = self.profile == "generic"
+        if (generic or self.profile in _NAMED) and None in (self.period_s, self.resolution_w):
+            raise ValueError(
+                f"{self.profile} needs period_s, how often the device gives a new reading, and "
+                "resolution_w, the step of what it shows"
+            )
+        if generic and not (self.path and (self.power or self.power == "")):
+            raise ValueError("generic needs path and power")
+        if not generic and any((self.path, self.power, self.energy, self.stamp)):
+            raise ValueError("path, power, energy and stamp belong to the profile generic")
 
     @property
     def device(self) -> Profile:
         """The profile, filled in from the settings."""
         if self.profile == "generic":
-            return Profile(self.path, Places.from_settings(self))
+            places = Places(
+                _by_channel(self.power),
+                _by_channel(self.energy),
+                self.power_unit_w,
+                self.energy_unit_j,
+                () if self.stamp is None else (self.stamp,),
+            )
+            return Profile(self.path, places)
         device = PROFILES[self.profile]
         entity = quote(self.entity, safe="")
         return replace(device, path=device.path.format(id=self.id, entity=entity))
 
 
-class HttpMeter(JsonMeter):
+def _by_channel(pointers: _Pointers | None) -> Mapping[str, str]:
+    return {ONLY_CHANNEL: pointers} if isinstance(pointers, str) else pointers or {}
+
+
+class HttpMeter(Networked):
     """Driver; see `Networked`.
 
     Channels: `0` to `3`, `a`, `b`, `c` and `total` of a three-phase Shelly, or as described.
@@ -106,14 +146,14 @@ class HttpMeter(JsonMeter):
     addresses: ClassVar[tuple[str, ...]] = ("http", "https")
     Settings: ClassVar[type[Any]] = Settings
 
-    @property
-    def places(self) -> Places:
-        places: Places = self.settings.device.places
-        return places
+    def available_channels(self) -> tuple[str, ...]:
+        return tuple(self.settings.device.places.power)
 
     def _forget(self) -> None:
         super()._forget()
         self._device: Profile = self.settings.device
+        counted = self._device.places.energy.keys()
+        self.has_energy = self.settings.counter and self.channels.keys() <= counted
         self._usual_resolution_w = self._device.resolution_w
         self._poll = f"GET {self._device.path}\n".encode("ascii")
         self.login = self._device.login
@@ -125,7 +165,7 @@ class HttpMeter(JsonMeter):
         for key in self.channels:
             if value_at(content, device.valid.get(key, "/")) is False:
                 raise AnswerError("no-data", f"the meter calls its reading of {key} not valid")
-        places = self._places
+        places = device.places
         if device.unit:
             unit = value_at(content, device.unit)
             if not isinstance(unit, str) or unit not in _UNITS_W:

@@ -1,71 +1,18 @@
-"""Meters whose answers are JSON: where in it their figures stand, as JSON Pointers (RFC 6901)."""
+"""Where in a JSON document a meter's figures are, as JSON Pointers (RFC 6901)."""
 
 from __future__ import annotations
 
 import json
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from contract.schema import Text
-from instrumentation.meters.networked import (
-    DEVICE_ERROR,
-    OFF,
-    ONLY_CHANNEL,
-    AnswerError,
-    Networked,
-    NetworkSettings,
-    Reading,
-    number,
-)
+from instrumentation.meters.networked import DEVICE_ERROR, OFF, AnswerError, Reading, number
 from instrumentation.meters.rows import OVER_RANGE
 
 _METER_FAILED = "power_meter"  # Shelly: power_meter_failure
 _SHOWN = 80
-Pointer = Annotated[
-    str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")
-]
-_Key = Annotated[str, Text(r"[A-Za-z0-9_]+", "a channel's name has letters, digits and _")]
-Pointers = Pointer | Mapping[_Key, Pointer]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JsonSettings(NetworkSettings):
-    """`profile` is the sort of device.
-
-    Of the generic one: `power`, `energy` and `stamp` as JSON Pointers, for several channels
-    `{channel: pointer}`; `""` is the whole document. With `counter: false` the meter's own counter
-    is not read. `ca_file` has the certificates of the authorities to trust with TLS, or the
-    device's own.
-    """
-
-    profile: str
-    power: Pointers | None = None
-    energy: Pointers | None = None
-    stamp: Pointer | None = None
-    counter: bool = True
-    ca_file: str = ""
-
-    def check_described(self, needed: tuple[str, ...], *keys: str) -> None:
-        """Raise ValueError where the settings do not fit the profile.
-
-        Those in `needed` have no usual period, and `keys` are settings of the generic one.
-        """
-        if self.profile in needed and (self.period_s is None or self.resolution_w is None):
-            raise ValueError(
-                f"{self.profile} needs period_s, how often the device gives a new reading, and "
-                "resolution_w, the step of what it shows"
-            )
-        if self.profile == "generic":
-            for name in (*keys, "power"):
-                if getattr(self, name) in (None, {}, "") and (name, self.power) != ("power", ""):
-                    raise ValueError(f"generic needs {name}")
-            return
-        names = (*keys, "power", "energy", "stamp")
-        if any(getattr(self, name) for name in names):
-            raise ValueError(f"{', '.join(names)} belong to the profile generic")
 
 
 @dataclass(frozen=True)
@@ -86,17 +33,6 @@ class Places:
     errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     login: str = ""
-
-    @classmethod
-    def from_settings(cls, settings: JsonSettings) -> Places:
-        """Return the places that the settings of the generic profile describe."""
-        return cls(
-            _by_channel(settings.power),
-            _by_channel(settings.energy),
-            settings.power_unit_w,
-            settings.energy_unit_j,
-            () if settings.stamp is None else (settings.stamp,),
-        )
 
     def reading(self, document: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
         """Read these channels from a document.
@@ -164,28 +100,6 @@ def lists_above(document: Any, pointer: str) -> int:
     tokens = pointer.split("/")
     above = (value_at(document, "/".join(tokens[:n])) for n in range(1, len(tokens)))
     return sum(isinstance(value, list) and len(value) > 1 for value in above)
-
-
-def _by_channel(pointers: Pointers | None) -> Mapping[str, str]:
-    return {ONLY_CHANNEL: pointers} if isinstance(pointers, str) else pointers or {}
-
-
-class JsonMeter(Networked):
-    """Base of the drivers of meters whose answers are JSON; its channels are those of `places`."""
-
-    @property
-    @abstractmethod
-    def places(self) -> Places:
-        """Where the figures are in an answer, with these settings."""
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._places = self.places
-        counted = self._places.energy.keys()
-        self.has_energy = self.settings.counter and self.channels.keys() <= counted
-
-    def available_channels(self) -> tuple[str, ...]:
-        return tuple(self.places.power)
 
 
 def value_at(document: Any, pointer: str) -> Any:

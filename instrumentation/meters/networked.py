@@ -1,6 +1,6 @@
 """What meters on a network share: when they are asked, what a reading is, what is not stated.
 
-A plug or a power distribution unit refreshes its reading by a clock that it does not show. So a
+A plug refreshes its reading by a clock that it does not show. So a
 reading may be as old as one refresh when it is asked for, the same reading may be given twice and
 the next one be missed; over a phase of many periods this averages out, at each of its edges it is
 part of `arrival_delay_limit_s`. What the reading is the mean of, makers do not state: it is taken
@@ -33,7 +33,6 @@ LATE, DEVICE_ERROR, OFF = 8, 16, 32
 PROMPT_S = 0.5  # an answer that takes longer is flagged
 USUAL_LIMIT_S = 2.0  # for an answer at first, then twice as long as the last one took
 ONLY_CHANNEL = "0"
-WH_J = 3600.0
 _GAP_PERIODS = 1.5
 _MOST_W = 5e4  # a rack takes less; 65535 is no number of watts
 Period = Annotated[float, Range(least=1e-3, most=86_400)]
@@ -74,7 +73,7 @@ class NetworkSettings:
     maker's limits of error are `relative_limit` of the reading and `absolute_limit_w`, as
     `accuracy_source` states them; without them the uncertainty budget is incomplete. `range_w` is
     the most that it can measure, `answer_limit_s` how long its slowest answer takes. `secret_file`
-    holds the password, token or community. `power_unit_w` and `energy_unit_j` are what one unit of
+    holds the password or token. `power_unit_w` and `energy_unit_j` are what one unit of
     a described meter's figures is.
     """
 
@@ -88,7 +87,7 @@ class NetworkSettings:
     answer_limit_s: Annotated[float, Range(above=0, most=60)] = 10.0
     secret_file: str = ""
     power_unit_w: Positive = 1.0
-    energy_unit_j: Positive = WH_J
+    energy_unit_j: Positive = 3600.0
 
     def __post_init__(self) -> None:
         stated = (self.relative_limit, self.absolute_limit_w) != (None, None)
@@ -146,7 +145,7 @@ class Networked(Meter):
     _usual_period_s: float = 1.0
     _usual_resolution_w: float = 0.1
     _start: bytes = b""  # what is sent once the connection is there
-    _poll: bytes = b""  # what is sent each period; empty for a meter that is only listened to
+    _poll: bytes = b""  # what is sent each period
 
     @property
     def period_s(self) -> float:
@@ -172,16 +171,13 @@ class Networked(Meter):
         )
 
     @abstractmethod
-    def _reading(self, answer: Answer) -> Reading | None:
-        """Return the reading in an answer; None where it has none.
-
-        Raises AnswerError.
-        """
+    def _reading(self, answer: Answer) -> Reading:
+        """Return the reading in an answer. Raises AnswerError."""
 
     def _forget(self) -> None:
         self.arrival_delay_limit_s = (self.settings.refresh_s or self.period_s) + PROMPT_S
         self._answers = Answers()
-        self._due_ns: int | None = 0
+        self._due_ns = 0
         self._started = False
         self._asked_ns: int | None = None
         self._answered = True
@@ -195,14 +191,14 @@ class Networked(Meter):
     # Asking
 
     @property
-    def due_ns(self) -> int | None:
+    def due_ns(self) -> int:
         """Not before an answer came or is given up: a slow device is not asked twice at once."""
-        if self._due_ns is None or self._answered or self._asked_ns is None:
+        if self._answered or self._asked_ns is None:
             return self._due_ns
         return max(self._due_ns, self._asked_ns + round(self._limit_s * 1e9))
 
     def request(self, t_ns: int) -> bytes:
-        if self.due_ns is None or t_ns < self.due_ns:
+        if t_ns < self.due_ns:
             return b""
         return self._poll if self._started else self._start + self._poll
 
@@ -211,9 +207,7 @@ class Networked(Meter):
         if not data:
             return
         self._started = True
-        self._due_ns = t_ns + round(self.period_s * 1e9) if self._poll else None
-        if not self._poll:
-            return
+        self._due_ns = t_ns + round(self.period_s * 1e9)
         damaged = list(self._answers.rest())
         self._out.faults += damaged
         if not self._answered and not damaged and self._asked_ns is not None:
@@ -240,8 +234,6 @@ class Networked(Meter):
             except AnswerError as error:
                 self._fault(answer.t_ns, error.kind, str(error))
                 self._flags_before |= error.flags
-                continue
-            if reading is None:
                 continue
             if not all(abs(power_w) <= _MOST_W for power_w in reading.power_w):
                 self._fault(answer.t_ns, "no-data", f"{max(reading.power_w):g} W cannot be")

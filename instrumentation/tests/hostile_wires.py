@@ -103,55 +103,11 @@ def scpi_answer(chance: random.Random) -> Pieces:
     return chance.choice(kinds)()
 
 
-def _packet(command: int, content: bytes, length: int | None = None) -> bytes:
-    count, head = len(content) if length is None else length, b""
-    while True:
-        count, digit = count >> 7, count & 127
-        head += bytes([digit | 128 * bool(count)])
-        if not count:
-            return bytes([command]) + head + content
-
-
-def mqtt_answer(chance: random.Random) -> Pieces:
-    """Return what a broker may send; most begin as they should."""
-    topic = b"\x00\x01t"
-    message = _packet(0x30, topic + chance.choice(DOCUMENTS))
-    greeting = (_packet(0x20, b"\0\0"), _packet(0x90, b"\0\1\0"))
-    kinds: tuple[Callable[[], Pieces], ...] = (
-        lambda: itertools.repeat(message, 3),
-        lambda: _endless(message),
-        lambda: _endless(_packet(0x30, topic + b"1")),
-        lambda: itertools.chain((_packet(0x30, topic, 250 << 20),), _endless(b"x" * 65_536)),
-        lambda: (_packet(0x34, topic + n.to_bytes(2) + bytes(60_000)) for n in range(1, 65_535)),
-        lambda: _endless(_packet(0x32, topic + b"\0\1x")),
-        lambda: _endless(_packet(0x90, b"\0\1\x80")),
-        lambda: _endless(_packet(0x30, b"\0\2\xff\xfe1")),
-        lambda: iter((b"\x30\xff\xff\xff\xff\xff",)),
-        lambda: iter((_packet(0x30, b"\xff"), _packet(0x20, b""), _packet(0xF0, b"x"))),
-        lambda: _dripping(message),
-        lambda: iter((chance.randbytes(300),)),
-        lambda: iter(()),
-    )
-    return itertools.chain(greeting if chance.random() < 0.9 else (), chance.choice(kinds)())
-
-
-def snmp_answer(chance: random.Random, asked: bytes) -> bytes:
-    """Return a datagram for one that came: its own, changed, or none at all."""
-    reply = bytearray(asked.replace(b"\xa0", b"\xa2", 1))
-    for _ in range(chance.choice((0, 1, 1, 3, 10))):
-        reply[chance.randrange(len(reply))] = chance.randrange(256)
-    deep = b"".join(b"\x30\x83" + n.to_bytes(3) for n in range(60_000, 0, -5))
-    integer = bytes(reply[:-2]) + b"\x02\x82\xe0\x00" + b"\x7f" * 0xE000
-    return chance.choice(
-        (bytes(reply), bytes(reply), deep[:65_000], integer, chance.randbytes(200))
-    )
-
-
 class TcpServer:
-    """Answers each question, or greets each client, with what `answer` gives."""
+    """Answers each question with what `answer` gives."""
 
-    def __init__(self, answer: Answer, chance: random.Random, *, greets: bool = False) -> None:
-        self._answer, self._chance, self._greets = answer, chance, greets
+    def __init__(self, answer: Answer, chance: random.Random) -> None:
+        self._answer, self._chance = answer, chance
         self._listener = socket.create_server((HOST, 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -168,40 +124,15 @@ class TcpServer:
             while wire.recv(65_536):
                 for piece in self._answer(self._chance):
                     wire.sendall(piece)
-                if self._greets:
-                    wire.recv(65_536)
-                    return
 
     def close(self) -> None:
         self._listener.close()
 
 
-class UdpServer:
-    """Answers each datagram with one."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((HOST, 0))
-        self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                asked, client = self._socket.recvfrom(65_535)
-                self._socket.sendto(snmp_answer(self._chance, asked), client)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 STATED = {"period_s": 1, "resolution_w": 0.1}
 SETTINGS: dict[str, dict[str, Any]] = {
     "http": {"profile": "generic", "path": "/d", "power": "/power", "answer_limit_s": LIMIT_S},
-    "mqtt": {"profile": "generic", "topic": "t", "power": "/power"},
     "scpi": {"query": "P?"},
-    "snmp": {"profile": "generic", "power": {"0": "1.3.6.1.4.1.1"}, "answer_limit_s": LIMIT_S},
 }
 SERIAL: dict[str, dict[str, Any]] = {
     "line": {
@@ -230,10 +161,10 @@ def _opened(kind: str, server: Any) -> tuple[Meter, Any]:
     settings = {**SETTINGS[kind], **STATED}
     meter = registry.load(kind)({"0": "system"}, settings)
     meter.opened()
-    address = {"scpi": f"TCPIP::{HOST}::{server.port}::SOCKET"}
-    if kind == "scpi":
-        return meter, network.VisaTransport(address[kind], framed=True, limit_s=LIMIT_S)
-    return meter, network.opened(f"{kind}://{HOST}:{server.port}", meter)
+    if kind == "http":
+        return meter, network.opened(f"http://{HOST}:{server.port}", meter)
+    address = f"TCPIP::{HOST}::{server.port}::SOCKET"
+    return meter, network.VisaTransport(address, framed=True, limit_s=LIMIT_S)
 
 
 def ask(kind: str, server: Any) -> tuple[str, float]:
@@ -273,12 +204,7 @@ def recording(chance: random.Random) -> list[Frame]:
 def run(count: int, seed: int = 0) -> dict[str, Any]:
     """So many answers of each kind of meter; the figures."""
     chance = random.Random(seed)
-    servers: dict[str, Any] = {
-        "http": TcpServer(http_answer, chance),
-        "mqtt": TcpServer(mqtt_answer, chance, greets=True),
-        "scpi": TcpServer(scpi_answer, chance),
-        "snmp": UdpServer(chance),
-    }
+    servers = {"http": TcpServer(http_answer, chance), "scpi": TcpServer(scpi_answer, chance)}
     outcomes: dict[str, Counter[str]] = {}
     longest_s = {}
     for kind, server in servers.items():

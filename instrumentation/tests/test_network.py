@@ -1,8 +1,7 @@
-"""Meters on a network, for real: servers on loopback, a real broker, the recorder before them."""
+"""Meters on a network, for real: servers on loopback, the recorder before them."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import re
@@ -19,13 +18,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from amqtt.broker import Broker
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from pwdlib.hashers.argon2 import Argon2Hasher
 
 from contract.documents import RecorderStatus
 from contract.places import ROOT
@@ -41,10 +38,8 @@ from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.simulators.http import HttpSimulator
 from instrumentation.simulators.ipmi import IpmiSimulator
-from instrumentation.simulators.mqtt import MqttServer, MqttSimulator
 from instrumentation.simulators.networked import Live, NetworkSimulator, Server, TcpServer
 from instrumentation.simulators.scpi import ScpiSimulator
-from instrumentation.simulators.snmp import SnmpSimulator
 from instrumentation.simulators.wt310 import WT310Simulator
 from instrumentation.tests.meter_helpers import read_status
 from instrumentation.trace import Fault
@@ -54,45 +49,6 @@ HOST = "127.0.0.1"
 REFRESH_S = 0.2
 WATTS = 100.3
 SECRET = "admin:corr&ct horse"
-
-
-@contextlib.contextmanager
-def a_broker(users: dict[str, str] | None = None, folder: Path | None = None) -> Iterator[int]:
-    """Provide a broker (amqtt) at a free port, for anybody or for these users alone."""
-    plugins: dict[str, dict[str, Any]] = {
-        "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": not users}
-    }
-    if users and folder is not None:
-        lines = [f"{user}:{Argon2Hasher().hash(password)}" for user, password in users.items()]
-        (folder / "users").write_text("\n".join(lines) + "\n")
-        plugins = {
-            "amqtt.plugins.authentication.FileAuthPlugin": {"password_file": folder / "users"}
-        }
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def start() -> Broker:
-        listener = {"type": "tcp", "bind": f"{HOST}:0"}
-        broker = Broker({"listeners": {"default": listener}, "plugins": plugins})
-        await broker.start()
-        return broker
-
-    broker = asyncio.run_coroutine_threadsafe(start(), loop).result(60)
-    try:
-        (listener,) = broker._servers["default"].instance.sockets
-        yield listener.getsockname()[1]
-    finally:
-        asyncio.run_coroutine_threadsafe(broker.shutdown(), loop).result(60)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[int]:
-    with a_broker() as port:
-        yield port
 
 
 @contextlib.contextmanager
@@ -191,8 +147,6 @@ SIMULATORS: dict[str, Callable[[], NetworkSimulator]] = {
             *("shelly-em1", "tasmota", "home-assistant", "redfish", "prometheus", "generic"),
         )
     },
-    "snmp": lambda: SnmpSimulator(refresh_s=REFRESH_S),
-    "apc-rpdu2": lambda: SnmpSimulator("apc-rpdu2", refresh_s=REFRESH_S),
     "scpi": lambda: ScpiSimulator(refresh_s=REFRESH_S),
     "ipmi": lambda: IpmiSimulator(refresh_s=REFRESH_S),
 }
@@ -232,7 +186,7 @@ def test_it_is_recorded_and_decoded_again(name: str, tmp_path: Path) -> None:
         summary = recorded(a_config(simulator, server.address), tmp_path / "plug", records(4))
     samples = decode(tmp_path / "plug").samples
     assert summary.startswith("plug: ") and samples.height >= 4
-    step_w = 1.0 if name in ("tasmota", "snmp", "apc-rpdu2", "ipmi") else 0.1
+    step_w = 1.0 if name in ("tasmota", "ipmi") else 0.1
     for column in samples.select("^power_w_.*$"):
         assert abs(column[-1] - WATTS) <= step_w / 2 + 1e-9
     assert set(samples["window_s"]) == {REFRESH_S}
@@ -240,69 +194,6 @@ def test_it_is_recorded_and_decoded_again(name: str, tmp_path: Path) -> None:
     assert (described["timing"], described["arrival_delay_limit_s"]) == ("poll", REFRESH_S + 0.5)
     gain = next(term for term in described["accuracy"]["terms"] if term["name"] == "gain")
     assert (gain["limit"], gain["source"]) == (None, "not stated")
-
-
-@pytest.mark.parametrize("profile", ["tasmota", "zigbee2mqtt", "generic"])
-def test_a_plug_at_a_broker_is_recorded(profile: str, broker: int, tmp_path: Path) -> None:
-    plug = MqttSimulator(profile, refresh_s=REFRESH_S)
-    with on_the_network(plug, broker) as server:
-        recorded(a_config(plug, server.address), tmp_path / "plug", records(4))
-    decoded = decode(tmp_path / "plug")
-    assert abs(decoded.samples["power_w_ch_0"][-1] - WATTS) <= 0.5
-    assert not [fault for fault in decoded.faults if fault.kind not in ("gap", "timeout")]
-
-
-def test_a_retained_message_is_no_reading(broker: int) -> None:
-    plug = MqttSimulator(refresh_s=REFRESH_S)
-    plug.power_w = [999.0]
-    server = plug.serve(HOST, broker)
-    assert isinstance(server, MqttServer)
-    server.publish(retain=True)
-    try:
-        with the_wire(a_config(plug, server.address)) as (meter, transport):
-            watts, faults = until_heard(meter, transport, lambda *came: any(came))
-            assert not watts
-            assert [fault.kind for fault in faults] == ["retained"]
-            plug.power_w = [5.0]
-            for _ in range(3):
-                server.publish()
-            watts, _ = until_heard(meter, transport, lambda watts, _: len(watts) == 2)
-            assert watts == [5.0, 5.0]
-    finally:
-        server._client.publish(plug.topic, b"", retain=True)  # forget it again
-        server.close()
-
-
-def test_a_broker_with_users(tmp_path: Path) -> None:
-    plug = MqttSimulator(refresh_s=REFRESH_S)
-    user, password = SECRET.split(":")
-    with a_broker({user: password}, tmp_path) as port:
-        wrong = a_config(plug, f"mqtt://{HOST}:{port}", secret_file=secret_file(tmp_path, "a:b"))
-        with refuses("address-refused"):
-            recorded(wrong, tmp_path / "wrong", records(1))
-        with on_the_network(plug, port, SECRET) as server:
-            config = a_config(plug, server.address, secret_file=secret_file(tmp_path))
-            recorded(config, tmp_path / "plug", records(2))
-    assert in_no_file(SECRET, tmp_path / "plug")
-
-
-def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
-    plug, out = MqttSimulator(refresh_s=REFRESH_S), tmp_path / "plug"
-    with contextlib.ExitStack() as first:
-        port = first.enter_context(a_broker())
-        config = a_config(plug, f"mqtt://{HOST}:{port}")
-        first.enter_context(on_the_network(plug, port))
-        lost: list[str] = []
-
-        def until(status: RecorderStatus) -> bool:
-            if status.records >= 2:
-                first.close()
-            if status.state == "lost":
-                lost.append(status.message)
-            return bool(lost)
-
-        recorded(config, out, until)
-    assert "the broker closed the connection" in lost[0]
 
 
 @pytest.mark.usefixtures("ipmitool")
@@ -663,14 +554,11 @@ def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
             assert "Ports here" not in str(refused.value)
 
 
-def test_a_wrong_community_is_silence(tmp_path: Path) -> None:
-    unit = SnmpSimulator(refresh_s=REFRESH_S)
-    with on_the_network(unit, secret="not public") as server:
-        with refuses("address-silent"):
-            recorded(a_config(unit, server.address), tmp_path / "wrong", records(1))
-        right = a_config(unit, server.address, secret_file=secret_file(tmp_path, "not public"))
-        recorded(right, tmp_path / "plug", records(2))
-    assert in_no_file("not public", tmp_path / "plug")
+def test_a_device_without_answers_is_silent(tmp_path: Path) -> None:
+    meter = ScpiSimulator(refresh_s=REFRESH_S)
+    meter.silent = True
+    with on_the_network(meter) as server, refuses("address-silent"):
+        recorded(a_config(meter, server.address), tmp_path / "plug", records(1))
 
 
 def test_scpi_commands_are_sent_at_both_ends(tmp_path: Path) -> None:
@@ -730,7 +618,7 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
         ({"port": "http://plug/status"}, "names no meter"),
         ({"port": "ftp://plug"}, "names no meter"),
         ({"port": "TCPIP::plug"}, "names no meter"),
-        ({"port": "mqtt://plug"}, "name http://HOST or https://HOST as its port"),
+        ({"port": "ipmi://plug"}, "name http://HOST or https://HOST as its port"),
         ({"port": "/dev/ttyUSB0"}, "is not at /dev/ttyUSB0"),
         ({"kind": "wattsup", "settings": {}}, "name a serial port as its port"),
         ({"settings": {}}, "profile"),
@@ -762,35 +650,27 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 def test_no_kind_without_a_server() -> None:
     """Each kind that is at a network alone is tried above."""
-    tried = {make().kind for make in SIMULATORS.values()} | {"mqtt"}
+    tried = {make().kind for make in SIMULATORS.values()}
     assert tried == {
         kind for kind in registry.kinds() if "port" not in registry.load(kind).addresses
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "library"), [("http", "requests"), ("mqtt", "paho"), ("snmp", "pysnmp")]
-)
-def test_a_library_that_only_some_need_is_named_where_it_is_missing(
-    kind: str, library: str
-) -> None:
-    """Each in a Python that does not have it."""
-    address = f"{kind}://127.0.0.1:1"
-    settings = {
-        "http": {"profile": "shelly-switch"},
-        "mqtt": {"profile": "tasmota", "device": "plug"},
-        "snmp": {"profile": "apc-rpdu2", "period_s": 1.0},
-    }[kind]
-    entry = {"name": "m", "kind": kind, "port": address, "origin": "measured", "settings": settings}
-    entry["channels"] = {"1" if kind == "snmp" else "0": "system"}
+def test_a_library_that_only_some_need_is_named_where_it_is_missing() -> None:
+    """In a Python that does not have it."""
+    entry = {
+        **{"name": "m", "kind": "http", "port": "http://127.0.0.1:1", "origin": "measured"},
+        **{"channels": {"0": "system"}, "settings": {"profile": "shelly-switch"}},
+    }
     program = (
-        "import sys; sys.modules[sys.argv[1]] = None\n"
+        "import sys; sys.modules['requests'] = None\n"
         "from contract import places; places.CHECKOUT = False\n"
         "from instrumentation.network import opened\n"
         "from instrumentation.recorder_port import driver_of, parse_meter\n"
-        "try: opened(sys.argv[2], driver_of(parse_meter(sys.argv[3])))\n"
+        "entry = parse_meter(sys.argv[1])\n"
+        "try: opened(entry.port, driver_of(entry))\n"
         "except OSError as error: print(error)"
     )
-    words = [sys.executable, "-c", program, library, address, json.dumps(entry)]
+    words = [sys.executable, "-c", program, json.dumps(entry)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"lacks {library}" in done.stdout and "[plugs]" in done.stdout
+    assert "lacks requests" in done.stdout and "[plugs]" in done.stdout

@@ -75,12 +75,12 @@ def test_a_meter_that_two_hosts_name_is_refused(tmp_path: Path) -> None:
         require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
 
 
-def test_two_hosts_share_a_unit_and_never_an_outlet() -> None:
+def test_two_hosts_share_a_strip_and_never_an_outlet() -> None:
     one, other = host("alder"), host("birch")
-    unit = {"name": "pdu", "kind": "snmp", "port": "snmp://pdu", "origin": "measured"}
+    unit = {"name": "strip", "kind": "http", "port": "http://strip", "origin": "measured"}
     mine, its = ({**unit, "channels": {outlet: "system"}} for outlet in "12")
     require_apart([{**one, "meters": [mine]}, {**other, "meters": [its]}])
-    with refuses("same-port", port="snmp://pdu"):
+    with refuses("same-port", port="http://strip"):
         require_apart([{**one, "meters": [mine]}, {**other, "meters": [mine]}])
 
 

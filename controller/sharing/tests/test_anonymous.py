@@ -93,11 +93,9 @@ def stream() -> dict[str, tuple[str, dict[str, Any], list[tuple[int, bytes, bool
             frames(get, "200 OK", reported),
         ),
         "heater": (
-            "mqtt",
-            {"profile": "zigbee2mqtt", "device": "poppy_heater", **slow},
-            frames(
-                b"SUBSCRIBE zigbee2mqtt/poppy_heater\n", "message zigbee2mqtt/poppy_heater", counted
-            ),
+            "http",
+            {"profile": "generic", "path": "/poppy_heater", "power": "/power", **slow},
+            frames(b"GET /poppy_heater\n", "200 OK", counted),
         ),
         "lamp": ("http", {"profile": "shelly-gen1"}, frames(b"GET /status\n", "200 OK", status)),
     }
