@@ -39,22 +39,10 @@ class WatermarkError(ProblemError):
     """The load pattern could not be played; the message has the reason and the remedy."""
 
 
-def m_sequence(start: int = 1) -> tuple[int, ...]:
-    """31 chips of the shift register x^5 + x^2 + 1, from a state of 1 to 31.
-
-    Sixteen chips are 1; the circular autocorrelation of the chips as ±1 is 31 or −1.
-    """
-    if not 1 <= start <= 31:
-        raise ValueError(f"{start} is not a state of a register of five bits that ever moves on")
-    chips, state = [], start
-    for _ in range(31):
-        chips.append(state & 1)
-        state = state >> 1 | ((state ^ state >> 2) & 1) << 4
-    return tuple(chips)
-
-
-# Of the 31 rotations this one, with rest around it, has the lowest side lobes: main / side = 7.5.
-CHIPS = m_sequence(4)
+# The shift register x^5 + x^2 + 1: sixteen chips are 1, and the circular autocorrelation of the
+# chips as ±1 is 31 or −1. Of the 31 rotations this one, with rest around it, has the lowest side
+# lobes: main / side = 7.5.
+CHIPS = tuple(map(int, "0010010110011111000110111010100"))
 
 
 def chip_s(period_s: float) -> float:

@@ -16,7 +16,7 @@ from analysis.energy.gain_steps import STEP_FLAG
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
 from analysis.energy.uncertainty import TypeB, counter_uncertainty_j, half_width
-from analysis.energy.watermark_check import WatermarkTrust, delays_s, watermarks
+from analysis.energy.watermarks import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.energy.watermark_check import DISAGREES
+from analysis.energy.watermarks import DISAGREES
 from analysis.report import view, words
 from analysis.report.answer import Fact, against, line, near, void
 from analysis.report.payback_text import money_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analysis.energy import cross_checks, own_share, run_checks
-from analysis.energy.watermark_check import AGREES, CANNOT_TELL, DISAGREES
+from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES
 from analysis.flags import meaning
 from analysis.report import answer, disks_section, missing_section, provenance, view, words
 from analysis.report.budget_section import limit_of, named
@@ -127,7 +127,7 @@ def twice(results: Results) -> Iterator[list[str]]:
         yield ["Target's clock by round trips", "load watermark", f"{_clock(clock)}; {why}", ""]
     for mark in results.watermarks:
         channel = f", {words.name_of(mark.component)}" if mark.component else ""
-        against = f"load watermark as {mark.source} saw it{channel} (session {mark.session})"
+        against = f"load watermark {mark.number} as {mark.source} saw it{channel}"
         finding = f"{_clock(clock)}; load pattern: {mark.sentence.replace(' -', ' −')}"
         yield ["Target's clock by round trips", against, finding, mark.verdict]
     for pair in cross_checks.two_meters(suite, results.all_energy):

@@ -15,7 +15,7 @@ import polars.selectors as cs
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
 from analysis.energy.response import SLOW_FLAG
-from analysis.energy.watermark_check import WatermarkTrust, disagreements, watermarks
+from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import DOUBTS, flag_note, reserves
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.alike import ROUNDING, column_distances, read_table

@@ -22,8 +22,16 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure as Picture
 
-from analysis.energy.watermark_check import AGREES, DISAGREES, agreement
-from analysis.energy.watermark_fit import Fit, Readings, Watermark, fit
+from analysis.energy.watermarks import (
+    AGREES,
+    CANNOT_TELL,
+    DISAGREES,
+    Fit,
+    Readings,
+    Watermark,
+    agreement,
+    fit,
+)
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import Floats, Ints, TargetClock
@@ -162,10 +170,11 @@ def watermarks(simulated: Session, clock: TargetClock | None = None) -> list[Wat
     return marks
 
 
-def fitted(simulated: Session, ends_s: Floats, marks: list[Watermark]) -> Fit:
-    """Return the fit of both watermarks in readings with these stamps."""
+def fitted(simulated: Session, ends_s: Floats, marks: list[Watermark]) -> list[Fit]:
+    """Return the fits of both watermarks in readings with these stamps."""
     width_s = np.full(len(ends_s), simulated.scene.period_s)
-    return fit(Readings(ns(ends_s), width_s, simulated.power_w), marks)
+    readings = Readings(ns(ends_s), width_s, simulated.power_w)
+    return [fit(readings, mark) for mark in marks]
 
 
 def ns(t_s: Floats) -> Ints:
@@ -188,15 +197,18 @@ def _lag_s(simulated: Session, ends_s: Floats, k: int) -> float:
     return float(np.mean((ends_s - simulated.end_s)[near]))
 
 
-def _note(errors: Errors, simulated: Session, ends_s: Floats, result: Fit) -> None:
-    """Add what a fit against the target's own clock got wrong."""
-    for k, edges in enumerate(simulated.edges_s):
-        middle = np.array([(edges[0] + edges[-1]) / 2])
+def _note(errors: Errors, simulated: Session, ends_s: Floats, fits: list[Fit]) -> None:
+    """Add what the fits against the target's own clock got wrong."""
+    middles_s = [(edges[0] + edges[-1]) / 2 for edges in simulated.edges_s]
+    for k, (result, middle_s) in enumerate(zip(fits, middles_s, strict=True)):
+        middle = np.array([middle_s])
         true_s = _lag_s(simulated, ends_s, k) - float((simulated.target_s(middle) - middle)[0])
-        errors.offset_ms.append(abs(result.offset_ms[k] - true_s * 1e3))
-        errors.offset_bound_ms.append(result.bound_ms[k])
-    errors.skew_ppm.append(abs((result.skew_ppm or 0.0) + simulated.skew * 1e6))
-    errors.skew_bound_ppm.append(result.skew_bound_ppm or 0.0)
+        errors.offset_ms.append(abs(result.offset_ms - true_s * 1e3))
+        errors.offset_bound_ms.append(result.bound_ms)
+    per_ms = 1e3 / (middles_s[1] - middles_s[0])  # ppm of an ms at one end
+    skew_ppm = (fits[1].offset_ms - fits[0].offset_ms) * per_ms
+    errors.skew_ppm.append(abs(skew_ppm + simulated.skew * 1e6))
+    errors.skew_bound_ppm.append((fits[0].bound_ms + fits[1].bound_ms) * per_ms)
 
 
 def _note_link(errors: Errors, simulated: Session, ends_s: Floats, clock: TargetClock) -> None:
@@ -237,15 +249,16 @@ class Tally:
         clock, wrong = link(simulated, generator), link(simulated, generator, WRONG_LINK_S)
         ends_s = stamps_s(simulated)
         for errors, stamps in ((self.watermark, ends_s), (self.arrivals, simulated.arrival_s)):
-            result = fitted(simulated, stamps, watermarks(simulated))
-            self.refused.append(bool(result.problem))
-            if not result.problem:
-                _note(errors, simulated, stamps, result)
+            fits = fitted(simulated, stamps, watermarks(simulated))
+            self.refused.append(any(result.problem for result in fits))
+            if not self.refused[-1]:
+                _note(errors, simulated, stamps, fits)
         _note_link(self.link, simulated, ends_s, clock)
         self.verdicts.append(_verdict(simulated, ends_s, clock))
         self.verdicts_wrong_link.append(_verdict(simulated, ends_s, wrong))
         idle = session(self.scene, generator, swing_w=0.0)
-        self.from_rest.append(not fitted(idle, idle.arrival_s, watermarks(idle)).problem)
+        fits = fitted(idle, idle.arrival_s, watermarks(idle))
+        self.from_rest.append(not all(result.problem for result in fits))
 
     def figures(self) -> list[Figure]:
         """Return the table's lines."""
@@ -284,13 +297,13 @@ def _share(flags: list[bool]) -> float:
 
 
 def _verdict(simulated: Session, ends_s: Floats, clock: TargetClock) -> str:
-    marks = watermarks(simulated, clock)
-    allowed = []
-    for edges in simulated.edges_s:
+    fits = fitted(simulated, ends_s, watermarks(simulated, clock))
+    verdicts = set()
+    for edges, result in zip(simulated.edges_s, fits, strict=True):
         t_ns = int(ns(simulated.target_s(edges))[0])
         bound_ms = (clock.bound_ns(BOOT, t_ns) or 0) / 1e6
-        allowed.append((-bound_ms, LIMIT_S * 1e3 + bound_ms))
-    return agreement(fitted(simulated, ends_s, marks), allowed)[0]
+        verdicts.add(agreement(result, -bound_ms, LIMIT_S * 1e3 + bound_ms)[0])
+    return min(verdicts, key=(DISAGREES, CANNOT_TELL, AGREES).index)
 
 
 def _p95(errors: list[float]) -> float:
@@ -316,16 +329,15 @@ def plot(path: Path) -> None:
     for axes, scene in zip(picture.subplots(len(SCENES), 1), SCENES, strict=True):
         simulated = session(scene, np.random.default_rng(1))
         ends_s = stamps_s(simulated)
-        result = fitted(simulated, ends_s, watermarks(simulated))
+        result = fitted(simulated, ends_s, watermarks(simulated))[0]
         edges = simulated.edges_s[0]
-        offset_s = result.offset_ms[0] / 1e3
-        window_s = result.window_s or scene.period_s
+        offset_s, window_s = result.offset_ms / 1e3, result.window_s
         at_s = simulated.target_s(edges) + offset_s + (scene.period_s - window_s) / 2
         fine_s = np.linspace(at_s[0] - 3 * scene.period_s, at_s[-1] + 4 * scene.period_s, 4000)
         mean = loaded_s(at_s.reshape(-1, 2), fine_s - window_s, fine_s) / window_s
         near = (ends_s > fine_s[0]) & (ends_s < fine_s[-1])
         low = float(np.quantile(simulated.power_w[near], 0.1))
-        axes.plot(fine_s, low + (result.swing_w or 0) * mean, color="#888", label="load, averaged")
+        axes.plot(fine_s, low + SWING_W * mean, color="#888", label="load, averaged")
         axes.plot(ends_s[near], simulated.power_w[near], ".", color="#06c", label="readings")
         axes.set_title(
             f"{scene.name}: window {window_s:.3f} s, main / side lobe {result.quality:.1f}",
