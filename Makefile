@@ -72,10 +72,16 @@ $(VENV)/.locked: requirements.lock
 	@$(PIP_INSTALL) -r $<
 	@touch $@
 
-.PHONY: venv
-venv: $(VENV)/.locked ## the locked virtual environment
+# What is a package of its own here; nothing else is fetched for it.
+$(VENV)/.plugins: plugins/fde-instruments/pyproject.toml $(VENV)/.locked
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
+	  --editable $(<D)
+	@touch $@
 
-$(VENV)/.locked-dev: requirements-dev.lock $(VENV)/.locked
+.PHONY: venv
+venv: $(VENV)/.plugins ## the locked virtual environment
+
+$(VENV)/.locked-dev: requirements-dev.lock $(VENV)/.plugins
 	@echo "venv: adding requirements-dev.lock"
 	@$(PIP_INSTALL) -r $<
 	@touch $@
@@ -136,9 +142,9 @@ audit: dist-venv ## known faults (OSV) of what the locks have, and of the lowest
 	  --progress-spinner off --disable-pip --no-deps -r "$$lock" || failed=1; done; [ -z "$${failed:-}" ]
 
 .PHONY: dist
-dist: dist-venv ## wheels and sdists of the testbed and of the drive, checked, with their bill of materials and sums: build/dist
+dist: dist-venv ## wheels and sdists of the testbed, the drive and the instruments, checked, with their bill of materials and sums: build/dist
 	@rm -rf "$$FDE_BUILD"/dist
-	@PATH=$(DIST_VENV)/bin:"$$PATH"; for project in . drive; do python -m build --outdir "$$FDE_BUILD"/dist $$project >/dev/null; done; cd "$$FDE_BUILD"/dist; \
+	@PATH=$(DIST_VENV)/bin:"$$PATH"; for project in . drive plugins/fde-instruments; do python -m build --outdir "$$FDE_BUILD"/dist $$project >/dev/null; done; cd "$$FDE_BUILD"/dist; \
 	  twine check --strict *.whl *.tar.gz; check-wheel-contents --config $(call quoted,$(CURDIR)/pyproject.toml) *.whl; \
 	  cyclonedx-py requirements $(call quoted,$(CURDIR)/requirements.lock) --output-reproducible --output-file sbom.cdx.json; \
 	  sha256sum * > SHA256SUMS; ls -l

@@ -11,9 +11,10 @@ import pytest
 from agent import readers
 from agent.tests.check_context import known
 from contract import extensions
+from contract.system_text import read_number
 from instrumentation.sources.counter import LONE_FLAG
-from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.perf import PerfSource
+from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.test_perf import ALL
 from instrumentation.tests.test_perf import lay_out as lay_out_perf
@@ -163,29 +164,28 @@ def test_a_source_of_an_installed_package_is_read_as_well(root: Path, shunt: Pat
 
 
 def test_a_polled_power_tells_its_gaps(root: Path, tmp_path: Path) -> None:
-    chip = tmp_path / "hwmon/hwmon0"
-    chip.mkdir(parents=True)
-    (chip / "name").write_text("power_meter\n")
-    (chip / "power1_input").write_text("30000000\n")
+    shown, gone = tmp_path / "power_uw", tmp_path / "gone"
+    shown.write_text("30000000\n")
+    powers = {"board": lambda: read_number(shown)}
     with own(root) as source:
-        opener = {"hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 3600.0)}
+        opener = {"sensor": lambda: PolledSource(powers, {}, 3600.0, ("board",))}
         others = readers.OtherReaders(source, opener)
         others.begin()
-        (sound,) = known(others.end()["hwmon"].zones)
+        (sound,) = known(others.end()["sensor"].zones)
         others.begin()
-        (chip / "power1_input").rename(chip / "gone")
+        shown.rename(gone)
         others._readers[0]._source.read()  # type: ignore[union-attr]
-        (chip / "gone").rename(chip / "power1_input")
-        (cut,) = known(others.end()["hwmon"].zones)
+        gone.rename(shown)
+        (cut,) = known(others.end()["sensor"].zones)
         others.begin()
-        (after,) = known(others.end()["hwmon"].zones)
+        (after,) = known(others.end()["sensor"].zones)
         others.begin()
         for power_uw in ("5000000000", "30000000"):
-            (chip / "power1_input").write_text(power_uw)
+            shown.write_text(power_uw)
             others._readers[0]._source.read()  # type: ignore[union-attr]
-        (lone,) = known(others.end()["hwmon"].zones)
+        (lone,) = known(others.end()["sensor"].zones)
         others._readers[0]._source.close()  # type: ignore[union-attr]
-    assert (sound.zone, sound.own_end, sound.gaps) == ("power_meter/power1", None, ())
+    assert (sound.zone, sound.own_end, sound.gaps) == ("board", None, ())
     assert known(sound.energy_uj) > 0
     assert cut.energy_uj is None
     assert [gap.error for gap in known(cut.gaps)] == ["No such file or directory"]

@@ -10,7 +10,6 @@ from analysis.flags import flag_note
 from analysis.report.words import count, listed, number, percent
 from contract.measured_command import CommandResult, Component, Note, Trial
 from contract.problem import Problem, wordings_of
-from instrumentation.sources import hwmon, nvme, nvml
 from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.standing import STANDING
 
@@ -106,15 +105,14 @@ def output_notes(results: list[CommandResult], null: bool) -> Iterator[Note]:
             yield note("output-piped", facts, **words)
 
 
-def short_notes(source: str, seconds: float, *, polled: bool) -> Iterator[Note]:
+def short_notes(source: str, seconds: float, poll_s: float | None) -> Iterator[Note]:
     """Yield a note where a run is short for its source.
 
-    `polled`: its figure is the sum of powers, not of a counter.
+    `poll_s`: between the powers of which its figure is the sum; None for a counter.
     """
     facts = {"source": source, "seconds": seconds}
     if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
         off = 2 * UPDATE_S / seconds
         yield note("short-runs", facts, milliseconds=seconds * 1e3, off=off)
-    poll_s = {"hwmon": hwmon.PERIOD_S, "nvme": nvme.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
-    if polled and poll_s and seconds < FEW_POLLS * poll_s:
+    if source != "battery" and poll_s and seconds < FEW_POLLS * poll_s:
         yield note("short-runs", facts, "short-polls", poll_ms=poll_s * 1e3)

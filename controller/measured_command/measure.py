@@ -269,8 +269,7 @@ class _Measurement:
         if source != "battery" and (power_w := only_w.get(self._component)) is not None:
             yield caveats.note("one-power", {"component": self._component, "power_w": power_w})
         shortest = min(result.seconds.mean for result in results)
-        polled = self._sources.polls(self._component)
-        yield from caveats.short_notes(source, shortest, polled=polled)
+        yield from caveats.short_notes(source, shortest, self._sources.poll_s(self._component))
         if source == "battery":
             for sentence in self._sources.limits():
                 yield Note("source-limits", {"source": source}, sentence)

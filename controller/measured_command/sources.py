@@ -230,10 +230,11 @@ class LocalSources:
         # At 1 W a step takes as many seconds as it has joules.
         return standing.of_counter(component.label, stretches, patience + step_j)
 
-    def polls(self, name: str) -> bool:
-        """Whether a component is a power that is polled, or a sum of such."""
+    def poll_s(self, name: str) -> float | None:
+        """Return seconds between two polls of a component that is a power, or a sum of such."""
         sources = [s for s in self.opened.values() if isinstance(s, PolledSource)]
-        return any(source.polls(part) for source in sources for part in self.parts(name))
+        parts = self.parts(name)
+        return next((s.period_s for s in sources for part in parts if s.polls(part)), None)
 
     def parts(self, name: str) -> Sequence[str]:
         """Return the parts of a component that is a sum; itself where it is none."""
@@ -351,7 +352,7 @@ def category(name: str, components: Mapping[str, Component]) -> coverage.Categor
     table = coverage.table()
     source = components[name].source
     if not source.startswith("meter "):
-        undeclared = table.categories["undeclared"] if registry.is_installed(source) else None
+        undeclared = table.categories["undeclared"] if registry.is_undeclared(source) else None
         return table.category(name, components) or undeclared
     is_machine = name.rpartition("/")[2] == "system"  # a channel that sees the whole machine
     return table.categories["machine"] if is_machine else None
@@ -419,6 +420,8 @@ def nothing_found(refused: Mapping[str, str]) -> ControllerError:
         for name, reason in refused.items()
         if "by root only" in reason or (name != "perf" and registry.is_present(name))
     ]
+    sources = ", ".join(registry.names())
     if hints:
-        return ControllerError("sources-unread", hints=" ".join(hints))
-    return ControllerError("no-source-on-x86" if on_x86() else "no-source")
+        return ControllerError("sources-unread", sources=sources, hints=" ".join(hints))
+    driver = "Load RAPL's driver with `sudo modprobe intel_rapl_msr`. " if on_x86() else ""
+    return ControllerError("no-source", sources=sources, driver=driver)

@@ -25,11 +25,10 @@ HOME = PurePosixPath("opt/fde-testbed")
 TARGET = PurePosixPath("etc/fde-testbed/target.json")
 UNIT = PurePosixPath("etc/systemd/system/fde-agent@.service")
 PACKAGES = ("agent", "contract", "instrumentation", "workloads")
-# What stays on the controller, relative to the root of the sources.
-LEFT_OUT = frozenset({"instrumentation/simulators", "instrumentation/meters", "workloads/suites"})
 # The entry points that are for the target.
 ON_TARGET = ("fde.sources", "fde.storage", "fde.workloads")
-LEFT_OUT_ANYWHERE = frozenset({"tests", "__pycache__"})
+# What stays on the controller: folders by their names.
+LEFT_OUT = frozenset({"meters", "simulators", "suites", "tests", "__pycache__"})
 
 
 def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
@@ -99,13 +98,8 @@ def _folder(module: str, missing: ControllerError) -> Path:
 
 def _sources(folder: Path, root: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
-        relative = path.relative_to(root)
-        parents = {parent.as_posix() for parent in relative.parents}
-        if path.is_file() and not (
-            parents & LEFT_OUT
-            or LEFT_OUT_ANYWHERE & set(relative.parts)
-            or relative.name.startswith(".")
-        ):
+        parts = path.relative_to(root).parts
+        if path.is_file() and not (LEFT_OUT & set(parts) or path.name.startswith(".")):
             yield path
 
 

@@ -1,7 +1,8 @@
 """What the quantities of sources cover, what they are part of, and which may be added up.
 
-All of it is declared in coverage.toml, by driver and label; a name without an entry there is
-unknown: it is shown, and never taken for a machine's figure.
+All of it is declared in coverage.toml, and in the file that a source of an installed package names
+as `coverage`; a name without an entry is unknown: it is shown, and never taken for a machine's
+figure.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from instrumentation.sources import registry
 
 FILE = Path(__file__).with_name("coverage.toml")
 _NUMBERED_CHIP = re.compile(r"hwmon\d+-")  # leads the name of a second chip of one driver
@@ -99,8 +102,12 @@ def _plain(name: str) -> str:
 
 @cache
 def table() -> Table:
-    """Read the table."""
-    known = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    """Read the tables of this tree and of installed packages as one."""
+    known, *more = (
+        tomllib.loads(file.read_text(encoding="utf-8"))
+        for file in (FILE, *registry.coverage_files())
+    )
+    every = [known, *more]
     categories = {
         name: Category(name, **{**entry, "holds": tuple(entry.get("holds", ()))})
         for name, entry in known["category"].items()
@@ -111,7 +118,8 @@ def table() -> Table:
 
     quantities = tuple(
         Quantity(pattern(e["name"]), categories[e["covers"]], e.get("alone", False))
-        for e in known["quantity"]
+        for each in every
+        for e in each["quantity"]
     )
     totals = tuple(
         Total(
@@ -120,6 +128,7 @@ def table() -> Table:
             e["name"],
             categories[e["covers"]],
         )
-        for e in known["total"]
+        for each in every
+        for e in each.get("total", ())
     )
     return Table(categories, quantities, totals)

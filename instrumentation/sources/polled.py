@@ -142,15 +142,16 @@ class PolledSource:
     ) -> None:
         self.names = names
         self._powers, self._counters = powers, counters
+        self.period_s = period_s
         longest_ns = round(GAP_PERIODS * period_s * 1e9)
         self.sums = {n: PowerSum(longest_ns, averaged_ns.get(n, 0)) for n in powers}
         self._watched = {name: Watched() for name in counters}
         self._one_at_a_time, self._closing = threading.Lock(), threading.Event()
         self._threads = [
-            threading.Thread(target=does, name=name, args=arguments, daemon=True)
-            for wanted, does, name, arguments in (
-                (powers, self._poll, "power", (period_s,)),
-                (counters and watched, self._watch_counters, "updates", ()),
+            threading.Thread(target=does, name=name, daemon=True)
+            for wanted, does, name in (
+                (powers, self._poll, "power"),
+                (counters and watched, self._watch_counters, "updates"),
             )
             if wanted
         ]
@@ -196,10 +197,10 @@ class PolledSource:
                     readings[name] = self.sums[name].add(t_before_ns, monotonic_ns(), power_uw)
         return readings
 
-    def _poll(self, period_s: float) -> None:
+    def _poll(self) -> None:
         while True:
             self._read_powers()
-            if self._closing.wait(period_s):
+            if self._closing.wait(self.period_s):
                 return
 
     def _watch_counters(self) -> None:

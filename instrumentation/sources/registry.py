@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from contract.extensions import ExtensionError, Group, installed
@@ -17,9 +18,16 @@ names = _GROUP.names
 load = _GROUP.load
 
 
-def is_installed(name: str) -> bool:
-    """Whether a source of that name comes from an installed package, not from this tree."""
-    return any(point.name == name for point in installed(_GROUP.entry_points))
+def coverage_files() -> list[Path]:
+    """Return the files of installed packages that state what their sources' quantities cover."""
+    names = [point.name for point in installed(_GROUP.entry_points)]
+    return list(dict.fromkeys(file for name in names if (file := _attribute(name, "coverage"))))
+
+
+def is_undeclared(name: str) -> bool:
+    """Whether a source is of an installed package that does not state what it covers."""
+    is_installed = any(point.name == name for point in installed(_GROUP.entry_points))
+    return is_installed and not _attribute(name, "coverage")
 
 
 def is_present(name: str) -> bool:
@@ -32,10 +40,15 @@ def is_present(name: str) -> bool:
 
 def disturbs_disks(name: str) -> bool:
     """Whether reading it changes what disks take, so that no measurement of disks has it beside."""
+    return bool(_attribute(name, "disturbs_disks"))
+
+
+def _attribute(name: str, attribute: str) -> Any:
+    """Return what a source's class states; None where it states nothing or cannot be loaded."""
     try:
-        return bool(getattr(load(name), "disturbs_disks", False))
+        return getattr(load(name), attribute, None)
     except ExtensionError:
-        return False
+        return None
 
 
 def opened(name: str, **settings: bool) -> Any:

@@ -1,10 +1,8 @@
-"""Trees of files as kernels lay out batteries and sensors, and a graphics driver's library in C."""
+"""Trees of files as kernels lay out batteries, and logs of drives."""
 
 from __future__ import annotations
 
-import shutil
 import struct
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -25,14 +23,6 @@ CHARGE = {
     "voltage_now": "12000000",
     "current_now": "-500000",
 }
-AMD = {
-    "name": "amd_energy",
-    "energy1_input": "1000",
-    "energy1_label": "Esocket0",
-    "energy2_input": "7",
-    "energy2_label": "Ecore000",
-}
-SUPPLY = {"name": "power_meter", "power1_average": "120000000", "power1_input": "119000000"}
 
 
 def lay_out(folder: Path, files: dict[str, str]) -> Path:
@@ -42,59 +32,6 @@ def lay_out(folder: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content + "\n")
     return folder
-
-
-# What the source calls, with its state in a file: a line a card, "energy_mj power_mw", energy
-# -1: not supported, -2: the card is lost.
-LIBRARY = r"""
-#include <stdio.h>
-#include <stdlib.h>
-static long long energy[8]; static unsigned power[8], count;
-static int load(void) {
-  FILE *file = fopen(getenv("FDE_TEST_NVML"), "r");
-  if (!file) return 9; /* NVML_ERROR_DRIVER_NOT_LOADED */
-  for (count = 0; fscanf(file, "%lld %u", &energy[count], &power[count]) == 2; count++);
-  fclose(file);
-  return 0;
-}
-const char *nvmlErrorString(int code) {
-  return code == 3 ? "Not Supported" : code == 9 ? "Driver Not Loaded" : "GPU is lost";
-}
-int nvmlInit_v2(void) { return load(); }
-int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *n) { *n = count; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-  *device = &energy[index];
-  return 0;
-}
-int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) {
-  load();
-  long long found = *(long long *)device;
-  if (found < 0) return found == -1 ? 3 : 15;
-  *mj = found;
-  return 0;
-}
-int nvmlDeviceGetPowerUsage(void *device, unsigned *mw) {
-  load();
-  if (*(long long *)device == -2) return 15;
-  *mw = power[(long long *)device - energy];
-  return 0;
-}
-"""
-
-
-def compile_nvml(folder: Path, patch: pytest.MonkeyPatch, cards: str) -> Path:
-    """Return the library, built, and its state; skips where there is no C compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) builds the stand-in of NVIDIA's library")
-    folder.mkdir(parents=True, exist_ok=True)
-    source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
-    source.write_text(LIBRARY)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
-    patch.setenv("FDE_TEST_NVML", str(folder / "cards"))
-    (folder / "cards").write_text(cards)
-    return library
 
 
 def lay_out_nvme(root: Path, patch: pytest.MonkeyPatch, **drives: int | None) -> None:

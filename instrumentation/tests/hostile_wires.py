@@ -134,21 +134,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "http": {"profile": "generic", "path": "/d", "power": "/power", "answer_limit_s": LIMIT_S},
     "scpi": {"query": "P?"},
 }
-SERIAL: dict[str, dict[str, Any]] = {
-    "line": {
-        "pattern": r"(?P<power_w>[0-9.]+)(?:,.*)?",
-        "period_s": 0.1,
-        "relative_limit": 0.01,
-        "absolute_limit_w": 0.1,
-        "accuracy_source": "none",
-    },
-    "wattsup": {},
-    "smartpower3": {},
-    "mcp39f511n": {},
-    "powersensor3": {},
-    "wt210": {},
-    "wt310": {},
+LINE: dict[str, Any] = {
+    "pattern": r"(?P<power_w>[0-9.]+)(?:,.*)?",
+    "period_s": 0.1,
+    "relative_limit": 0.01,
+    "absolute_limit_w": 0.1,
+    "accuracy_source": "none",
 }
+SERIAL = [kind for kind in registry.kinds() if "port" in registry.load(kind).addresses]
 SOUND = (
     *(b"5.5\n", b";", b"#d,-,18,", b"1,2,3", b"\xff\x3f\xff\x3f", b"\x06\x1f", b"\r\n", b"@", b"#"),
     *(b"@65535 00000000 \n", b"\xf0\x40\x80\x00", b"\x80\x00", b"D", b"R", b"S", b"s"),
@@ -212,7 +205,8 @@ def run(count: int, seed: int = 0) -> dict[str, Any]:
         outcomes[kind] = Counter(came for came, _ in ended)
         longest_s[kind] = round(max(read_s for _, read_s in ended), 3)
         server.close()
-    for kind, settings in SERIAL.items():
+    for kind in SERIAL:
+        settings: dict[str, Any] = LINE if kind == "line" else {}
         channel = registry.load(kind).own_channels[:1] or ("0",)
         counts: Counter[str] = Counter()
         for _ in range(count):

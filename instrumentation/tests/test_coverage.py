@@ -7,8 +7,6 @@ import pytest
 from instrumentation.sources import coverage
 
 TABLE = coverage.table()
-GRACE = [f"power_meter/{what} Power Socket 0" for what in ("Module", "Grace", "CPU", "SysIO")]
-CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -18,47 +16,13 @@ CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
         ("psys", ["psys", "psys-1"], None),
         ("package-1", ["package-0", "package-1"], "part"),
         ("package-0-die-1/dram", [], "memory"),
-        ("amd_energy/Ecore000", CORES, "core"),
-        ("amd_energy/Esocket0", CORES, "processor"),
-        ("hwmon3-zenergy/Esocket1", [], "processor"),
-        ("amd_energy/Esocket0", ["amd_energy/Esocket1"], None),
-        ("fam15h_power/power1", ["hwmon2-fam15h_power/power1"], None),
         ("package-1/core", [], "core"),
-        ("power_meter/power1", ["power_meter/power1"], "machine"),
-        ("power_meter/power1", ["power_meter/power1", "hwmon2-power_meter/power1"], None),
-        (GRACE[0], GRACE, "module"),
-        (GRACE[1], GRACE, "processor+memory"),
-        (GRACE[2], GRACE[2:3], "part"),
-        (GRACE[3], GRACE, "part"),
-        ("corsairpsu/power total", [], "machine"),
-        ("corsairpsu/power +12v", [], "rail"),
-        ("ina3221/VDD_IN", [], "module"),
-        ("ina3221/VDD_CPU_GPU_CV", [], "part"),
-        ("apm_xgene/CPU power", [], "part"),
-        ("apm_xgene/soc", [], "processor"),
-        ("ina226/power1", [], None),
         ("nct6775/power1", [], None),
     ],
 )
 def test_what_a_quantity_covers(name: str, names: list[str], covers: str | None) -> None:
     category = TABLE.category(name, names)
     assert (category.name if category else None) == covers
-
-
-def test_what_may_be_added_up() -> None:
-    two = ["amd_energy/Esocket0", "hwmon3-amd_energy/Esocket0"]
-    assert TABLE.sums([*CORES, *two]) == {"amd_energy/sockets": two}
-    assert TABLE.sums([*CORES, two[0]]) == {}
-    nodes = ["fam15h_power/power1", "hwmon2-fam15h_power/power1"]
-    assert TABLE.sums(nodes) == {"fam15h_power/nodes": nodes}
-    modules = [GRACE[0], GRACE[0].replace("0", "1")]
-    assert TABLE.sums([*GRACE, modules[1]]) == {"power_meter/modules": modules}
-    assert TABLE.category("power_meter/modules", modules) is TABLE.categories["module"]
-    altra = ["apm_xgene/CPU power", "apm_xgene/IO power"]
-    assert TABLE.sums(altra) == {"apm_xgene/soc": altra}
-    cores = [altra[0], f"hwmon3-{altra[0]}"]
-    assert TABLE.sums(cores) == {}  # cores alone are no processor
-    assert TABLE.sums(["power_meter/power1", "hwmon1-power_meter/power1"]) == {}
 
 
 def test_categories_hold_what_there_is() -> None:

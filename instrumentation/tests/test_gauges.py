@@ -1,4 +1,4 @@
-"""Sources beside RAPL: polled power, battery gauge, sensors of the board, graphics processors."""
+"""Sources beside RAPL: polled power and a battery's gauge."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from instrumentation.sources.counter import (
     difference,
     total,
 )
-from instrumentation.sources.hwmon import HwmonSource, discover
-from instrumentation.sources.nvml import NvmlSource
-from instrumentation.sources.polled import PowerSum
-from instrumentation.tests.gauges import AMD, BATTERY, CHARGE, SUPPLY, compile_nvml, lay_out
+from instrumentation.sources.polled import PolledSource, PowerSum
+from instrumentation.tests.gauges import BATTERY, CHARGE, lay_out
 
 S = 10**9
 PERIOD_NS = 200_000_000
@@ -73,10 +71,9 @@ def test_a_lone_reading_of_a_polled_power_is_flagged(powers_w: list[float], is_l
     assert LONE_FLAG not in total([after, later], 2**64 - 1).flags
 
 
-def test_the_source_polls_by_itself_too(tmp_path: Path) -> None:
-    lay_out(tmp_path / "hwmon0", SUPPLY)
-    source = HwmonSource.open(tmp_path, period_s=0.001)
-    polled = source.sums["power_meter/power1"]
+def test_a_source_polls_by_itself_too() -> None:
+    source = PolledSource({"board": lambda: 10**8}, {}, period_s=0.001, names=("board",))
+    polled = source.sums["board"]
     while polled._energy_nj == 0:
         time.sleep(0.001)
     source.close()
@@ -196,160 +193,8 @@ def test_a_rate_that_cannot_be_is_a_failed_read(shown_uw: int, tmp_path: Path) -
     assert isinstance(shown["battery/gauge"], Reading) and source.totals_j is None
 
 
-def test_current_times_voltage_of_one_number(tmp_path: Path) -> None:
-    rails = {"in1_input": "19120", "in1_label": "VDD_IN", "curr1_input": "640"}
-    others = {"in2_input": "5000", "in2_label": "VDD_SOC", "curr2_input": "200"}
-    # Number 4 is a shunt's voltage and the sum of all currents.
-    sums = {"in4_input": "3", "curr4_input": "840", "in7_label": "sum of shunt voltages"}
-    lay_out(tmp_path / "hwmon1", {"name": "ina3221", **rails, **others, **sums, "in3_input": "1"})
-    lay_out(tmp_path / "hwmon2", {"name": "nct6775", **rails})
-    lay_out(tmp_path / "hwmon3", {"name": "ina238", **rails, "power1_input": "7000000"})
-    source = HwmonSource.open(tmp_path, NEVER_S)
-    first, last = source.read(), source.read()
-    source.close()
-    assert set(last) == {"ina3221/VDD_IN", "ina3221/VDD_SOC", "ina238/power1"}
-    start, end = first["ina3221/VDD_IN"], last["ina3221/VDD_IN"]
-    assert isinstance(start, Reading) and isinstance(end, Reading)
-    passed_ns = end.t_after_ns - start.t_after_ns
-    assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 12.2368 / 1000, abs=2)
-
-
-def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None:
-    folder = lay_out(tmp_path / "hwmon0", SUPPLY)
-    (folder / "power1_average").write_text("")
-    source = HwmonSource.open(tmp_path, NEVER_S)
-    source.read()
-    assert source.only_w == {}  # of two polls nothing is told
-    for _ in range(4):
-        reading = source.read()["power_meter/power1"]
-    source.close()
-    assert isinstance(reading, Reading)
-    assert source.only_w == {"power_meter/power1": 119.0}
-
-
-@pytest.mark.parametrize(
-    ("chip", "shown", "fails"),
-    [
-        ("power_meter", "0", True),  # a machine that runs
-        ("power_meter", "60000", True),  # in mW
-        ("power_meter", "4294967295000", True),  # all bits set
-        ("power_meter", "-12000000", True),
-        ("ina226", "2147483647", True),  # no number
-        ("ina226", "0", False),  # a rail may be off
-        ("power_meter", "120000000", False),
-    ],
-)
-def test_a_power_that_cannot_be_is_a_failed_read(
-    tmp_path: Path, chip: str, shown: str, fails: bool
-) -> None:
-    lay_out(tmp_path / "hwmon0", {"name": chip, "power1_input": shown})
-    source = HwmonSource.open(tmp_path, NEVER_S)
-    (reading,) = source.read().values()
-    source.close()
-    assert isinstance(reading, ReadFailure) is fails
-
-
-def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
-    lay_out(tmp_path / "hwmon0", SUPPLY)
-    lay_out(tmp_path / "hwmon1", AMD)
-    lay_out(tmp_path / "hwmon2", AMD)
-    lay_out(tmp_path / "hwmon3", {"name": "BAT0", "power1_input": "1", "device/type": "Battery"})
-    lay_out(tmp_path / "hwmon5", {**SUPPLY, "power1_is_battery": "1"})
-    lay_out(tmp_path / "hwmon4", {**AMD, "power1_input": "5", "power1_label": "Esocket0"})
-    files = {sensor.name: sensor.path.name for sensor in discover(tmp_path)}
-    assert files == {
-        "power_meter/power1": "power1_average",
-        "amd_energy/Esocket0": "energy1_input",
-        "amd_energy/Ecore000": "energy2_input",
-        "hwmon2-amd_energy/Esocket0": "energy1_input",
-        "hwmon2-amd_energy/Ecore000": "energy2_input",
-        "hwmon4-amd_energy/Esocket0": "energy1_input",
-        "hwmon4-amd_energy/Ecore000": "energy2_input",
-    }
-
-
-@pytest.mark.parametrize("older", [(), ("power1_oem_info",), ("power1_average", "power1_oem_info")])
-def test_acpi_power_meters_are_told_apart_by_their_oem_info(
-    tmp_path: Path, older: tuple[str, ...]
-) -> None:
-    """Whichever of their files stand in `device/`, as in older kernels."""
-    for number, label in enumerate(("Module Power Socket 0", "CPU Power Socket 0", "")):
-        files = {"power1_average": "100000000", "power1_oem_info": label, "name": "power_meter"}
-        places = {"device/" * (name in older) + name: text for name, text in files.items()}
-        lay_out(tmp_path / f"hwmon{number}", places)
-    lay_out(tmp_path / "hwmon7", {"device/power/control": "auto", "name": "nvme"})
-    assert [sensor.name for sensor in discover(tmp_path)] == [
-        "power_meter/Module Power Socket 0",
-        "power_meter/CPU Power Socket 0",
-        "power_meter/power1",
-    ]
-
-
-def test_a_sensor_that_goes_away_is_an_error_with_its_time(tmp_path: Path) -> None:
-    lay_out(tmp_path / "hwmon0", SUPPLY)
-    folder = lay_out(tmp_path / "hwmon1", AMD)
-    source = HwmonSource.open(tmp_path, NEVER_S)
-    (folder / "energy1_input").unlink()
-    (tmp_path / "hwmon0/power1_average").write_text("")
-    readings = source.read()
-    source.close()
-    assert isinstance(readings["amd_energy/Ecore000"], Reading)
-    gone, empty = readings["amd_energy/Esocket0"], readings["power_meter/power1"]
-    assert isinstance(gone, ReadFailure) and "No such file" in gone.error
-    assert isinstance(empty, ReadFailure) and "in place of a number" in empty.error
-
-
-def test_sensors_that_give_no_number_are_refused(tmp_path: Path) -> None:
-    lay_out(tmp_path / "hwmon0", {"name": "x", "power1_input": "N/A"})
-    with refuses("no-sensor-readable"):
-        HwmonSource.open(tmp_path)
-
-
-def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = compile_nvml(tmp_path, monkeypatch, "1500 90000\n-1 30000\n")
-    source = NvmlSource.open(str(library), NEVER_S)
-    assert source.names == ("gpu-0", "gpu-1")
-    first = source.read()
-    (tmp_path / "cards").write_text("1503 90000\n-1 30000\n")
-    last = source.read()
-    assert difference(first["gpu-0"], last["gpu-0"], 2**63).energy_uj == 3000
-    start, end = first["gpu-1"], last["gpu-1"]
-    assert isinstance(start, Reading) and isinstance(end, Reading)
-    passed_ns = end.t_after_ns - start.t_after_ns
-    assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 30 / 1000, abs=2)
-    (tmp_path / "cards").write_text("-2 90000\n-2 30000\n")
-    assert {
-        reading.error for reading in source.read().values() if isinstance(reading, ReadFailure)
-    } == {"GPU is lost"}
-    source.close()
-
-
-def test_a_card_that_is_lost_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = compile_nvml(tmp_path, monkeypatch, "-2 90000\n1500 30000\n")
-    source = NvmlSource.open(str(library), NEVER_S)
-    assert source.names == ("gpu-1",)
-    assert "gpu-0: GPU is lost" in source.omitted
-    source.close()
-    (tmp_path / "cards").write_text("-2 1\n")
-    with refuses("gpus-unusable"):
-        NvmlSource.open(str(library))
-
-
-def test_graphics_without_driver_or_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = compile_nvml(tmp_path, monkeypatch, "")
-    with refuses("no-gpu"):
-        NvmlSource.open(str(library))
-    (tmp_path / "cards").unlink()
-    with refuses("nvml-refuses", error="Driver Not Loaded"):
-        NvmlSource.open(str(library))
-    with refuses("no-nvml"):
-        NvmlSource.open(str(tmp_path / "none.so"))
-
-
 def test_what_a_machine_does_not_have_is_known_without_opening(tmp_path: Path) -> None:
-    for name in ("battery", "hwmon", "perf"):
+    for name in ("battery", "perf"):
         assert not registry.load(name).is_present(tmp_path)
     lay_out(tmp_path / "BAT0", BATTERY)
     assert BatterySource.is_present(tmp_path)

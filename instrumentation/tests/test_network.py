@@ -620,7 +620,7 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
         ({"port": "TCPIP::plug"}, "names no meter"),
         ({"port": "ipmi://plug"}, "name http://HOST or https://HOST as its port"),
         ({"port": "/dev/ttyUSB0"}, "is not at /dev/ttyUSB0"),
-        ({"kind": "wattsup", "settings": {}}, "name a serial port as its port"),
+        ({"kind": "smartpower3", "settings": {}}, "name a serial port as its port"),
         ({"settings": {}}, "profile"),
         ({"settings": {"profile": "generic", "path": "/x"}}, "period_s"),
         ({"settings": {"profile": "tasmota", "secret_file": "/dev/null/none"}}, "cannot be read"),

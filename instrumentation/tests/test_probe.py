@@ -142,6 +142,6 @@ def test_a_stream_is_recognised_as_another_meters() -> None:
     simulator = load("smartpower3")()
     joules = np.cumsum(np.full((5, 2), 0.01), axis=0)
     stream = simulator.advance(joules)
-    assert probe.looks_like(stream, besides="wattsup") == "smartpower3"
+    assert probe.looks_like(stream, besides="mcp39f511n") == "smartpower3"
     assert probe.looks_like(stream, besides="smartpower3") == ""
     assert probe.looks_like(b"$GPGGA,1,2\r\n" * 20, besides="") == ""

@@ -99,7 +99,7 @@ def recorded(folder: Path, kind: str, seconds: int = 10, **settings: Any) -> Pat
     return folder
 
 
-@pytest.mark.parametrize("kind", ["wt310", "wt210"])
+@pytest.mark.parametrize("kind", [kind for kind in registry.kinds() if kind.startswith("wt")])
 def test_a_recording_has_the_ranges(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -417,7 +417,7 @@ def test_foreign_stream_is_shown(link: Path, refused: Refused) -> None:
 
 def test_another_meter_is_named(link: Path, refused: Refused) -> None:
     with plugged_in(link, smartpower3()):
-        err = refused(link, kind="wattsup", channels={"0": "system"})
+        err = refused(link, kind="mcp39f511n", channels={"1": "system"})
     assert "That is a smartpower3: set its kind." in err
 
 

@@ -42,17 +42,6 @@ def _battery(root: Path, _: pytest.MonkeyPatch) -> Opener:
     return lambda: registry.load("battery").open(root)
 
 
-def _hwmon(root: Path, _: pytest.MonkeyPatch) -> Opener:
-    gauges.lay_out(root / "hwmon0", gauges.AMD)
-    gauges.lay_out(root / "hwmon1", gauges.SUPPLY)
-    return lambda: registry.load("hwmon").open(root)
-
-
-def _nvml(root: Path, patch: pytest.MonkeyPatch) -> Opener:
-    library = gauges.compile_nvml(root, patch, "1500 90000\n-1 30000\n")
-    return lambda: registry.load("nvml").open(str(library))
-
-
 def _nvme(root: Path, patch: pytest.MonkeyPatch) -> Opener:
     gauges.lay_out_nvme(root, patch, nvme0=1 << 16 | 25_000)
     return lambda: registry.load("nvme").open(root, root)
@@ -63,15 +52,11 @@ PLACES = {
     "perf": _perf,
     "pyrapl": _pyrapl,
     "battery": _battery,
-    "hwmon": _hwmon,
     "nvme": _nvme,
-    "nvml": _nvml,
 }
 NAMES = {
     "battery": {"battery", "battery/gauge"},
-    "hwmon": {"amd_energy/Esocket0", "power_meter/power1"},
     "nvme": {"nvme0"},
-    "nvml": {"gpu-0", "gpu-1"},
 }
 
 

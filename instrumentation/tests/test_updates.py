@@ -10,11 +10,9 @@ from time import sleep
 import pytest
 
 from instrumentation.sources.counter import COARSE, SHORTER, ReadFailure, Reading, total
-from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.polled import PolledSource, PowerSum
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.sources.updates import carried, lines_of_slow, longest_intervals_ns
-from instrumentation.tests.gauges import lay_out
 from instrumentation.tests.trees import TREES, counting
 
 MS = 10**6
@@ -130,20 +128,6 @@ def test_a_power_that_is_renewed_at_a_steady_rate_is_known_by_that() -> None:
         coarse.add(t, t, 10_000_000 + (poll % 17 > 8) * (poll % 3))
     assert last.window_ns == 1000 * MS
     assert moving.window_ns == coarse.window_ns == 0
-
-
-def test_a_stated_averaging_interval_goes_with_the_readings(tmp_path: Path) -> None:
-    files = {"name": "power_meter", "power1_average": "100000000"}
-    lay_out(tmp_path / "hwmon0", {**files, "power1_average_interval": "300000"})
-    lay_out(tmp_path / "hwmon1", {**files, "name": "other"})
-    source = HwmonSource.open(tmp_path, period_s=3600)
-    first = source.read()
-    last = source.read()
-    source.close()
-    windows_ns = {name: reading_of(reading).window_ns for name, reading in last.items()}
-    assert windows_ns == {"power_meter/power1": 300_000 * MS, "other/power1": 0}
-    name = "power_meter/power1"
-    assert total([first[name], last[name]], 2**63).flags == (SHORTER,)
 
 
 def test_counters_beside_polled_powers_are_watched_too() -> None:

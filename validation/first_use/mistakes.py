@@ -356,7 +356,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         Mistake(
             *("another kind of meter", "meter-heard", "smartpower3"),
             # The lab's own, which is a smartpower3.
-            plant=lambda patient: patient.meter.update(kind="wattsup", channels={"0": "system"}),
+            plant=lambda patient: patient.meter.update(kind="mcp39f511n", channels={"1": "system"}),
         ),
     ),
     (

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.errors import LabError
+from fde_instruments.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.decode import write_samples
 from instrumentation.simulators.play import SimulatedPort
-from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import read_frames
 from lab.launcher import wait_for
 from lab.state import REPOSITORY

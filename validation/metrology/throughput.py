@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fde_instruments.meters.powersensor3 import MAX_LEVEL, SUPPLY_V, PowerSensor3
+from fde_instruments.meters.powersensor3_talk import Sensor
+from fde_instruments.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.decode import write_samples
-from instrumentation.meters.powersensor3 import MAX_LEVEL, SUPPLY_V, PowerSensor3
-from instrumentation.meters.powersensor3_talk import Sensor
-from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from lab.state import REPOSITORY
 from validation.bench import Figure, at_most
 from validation.synthetic.powersensor3 import (

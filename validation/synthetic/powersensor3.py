@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from analysis.suite.records import SYNTHETIC
-from instrumentation.meters.powersensor3 import PowerSensor3
-from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
+from fde_instruments.meters.powersensor3 import PowerSensor3
+from fde_instruments.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import StreamWriter
 from validation.synthetic.folder import Floats, dump
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from instrumentation.meters import registry
 from instrumentation.trace import StreamWriter
 from validation.bench import Figure
 from validation.metrology import stream, throughput
+
+needs_instruments = pytest.mark.skipif(
+    "powersensor3" not in registry.kinds(), reason="fde-instruments is not installed: make venv"
+)
 
 
 def by_name(figures: list[Figure]) -> dict[str, Figure]:
     return {figure.figure: figure for figure in figures}
 
 
+@needs_instruments
 def test_a_stream_at_full_speed_is_recorded() -> None:
     figures = by_name(stream.measure(quick=True))
     assert figures["frames sent"].value == stream.QUICK_S * stream.FRAMES_HZ
@@ -43,6 +50,7 @@ def test_frames_carry_their_number(tmp_path: Path) -> None:
     assert np.flatnonzero(np.diff(numbers) % stream.NUMBERS != 1).tolist() == [499]
 
 
+@needs_instruments
 def test_decoding_and_integrating_gives_the_true_energies() -> None:
     figures = throughput.measure(quick=True)
     errors = [figure for figure in figures if figure.figure.startswith("largest error")]

@@ -47,9 +47,7 @@ from controller.session.tests.test_recorders import meter, speaking
 from instrumentation.accuracy import Accuracy, ErrorTerm
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
 from instrumentation.sources import standing
-from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.powercap import PowercapSource
-from instrumentation.tests.gauges import SUPPLY, lay_out
 from instrumentation.tests.trees import MAX_UJ, TREES, P, child
 
 NOWHERE = Path("/dev/null/none")  # which no machine can have
@@ -436,9 +434,8 @@ def test_without_any_source_one_sentence_says_what_was_looked_for() -> None:
     with pytest.raises(ControllerError) as refused:
         run([of_words(["true"])], OPTIONS, without_counters)
     printed = str(refused.value)
-    assert all(
-        word in printed for word in ("RAPL", "battery", "hwmon", "NVML", "--meter", "make lab")
-    )
+    words = "powercap", "battery", "fde-instruments", "--meter", "make lab"
+    assert all(word in printed for word in words)
 
 
 def test_a_counter_that_only_root_may_read_is_told(bench: Bench) -> None:
@@ -616,28 +613,6 @@ assert not {"numpy", "scipy", "polars"} & sys.modules.keys(), "imported without 
 """
     )
     subprocess.run([sys.executable, "-c", code, bench.tree], cwd=ROOT, check=True)
-
-
-def test_sources_side_by_side(bench: Bench) -> None:
-    lay_out(bench.folder / "hwmon/hwmon0", SUPPLY)
-
-    def opener() -> LocalSources:
-        return LocalSources.open(
-            {
-                "powercap": lambda: PowercapSource.open(bench.tree),
-                "perf": lambda: pytest.fail("RAPL was read by powercap already"),
-                "hwmon": lambda: HwmonSource.open(bench.folder / "hwmon", 0.01),
-            }
-        )
-
-    outcome = bench.measure([of_words(["sleep", "0.1"])], using=opener)
-    assert outcome.component == "power_meter/power1"
-    power = outcome.commands[0].components["power_meter/power1"].power_w
-    assert power is not None and power.mean == pytest.approx(120, rel=0.1)
-    assert {"cpu+memory", "package-0", "core", "dram"} < set(outcome.components)
-    (short,) = [note for note in outcome.notes if note.code == "short-runs"]
-    assert short.facts["source"] == "hwmon"
-    assert outcome.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
 
 
 def test_what_is_compared_is_what_sees_most() -> None:

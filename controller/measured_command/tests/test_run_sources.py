@@ -21,24 +21,20 @@ from controller.measured_command import MeasureOptions, of_strings, of_words
 from controller.measured_command.sources import (
     LocalSources,
     Source,
-    category,
     main_component,
     nothing_found,
     registered,
 )
 from controller.measured_command.tests.test_measured_command import measured
-from instrumentation.sources import standing
 from instrumentation.sources.battery import BatterySource
-from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.sources.standing import (
     BELOW_PART,
     CONTRADICTED,
     DID_NOT_MOVE,
-    ONE_VALUE,
     STANDS_STILL,
 )
-from instrumentation.tests.gauges import BATTERY, SUPPLY, lay_out
+from instrumentation.tests.gauges import BATTERY, lay_out
 from instrumentation.tests.trees import TREES
 
 # Shorter than a stretch of which it is told whether a counter stood still: this one may be late.
@@ -152,15 +148,6 @@ def test_without_a_socket_there_is_no_sum(
     sources.close()
 
 
-def test_a_socket_that_cannot_be_read_leaves_the_other_a_part(tmp_path: Path) -> None:
-    two = {"energy1_label": "Esocket0", "energy1_input": "1", "energy2_label": "Esocket1"}
-    lay_out(tmp_path / "hwmon0", {"name": "amd_energy", **two})
-    (tmp_path / "hwmon0/energy2_input").mkdir()
-    sources = LocalSources.open({"hwmon": lambda: HwmonSource.open(tmp_path, 3600)})
-    assert category("amd_energy/Esocket0", sources.components) is None
-    sources.close()
-
-
 def test_a_living_psys_is_the_figure_and_says_what_it_is(
     platform_tree: Path, tmp_path: Path
 ) -> None:
@@ -182,55 +169,6 @@ def test_where_all_stands_still_nothing_is_measured(platform_tree: Path, tmp_pat
     short = replace(OPTIONS, runs=1, rest_s=0.0)
     outcome = measured([of_words(["true"])], short, opener, tmp_path)
     assert codes(outcome, outcome.component) == {DID_NOT_MOVE}
-
-
-def test_a_sensor_that_ignores_work_is_none(
-    platform_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standing, "OTHERS_PATIENCE_S", 0.5)
-    monkeypatch.setattr(standing, "BUSY", 0.02)  # of a machine that has other work to do
-    lay_out(tmp_path / "hwmon/hwmon0", SUPPLY)
-    opener = opener_of(
-        powercap=lambda: PowercapSource.open(platform_tree),
-        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
-    )
-    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome = measured(WORK, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
-        assert outcome.component == "cpu+memory"
-        assert codes(outcome, "power_meter/power1") == {ONE_VALUE}
-        # At rest it may well be true, and it is said that nothing tells.
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
-    assert outcome.component == "power_meter/power1"
-    assert any("120 W in every reading" in note.sentence for note in outcome.notes)
-
-
-def test_a_machine_that_shows_0_w_leaves_its_processor(platform_tree: Path, tmp_path: Path) -> None:
-    lay_out(tmp_path / "hwmon/hwmon0", {"name": "power_meter", "power1_average": "0"})
-    opener = opener_of(
-        powercap=lambda: PowercapSource.open(platform_tree),
-        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
-    )
-    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
-    assert outcome.component == "cpu+memory"
-    silent = [note for note in outcome.notes if note.code == "no-joules"]
-    assert [note.facts["component"] for note in silent] == ["power_meter/power1"]
-
-
-def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) -> None:
-    cores = {"name": "amd_energy", "energy1_input": "1", "energy1_label": "Ecore000"}
-    for number in (0, 1):
-        sockets = {"energy2_input": "1", "energy2_label": f"Esocket{number}"}
-        lay_out(tmp_path / f"hwmon/hwmon{number}", {**cores, **sockets})
-    opener = opener_of(hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1))
-    files = {f"hwmon/hwmon{n}/energy{k}_input": 30.0 * k for n in (0, 1) for k in (1, 2)}
-    longer = [of_words(["sleep", "0.6"])]  # than a busy machine keeps the counters from counting
-    with counting_w(tmp_path, files):
-        outcome = measured(longer, OPTIONS, opener, tmp_path)
-    assert outcome.component == "amd_energy/sockets"
-    trial = outcome.commands[0].trials[0]
-    parts = [trial.energy_j[f"amd_energy/Esocket{n}"] for n in (0, 1)]
-    assert trial.energy_j["amd_energy/sockets"] == pytest.approx(sum(filter(None, parts)))
 
 
 def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
@@ -274,15 +212,10 @@ def test_a_power_in_another_unit_than_its_gauge_is_none(
 @pytest.mark.parametrize(
     ("names", "component"),
     [
-        (["corsairpsu/power +12v", "corsairpsu/power total"], "corsairpsu/power total"),
-        (["power_meter/CPU Power Socket 0", "gpu-0"], "gpu-0"),
         (["cpu", "package-0", "psys", "psys-1"], "cpu"),
-        (["power_meter/power1", "hwmon1-power_meter/power1", "cpu"], "cpu"),
-        (["power_meter/power1", "psys", "cpu"], "power_meter/power1"),
-        (["nct6775/power1", "gpu-0"], "gpu-0"),
-        (["apm_xgene/CPU power", "apm_xgene/IO power", "apm_xgene/soc"], "apm_xgene/soc"),
-        (["ina3221/VDD_SOC", "ina3221/VDD_IN"], "ina3221/VDD_IN"),
-        (["nct6775/power1", "amd_energy/Ecore000"], None),
+        (["cpu", "package-0", "psys", "battery"], "battery"),
+        (["fan", "cpu"], "cpu"),
+        (["fan", "core"], None),
     ],
 )
 def test_what_is_compared_is_chosen_by_what_it_covers(
@@ -292,7 +225,7 @@ def test_what_is_compared_is_chosen_by_what_it_covers(
     if component is not None:
         assert main_component(components, None) == component
         return
-    with refuses("components-unknown", others="nct6775/power1, amd_energy/Ecore000"):
+    with refuses("components-unknown", others="fan, core"):
         main_component(components, None)
     assert main_component(components, names[0]) == names[0]
 
@@ -342,20 +275,3 @@ def test_a_stale_supply_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> No
     for on_battery in (False, True):
         registered(on_battery)["battery"]()
     assert asked == [{}, {"believe_online": False}]
-
-
-def test_a_meter_of_one_of_two_supplies_is_not_the_machine(
-    platform_tree: Path, tmp_path: Path
-) -> None:
-    """It shows half of what the processor alone takes, at rest as well."""
-    lay_out(tmp_path / "hwmon/hwmon0", {"name": "power_meter", "power1_average": "10000000"})
-    opener = opener_of(
-        powercap=lambda: PowercapSource.open(platform_tree),
-        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
-    )
-    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome = measured(
-            [of_words(["sleep", "0.5"])], replace(OPTIONS, rest_s=0.3), opener, tmp_path
-        )
-    assert outcome.component == "cpu+memory"
-    assert codes(outcome, "power_meter/power1") == {BELOW_PART}

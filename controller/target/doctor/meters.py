@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 
 from contract.command_results import CheckOutcome
 from controller.target.doctor.diagnosis import Judge, Scene, failed, not_made, passed, warned
 from controller.target.doctor.probe import Probe
+from instrumentation.meters import registry
 from instrumentation.sources.zones import not_counted
 
 # Between what the driver expects and what came.
@@ -126,7 +128,8 @@ def accuracy(scene: Scene) -> Iterator[CheckOutcome]:
     """Check for ranges that the meter may choose."""
     for meter in scene.target.meters:
         chosen = {name for name, value in (meter.settings or {}).items() if value}
-        if meter.kind in ("wt310", "wt210") and not chosen >= _RANGES:
+        known = {field.name for field in fields(registry.load(meter.kind).Settings)}
+        if known >= _RANGES and not chosen >= _RANGES:
             yield warned("ranges-chosen", meter=meter.name)
         else:
             yield passed("ranges-fixed", meter=meter.name)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from contract import system_text
+from fde_instruments.sources import COVERAGE, WORDINGS
 from instrumentation.sources.counter import reason, stamped
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
@@ -23,6 +25,8 @@ _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 
 class NvmlError(SourceError):
     """No graphics processor can be read; the message has the remedy."""
+
+    WORDINGS = WORDINGS
 
 
 class _Library:
@@ -66,6 +70,7 @@ class NvmlSource(PolledSource):
     """
 
     name: ClassVar[str] = "nvml"
+    coverage: ClassVar[Path] = COVERAGE
 
     def __init__(self, library: _Library, period_s: float) -> None:
         self._library = library

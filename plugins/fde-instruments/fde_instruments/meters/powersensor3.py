@@ -11,9 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from contract.schema import Range
-from instrumentation.accuracy import LINEARITY, Accuracy
-from instrumentation.meters.base import Meter, NotNegative
-from instrumentation.meters.powersensor3_frames import (
+from fde_instruments.meters.powersensor3_frames import (
     FRAME_BYTES,
     DeviceTime,
     Found,
@@ -24,7 +22,9 @@ from instrumentation.meters.powersensor3_frames import (
     levels,
     marked,
 )
-from instrumentation.meters.powersensor3_talk import Sensor, Talk
+from fde_instruments.meters.powersensor3_talk import Sensor, Talk
+from instrumentation.accuracy import LINEARITY, Accuracy
+from instrumentation.meters.base import Meter, NotNegative
 from instrumentation.meters.rows import (
     COMMON_WORDS,
     GAP,

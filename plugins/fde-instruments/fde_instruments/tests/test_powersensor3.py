@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from contract.tests.refusal import refuses
-from instrumentation.meters import powersensor3_frames as frames
-from instrumentation.meters.powersensor3 import PowerSensor3
-from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
+from fde_instruments.meters import powersensor3_frames as frames
+from fde_instruments.meters.powersensor3 import PowerSensor3
+from fde_instruments.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
+from fde_instruments.simulators.powersensor3 import PowerSensor3Simulator, eeprom
 from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import parse_meter
 from instrumentation.simulators.play import SimulatedPort
-from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
 from instrumentation.tests.meter_helpers import flag_words, kinds, opened
 from instrumentation.trace import Frame, Pieces
 

@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrumentation.accuracy import Accuracy
-from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, Inbox, Opening, ParseResult
-from instrumentation.meters.wattsup_relations import (
+from fde_instruments.meters.wattsup_relations import (
     Readings,
     Trust,
     incoherent,
     over_range,
     unsteady,
 )
+from instrumentation.accuracy import Accuracy
+from instrumentation.meters.base import Meter
+from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, Inbox, Opening, ParseResult
 
 FIELDS = (
     *("W", "V", "A", "WH", "Cost", "WH/Mo", "Cost/Mo", "Wmax", "Vmax", "Amax"),

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from contract import system_text
 from contract.system_text import read_line_or_empty as _text
+from fde_instruments.sources import COVERAGE, WORDINGS
 from instrumentation.sources import coverage
 from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, stamped
 from instrumentation.sources.polled import PolledSource
@@ -37,6 +38,8 @@ _INA, _INA_RAILS = re.compile(r"ina\d.*"), (1, 2, 3)
 
 class HwmonError(SourceError):
     """No sensor can be read; the message has the remedy."""
+
+    WORDINGS = WORDINGS
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class HwmonSource(PolledSource):
     """All sensors of energy, and those of power that have no counter of the same name."""
 
     name: ClassVar[str] = "hwmon"
+    coverage: ClassVar[Path] = COVERAGE
 
     def __init__(self, sensors: Sequence[Sensor], period_s: float) -> None:
         names = [sensor.name for sensor in sensors]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from fde_instruments.meters.wattsup import FIELDS, WattsUp
+from fde_instruments.simulators.wattsup import WattsUpSimulator, banner, encode_packet
 from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, ParseResult, Rows, concatenated
-from instrumentation.meters.wattsup import FIELDS, WattsUp
-from instrumentation.simulators.wattsup import WattsUpSimulator, banner, encode_packet
 from instrumentation.tests.meter_helpers import opened
 from instrumentation.trace import Fault
 

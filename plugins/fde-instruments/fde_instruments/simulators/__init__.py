@@ -1,0 +1,1 @@
+"""Their sides of the wire."""

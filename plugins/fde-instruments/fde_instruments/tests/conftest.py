@@ -1,0 +1,15 @@
+"""Its entry points are those of the installed package."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, distribution
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def is_installed() -> None:
+    try:
+        distribution("fde-instruments")
+    except PackageNotFoundError:
+        pytest.skip("fde-instruments is not installed: make venv")

@@ -1,0 +1,145 @@
+"""Sensors of the board: how they are found and named, and what counts as a failed read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.tests.refusal import refuses
+from fde_instruments.sources.hwmon import HwmonSource, discover
+from fde_instruments.tests.gauges import AMD, NEVER_S, SUPPLY
+from instrumentation.sources.counter import SHORTER, ReadFailure, Reading, total
+from instrumentation.tests.gauges import lay_out
+
+
+def known(reading: Reading | ReadFailure) -> Reading:
+    assert isinstance(reading, Reading)
+    return reading
+
+
+def test_current_times_voltage_of_one_number(tmp_path: Path) -> None:
+    rails = {"in1_input": "19120", "in1_label": "VDD_IN", "curr1_input": "640"}
+    others = {"in2_input": "5000", "in2_label": "VDD_SOC", "curr2_input": "200"}
+    # Number 4 is a shunt's voltage and the sum of all currents.
+    sums = {"in4_input": "3", "curr4_input": "840", "in7_label": "sum of shunt voltages"}
+    lay_out(tmp_path / "hwmon1", {"name": "ina3221", **rails, **others, **sums, "in3_input": "1"})
+    lay_out(tmp_path / "hwmon2", {"name": "nct6775", **rails})
+    lay_out(tmp_path / "hwmon3", {"name": "ina238", **rails, "power1_input": "7000000"})
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    first, last = source.read(), source.read()
+    source.close()
+    assert set(last) == {"ina3221/VDD_IN", "ina3221/VDD_SOC", "ina238/power1"}
+    start, end = first["ina3221/VDD_IN"], last["ina3221/VDD_IN"]
+    assert isinstance(start, Reading) and isinstance(end, Reading)
+    passed_ns = end.t_after_ns - start.t_after_ns
+    assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 12.2368 / 1000, abs=2)
+
+
+def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None:
+    folder = lay_out(tmp_path / "hwmon0", SUPPLY)
+    (folder / "power1_average").write_text("")
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    source.read()
+    assert source.only_w == {}  # of two polls nothing is told
+    for _ in range(4):
+        reading = source.read()["power_meter/power1"]
+    source.close()
+    assert isinstance(reading, Reading)
+    assert source.only_w == {"power_meter/power1": 119.0}
+
+
+@pytest.mark.parametrize(
+    ("chip", "shown", "fails"),
+    [
+        ("power_meter", "0", True),  # a machine that runs
+        ("power_meter", "60000", True),  # in mW
+        ("power_meter", "4294967295000", True),  # all bits set
+        ("power_meter", "-12000000", True),
+        ("ina226", "2147483647", True),  # no number
+        ("ina226", "0", False),  # a rail may be off
+        ("power_meter", "120000000", False),
+    ],
+)
+def test_a_power_that_cannot_be_is_a_failed_read(
+    tmp_path: Path, chip: str, shown: str, fails: bool
+) -> None:
+    lay_out(tmp_path / "hwmon0", {"name": chip, "power1_input": shown})
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    (reading,) = source.read().values()
+    source.close()
+    assert isinstance(reading, ReadFailure) is fails
+
+
+def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon0", SUPPLY)
+    lay_out(tmp_path / "hwmon1", AMD)
+    lay_out(tmp_path / "hwmon2", AMD)
+    lay_out(tmp_path / "hwmon3", {"name": "BAT0", "power1_input": "1", "device/type": "Battery"})
+    lay_out(tmp_path / "hwmon5", {**SUPPLY, "power1_is_battery": "1"})
+    lay_out(tmp_path / "hwmon4", {**AMD, "power1_input": "5", "power1_label": "Esocket0"})
+    files = {sensor.name: sensor.path.name for sensor in discover(tmp_path)}
+    assert files == {
+        "power_meter/power1": "power1_average",
+        "amd_energy/Esocket0": "energy1_input",
+        "amd_energy/Ecore000": "energy2_input",
+        "hwmon2-amd_energy/Esocket0": "energy1_input",
+        "hwmon2-amd_energy/Ecore000": "energy2_input",
+        "hwmon4-amd_energy/Esocket0": "energy1_input",
+        "hwmon4-amd_energy/Ecore000": "energy2_input",
+    }
+
+
+@pytest.mark.parametrize("older", [(), ("power1_oem_info",), ("power1_average", "power1_oem_info")])
+def test_acpi_power_meters_are_told_apart_by_their_oem_info(
+    tmp_path: Path, older: tuple[str, ...]
+) -> None:
+    """Whichever of their files stand in `device/`, as in older kernels."""
+    for number, label in enumerate(("Module Power Socket 0", "CPU Power Socket 0", "")):
+        files = {"power1_average": "100000000", "power1_oem_info": label, "name": "power_meter"}
+        places = {"device/" * (name in older) + name: text for name, text in files.items()}
+        lay_out(tmp_path / f"hwmon{number}", places)
+    lay_out(tmp_path / "hwmon7", {"device/power/control": "auto", "name": "nvme"})
+    assert [sensor.name for sensor in discover(tmp_path)] == [
+        "power_meter/Module Power Socket 0",
+        "power_meter/CPU Power Socket 0",
+        "power_meter/power1",
+    ]
+
+
+def test_a_sensor_that_goes_away_is_an_error_with_its_time(tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon0", SUPPLY)
+    folder = lay_out(tmp_path / "hwmon1", AMD)
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    (folder / "energy1_input").unlink()
+    (tmp_path / "hwmon0/power1_average").write_text("")
+    readings = source.read()
+    source.close()
+    assert isinstance(readings["amd_energy/Ecore000"], Reading)
+    gone, empty = readings["amd_energy/Esocket0"], readings["power_meter/power1"]
+    assert isinstance(gone, ReadFailure) and "No such file" in gone.error
+    assert isinstance(empty, ReadFailure) and "in place of a number" in empty.error
+
+
+def test_sensors_that_give_no_number_are_refused(tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon0", {"name": "x", "power1_input": "N/A"})
+    with refuses("no-sensor-readable"):
+        HwmonSource.open(tmp_path)
+
+
+def test_a_stated_averaging_interval_goes_with_the_readings(tmp_path: Path) -> None:
+    files = {"name": "power_meter", "power1_average": "100000000"}
+    lay_out(tmp_path / "hwmon0", {**files, "power1_average_interval": "300000"})
+    lay_out(tmp_path / "hwmon1", {**files, "name": "other"})
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    first = source.read()
+    last = source.read()
+    source.close()
+    windows_s = {name: known(reading).window_ns / 1e9 for name, reading in last.items()}
+    assert windows_s == {"power_meter/power1": 300, "other/power1": 0}
+    name = "power_meter/power1"
+    assert total([first[name], last[name]], 2**63).flags == (SHORTER,)
+
+
+def test_a_machine_without_sensors_is_known_without_opening(tmp_path: Path) -> None:
+    assert not HwmonSource.is_present(tmp_path)
