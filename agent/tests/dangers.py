@@ -20,7 +20,7 @@ from typing import Any
 
 from agent.storage import secrets as pin_tries
 from contract.files import write_json
-from controller.target.agent_bundle import PACKAGES
+from controller.targets.agent_bundle import PACKAGES
 from drive.control import ask
 from drive.tests.guest_sed import SCRIPTS
 from drive.tests.marked import insert

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contract import plan
-from controller.target.agent_bundle import PACKAGES
+from controller.targets.agent_bundle import PACKAGES
 from drive.control import ask
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -48,7 +48,7 @@ from controller.planning.known_names import SUITES
 from controller.session import agent_client, seal, suite_folder
 from controller.session.progress import suite_status
 from controller.sharing import sandbox
-from controller.target import connection
+from controller.targets import connection
 from controller.tests import examples
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite

@@ -12,7 +12,7 @@ import pytest
 
 from agent.storage import samples
 from agent.tests import changes
-from controller.target.agent_bundle import PACKAGES
+from controller.targets.agent_bundle import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 

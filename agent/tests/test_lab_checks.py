@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.tests.guest import REPOSITORY
-from controller.target.agent_bundle import PACKAGES
+from controller.targets.agent_bundle import PACKAGES
 from drive.control import ask
 
 if TYPE_CHECKING:

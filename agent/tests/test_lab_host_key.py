@@ -11,7 +11,7 @@ import pytest
 
 from contract.plan import TargetDocument
 from contract.problem import Problem
-from controller.target import connection
+from controller.targets import connection
 from controller.tests import examples
 
 pytestmark = pytest.mark.lab

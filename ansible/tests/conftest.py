@@ -18,7 +18,7 @@ import pytest
 
 from contract.errors import LabError
 from contract.plan import TargetDocument, read_target
-from controller.target import secrets
+from controller.targets import secrets
 from lab import lifecycle, ssh
 from lab.state import Layout
 from lab.tests import mysql

@@ -15,7 +15,7 @@ import yaml
 
 from contract import schema
 from contract.command_results import CheckResult
-from controller.target import playbook
+from controller.targets import playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ROOT / "ansible" / "inventory"

@@ -20,8 +20,8 @@ from contract.assumptions import parse_assumptions
 from contract.plan import Asset, Disk, TargetDocument
 from contract.problem import ProblemError
 from contract.tests.refusal import refuses
-from controller.target import inventory
-from controller.target.inventory import resolve
+from controller.targets import inventory
+from controller.targets.inventory import resolve
 
 ROLES = Path(__file__).resolve().parents[1] / "roles"
 MIB = 2**20

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from contract.plan import read_target
-from controller.target import connection, secrets, survey
-from controller.target.secrets import PLACE
+from controller.targets import connection, secrets, survey
+from controller.targets.secrets import PLACE
 
 pytestmark = pytest.mark.lab
 

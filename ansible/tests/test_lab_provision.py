@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.target import agent_bundle, first_writes, survey
+from controller.targets import agent_bundle, first_writes, survey
 
 pytestmark = pytest.mark.lab
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contract import plan
-from controller.target.secrets import PLACE
+from controller.targets.secrets import PLACE
 from workloads import registry
 from workloads.tests import contract
 from workloads.tests.test_contract import ASSET_FILES, GUEST_ASSETS

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from controller.target.secrets import PLACE
+from controller.targets.secrets import PLACE
 from lab.machines.base import OVERLAY
 
 pytestmark = pytest.mark.lab

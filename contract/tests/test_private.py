@@ -73,7 +73,7 @@ CRASH = """
 import os, resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-from controller.target import secrets as of_controller
+from controller.targets import secrets as of_controller
 from agent.storage import secrets
 if sys.argv[1] != "decoy":
     {"target": secrets.load, "controller": of_controller.load}[sys.argv[1]](Path(sys.argv[2]))

@@ -147,7 +147,7 @@ def publish(
     """Pack a sealed suite as one file that can be cited; prints first what in it identifies."""
     from analysis.suite.bundle import opened
     from controller.sharing import publish as publishing
-    from controller.target import first_writes
+    from controller.targets import first_writes
 
     def agree(kept: Sequence[str]) -> bool:
         say("\n".join(kept))

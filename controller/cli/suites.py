@@ -128,7 +128,7 @@ def run(
     """
     arguments = dict(locals())
 
-    from controller.target import (
+    from controller.targets import (
         doctor,  # Ansible's, SSH's and the drivers' modules: not for --help
     )
 

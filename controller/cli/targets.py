@@ -43,7 +43,7 @@ def check(
     scale: Scale = None,
 ) -> CheckResult:
     """Check a target and print what would happen to each disk; nothing is touched."""
-    from controller.target import check as checking
+    from controller.targets import check as checking
 
     return checking.run(inventory, say, suite=suite, scale=scale)
 
@@ -68,10 +68,10 @@ def doctor(
 ) -> bool | int:
     """Check a target, its meters and this machine, each with its remedy; nothing is touched."""
     from contract.places import suites_folder
-    from controller.target import doctor as examining
-    from controller.target.doctor import noise as noises
-    from controller.target.doctor.controller_host import udev_rule as rule
-    from controller.target.meter_entries import list_usb_ids
+    from controller.targets import doctor as examining
+    from controller.targets.doctor import noise as noises
+    from controller.targets.doctor.controller_host import udev_rule as rule
+    from controller.targets.meter_entries import list_usb_ids
 
     if udev_rule:
         say(rule(list_usb_ids()).rstrip())
@@ -149,8 +149,8 @@ def init(
     as_json: Json = False,
 ) -> bool | int:
     """Look at a target and at the meters here, and write an inventory; no disk is touched."""
-    from controller.target import init as writing
-    from controller.target.meter_entries import MeterOptions
+    from controller.targets import init as writing
+    from controller.targets.meter_entries import MeterOptions
 
     if (host is not None) == local:
         raise ControllerError("no-target-named")
@@ -179,7 +179,7 @@ def provision(
     as_json: Json = False,
 ) -> bool | int:
     """Bring the disks to what the configurations need; asks before a disk is first written."""
-    from controller.target import first_writes as confirming
+    from controller.targets import first_writes as confirming
 
     ask = confirming.at_terminal if sys.stdin.isatty() else None
     confirmed = words(confirm)
@@ -219,7 +219,7 @@ def prove(
     """Enter, prove and leave each configuration; a table of it."""
     from controller.planning.plan_folders import Options
     from controller.session import group
-    from controller.target import prove as proving
+    from controller.targets import prove as proving
 
     targets = group.targets_of(Options(inventory=inventory, target=target))
     proven = tuple(proving.run(each, configurations or [], say) for each in targets)
@@ -272,7 +272,7 @@ def teardown(
 def _play(
     name: str, inventory: Path, variables: Mapping[str, str | bool | list[str]], as_json: bool
 ) -> bool | int:
-    from controller.target import playbook
+    from controller.targets import playbook
 
     def work() -> PlayResult:
         play = playbook.run(name, inventory, variables, sys.stderr if as_json else None)

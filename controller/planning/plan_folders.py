@@ -19,7 +19,7 @@ from contract.places import suites_folder
 from contract.plan import Plan, TargetDocument
 from controller.planning import past_durations, pilot, sizing, wear
 from controller.planning.suites import at_scale, load_suite
-from controller.target import first_writes, survey
+from controller.targets import first_writes, survey
 
 Say = Callable[[str], None]
 # What the keyed sum of a plan is of whose wear its user has permitted (contract/derived.py).

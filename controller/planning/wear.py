@@ -11,7 +11,7 @@ from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.places import command_line
 from contract.plan import Plan
-from controller.target.first_writes import Ask
+from controller.targets.first_writes import Ask
 
 # More than this share of its life asks first; where that is not known, this many times its size.
 LIFE_SHARE = 0.01

@@ -15,7 +15,7 @@ from contract.files import json_text
 from contract.identity import Identity
 from contract.journal import Entry
 from contract.plan import PlanHead, TargetDocument
-from controller.target import connection
+from controller.targets import connection
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from contract.status import SuiteStatus
 from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
-from controller.target import connection, playbook
+from controller.targets import connection, playbook
 
 # What every plan of a group has alike: without these, hosts could not be laid beside each other.
 SAME = {

@@ -20,7 +20,7 @@ from contract.plan import Plan, PowerSwitch
 from contract.problem import ProblemError
 from controller.session.progress_text import minutes
 from controller.session.status import Board
-from controller.target.power_return import RETRY_S, give_back, hold_mark, off_mark
+from controller.targets.power_return import RETRY_S, give_back, hold_mark, off_mark
 from instrumentation import power_switch
 from instrumentation.clock import monotonic_ns
 

@@ -17,8 +17,8 @@ from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
 from contract.plan import TargetDocument
 from controller.session import progress_text
-from controller.target import connection
-from controller.target.connection import SSH_FAILED
+from controller.targets import connection
+from controller.targets.connection import SSH_FAILED
 
 log = logging.getLogger(__name__)
 

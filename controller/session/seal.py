@@ -23,7 +23,7 @@ from contract.suite_files import SEALED, SEALED_FOLDERS
 from controller.session import timing
 from controller.session.recorders import end_leftovers
 from controller.session.suite_folder import LEAST_FREE_BYTES
-from controller.target import connection
+from controller.targets import connection
 
 log = logging.getLogger(__name__)
 

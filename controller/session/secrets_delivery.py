@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.plan import TargetDocument
-from controller.target import secrets
+from controller.targets import secrets
 
 SECRETS = "secrets"
 RETRY_S = 2.0

@@ -39,8 +39,8 @@ from controller.session.running_answer import RunningAnswers
 from controller.session.seal import MANIFEST, decode, seal, unseal
 from controller.session.sleep_inhibitor import awake
 from controller.session.status import Board
-from controller.target import connection, playbook
-from controller.target.power_return import return_power
+from controller.targets import connection, playbook
+from controller.targets.power_return import return_power
 from instrumentation.clock_link import ClockLink
 
 log = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ from controller.session.progress_text import (
     utc,
 )
 from controller.session.suite_folder import myself
-from controller.target.power_return import is_left_off
+from controller.targets.power_return import is_left_off
 
 if TYPE_CHECKING:
     from rich.console import OverflowMethod

@@ -28,7 +28,7 @@ from controller.session.journal_link import LinkEvents, follow, follow_command
 from controller.session.progress import unfinished
 from controller.session.seal import MANIFEST
 from controller.session.status import Board, Hosts, Lines, Screen, rows
-from controller.target import connection, playbook
+from controller.targets import connection, playbook
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.

@@ -19,7 +19,7 @@ from contract.errors import AgentError
 from contract.places import ROOT
 from contract.plan import read_target
 from controller.session import session
-from controller.target import connection, playbook
+from controller.targets import connection, playbook
 
 
 def main(suites: Path, seconds: str, folder: Path, target: Path) -> int:

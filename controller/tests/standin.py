@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.places import ROOT
-from controller.target import connection
+from controller.targets import connection
 
 SSH = """#!/bin/sh
 if [ -e {folder}/unplugged ]; then echo "ssh: No route to host" >&2; exit 255; fi

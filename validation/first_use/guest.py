@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.target.init import ASSETS
+from controller.targets.init import ASSETS
 from lab import lifecycle, ssh
 from lab.state import REPOSITORY, Layout
 

@@ -29,7 +29,7 @@ from typing import Any
 from contract.errors import LabError
 from contract.files import write_json
 from contract.plan import read_target
-from controller.target import doctor
+from controller.targets import doctor
 from instrumentation.simulators import registry
 from instrumentation.simulators.play import Player, SimulatedPort
 from lab.state import REPOSITORY

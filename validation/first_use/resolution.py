@@ -15,7 +15,7 @@ import numpy as np
 from analysis.stats.comparison import Comparison, LogRatio
 from analysis.stats.planning import detectable
 from analysis.stats.stats import Floats
-from controller.target.doctor.noise import STRETCH_S, detectable_change, stretch
+from controller.targets.doctor.noise import STRETCH_S, detectable_change, stretch
 from validation.bench import Figure, at_least
 
 NIGHTS, SEED = 20, 20_261_124

@@ -34,7 +34,7 @@ from pathlib import Path
 from agent.storage import registry
 from contract import schema
 from contract.plan import Configuration
-from controller.target import agent_bundle, inventory
+from controller.targets import agent_bundle, inventory
 from controller.tests import examples
 from instrumentation.meters import registry as meters
 

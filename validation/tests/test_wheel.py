@@ -42,7 +42,7 @@ print(Suite.open(sys.argv[1]).origin)
 STRAY = (
     *(
         "agent/opal-secrets.txt",
-        "controller/target/psid.py",
+        "controller/targets/psid.py",
         "workloads/.env",
         "contract/keys/a.pem",
     ),

@@ -27,7 +27,7 @@ try:
     from contract.files import write_json
     from contract.plan import read_target
     from contract.problem import Problem
-    from controller.target import (
+    from controller.targets import (
         agent_bundle,
         connection,
         first_writes,
@@ -123,7 +123,7 @@ class TestbedAction(ActionBase):
         }
 
     def ask(self, target, remote, stdin=b""):
-        """Run a command as root there, as `controller.target.connection.run` does.
+        """Run a command as root there, as `controller.targets.connection.run` does.
 
         Its input is never empty: Ansible then takes no terminal, which mixes errors with answers.
         """

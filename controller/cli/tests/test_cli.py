@@ -29,10 +29,10 @@ from controller.cli import options
 from controller.cli.app import guarded, main
 from controller.session import session
 from controller.session.tests.test_recorders import wait_until
-from controller.target import connection, init, prove, secrets, survey
-from controller.target.answers import Survey
-from controller.target.connection import TargetError
-from controller.target.tests.test_init import surveyed
+from controller.targets import connection, init, prove, secrets, survey
+from controller.targets.answers import Survey
+from controller.targets.connection import TargetError
+from controller.targets.tests.test_init import surveyed
 from controller.tests import examples
 from controller.tests.command import Fde
 from validation import commands_page

@@ -18,9 +18,9 @@ from controller.cli.app import main
 from controller.planning import plan_folders, wear
 from controller.planning.suites import SuitePrecondition
 from controller.planning.wear import Cost
-from controller.target import check, doctor, playbook, survey
-from controller.target.playbook import Inventory
-from controller.target.survey import TargetAnswer
+from controller.targets import check, doctor, playbook, survey
+from controller.targets.playbook import Inventory
+from controller.targets.survey import TargetAnswer
 from controller.tests.examples import compiled, facts, resolved, suite
 
 TB = 10**12

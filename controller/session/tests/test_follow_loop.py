@@ -31,7 +31,7 @@ from controller.session.hang_watch import HangWatch
 from controller.session.messenger import Messenger
 from controller.session.recorders import Recorders
 from controller.session.status import Board
-from controller.target import secrets as secrets_file_module
+from controller.targets import secrets as secrets_file_module
 from controller.tests.examples import plan, resolved
 from controller.tests.standin import Standin
 from instrumentation.tests.test_power_switch import a_switch, asked
@@ -211,7 +211,7 @@ def test_secrets_that_are_waited_for_are_placed_again(
     caplog.set_level("DEBUG")
     place = there.folder / "run" / "secrets.json"
     monkeypatch.setattr(
-        "controller.target.secrets.PUT", f"mkdir -p {place.parent}; cat >{place}; echo changed"
+        "controller.targets.secrets.PUT", f"mkdir -p {place.parent}; cat >{place}; echo changed"
     )
     agent.tell("waiting", "load|something else runs")
     agent.tell("waiting", "secrets|/run/fde-testbed/secrets.json is not there")

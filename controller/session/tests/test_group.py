@@ -28,7 +28,7 @@ from controller.planning.plan_folders import Options
 from controller.session import group
 from controller.session.progress_text import compact
 from controller.session.seal import MANIFEST
-from controller.target import playbook
+from controller.targets import playbook
 from controller.tests import examples, terminal
 
 pytestmark = pytest.mark.usefixtures("interruptible")

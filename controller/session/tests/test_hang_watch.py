@@ -22,8 +22,8 @@ from controller.session.agent_client import AgentClient, Done
 from controller.session.hang_watch import STEP_S, HangWatch
 from controller.session.status import Board
 from controller.session.tests.test_recorders import wait_until
-from controller.target import doctor, playbook, power_return
-from controller.target.power_return import off_mark, return_power
+from controller.targets import doctor, playbook, power_return
+from controller.targets.power_return import off_mark, return_power
 from controller.tests.examples import plan, resolved
 from instrumentation import power_switch
 from instrumentation.tests.test_power_switch import OBEYS, a_switch, asked

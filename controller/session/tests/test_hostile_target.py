@@ -15,7 +15,7 @@ from contract.tests.refusal import refuses
 from controller.session import seal
 from controller.session.agent_client import AgentClient
 from controller.session.journal_link import LinkEvents, follow
-from controller.target import connection, playbook
+from controller.targets import connection, playbook
 from controller.tests.examples import journal, plan, resolved
 from instrumentation.clock import ClockError
 from instrumentation.clock_link import ClockLink

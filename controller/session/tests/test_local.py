@@ -16,7 +16,7 @@ from contract.errors import AgentError
 from contract.private import PASSWORD_FILE
 from controller.session import session_times, timing
 from controller.session.agent_client import AgentClient
-from controller.target import connection
+from controller.targets import connection
 from controller.tests.examples import resolved
 
 HERE = resolved(ssh=None)

@@ -43,8 +43,8 @@ from controller.session import ending, journal_link, running_answer, seal, sessi
 from controller.session.evening import Window
 from controller.session.morning import make_report
 from controller.session.tests.test_recorders import meter, speaking, wait_until
-from controller.target import connection, playbook, survey
-from controller.target.survey import TargetAnswer
+from controller.targets import connection, playbook, survey
+from controller.targets.survey import TargetAnswer
 from controller.tests.examples import NOW, facts, plan, resolved
 from controller.tests.standin import Standin
 
@@ -345,7 +345,7 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
         "from contract import strict_json\n"
         "from contract.plan import TargetDocument\n"
         "from controller.session import session\n"
-        "from controller.target import connection, playbook\n"
+        "from controller.targets import connection, playbook\n"
         "connection.SUITES = sys.argv[3]\n"
         "def play(tag, **_):\n"
         "    print('started', flush=True)\n"

@@ -1,0 +1,300 @@
+"""Commands on the target: over SSH, or on this machine where it is the target itself."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from contract import bounded
+from contract.errors import ControllerError
+from contract.plan import TargetDocument
+from contract.private import PASSWORD_FILE, read_secret
+from contract.problem import Problem, wordings_of
+from controller.targets.host_keys import changed_key, unknown_key
+
+HOME = "/opt/fde-testbed"
+SUITES = "/var/lib/fde-testbed/suites"
+# What ssh itself ends with where it never came to run the command.
+SSH_FAILED = 255
+
+
+class TargetError(ControllerError):
+    """A target that could not be asked, or a command on it that failed."""
+
+
+class LinkError(TargetError):
+    """The same by a code: what ssh or sudo reported."""
+
+    WORDINGS = wordings_of("controller/targets", "LinkError")
+
+
+# What no ssh_config(5) may decide: whom we take for the target, what we hand over to it, and what
+# becomes of our command. ssh takes the first value of an option, so these come before all others.
+# The user's still are: the way (ProxyJump, ProxyCommand, HostName), keys, and which files of known
+# hosts count, under which name (HostKeyAlias): a key must be in them.
+STRICT = (
+    "StrictHostKeyChecking=yes",
+    "NoHostAuthenticationForLocalhost=no",
+    "VerifyHostKeyDNS=no",
+    "UpdateHostKeys=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "GSSAPIDelegateCredentials=no",
+    "ClearAllForwardings=yes",
+    "Tunnel=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+)
+# The same for options that only some ssh have: OpenSSH since 8.5 or 8.7, or the patch of Debian and
+# Fedora with which Kerberos would vouch for a host instead of its key.
+STRICT_IF_KNOWN = (
+    "KnownHostsCommand=none",
+    "StdinNull=no",
+    "ForkAfterAuthentication=no",
+    "GSSAPIKeyExchange=no",
+    "GSSAPITrustDns=no",
+)
+# A connection that is open already, at a path of the user's choice, may be anybody's.
+UNSHARED = ("ControlMaster=no", "ControlPath=none")
+
+
+def strict_options() -> tuple[str, ...]:
+    """Return the options of ssh that a user's configuration must not decide."""
+    return (*STRICT, *_known_options(STRICT_IF_KNOWN))
+
+
+def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of `options` that this machine's ssh has: it refuses to start with any other."""
+    ssh = shutil.which("ssh")
+    unknown = _unknown_names(ssh, options) if ssh else ()
+    return tuple(each for each in options if each.partition("=")[0].lower() not in unknown)
+
+
+@functools.cache
+def _unknown_names(ssh: str, options: tuple[str, ...]) -> frozenset[str]:
+    """Ask ssh which options it does not know; return their names in lower case.
+
+    If ssh does not answer, none counts as unknown: leaving one out would weaken the connection.
+    """
+    ask = [ssh, "-G", "-F", "/dev/stdin", "host"]
+    lines = "\n".join(options)
+    try:
+        done = subprocess.run(
+            ask, input=lines, capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    return frozenset(re.findall(r"bad configuration option: (\w+)", done.stderr.lower()))
+
+
+# Words of OpenSSH's client, and of sudo.
+_SSH_CODES = {
+    "Could not resolve hostname": "name-unknown",
+    "Connection refused": "connection-refused",
+    "timed out": "no-answer",
+    "No route to host": "no-route",
+    "Network is unreachable": "no-network",
+    "Permission denied": "not-admitted",
+    "Identity file": "key-file",
+    bounded.TOO_LONG: "answer-too-long",
+}
+_SUDO_CODES = {
+    "a password is required": "sudo-password",
+    "a terminal is required": "sudo-password",
+    "incorrect password": "sudo-wrong-password",
+    # As Ansible has it.
+    "Incorrect sudo password": "sudo-wrong-password",
+    "Missing sudo password": "sudo-password",
+    "may not run sudo": "sudo-denied",
+    "is not in the sudoers file": "sudo-denied",
+    "sudo: not found": "sudo-missing",
+}
+
+
+def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
+    """Build the argv that runs `remote` on the target as the user who logs in.
+
+    Nothing is ever asked at the terminal.
+
+    Raises LinkError where this machine has no ssh.
+    """
+    if shutil.which("ssh") is None:
+        raise LinkError("ssh-missing", host=address(target))
+    link = target.ssh
+    assert link is not None
+    # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
+    alive = ("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
+    ours = ("BatchMode=yes", "LogLevel=ERROR", *_known_options(("SessionType=default",)), *alive)
+    argv = ["ssh"]
+    for option in (*strict_options(), *UNSHARED, *ours):
+        argv += ["-o", option]
+    if link.known_hosts:
+        file = json.dumps(link.known_hosts, ensure_ascii=False)  # unquoted it is a list
+        argv += ["-o", f"UserKnownHostsFile={file}"]
+    for option in link.options:
+        argv += ["-o", option]
+    if link.key:
+        argv += ["-o", "IdentitiesOnly=yes", "-i", link.key]
+    return [*argv, "-p", str(link.port), f"{link.user}@{link.host}", quote_command(remote)]
+
+
+def quote_command(remote: Sequence[str]) -> str:
+    """Quote a command so that any login shell takes it.
+
+    csh and fish have other rules for quotes and lines than sh: a command that needs them is handed
+    on as base64.
+    """
+    text = shlex.join(remote)
+    if re.fullmatch(r"[\w@%+=:,./ -]+", text, re.ASCII):
+        return text
+    letters = base64.b64encode(f"exec {text}".encode()).decode()
+    return f"""exec sh -c 'eval "$(echo {letters} | base64 -d)"'"""
+
+
+# As root's own login: nothing of the caller's environment and folder. The shell stays between, as
+# ssh does: sudo runs as root, so that its caller could not end it.
+ROOT_ENVIRONMENT = (
+    *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+)
+BY_SUDO = ("sh", "-c", 'LC_ALL=C.UTF-8 sudo -n -- "$@"; exit $?', "sh")
+# With a password: it is the first line of the input, whether sudo asks for it or not, and the rest
+# is the command's. Sudo asks the program printenv for a variable by the name of its prompt.
+WITH_PASSWORD = (
+    "sh",
+    "-c",
+    "IFS= read -r FDE_SUDO; export FDE_SUDO; SUDO_ASKPASS=$(command -v printenv) "
+    'LC_ALL=C.UTF-8 sudo -A -p FDE_SUDO -- "$@"; exit $?',
+    "sh",
+)
+PASSWORD_FIRST = (
+    "bash",
+    "-c",
+    """exec 3<&0; exec "$@" < <(IFS= read -r p <"$0"; printf '%s\\n' "$p"; exec cat <&3) 3<&-""",
+)
+
+
+def is_local(target: TargetDocument) -> bool:
+    """Whether the target is this machine, asked without SSH."""
+    return target.ssh is None
+
+
+def address(target: TargetDocument) -> str:
+    """Return the target's name or address, for people."""
+    return "this machine" if target.ssh is None else target.ssh.host
+
+
+def link(target: TargetDocument) -> str:
+    """Return how the target is reached, for people."""
+    if target.ssh is None:
+        return "this machine, whose energy then includes that of the recording"
+    return f"{target.ssh.user}@{target.ssh.host}, port {target.ssh.port}"
+
+
+def command(target: TargetDocument, remote: Sequence[str]) -> list[str]:
+    """Build the argv that runs `remote` as root on the target, asking nothing at the terminal.
+
+    Where it is killed, what it runs there ends with its input or its output, as over SSH.
+    """
+    local = target.ssh is None
+    if not sudo_user(target):
+        return [*ROOT_ENVIRONMENT, *remote] if local else ssh(target, remote)
+    password_file = os.environ.get(PASSWORD_FILE)
+    by_sudo = [*(WITH_PASSWORD if password_file else BY_SUDO), *ROOT_ENVIRONMENT, *remote]
+    argv = by_sudo if local else ssh(target, by_sudo)
+    if not password_file:
+        return argv
+    read_secret(Path(password_file))  # else its words would be those of the shell
+    return [*PASSWORD_FIRST, password_file, *argv]
+
+
+def sudo_user(target: TargetDocument) -> str:
+    """Return who gets root's rights there from sudo; empty where root logs in."""
+    if target.ssh is None:
+        return "this user" if os.geteuid() else ""
+    return target.ssh.user if target.ssh.become else ""
+
+
+# Runs a command as root there with this input: `run` below, or Ansible's connection to it.
+Run = Callable[[TargetDocument, Sequence[str], bytes], subprocess.CompletedProcess[bytes]]
+
+
+def run(
+    target: TargetDocument, remote: Sequence[str], stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command there to its end; `describe_failure` judges what failed.
+
+    Its answer is bounded: a target may be in other hands by now.
+    """
+    return bounded.run(command(target, remote), stdin)
+
+
+def require_output(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> bytes:
+    """Return what a command there printed; raises TargetError where it failed."""
+    if done.returncode:
+        raise TargetError(describe_failure(target, done))
+    return done.stdout
+
+
+def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
+    """Build the problem of a command that failed, from what ssh, sudo or the command printed."""
+    name = address(target)
+    stderr = done.stderr.decode(errors="replace").strip()
+    output = " ".join(stderr.split())
+
+    def worded(code: str, **facts: str | int) -> Problem:
+        return Problem.from_wording(LinkError.WORDINGS, code, facts)
+
+    if user := sudo_user(target):
+        for words, code in _SUDO_CODES.items():
+            if words in stderr:
+                return worded(code, host=name, user=user)
+    if done.returncode != SSH_FAILED or target.ssh is None:
+        last = stderr.splitlines()[-1] if stderr else "no output"
+        host = name.capitalize() if target.ssh is None else name
+        return worded("command-failed", host=host, status=done.returncode, output=last)
+    # The words of a changed key come before those that every key ends with that is refused.
+    for words, describe in (
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED", changed_key),
+        ("Host key verification failed", unknown_key),
+    ):
+        if words in stderr:
+            return describe(name, ssh(target, ["true"]), target.ssh.known_hosts)
+    code = next((code for words, code in _SSH_CODES.items() if words in stderr), "ssh-failed")
+    return worded(code, host=name, output=output or "no output")
+
+
+def describe_agent_failure(
+    target: TargetDocument, done: subprocess.CompletedProcess[bytes]
+) -> Problem:
+    """Build the problem of a command of the agent that failed and named none as JSON."""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    if lines and lines[-1].startswith("fde: "):
+        return Problem("agent", {}, lines[-1].removeprefix("fde: "))
+    if any("No module named agent" in line for line in lines):
+        facts = {"host": address(target)}
+        return Problem.from_wording(ControllerError.wordings(), "no-agent", facts)
+    return describe_failure(target, done)
+
+
+# Runs our packages on the target.
+PYTHON = ("env", f"PYTHONPATH={HOME}:{HOME}/lib", "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3")
+
+
+def python(target: TargetDocument, *arguments: str) -> list[str]:
+    """Build the argv that runs `python3 …` with our packages on the target."""
+    return command(target, [*PYTHON, *arguments])
+
+
+def suite_dir(suite_id: str) -> str:
+    """Return the folder of a suite on the target."""
+    return f"{SUITES}/{suite_id}"

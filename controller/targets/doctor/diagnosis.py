@@ -1,0 +1,127 @@
+"""A check of the doctor's list: what it looks at, and the outcomes that it can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent.preflight import Facts
+from contract.command_results import CheckOutcome, State
+from contract.errors import AgentError
+from contract.examination import SleepState
+from contract.plan import TargetDocument
+from contract.problem import Problem, wordings_of
+from controller.targets.answers import Examination
+from controller.targets.doctor.noise import Noise
+from controller.targets.doctor.probe import Probe
+from controller.targets.survey import TargetAnswer
+
+WORDINGS = wordings_of("controller/targets/doctor")
+
+
+def _outcome(
+    state: State, wording: str, facts: Mapping[str, Any] = MappingProxyType({}), /, **words: object
+) -> CheckOutcome:
+    """Return an outcome in the words of its wording, filled by `facts` and `words`.
+
+    `judge` fills its code in.
+    """
+    problem = Problem.from_wording(WORDINGS, wording, {**facts, **words})
+    return CheckOutcome("", state, problem.sentence, problem.remedy, dict(facts))
+
+
+passed = partial(_outcome, "pass")
+warned = partial(_outcome, "warn")  # it makes a suite's figures worse
+failed = partial(_outcome, "fail")  # no suite starts with it
+not_made = partial(_outcome, "not_made")
+
+
+def refused(problem: Problem, remedy: str = "", **facts: Any) -> CheckOutcome:
+    """Return the outcome of a problem; `remedy` is for one that has none."""
+    facts = {**problem.facts, **facts, "cause": problem.code}
+    return CheckOutcome("", "fail", problem.sentence, problem.remedy or remedy, facts)
+
+
+def problem_of(error: AgentError) -> Problem:
+    """Return an error's first problem; one that has only a text becomes a problem of that text."""
+    return error.problems[0] if error.code else Problem("error", {}, f"{str(error).rstrip('.')}.")
+
+
+@dataclass(frozen=True)
+class Host:
+    """The controller: `out` is where suites go, `names` are of its processes.
+
+    `root` is the root of its files, for tests.
+    """
+
+    out: Path
+    sleep: SleepState
+    free_bytes: int
+    names: frozenset[str]
+    root: Path = Path("/")
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """The suite that a target is examined for: its size decides what it could resolve."""
+
+    suite: str = "smoke"
+    scale: str | None = None
+    blocks: int | None = None
+    hours: float | None = None
+
+
+FIRST_SUITE = Purpose()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All answers of one target, its meters and the controller, before they are judged.
+
+    `answer` is None where the target could not be asked, as `unreached` explains; `probes` are by
+    meter, `noise` is None where it was not measured.
+    """
+
+    target: TargetDocument
+    answer: TargetAnswer | None
+    unreached: Problem | None
+    host: Host
+    probes: Mapping[str, Probe]
+    noise: Noise | None = None
+    noise_error: str = ""
+    purpose: Purpose = FIRST_SUITE
+
+    @property
+    def examined(self) -> Examination:
+        """The target's examination; without any part where it was not reached."""
+        return self.answer.examined if self.answer else Examination()
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of a target that was reached."""
+        assert self.answer is not None
+        return self.answer.facts
+
+    def unavailable(self, part: str, otherwise: str = "It was not looked at") -> CheckOutcome:
+        """Return the outcome of a check whose part of the examination is None."""
+        return not_made("not-examined", why=self.examined.errors.get(part, otherwise).rstrip("."))
+
+
+Judge = Callable[[Scene], Iterable[CheckOutcome]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row of the list: `code` is of all its outcomes, `about` names what it looks at.
+
+    With `needs_target` it cannot be made where the target was not reached.
+    """
+
+    code: str
+    about: str
+    judge: Judge
+    needs_target: bool = True

@@ -1,0 +1,97 @@
+"""What this meter can resolve in these hours: the smallest detectable change by workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import fmean
+from typing import NamedTuple
+
+from contract.command_results import CheckOutcome
+from contract.errors import AgentError
+from controller.targets.doctor.diagnosis import (
+    Scene,
+    not_made,
+    passed,
+    problem_of,
+    refused,
+    warned,
+)
+from controller.targets.doctor.noise import detectable_change
+
+# Where no earlier suite shows how long a workload takes.
+ASSUMED_S = 60.0
+AT_REST = ("idle", "video")
+
+
+class Resolution(NamedTuple):
+    """Length of a workload (`assumed` without an earlier suite), and the change it resolves.
+
+    `change` is relative; None where the blocks bound nothing.
+    """
+
+    seconds: float
+    assumed: bool
+    change: float | None
+
+
+def resolution(scene: Scene) -> Iterator[CheckOutcome]:
+    """Compute the smallest change that each workload of the purpose's suite resolves."""
+    if scene.noise is None:
+        why = scene.noise_error or "The scatter of the power was not measured."
+        yield not_made("noise-unmeasured", why=why)
+        return
+    try:
+        resolutions, blocks, basis = _compute(scene)
+    except AgentError as error:
+        yield replace(refused(problem_of(error)), state="not_made", facts={})
+        return
+    unstated = [t.name for t in scene.noise.terms if t.limit is None and t.shared < 1]
+    facts = {
+        "source": scene.noise.source,
+        "blocks": blocks,
+        "blocks_from": basis,
+        "changes": {name: each._asdict() for name, each in resolutions.items()},
+        "terms_not_stated": unstated,
+    }
+    detectable = ", ".join(
+        f"{n} {100 * r.change:.2g} %" for n, r in resolutions.items() if r.change is not None
+    )
+    if any(each.change is None for each in resolutions.values()):
+        yield warned("blocks-bound-nothing", facts)
+    else:
+        yield passed("resolution", facts, detectable=detectable)
+
+
+def _compute(scene: Scene) -> tuple[dict[str, Resolution], int, str]:
+    """Return resolutions by workload, the number of blocks, and the basis of that number."""
+    from controller.planning import past_durations, sizing
+    from controller.planning.compiler import compile_plan
+    from controller.planning.suites import at_scale, load_suite
+
+    assert scene.noise is not None
+    purpose = scene.purpose
+    suite = at_scale(load_suite(purpose.suite), purpose.scale)
+    names = [entry.name for entry in scene.target.configurations]
+    chosen = [name for name in suite.configurations if name in names] or names
+    plan = compile_plan(
+        purpose.suite, suite, scene.target, seed=0, blocks=purpose.blocks, configurations=chosen
+    )
+    known = past_durations.read_durations(scene.host.out, plan.host, plan.origin)
+    blocks, basis = plan.blocks, f"suite {purpose.suite}"
+    if purpose.hours is not None:
+        blocks = sizing.fit(plan, known, purpose.hours).blocks
+        basis = f"in {purpose.hours:g} hours"
+    resolutions = {}
+    for load in plan.workloads:
+        if plan.drift_check and load.name == plan.drift_check.workload:
+            continue
+        lengths = [costs for key, costs in known.runs_s.items() if key[0] == load.workload_name]
+        declared_s = float(load.parameters.get("seconds") or 0)
+        assumed = not (lengths or declared_s)
+        seconds = fmean(map(fmean, lengths)) if lengths else declared_s or ASSUMED_S
+        at_rest = load.workload_name in AT_REST
+        noise = scene.noise.rest if at_rest else scene.noise.load
+        change = detectable_change(noise, seconds, blocks, scene.noise.terms)
+        resolutions[load.name] = Resolution(seconds, assumed, change)
+    return resolutions, blocks, basis

@@ -1,0 +1,93 @@
+"""What is asked for by a disk's serial number: its first writing, and much of its life.
+
+The contents are shown, and the serial given as CONFIRM or typed. A disk that carries the testbed's
+mark, or what a teardown of it left, is asked for no more; a virtual lab's never. What
+preconditioning takes of a disk's life is reported before it begins, and asked where it is much.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from contract import names
+from contract.disks import DiskAnswer
+from contract.errors import ControllerError
+from contract.places import command_line
+from contract.plan import TargetDocument
+from contract.problem import Problem
+from controller.targets import playbook
+from controller.targets.survey import look
+
+Ask = Callable[[str], str]
+
+
+def new_disks(target: TargetDocument, disks: Sequence[DiskAnswer]) -> list[DiskAnswer]:
+    """Return the disks that would be written for the first time."""
+    if target.lab:
+        return []
+    return [disk for disk in disks if not disk.refusals and not disk.ours]
+
+
+def unconfirmed(
+    target: TargetDocument, disks: Sequence[DiskAnswer], confirmed: Collection[str]
+) -> list[Problem]:
+    """Return why provisioning may not continue, a problem for each disk."""
+    wordings = ControllerError.wordings()
+    return [
+        Problem.from_wording(
+            wordings,
+            "disk-unconfirmed",
+            {
+                "disk": disk.role,
+                "serial": disk.serial,
+                "description": describe(disk),
+                "command": command_line("provision", confirm=shlex.quote(disk.serial or "")),
+            },
+        )
+        for disk in new_disks(target, disks)
+        if disk.serial not in confirmed
+    ]
+
+
+def describe(disk: DiskAnswer) -> str:
+    """Describe a disk by its path, model, serial, size and contents."""
+    model = f" {disk.model}" if disk.model else ""
+    return (
+        f"disk {disk.role}, {disk.path}{model}, serial {disk.serial}, {disk.size_bytes:,} bytes, "
+        f"holds: {disk.found}"
+    )
+
+
+def run(path: Path, confirmed: Sequence[str], ask: Ask) -> list[str]:
+    """Return the serials that are confirmed for an inventory, typed at a terminal (`ask`).
+
+    Raises ControllerError where a serial is not confirmed. Refusals of a disk are left to the play.
+    """
+    serials = set(confirmed)
+    for target in playbook.resolve(path).targets:
+        if target.lab or {disk.serial for disk in target.disks.values()} <= serials:
+            continue
+        try:
+            disks = look(target).disks
+        except ControllerError:
+            continue  # the play asks the same, and reports why
+        for disk in new_disks(target, disks):
+            if disk.serial is None or disk.serial in serials:
+                continue
+            typed = ask(
+                f"{target.host}: {describe(disk)}\n"
+                "ALL OF THAT WILL BE LOST. Type the serial number to continue: "
+            )
+            if typed.strip() != disk.serial:
+                raise ControllerError("first-serial-not-typed", disk=disk.path)
+            serials.add(disk.serial)
+    return sorted(serials)
+
+
+def at_terminal(question: str) -> str:
+    """Ask at the terminal; the question does not go where standard output leads."""
+    print(names.printable(question), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline()

@@ -1,0 +1,281 @@
+"""`fde init`: look at a target and at the meters here, and write the inventory of them.
+
+Disks are listed as the target reports them and chosen by serial number. One in use or with data is
+taken only where its serial is named, and `fde check` refuses it even then. Nothing is written on
+the target. An existing inventory is kept unless it is to be replaced, and its secrets are kept even
+then: the drive may be owned with them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets as random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from getpass import getpass, getuser
+from pathlib import Path
+
+from contract import names, schema
+from contract.command_results import InitResult
+from contract.disks import SurveyedDisk
+from contract.errors import ControllerError
+from contract.files import write, yaml_text
+from contract.plan import TARGET_FORMAT, Filesystem, MeterEntry, SshLink, TargetDocument
+from controller.targets import inventory, playbook
+from controller.targets.doctor import probe
+from controller.targets.meter_entries import Ask, MeterOptions
+from controller.targets.secrets import PSID_FORM
+from controller.targets.survey import list_disks
+from controller.templates import load_template
+
+Say = Callable[[str], None]
+GIB, MIB = 2**30, 2**20
+DEFAULT_EXTENT_BYTES = 16 * GIB
+# Of the smallest disk, so that the partition and its headers have room.
+EXTENT_SHARE = 0.9
+ASSETS = {
+    "kernel_tree": "kernel_tree.tar.gz",
+    "kernel_grep": "kernel_grep.tar.gz",
+    "clip": "clip.mpg",
+}
+# What means something else to Ansible, or nothing.
+NO_HOSTS = ("", "all", "ungrouped", "targets", "localhost")
+ROLES = {
+    "plain": "the disk without encryption (also carries dm-crypt)",
+    "sed": "the self-encrypting (Opal) disk",
+}
+_AES: dict[str, str | int | list[str]] = {
+    "cipher": "aes-xts-plain64",
+    "key_bits": 256,
+    "sector_size": 4096,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line names; `link` is None where the target is this machine.
+
+    `roles` are serial numbers by role, `give_up` those of disks whose contents may be lost.
+    """
+
+    link: SshLink | None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    meters: MeterOptions = field(default_factory=MeterOptions)
+    give_up: tuple[str, ...] = ()
+    extent_gib: float | None = None
+    replace: bool = False
+
+
+def parse_link(
+    text: str, key: Path | None, known_hosts: Path | None, options: tuple[str, ...] = ()
+) -> SshLink:
+    """Parse `[USER@]HOST[:PORT]`; the user is this one if none is named, and sudo makes it root.
+
+    Raises ControllerError.
+    """
+    match = re.fullmatch(r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+\]|[^\s:@\[\]]+)(?::(\d+))?", text)
+    if match is None or text.startswith("-"):
+        raise ControllerError("invalid-host", text=text)
+    at, known = (None if path is None else str(path.absolute()) for path in (key, known_hosts))
+    try:
+        user = match[1] or getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = "root"
+    host = match[2].strip("[]")
+    return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
+
+
+def at_terminal(question: str, hidden: bool) -> str:
+    """Ask at the terminal; a hidden answer is not shown."""
+    return getpass(question) if hidden else input(question)
+
+
+FOREIGN = (
+    "An inventory is code: Ansible runs the templates, scripts and commands in it as you. Use none "
+    "from people whose programs you would not run."
+)
+
+
+def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult:
+    """Write the inventory; `ask` is None where no user is asked. Raises ControllerError."""
+    from instrumentation.ports import all_ports, what_is_here
+
+    if (folder / "hosts.yml").exists() and not options.replace:
+        raise ControllerError("inventory-exists", folder=folder)
+    meters = options.meters.parse()
+    survey = list_disks(
+        TargetDocument(TARGET_FORMAT, {}, 0, Filesystem("ext4", (), ""), (), ssh=options.link)
+    )
+    for disk in survey.disks:
+        serial = f"serial {disk.serial}" if disk.serial else "without a serial number, unusable"
+        size = f"{disk.size_bytes:,} bytes"
+        say(f"disk {disk.name}: {disk.model} {disk.transport}, {serial}, {size}")
+        say(f"    holds {disk.contents}; {disk.opal_words}")
+        for use in disk.uses:
+            say(f"    in use: {use}")
+    disks = choose_disks(survey.disks, options.roles, ask)
+    say(what_is_here())
+    ports = all_ports()
+    meters = meters or options.meters.find(ports, ask)
+    for name, result in probe.probe_all(meters).items():
+        watts = ", ".join(f"{channel} {w:.3g} W" for channel, w in result.watts.items())
+        say(f"meter {name}: {result.error or f'{watts}, a record each {result.period_s:.4g} s'}")
+    write_inventory(folder, options, disks, meters, host_name(survey.name, options.link))
+    locking = [role for role, disk in disks.items() if role != "plain" and disk.opal is not None]
+    open_points = list(_write_secrets(folder / "secrets.json", bool(locking), ask))
+    open_points += [
+        f"{host}: {problem}"
+        for host, problems in playbook.resolve(folder).refused.items()
+        for problem in problems
+    ]
+    say(f"\nwritten: {folder}/hosts.yml, group_vars/targets.yml, secrets.json (mode 0600)")
+    for sentence in open_points:
+        say(f"  to do  {sentence}")
+    say(FOREIGN)
+    say(f"next: fde doctor --inventory {folder}; fde check --inventory {folder}")
+    serials = {role: disk.serial for role, disk in disks.items()}
+    labels = tuple(port.label for port in ports)
+    return InitResult(True, str(folder), survey.disks, labels, serials, tuple(open_points))
+
+
+def choose_disks(
+    disks: Sequence[SurveyedDisk], named: Mapping[str, str], ask: Ask | None
+) -> dict[str, SurveyedDisk]:
+    """Return the disk of each role, at least one; raises ControllerError."""
+    if named:
+        return {role: _find_disk(disks, role, serial) for role, serial in named.items()}
+    chosen: dict[str, SurveyedDisk] = {}
+    free = [disk for disk in disks if disk.by_id and disk.serial and not disk.uses]
+    for role, meaning in ROLES.items():
+        fit = [disk for disk in free if (disk.opal is not None) == (role == "sed")]
+        if ask is None:
+            # Without a user to ask, only a disk that holds nothing, and of which there is one; of
+            # a self-encrypting one without an owner, neither table nor signature.
+            answering = [d for d in fit if d.opal is not None and d.opal.locked is not None]
+            unused = [d for d in answering if d.opal and not d.opal.owned and not d.known]
+            fit = [disk for disk in fit if disk.blank or disk.ours or disk in unused]
+            if len(fit) == 1:
+                chosen[role] = fit[0]
+        elif fit:
+            serials = ", ".join(disk.serial for disk in fit)
+            question = f"Serial of {meaning}. ALL ON IT WILL BE LOST. {serials}; empty for none: "
+            if typed := ask(question, False).strip():
+                chosen[role] = _find_disk(disks, role, typed)
+    if not chosen:
+        raise ControllerError(
+            "no-disk-chosen", free=", ".join(disk.serial for disk in free) or "none"
+        )
+    return chosen
+
+
+def _find_disk(disks: Sequence[SurveyedDisk], role: str, serial: str) -> SurveyedDisk:
+    """Return the one disk of a serial number or path that may be used; raises ControllerError."""
+    matches = [disk for disk in disks if serial in (disk.serial, disk.by_id) and serial]
+    if len(matches) == 1 and not matches[0].serial:
+        raise ControllerError("disk-without-serial", serial=serial)
+    if len(matches) != 1 or not matches[0].by_id:
+        known = [f"{d.serial or 'one without'} ({d.by_id or d.name})" for d in disks]
+        raise ControllerError(
+            "serial-not-one", disks=len(matches), serial=serial, known=", ".join(known) or "none"
+        )
+    if matches[0].uses:
+        uses = "; ".join(matches[0].uses)
+        raise ControllerError("disk-in-use", serial=serial, uses=uses, role=role)
+    return matches[0]
+
+
+def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> dict[str, str]:
+    """Return the serials by name, as given on the command line; raises ControllerError."""
+    roles = {role: serial for role, serial in (("plain", plain), ("sed", sed)) if serial}
+    for text in others:
+        name, _, serial = text.partition("=")
+        if not inventory.NAME.fullmatch(name) or not serial or name in roles:
+            raise ControllerError("invalid-disk", text=text)
+        roles[name] = serial
+    return roles
+
+
+def host_name(machine: str, link: SshLink | None) -> str:
+    """Name a host of Ansible's after its machine, or its address where that has no name.
+
+    Suites are named after the host: two inventories seldom have one of the same name.
+    """
+    label = machine.partition(".")[0]
+    if label in ("", "localhost") and link is not None:
+        label = link.host
+    name = re.sub("[^A-Za-z0-9._-]+", "-", label).strip("._-")[:48]
+    return f"host-{name}".rstrip("-") if name in NO_HOSTS else name
+
+
+def write_inventory(
+    folder: Path,
+    options: Options,
+    disks: Mapping[str, SurveyedDisk],
+    meters: Sequence[MeterEntry],
+    name: str,
+) -> None:
+    """Write hosts.yml, group_vars/targets.yml, and .gitignore, which keeps the secrets out."""
+    if options.extent_gib is not None:
+        extent_bytes = int(options.extent_gib * GIB) // MIB * MIB
+    else:
+        smallest = min(disk.size_bytes for disk in disks.values())
+        extent_bytes = min(DEFAULT_EXTENT_BYTES, int(smallest * EXTENT_SHARE) // MIB * MIB)
+    hosts = {"name": name, "link": options.link, "ssh_arguments": _ssh_arguments(options.link)}
+    targets = {
+        "disks": disks,
+        "give_up": options.give_up,
+        "origin": options.meters.origin,
+        "extent_bytes": extent_bytes,
+        "assets": ASSETS,
+        "meters": schema.write(meters),
+        "configurations": _configurations(disks),
+    }
+    (folder / "group_vars").mkdir(parents=True, exist_ok=True)
+    filters = yaml_text, names.sentence
+    for path, values in (("hosts.yml", hosts), ("group_vars/targets.yml", targets)):
+        template = load_template(Path(__file__).with_name(f"{Path(path).name}.j2"), *filters)
+        write(folder / path, [template.render(values).encode()])
+    write(folder / ".gitignore", [b"secrets.json\n"])
+
+
+def _ssh_arguments(link: SshLink | None) -> str:
+    """Return ssh's options as a shell reads them; empty where the user's own configuration does."""
+    if link is None or not (link.known_hosts or link.options):
+        return ""
+    file = json.dumps(link.known_hosts, ensure_ascii=False)  # unquoted it is a list
+    known_hosts = [f"UserKnownHostsFile={file}"] if link.known_hosts else []
+    options = ["StrictHostKeyChecking=yes", *known_hosts, *link.options]
+    return " ".join("-o '" + option.replace("'", "'\\''") + "'" for option in options)
+
+
+def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, str | int | list[str]]]:
+    """Return the configurations of disks with other names; none where the defaults do."""
+    if not set(disks) - set(ROLES):
+        return []
+    configurations: list[dict[str, str | int | list[str]]] = [
+        {"name": "plain", "kind": "plain", "disk": list(disks)},
+        {"name": "dmcrypt-aes256", "kind": "dmcrypt", "disk": list(disks), **_AES},
+    ]
+    if opal := [role for role, disk in disks.items() if disk.opal is not None]:
+        configurations.append({"name": "opal", "kind": "opal", "disk": opal})
+    return configurations
+
+
+def _write_secrets(path: Path, drive: bool, ask: Ask | None) -> Iterator[str]:
+    """Write random secrets unless there are some; yield what is left to be done."""
+    if path.exists():
+        return
+    values = {name: random.token_hex(16) for name in ("luks_passphrase", "opal_admin_pin")}
+    if drive:
+        typed = ask("PSID from the drive's label, empty for none: ", True) if ask else ""
+        psid = typed.replace("-", "").strip().upper()
+        if PSID_FORM.fullmatch(psid):
+            values["sed_psid"] = psid
+        else:
+            yield (
+                f"Add sed_psid, the 32 characters on the drive's label, to {path}: without it a "
+                "lost PIN locks the drive forever."
+            )
+    write(path, [json.dumps(values, indent=1).encode()], 0o600)
+    yield f"Keep a copy of {path} elsewhere: without PIN and PSID a drive stays locked forever."

@@ -1,0 +1,164 @@
+"""`fde prove`: every configuration of a target entered, proven and left; a table of it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from contract import bounded, schema, strict_json
+from contract.command_results import ConfigurationProof, HostProofs
+from contract.plan import Configuration, TargetDocument
+from contract.problem import Problem
+from contract.strict_json import Document
+from controller.planning.known_names import require_known
+from controller.targets import connection, secrets, survey
+from controller.targets import inventory as stacks
+from controller.targets.connection import TargetError
+from controller.targets.survey import write_record
+
+HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "cipher driver")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A device-mapper layer of a stack; `cipher_driver` is the kernel's."""
+
+    cipher_driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether a configuration is what the plan states; a drive's own cipher has no layer.
+
+    Of a product that we have no code for, it is `declared` at best.
+    """
+
+    ok: bool
+    declared: bool = False
+    mismatches: tuple[Problem, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    cipher_driver: str | None = None
+
+    @property
+    def drivers(self) -> str:
+        """The kernel's cipher drivers, from the file system down; `-` without any."""
+        drivers = [layer.cipher_driver for layer in self.layers]
+        return ", ".join(name for name in drivers if name) or self.cipher_driver or "-"
+
+
+@dataclass(frozen=True)
+class ProofLine:
+    """A line that `agent storage prove` prints; the times are null where entering failed."""
+
+    configuration: str
+    proof: Proof
+    took_s: float | None = None
+    mkfs_s: float | None = None
+
+
+@dataclass(frozen=True)
+class RefusalLine:
+    """What the agent prints last where it refuses."""
+
+    problems: tuple[Problem, ...]
+
+
+def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
+    """Have the agent prove the named configurations, or all.
+
+    A line of the table is printed as soon as its configuration is finished; all is kept below the
+    build folder. Raises TargetError where the target cannot be asked.
+    """
+    known = {entry.name: entry for entry in target.configurations}
+    require_known("configuration", names, known)
+    wanted = list(names) or list(known)
+    secrets.place(target)
+    width = max(len(name) for name in [*wanted, HEAD[0]])
+    say(_row(HEAD, width))
+    documents: list[Document] = []
+    proofs: list[ProofLine] = []
+    refusals: tuple[Problem, ...] = ()
+    prove = ("-m", "agent", "storage", "prove", "--storage", target.storage.sha256)
+    argv = connection.python(target, *prove, *wanted)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None and process.stderr is not None
+        words = bounded.Tail(process.stderr)
+        # A line for each configuration, and one with refusals.
+        try:
+            for line in islice(bounded.lines(process.stdout), len(wanted) + 1):
+                document = strict_json.loads(line)
+                if "problems" in document:
+                    refusals = schema.read(RefusalLine, document).problems
+                    continue
+                documents.append(document)
+                proofs.append(schema.read(ProofLine, document))
+                _print_proof(proofs[-1], known, width, say)
+        except bounded.TooLongError as error:
+            process.kill()
+            failed = bounded.FAILED, b"", str(error).encode()
+            done = subprocess.CompletedProcess(argv, *failed)
+            raise TargetError(connection.describe_failure(target, done)) from None
+        stderr = words.text().encode()
+    count = sum(each.proof.ok and not each.proof.declared for each in proofs)
+    declared = sum(each.proof.ok and each.proof.declared for each in proofs)
+    configurations = target.document()["configurations"]
+    done_all = count + declared == len(wanted)
+    kept = {
+        "all_proven": count == len(wanted),
+        "configurations": configurations,
+        "proofs": documents,
+    }
+    place = write_record("proofs", target, **kept)
+    not_refuted = f", {declared} declared and not refuted" if declared else ""
+    say(f"{count} of {len(wanted)} proven{not_refuted}; the proofs: {place}")
+    # With all of them proven, it failed to leave the last.
+    if len(proofs) < len(wanted) or (process.returncode and done_all):
+        done = subprocess.CompletedProcess(argv, process.returncode, b"", stderr)
+        cause = refusals[0] if refusals else _describe_end(target, done)
+        name = next(iter(wanted[len(proofs) :]), "")
+        facts = {**cause.facts, "configuration": name}
+        end = f"{name} was not reached" if name else f"{wanted[-1]} was not left"
+        raise TargetError(Problem(cause.code, facts, f"{end}. {cause.sentence}", cause.remedy))
+    return HostProofs(
+        target.host,
+        done_all,
+        str(place),
+        tuple(
+            ConfigurationProof(
+                *(each.configuration, each.proof.ok, each.took_s, each.mkfs_s),
+                declared=each.proof.declared,
+            )
+            for each in proofs
+        ),
+    )
+
+
+def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
+    """Build the problem of proofs that ended early without a refusal."""
+    problem = connection.describe_agent_failure(target, done)
+    if problem.code not in ("agent", "no-agent"):
+        try:
+            survey.look(target, disks=False)
+        except TargetError as error:  # its Python or its link is the cause
+            return error.problems[0]
+    return problem
+
+
+def _print_proof(line: ProofLine, known: Mapping[str, Configuration], width: int, say: Say) -> None:
+    entry = known[line.configuration]
+    times = ("" if value is None else f"{value:.2f}" for value in (line.took_s, line.mkfs_s))
+    verdict = ("decl." if line.proof.declared else "yes") if line.proof.ok else "NO"
+    stack = stacks.words(entry)
+    say(_row((entry.name, entry.disk, *times, verdict, stack, line.proof.drivers), width))
+    for mismatch in line.proof.mismatches:
+        say(f"    {mismatch.sentence}")
+
+
+def _row(cells: Sequence[str], width: int) -> str:
+    name, disk, enter, mkfs, proven, stack, driver = cells
+    return f"{name:<{width}}  {disk:<5}  {enter:>7}  {mkfs:>10}  {proven:<6}  {stack:<71}  {driver}"

@@ -1,0 +1,272 @@
+"""How the target is reached: by OpenSSH itself, as it reads what we ask of it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from contract import private
+from contract.places import ROOT
+from controller.targets import connection, playbook
+from controller.targets.connection import LinkError
+from controller.tests.examples import resolved
+
+TARGET = resolved(ssh={"host": "testbench", "port": 22, "user": "root", "known_hosts": None})
+
+
+# What a user's ssh_config(5) may hold that must not count.
+NOT_THEIRS = (
+    "StrictHostKeyChecking no",
+    "NoHostAuthenticationForLocalhost yes",
+    "VerifyHostKeyDNS yes",
+    "KnownHostsCommand /usr/bin/printf x",
+    "UpdateHostKeys ask",
+    "ForwardAgent yes",
+    "ForwardX11 yes",
+    "GSSAPIDelegateCredentials yes",
+    "GSSAPIKeyExchange yes",
+    "GSSAPITrustDns yes",
+    "LocalForward 2222 localhost:22",
+    "RemoteForward 2222 localhost:22",
+    "DynamicForward 1080",
+    "Tunnel yes",
+    "PermitLocalCommand yes",
+    "RemoteCommand /bin/false",
+    "RequestTTY force",
+    "StdinNull yes",
+    "ForkAfterAuthentication yes",
+)
+# These, too, for the connections that we make without Ansible.
+NOT_THEIRS_IN_OURS = (
+    "ControlMaster auto",
+    "ControlPath /tmp/ssh-%r@%h:%p",
+    "SessionType none",
+    "LogLevel QUIET",
+    "ServerAliveInterval 3600",
+)
+# And what stays theirs: the way, the name of the key, the files that have it.
+THEIRS = (
+    "ProxyJump bastion",
+    "HostKeyAlias bench",
+    "UserKnownHostsFile ~/.ssh/bench",
+    "GlobalKnownHostsFile /dev/null",
+    "HostName bench.example.org",
+)
+
+
+def settings(argv: list[str], folder: Path, *lines: str) -> str:
+    """Return what ssh makes of its command line beside a configuration of these lines."""
+    config = folder / "config"
+    config.write_text("\n".join(lines), encoding="utf-8")
+    command = [argv[0], "-G", "-F", str(config), *argv[1:]]
+    ssh = subprocess.run(command, capture_output=True, text=True, check=False)
+    if f"{config}: line 1: Bad configuration option" in ssh.stderr:
+        pytest.skip(f"this ssh has no {lines[0]}")
+    assert ssh.returncode in (0, 255), ssh.stderr  # 255: a RemoteCommand beside the command
+    return ssh.stdout
+
+
+def ansibles() -> list[str]:
+    """Return Ansible's command line, with the path that it appends itself."""
+    with playbook.environment() as variables:
+        options = variables["ANSIBLE_SSH_ARGS"].split()
+    return ["ssh", *options, "-o", "ControlPath=/ours/%C", "testbench", "true"]
+
+
+@pytest.mark.parametrize("line", (*NOT_THEIRS, *NOT_THEIRS_IN_OURS))
+def test_no_configuration_decides_whom_we_trust_and_what_we_hand_over(
+    line: str, tmp_path: Path
+) -> None:
+    plain = ["ssh", "testbench"]
+    assert settings(plain, tmp_path, line) != settings(plain, tmp_path)
+    ours = connection.ssh(TARGET, ["true"])
+    for argv in (ours, ansibles()) if line in NOT_THEIRS else (ours,):
+        assert settings(argv, tmp_path, line) == settings(argv, tmp_path)
+
+
+@pytest.mark.parametrize("line", THEIRS)
+def test_the_way_and_the_known_hosts_are_the_users(line: str, tmp_path: Path) -> None:
+    for argv in (connection.ssh(TARGET, ["true"]), ansibles()):
+        assert settings(argv, tmp_path, line) != settings(argv, tmp_path)
+
+
+def test_plays_by_hand_have_the_same_options() -> None:
+    config = ConfigParser(interpolation=None)
+    config.read(ROOT / "ansible" / "ansible.cfg")
+    options = config["ssh_connection"]["ssh_args"].split("-o ")[1:]
+    assert tuple(map(str.strip, options))[: len(connection.STRICT)] == connection.STRICT
+    assert not set(connection.STRICT_IF_KNOWN) & set(map(str.strip, options))
+
+
+# Refuses options as OpenSSH 8.0 does, in a file and on the command line; all others are real.
+OLD_SSH = """#!/bin/sh
+lacks='KnownHostsCommand|StdinNull|ForkAfterAuthentication|SessionType|GSSAPIKeyExchange'
+[ "$3" != /dev/stdin ] || file=$(cat)
+bad=$(printf '%s\\n' "$@" "$file" | grep -oE "^($lacks)=")
+[ -z "$bad" ] || {{
+    printf '%s\\n' "$bad" | sed 's/^/line 1: Bad configuration option: /; s/=$//' >&2
+    exit 255
+}}
+printf '%s\\n' "$file" | exec {real} "$@"
+"""
+
+
+def test_an_ssh_is_given_no_option_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_ssh = tmp_path / "ssh"
+    old_ssh.write_text(OLD_SSH.format(real=shutil.which("ssh")), encoding="utf-8")
+    old_ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for argv in (connection.ssh(TARGET, ["true"]), ansibles()):
+        assert "\nforwardagent no\n" in settings(argv, tmp_path, "ForwardAgent yes")
+    assert connection.strict_options()[: len(connection.STRICT)] == connection.STRICT
+
+
+def test_an_ssh_that_answers_nothing_gets_all_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    every = (*connection.STRICT, *connection.STRICT_IF_KNOWN)
+    assert connection.strict_options() == every
+
+
+@pytest.fixture
+def impostor(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the port of an sshd of this user's on the loopback, and the key that it admits."""
+    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    if sshd is None:
+        pytest.skip("sshd is not installed here (apt-get install openssh-server)")
+    for name in ("host", "login"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True
+        )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = [
+        f"HostKey={tmp_path}/host",
+        f"AuthorizedKeysFile={tmp_path}/login.pub",
+        "PidFile=none",
+    ]
+    options += ["StrictModes=no", "ListenAddress=127.0.0.1", "PermitRootLogin=yes"]
+    argv = [sshd, "-D", "-e", "-f", "none", "-p", str(port), *(f"-o{each}" for each in options)]
+    if not os.geteuid():  # root's separates its privileges
+        users = tmp_path / "passwd"
+        users.write_text(Path("/etc/passwd").read_text() + "sshd:x:74:74::/run/sshd:/bin/false\n")
+        script = 'mount --bind "$0" /etc/passwd; mount -t tmpfs fde /run; mkdir -m 755 /run/sshd'
+        argv = ["unshare", "--mount", "sh", "-c", f'{script}; exec "$@"', str(users), *argv]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        greeting = ""
+        while "listening" not in greeting and (line := server.stderr.readline()):
+            greeting += line
+        assert "listening" in greeting, greeting
+        yield port, tmp_path / "login"
+        server.kill()
+
+
+def test_an_impostor_gets_nothing(
+    impostor: tuple[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real sshd whose key is not the one that is known, and configurations that accept it."""
+    port, key = impostor
+    known_hosts = tmp_path / "known"
+    other = Path(f"{key}.pub").read_text(encoding="utf-8")
+    known_hosts.write_text(f"[127.0.0.1]:{port} {other}", encoding="utf-8")
+    line = f"[127.0.0.1]:{port} {(tmp_path / 'host.pub').read_text()}"
+    (tmp_path / "line").write_text(line, encoding="utf-8")
+    config = tmp_path / "config"
+    trusting = (
+        "NoHostAuthenticationForLocalhost yes",
+        f"KnownHostsCommand /bin/cat {tmp_path}/line",
+    )
+    master = f"ControlMaster auto\nControlPath {tmp_path}/master\nControlPersist 60"
+    real = shutil.which("ssh")
+    wrapper = tmp_path / "bin" / "ssh"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {real} -F {config} "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    user = pwd.getpwuid(os.getuid()).pw_name
+    link = {"host": "127.0.0.1", "port": port, "user": user, "key": str(key)}
+    target = resolved(ssh={**link, "known_hosts": str(known_hosts)})
+    got = tmp_path / "got"
+    for text in (*trusting, f"StrictHostKeyChecking no\n{master}"):
+        config.write_text(f"{text}\n", encoding="utf-8")
+        careless = ["ssh", "-p", str(port), "-i", str(key), f"{user}@127.0.0.1", "true"]
+        subprocess.run(careless, check=True, stderr=subprocess.DEVNULL)  # which believes it
+        answer = connection.run(target, ["sh", "-c", 'cat >"$0"', str(got)], b"secret")
+        assert connection.describe_failure(target, answer).code == "host-key-changed"
+        assert not got.exists()
+        with playbook.environment() as variables:
+            arguments = ["--inventory", "127.0.0.1,", "--module-name", "raw", "--args"]
+            hands = [
+                f"-e{name}={value}"
+                for name, value in {
+                    "ansible_port": port,
+                    "ansible_user": user,
+                    "ansible_ssh_private_key_file": key,
+                    "ansible_ssh_common_args": f"-oUserKnownHostsFile={known_hosts}",
+                }.items()
+            ]
+            program = str(Path(sys.executable).with_name("ansible"))
+            once = {**variables, "ANSIBLE_SSH_RETRIES": "0"}
+            play = [program, "all", *arguments, f"touch {got}", *hands]
+            assert subprocess.run(play, env=once, stdout=subprocess.DEVNULL, check=False).returncode
+        assert not got.exists()
+    subprocess.run(
+        [str(real), "-F", str(config), "-O", "exit", "127.0.0.1"], check=False, capture_output=True
+    )
+    known_hosts.write_text(line, encoding="utf-8")
+    assert not connection.run(target, ["sh", "-c", 'cat >"$0"', str(got)], b"secret").returncode
+    assert got.read_bytes() == b"secret"
+
+
+def test_a_machine_without_ssh_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LinkError) as raised:
+        connection.run(TARGET, ["true"])
+    assert raised.value.code == "ssh-missing"
+
+
+def test_ansibles_connections_lie_in_a_folder_that_is_ours_alone(tmp_path: Path) -> None:
+    folders = set()
+    for _ in range(2):
+        with playbook.environment() as variables:
+            folder = Path(variables["ANSIBLE_SSH_CONTROL_PATH_DIR"])
+            private.require(folder)
+            program = str(Path(sys.executable).with_name("ansible-config"))
+            dump = [program, "dump", "--type", "connection", "--only-changed"]
+            done = subprocess.run(
+                dump, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+            )
+            assert f"= {folder}" in done.stdout
+            folders.add(folder)
+        assert not folder.exists()
+    assert len(folders) == 2
+
+
+def test_any_login_shell_can_read_what_is_to_be_run() -> None:
+    """Neither quotes within quotes nor lines, which csh and fish take otherwise than sh."""
+    script = "printf '%s\\n' \"$1\"\nexit 3 # !x `a` $HOME\\"
+    line = connection.ssh(TARGET, ["sh", "-c", script, "sh", "two words"])[-1]
+    assert re.fullmatch(r"exec sh -c 'eval \"\$\(echo [A-Za-z0-9+/=]+ \| base64 -d\)\"'", line)
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == (b"two words\n", 3)
+    assert connection.ssh(TARGET, ["env", "A=/b:/c", "python3", "-m", "agent"])[-1] == (
+        "env A=/b:/c python3 -m agent"
+    )

@@ -1,0 +1,495 @@
+"""Every check: the outcomes of a sound machine, and that each mistake is found with its remedy."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent import preflight
+from agent.system import sleep
+from contract import schema
+from contract.command_results import CheckOutcome
+from contract.disks import DiskAnswer
+from contract.errors import ControllerError
+from contract.examination import SleepState
+from contract.messages import Notify
+from contract.plan import MeterEntry, PowerSwitch
+from contract.problem import Problem
+from controller.targets import doctor
+from controller.targets.answers import Examination
+from controller.targets.doctor import probe, reach, unattended
+from controller.targets.doctor.controller_host import udev_rule
+from controller.targets.doctor.diagnosis import Host, Scene
+from controller.targets.doctor.noise import Noise, detectable_change, stretch
+from controller.targets.doctor.probe import Probe
+from controller.targets.survey import TargetAnswer
+from controller.tests import examples
+from instrumentation.simulators import registry
+from instrumentation.simulators.play import Player
+
+AWAKE = {"able": True, "masked": True, "idle_action": "", "lid_action": "", "desktop": ""}
+DISK: dict[str, Any] = {
+    "name": "nvme0n1",
+    "serial": "plain",
+    "model": "A1",
+    "link_speed": "8.0 GT/s PCIe",
+    "link_speed_max": "8.0 GT/s PCIe",
+    "link_width": 4,
+    "link_width_max": 4,
+    "sata_link": {},
+    "apst_tolerance_us": "25000",
+    "alpm_policy": None,
+    "temperature_c": 40.0,
+    "health": {"serial": "", "passed": True, "errors": 0, "temperature_c": 40},
+}
+FOUND: dict[str, Any] = {"by_id": "", "refusals": [], "found": "blank", "path": "/dev/x"}
+FREE = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
+EXAMINED: dict[str, Any] = {
+    "checks": [
+        {
+            **{"name": name, "when": "before", "severity": "warning", "ok": True, "cause": ""},
+            **{"facts": {}, "value": 1, "message": ""},
+        }
+        for name in ("governor", "turbo", "load", "memory", "swap")
+    ],
+    "rapl": {"zones": ["package-0", "dram", "uncore"], "moved": ["package-0", "dram"], "below": []},
+    "disks": {"plain": DISK, "sed": {**DISK, "serial": "sed"}},
+    "assets": {"clip": {"state": "ok", "sentence": ""}},
+    "sleep": AWAKE,
+    "power": {"batteries": [], "discharging": False, "mains": None},
+    "disturbers": {"timers": ["apt-daily.timer"]},
+    "kernel": {"sed_opal": True, "dm_crypt": True},
+    "idle_states": {"allowed": "POLL C1 C6", "off": []},
+    "room_bytes": 2**33,
+    "simulated_rapl": False,
+}
+METER = {
+    "name": "meter0",
+    "kind": "smartpower3",
+    "port": "usb",
+    "origin": "measured",
+    "channels": {"0": "system", "1": "drive"},
+}
+HEARD = Probe("done", records=400, period_s=0.01, due_s=0.01, watts={"system": 20.0, "drive": 2.0})
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Scene:
+    """Make a machine at which nothing is wrong."""
+    path = tmp_path / "secrets.json"
+    path.write_text(
+        json.dumps(
+            {
+                "luks_passphrase": "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+                "opal_admin_pin": "f0e1d2c3b4a5968778695a4b3c2d1e0f",
+                "sed_psid": "ABCDEFGH" * 4,
+            }
+        ),
+        encoding="utf-8",
+    )
+    path.chmod(0o600)
+    target = examples.resolved(
+        origin="measured",
+        secrets_file=str(path),
+        meters=[METER],
+        assets={"clip": {"path": "/clip", "sums": "/sums", "sha256": None}},
+    )
+    disks = (disk_answer(role="plain", serial="plain"), disk_answer(role="sed", serial="sed"))
+    return Scene(
+        target,
+        TargetAnswer(examples.facts(), (), disks, None, schema.read(Examination, EXAMINED)),
+        None,
+        Host(tmp_path, schema.read(SleepState, AWAKE), 2**36, frozenset({"systemd"})),
+        {"meter0": HEARD},
+    )
+
+
+def disk_answer(**changes: Any) -> DiskAnswer:
+    """Make a disk as the agent reports it; it has Opal."""
+    return schema.read(DiskAnswer, {**FOUND, "opal": FREE, **changes})
+
+
+def states_of(outcomes: list[CheckOutcome], *states: str) -> list[tuple[str, str]]:
+    return [(outcome.code, outcome.state) for outcome in outcomes if outcome.state in states]
+
+
+def require_form(outcomes: list[CheckOutcome]) -> None:
+    """Require what holds of every outcome."""
+    codes = [row.code for row in doctor.TABLE]
+    assert len(set(codes)) == len(codes)
+    for outcome in outcomes:
+        assert outcome.code in codes
+        assert outcome.sentence.endswith(".") and outcome.sentence[0].isprintable()
+        assert "\n" not in outcome.sentence + outcome.remedy
+        assert outcome.state in doctor.MARKS
+        assert outcome.remedy.endswith(".") or outcome.state not in ("fail", "warn"), outcome
+        json.dumps(dict(outcome.facts))
+
+
+def test_a_sound_machine_passes(sound: Scene) -> None:
+    outcomes = doctor.judge(sound)
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == []
+    assert {outcome.code for outcome in outcomes} == {row.code for row in doctor.TABLE}
+    assert states_of(outcomes, "not_made") == [("resolution", "not_made")]
+
+
+def test_a_target_that_is_this_machine_is_examined_as_another(sound: Scene) -> None:
+    outcomes = doctor.judge(replace(sound, target=replace(sound.target, ssh=None)))
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == []
+
+
+def test_the_checks_of_a_machine_that_is_not_reached_are_not_made(sound: Scene) -> None:
+    unreached = Problem("no-answer", {}, "h cannot be reached.", "Switch it on.")
+    outcomes = doctor.judge(replace(sound, answer=None, unreached=unreached))
+    require_form(outcomes)
+    (ssh,) = doctor.blockers(outcomes)
+    assert (ssh.code, ssh.facts["cause"]) == ("ssh", "no-answer")
+    needing = {row.code for row in doctor.TABLE if row.needs_target}
+    assert {code for code, _ in states_of(outcomes, "not_made")} == needing | {"resolution"}
+
+
+@pytest.mark.parametrize("part", sorted(EXAMINED))
+def test_a_part_that_is_not_available_does_not_pass(sound: Scene, part: str) -> None:
+    before = states_of(doctor.judge(sound), "pass")
+    outcomes = doctor.judge(examined("errors", {part: "No such file"}, without=part)(sound))
+    require_form(outcomes)
+    assert len(states_of(outcomes, "pass")) < len(before)
+
+
+def answered(**changes: Any) -> Callable[[Scene], Scene]:
+    def change(scene: Scene) -> Scene:
+        assert scene.answer is not None
+        return replace(scene, answer=replace(scene.answer, **changes))
+
+    return change
+
+
+def examined(part: str, value: Any, without: str = "") -> Callable[[Scene], Scene]:
+    document = {key: entry for key, entry in EXAMINED.items() if key != without}
+    return answered(examined=schema.read(Examination, {**document, part: value}))
+
+
+def disk(**changes: Any) -> Callable[[Scene], Scene]:
+    return examined("disks", {"plain": {**DISK, **changes}})
+
+
+def check(name: str) -> Callable[[Scene], Scene]:
+    rows = [
+        {**row, "ok": False, "cause": name} for row in EXAMINED["checks"] if row["name"] == name
+    ]
+    return examined("checks", rows)
+
+
+def refused(cause: str) -> Callable[[Scene], Scene]:
+    problem = Problem(cause, {}, "It is not right there.", "Set it right.")
+    return answered(facts=examples.facts(sed_transport="ata"), refusals=(problem,))
+
+
+def on_disk(**changes: Any) -> Callable[[Scene], Scene]:
+    plain = disk_answer(role="plain", serial="plain")
+    return answered(disks=(plain, disk_answer(**{"role": "sed", "serial": "sed", **changes})))
+
+
+def heard(**changes: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: replace(scene, probes={"meter0": replace(HEARD, **changes)})
+
+
+def on_host(**changes: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: replace(scene, host=replace(scene.host, **changes))
+
+
+def entry(**changes: Any) -> MeterEntry:
+    return schema.read(MeterEntry, {**METER, **changes})
+
+
+def meter(**changes: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: replace(scene, target=replace(scene.target, meters=(entry(**changes),)))
+
+
+def asleep(**changes: Any) -> Callable[[Scene], Scene]:
+    return on_host(sleep=schema.read(SleepState, {**AWAKE, "masked": False, **changes}))
+
+
+def secret(**changes: Any) -> Callable[[Scene], Scene]:
+    def change(scene: Scene) -> Scene:
+        path = Path(scene.target.secrets_file)
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        return scene
+
+    return change
+
+
+def rights(scene: Scene) -> Scene:
+    Path(scene.target.secrets_file).chmod(0o644)
+    return scene
+
+
+def receiver(**described: Any) -> Callable[[Scene], Scene]:
+    notify = {"receivers": [{"name": "phone", **described}]}
+    return lambda scene: replace(
+        scene, target=replace(scene.target, notify=schema.read(Notify, notify))
+    )
+
+
+def switch(**described: Any) -> Callable[[Scene], Scene]:
+    power = schema.read(PowerSwitch, described)
+    return lambda scene: replace(scene, target=replace(scene.target, power=power))
+
+
+ASLEEP = {**AWAKE, "masked": False}
+REFUSAL = {
+    "code": "in-use",
+    "facts": {},
+    "sentence": "It is in use.",
+    "remedy": "Unmount it.",
+}
+MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
+    "secrets open": (rights, "secrets", "fail"),
+    "weak PIN": (secret(opal_admin_pin="1234"), "secrets", "fail"),
+    "no PSID": (secret(sed_psid=None), "psid", "warn"),
+    "mistyped PSID": (secret(sed_psid="ABCD-EFGH"), "psid", "fail"),
+    "full": (on_host(free_bytes=2**20), "controller-room", "fail"),
+    "nearly full": (on_host(free_bytes=2**30), "controller-room", "warn"),
+    "idle": (asleep(idle_action="suspend"), "controller-sleep", "fail"),
+    "lid": (asleep(lid_action="suspend"), "controller-sleep", "warn"),
+    "desktop": (asleep(desktop="gdm.service"), "controller-sleep", "warn"),
+    "modems": (on_host(names=frozenset({"ModemManager"})), "port-takers", "warn"),
+    "braille": (on_host(names=frozenset({"brltty"})), "port-takers", "warn"),
+    "no URL": (receiver(kind="webhook", url_file="/none"), "messages", "fail"),
+    "no program": (receiver(kind="program", argv=["/none"]), "messages", "fail"),
+    "no switch": (switch(argv=["/none"]), "power-switch", "fail"),
+    "not root": (refused("not-root"), "rights", "fail"),
+    "distribution": (refused("distribution"), "system", "fail"),
+    "cryptsetup": (refused("cryptsetup"), "cryptsetup", "fail"),
+    "old blocks": (refused("cryptsetup-blocks"), "cryptsetup", "fail"),
+    "allow_tpm": (refused("allow-tpm"), "allow-tpm", "fail"),
+    "no package": (refused("no-package"), "packages", "fail"),
+    "kernel": (examined("kernel", {"sed_opal": False, "dm_crypt": True}), "kernel", "fail"),
+    "asset": (
+        examined(
+            "assets", {"clip": {"state": "missing", "sentence": "The asset clip is not there"}}
+        ),
+        "assets",
+        "fail",
+    ),
+    "no assets": (examined("assets", {}), "assets", "warn"),
+    "room": (examined("room_bytes", 2**20), "target-room", "fail"),
+    "still": (examined("rapl", {"zones": ["package-0"], "moved": []}), "rapl", "fail"),
+    "memory still": (
+        examined("rapl", {"zones": ["package-0", "dram"], "moved": ["package-0"], "below": []}),
+        "rapl",
+        "warn",
+    ),
+    "psys below": (
+        examined(
+            "rapl",
+            {"zones": ["package-0", "psys"], "moved": ["package-0", "psys"], "below": ["psys"]},
+        ),
+        "rapl",
+        "warn",
+    ),
+    "no RAPL": (examined("errors", {"rapl": "No RAPL zone."}, without="rapl"), "rapl", "fail"),
+    "simulated": (examined("simulated_rapl", True), "origin", "fail"),
+    "governor": (check("governor"), "governor", "warn"),
+    "turbo": (check("turbo"), "turbo", "warn"),
+    "busy": (check("load"), "load", "warn"),
+    "memory": (check("memory"), "memory", "warn"),
+    "swap": (check("swap"), "swap", "warn"),
+    "c-states": (examined("idle_states", {"allowed": "POLL", "off": ["C6"]}), "c-states", "warn"),
+    "database": (examined("disturbers", {"databases": ["mariadb.service"]}), "services", "warn"),
+    "battery": (
+        examined("power", {"batteries": ["BAT0"], "discharging": True, "mains": False}),
+        "power",
+        "fail",
+    ),
+    "charging": (
+        examined("power", {"batteries": ["BAT0"], "discharging": False, "mains": True}),
+        "power",
+        "warn",
+    ),
+    "target idle": (
+        examined("sleep", {**ASLEEP, "idle_action": "suspend"}),
+        "target-sleep",
+        "fail",
+    ),
+    "in use": (on_disk(refusals=[REFUSAL]), "disks", "fail"),
+    "no Opal": (on_disk(opal=None), "opal", "fail"),
+    "Block SID": (on_disk(opal={**FREE, "sid_blocked": True}), "opal", "fail"),
+    "failing": (disk(health={**DISK["health"], "passed": False}), "smart", "fail"),
+    "errors": (disk(health={**DISK["health"], "errors": 3}), "smart", "warn"),
+    "hot": (disk(temperature_c=70.0), "smart", "warn"),
+    "slow": (disk(link_speed="2.5 GT/s PCIe"), "disk-link", "fail"),
+    "narrow": (disk(link_width=1), "disk-link", "fail"),
+    "APST": (
+        examined("disks", {"plain": DISK, "sed": {**DISK, "apst_tolerance_us": "0"}}),
+        "disk-saving",
+        "warn",
+    ),
+    "entry": (
+        heard(stage="settings", error="It has no pattern."),
+        "meter-settings",
+        "fail",
+    ),
+    "port": (
+        heard(stage="port", errno=13, error="It may not be opened."),
+        "meter-port",
+        "fail",
+    ),
+    "silent": (heard(stage="heard", error="It is silent."), "meter-heard", "fail"),
+    "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
+    "rate": (heard(period_s=0.1), "meter-rate", "fail"),
+    "gaps": (heard(gaps=3), "meter-rate", "warn"),
+    "swapped": (heard(watts={"system": 2.0, "drive": 20.0}), "meter-channels", "fail"),
+    "unplugged": (heard(watts={"system": 0.0}), "meter-channels", "fail"),
+    "no system": (heard(watts={"drive": 2.0}), "meter-channels", "warn"),
+    "over range": (heard(over_range=4), "meter-channels", "fail"),
+    "numbered": (meter(port="/dev/ttyUSB0"), "meter-name", "warn"),
+    "own range": (meter(kind="wt310", channels={"1": "system"}), "meter-range", "warn"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_each_mistake_is_found_with_its_remedy_and_no_other(sound: Scene, name: str) -> None:
+    change, code, state = MISTAKES[name]
+    outcomes = doctor.judge(change(sound))
+    require_form(outcomes)
+    assert set(states_of(outcomes, "fail", "warn")) == {(code, state)}
+
+
+def test_receivers_and_a_switch_that_have_what_they_need_pass(
+    sound: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "url").write_text("https://192.0.2.9/x\n", encoding="utf-8")
+    (tmp_path / "url").chmod(0o600)
+    scene = receiver(kind="webhook", url_file=str(tmp_path / "url"))(sound)
+    scene = switch(kind="program", argv=["true"])(scene)
+    outcomes = doctor.judge(scene)
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == []
+    monkeypatch.setattr(unattended, "find_spec", lambda _: None)
+    assert states_of(doctor.judge(scene), "fail") == [("messages", "fail")]
+
+
+def test_every_check_can_fail() -> None:
+    tried = {code for _, code, _ in MISTAKES.values()} | {"ssh", "resolution"}
+    assert tried == {row.code for row in doctor.TABLE}
+
+
+@contextmanager
+def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
+    """Make a smartpower3 that sends, on a pseudo-terminal."""
+    link, ended = folder / "meter", threading.Event()
+    player = Player(registry.load("smartpower3")(**settings), link, watts)
+    thread = threading.Thread(target=player.run, args=(ended.is_set,), daemon=True)
+    thread.start()
+    try:
+        yield link
+    finally:
+        ended.set()
+        thread.join()
+        player.close()
+
+
+def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_fails(tmp_path: Path) -> None:
+    with played(tmp_path, [20.0, 2.0], interval_ms=100) as link:
+        right = probe.probe(entry(port=str(link), origin="modelled", settings={"interval_ms": 100}))
+        wrong = probe.probe(entry(port=str(link), origin="modelled"))
+    assert right.stage == wrong.stage == "done", (right, wrong)
+    assert right.watts == pytest.approx({"system": 20.0, "drive": 2.0}, rel=0.01)
+    assert (right.due_s, wrong.due_s) == (0.1, 0.01)
+    assert right.period_s == pytest.approx(0.1, rel=0.2)
+    assert wrong.period_s == pytest.approx(0.1, rel=0.2)
+
+
+def test_a_meter_that_is_not_there_or_wrongly_described_is_not_opened(tmp_path: Path) -> None:
+    port = str(tmp_path / "none")
+    assert probe.probe(entry(port=port)).stage == "port"
+    assert probe.probe(entry(port=port, kind="line")).stage == "settings"
+    assert probe.probe(entry(port=port, settings={"colour": 1})).stage == "settings"
+
+
+def test_a_machine_that_may_sleep_is_known_by_its_files(tmp_path: Path) -> None:
+    for path, text in {
+        "sys/power/state": "freeze mem disk\n",
+        "etc/systemd/logind.conf": "[Login]\nIdleAction=ignore\n",
+        "run/systemd/logind.conf.d/90.conf": "[Login]\n#IdleAction=ignore\nIdleAction=suspend\n",
+        "proc/acpi/button/lid/LID0/state": "state: open\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    state = sleep.read_state(tmp_path)
+    assert (state.able, state.masked) == (True, False)
+    assert (state.idle_action, state.lid_action) == ("suspend", "suspend")
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    (tmp_path / "etc/systemd/system/suspend.target").symlink_to("/dev/null")
+    assert sleep.read_state(tmp_path).masked
+
+
+def test_without_a_meter_the_check_names_what_the_counters_leave_out(sound: Scene) -> None:
+    target = replace(sound.target, meters=())
+    outcomes = doctor.judge(replace(sound, target=target, probes={}))
+    require_form(outcomes)
+    assert states_of(outcomes, "fail", "warn") == [("meter-channels", "warn")]
+    (outcome,) = [outcome for outcome in outcomes if outcome.code == "meter-channels"]
+    assert "disks" in outcome.sentence and "losses of the power supply" in outcome.sentence
+    assert "holds memory" not in outcome.sentence  # the target has a zone dram
+
+
+def test_the_noise_of_known_power_is_found_again() -> None:
+    generator = np.random.default_rng(1)
+    times = np.arange(0, 1200, 0.1)
+    noise = stretch(times, 20 * (1 + 0.05 * generator.standard_normal(len(times))))
+    assert noise.power_w == pytest.approx(20, rel=0.01)
+    assert noise.scatter(60) == pytest.approx(0.05 * np.sqrt(0.1 / 60), rel=0.1)
+    with pytest.raises(ValueError, match="too few"):
+        stretch(times[:50], times[:50] + 1)
+
+
+def test_more_blocks_and_longer_runs_find_smaller_changes() -> None:
+    times = np.arange(0, 120, 0.1)
+    noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
+    sizes = ((60, 5), (60, 20), (240, 20))
+    changes = [detectable_change(noise, *size) or 0.0 for size in sizes]
+    assert changes == sorted(changes, reverse=True) and changes[-1] > 0
+    assert detectable_change(noise, 60, 1) is None
+
+
+def test_the_resolution_is_given_by_workload(sound: Scene) -> None:
+    times = np.arange(0, 120, 0.1)
+    noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
+    outcomes = doctor.judge(replace(sound, noise=Noise("meter0", noise, noise)))
+    require_form(outcomes)
+    (outcome,) = [outcome for outcome in outcomes if outcome.code == "resolution"]
+    assert outcome.state == "pass", outcome.sentence
+    assert outcome.facts["changes"]["idle"]["change"] > 0
+
+
+def test_a_suite_is_not_begun_against_a_blocker(
+    sound: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: heard(period_s=0.1)(sound))
+    with pytest.raises(ControllerError, match="gives a record each 100 ms"):
+        doctor.require_ready([sound.target], sound.host.out, print)
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: sound)
+    doctor.require_ready([sound.target], sound.host.out, print)
+
+
+def test_a_rule_names_each_kind_of_port() -> None:
+    rule = udev_rule(["10c4:ea60"])
+    assert rule.count('ATTRS{idVendor}=="10c4", ATTRS{idProduct}=="ea60"') == 2
+    assert 'ENV{ID_MM_DEVICE_IGNORE}="1"' in rule and "usbmisc" in rule
+
+
+def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:
+    causes = {cause for row in reach._CODES.values() for cause in row}
+    assert causes == set(preflight.WORDINGS)

@@ -1,0 +1,38 @@
+"""Ansible's settings of a connection as our own link."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract.plan import SshLink
+from contract.tests.refusal import refuses
+from controller.targets.ssh_link import link
+
+
+def test_what_is_not_set_is_what_ssh_itself_takes() -> None:
+    arguments = {
+        "a": "-l bob -p2200 -i '/a b'",
+        "b": "-oUserKnownHostsFile='\"/c d\"' -6",
+        "c": None,
+    }
+    assert link("h", user=None, port=None, key=None, arguments=arguments, become=True) == SshLink(
+        *("h", "bob", 2200, None, "/c d"),
+        options=(
+            *("User=bob", "Port=2200", 'IdentityFile="/a b"'),
+            *('UserKnownHostsFile="/c d"', "AddressFamily=inet6"),
+        ),
+        become=True,
+    )
+
+
+@pytest.mark.parametrize("argument", ["-F", "--", "gate"])
+def test_what_is_no_option_is_refused(argument: str) -> None:
+    with refuses("ssh-argument", argument=argument, variable="ansible_ssh_args"):
+        link(
+            *("h",),
+            user="u",
+            port=1,
+            key=None,
+            arguments={"ansible_ssh_args": argument},
+            become=False,
+        )

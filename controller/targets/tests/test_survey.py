@@ -1,0 +1,145 @@
+"""Codes of ssh's failures, and the fingerprints that a provisioning must find again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from contract import schema
+from contract.disks import DiskAnswer
+from contract.plan import TargetDocument
+from contract.problem import Problem
+from contract.tests.refusal import refuses
+from controller.session.target_identity import require_same_target
+from controller.targets import connection
+from controller.targets.survey import (
+    SurveyError,
+    TargetAnswer,
+    checks_file,
+    expected_fingerprints,
+    load,
+)
+from controller.tests.examples import compiled, facts, resolved, suite, target
+
+MACHINE = resolved(ssh={"host": "h", "port": 1, "user": "root"})
+
+
+@pytest.mark.parametrize(
+    ("status", "stderr", "code", "output"),
+    [
+        (255, "ssh: Could not resolve hostname h: Name unknown", "name-unknown", None),
+        (255, "ssh: connect to host h port 22: Connection refused", "connection-refused", None),
+        (255, "ssh: connect to host h port 22: Connection timed out", "no-answer", None),
+        (255, "ssh: connect to host h port 22: No route to host", "no-route", None),
+        (255, "root@h: Permission denied (publickey).", "not-admitted", None),
+        (255, "something new", "ssh-failed", "something new"),
+        (255, "", "ssh-failed", "no output"),
+        (3, "first\nmktemp: no room", "command-failed", "mktemp: no room"),
+        (3, "", "command-failed", "no output"),
+    ],
+)
+def test_a_failure_of_ssh_has_a_code_and_one_line(
+    status: int, stderr: str, code: str, output: str | None
+) -> None:
+    done = subprocess.CompletedProcess(["ssh"], status, b"", stderr.encode())
+    problem = connection.describe_failure(MACHINE, done)
+    assert (problem.code, problem.facts["host"]) == (code, "h")
+    assert problem.facts["output"] == (stderr if output is None else output)
+    assert "\n" not in str(problem)
+
+
+def test_a_host_whose_key_is_not_known_shows_none_where_it_is_away() -> None:
+    done = subprocess.CompletedProcess(["ssh"], 255, b"", b"Host key verification failed.")
+    problem = connection.describe_failure(MACHINE, done)
+    assert (problem.code, problem.facts["host"]) == ("host-key-unknown", "h")
+    assert "fingerprint" not in problem.facts
+
+
+def test_a_login_shell_that_prints_is_named_with_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a .bashrc does that greets: file transfers and the clock's link would read that too."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/bash\necho "Welcome to h"\nexec bash -c "${@: -1}"\n', encoding="utf-8")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(SurveyError) as raised:
+        load(MACHINE, 0)
+    assert (raised.value.code, raised.value.facts["output"]) == ("shell-prints", "'Welcome to h'")
+
+
+def answer(fingerprint: str | None) -> TargetAnswer:
+    """Return an answer with two disks, one of them without a fingerprint."""
+    disks = (
+        DiskAnswer("plain", "", (refusal("in-use"),), fingerprint=fingerprint),
+        DiskAnswer("sed", "", ()),
+    )
+    return TargetAnswer(facts(), (refusal("no-systemd"),), disks)
+
+
+def refusal(code: str) -> Problem:
+    return Problem(code, {}, "…")
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a build folder of the test's own."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path))
+    (tmp_path / "checks").mkdir()
+    return tmp_path
+
+
+def keep(by_id: str) -> None:
+    """Make a check of a disk with that path."""
+    document = {
+        "fingerprints": {"plain": "then"},
+        "disks": [{"role": "plain", "by_id": by_id}],
+    }
+    checks_file(resolved()).write_text(json.dumps(document), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("build")
+def test_hosts_of_one_name_have_a_check_each_by_their_way_and_their_disks() -> None:
+    one, moved, other, local = (target() for _ in range(4))
+    moved["ssh"]["host"] = "another.example.org"
+    other["disks"]["plain"]["serial"] = "another"
+    local["ssh"] = None
+    targets = [schema.read(TargetDocument, each) for each in (one, moved, other, local)]
+    assert len({checks_file(each) for each in targets}) == 4
+    roles = dict(zip("ab", one["disks"].values(), strict=True))
+    assert checks_file(resolved(disks=roles, lab=True)) == checks_file(resolved())
+
+
+@pytest.mark.usefixtures("build")
+def test_the_last_check_counts_if_it_was_of_the_same_disk() -> None:
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
+    keep(resolved().disks["plain"].by_id)
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "then"}
+    keep("/dev/disk/by-id/of-another-machine")
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
+
+
+@pytest.mark.usefixtures("build")
+def test_a_check_that_cannot_be_read_does_not_count() -> None:
+    checks_file(resolved()).write_text("[]", encoding="utf-8")
+    assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
+
+
+def test_everything_that_was_refused_is_counted() -> None:
+    assert [problem.code for problem in answer(None).refused] == ["no-systemd", "in-use"]
+    (problem,) = TargetAnswer(facts(), error="no sfdisk").refused
+    assert (problem.code, problem.sentence) == ("disks-unseen", "no sfdisk")
+
+
+def test_a_plan_goes_on_with_the_same_disks_given_up_or_not() -> None:
+    now = target()
+    plan = compiled(suite())
+    now["disks"]["plain"]["erase"] = now["disks"]["plain"]["serial"]
+    require_same_target(plan, schema.read(TargetDocument, now))
+    now["disks"]["plain"]["serial"] = "another"
+    with refuses("other-target"):
+        require_same_target(plan, schema.read(TargetDocument, now))
