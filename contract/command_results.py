@@ -292,17 +292,13 @@ class Identifying:
 
 @dataclass(frozen=True)
 class PublishResult:
-    """`fde publish`: the bundle, its bytes and SHA-256, and the suite's name in it.
-
-    `identifying` lists what identifies; with `anonymous` it was left out.
-    """
+    """`fde publish`: the bundle, its bytes and SHA-256, the suite in it, and what identifies."""
 
     ok: bool
     bundle: str
     suite_id: str
     size_bytes: int
     sha256: str
-    anonymous: bool
     identifying: tuple[Identifying, ...]
 
 

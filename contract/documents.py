@@ -373,16 +373,10 @@ class ManifestDocument:
 
 @dataclass(frozen=True)
 class BundleDocument:
-    """bundle.json: what `fde publish` has packed.
-
-    By kind, how many names it has left out, and the version and the code (SHA-256) that derived the
-    tables.
-    """
+    """bundle.json: what was packed, and version and code (SHA-256) that derived the tables."""
 
     format: Literal["fde-bundle/1"]
     suite_id: Name
-    anonymous: bool
-    replaced: Mapping[str, COUNT]
     testbed: str
     code: SHA256
 

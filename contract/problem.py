@@ -20,16 +20,10 @@ class Wording(NamedTuple):
 
 
 @cache
-def wording_tables(room: str) -> Mapping[str, Any]:
-    """Read a room's `wordings.toml`; empty without one."""
-    file = Path(__file__).parents[1] / room / "wordings.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-
-
-@cache
 def wordings_of(room: str, *table: str) -> Mapping[str, Wording]:
-    """Return the wordings of a room's problems by code, or those of a table in its file."""
-    tables = wording_tables(room)
+    """Read the wordings of a room's problems by code, or those of a table in its file."""
+    file = Path(__file__).parents[1] / room / "wordings.toml"
+    tables: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     for name in table:
         tables = tables[name]
     return {code: Wording(**texts) for code, texts in tables.items()}

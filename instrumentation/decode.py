@@ -23,7 +23,6 @@ from contract.problem import ProblemError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.rows import GAP, NO_TIME, Rows, concatenated
-from instrumentation.readings import Readings
 from instrumentation.trace import Fault, Frame, Pieces, StreamError, read_pieces
 
 _CHUNK_RECORDS = 100_000  # at least, in one table
@@ -176,8 +175,7 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
         with _as_decode_errors(meter_dir):
             text = (meter_dir / "meter.json").read_text(encoding="utf-8")
         described = strict_json.loads(text)
-        as_readings = described["kind"] == Readings.kind
-        driver = Readings if as_readings else registry.load(described["kind"])
+        driver = registry.load(described["kind"])
         meter = driver(described["channels"], described.get("settings", {}))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecodeError(

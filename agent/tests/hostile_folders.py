@@ -249,7 +249,7 @@ class Cases:
     def _packed(self, chance: random.Random) -> Path:
         """Return the suite as a bundle that says of itself what it wants."""
         plan = json.loads((self.base / "plan.json").read_text(encoding="utf-8"))
-        what = BundleDocument("fde-bundle/1", plan["suite_id"], False, {}, "0", "0" * 64)
+        what = BundleDocument("fde-bundle/1", plan["suite_id"], "0", "0" * 64)
         with contextlib.suppress(OSError):  # an earlier change made something else there
             (self.suite / ABOUT).write_text(json.dumps(asdict(what)), encoding="utf-8")
         held = io.BytesIO()

@@ -88,16 +88,11 @@ def _of_run(kept: Path, run: RunDocument, faults: list[str]) -> Iterator[Latency
             faults.append(f"{run.run_id}/{path.name}: {error}")
 
 
-def parse_report(path: Path) -> Report:
-    """Return what is read of a report. Raises ValueError, OSError."""
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"it has more than {MOST_BYTES} bytes")
-    return strict_json.parse(Report, path.read_bytes())
-
-
 def parse(phase: str, path: Path) -> list[Latency]:
     """Return the latencies in a report. Raises ValueError, OSError."""
-    (job,) = parse_report(path).jobs
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    (job,) = strict_json.parse(Report, path.read_bytes()).jobs
     latencies = []
     for way, requests in (("read", job.read.clat_ns), ("write", job.write.clat_ns)):
         ns = {

@@ -69,7 +69,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "identity": {"format": "fde-identity/1", "machine_id": SUM, "boot_id": None},
     "bundle": {
         **{"format": "fde-bundle/1", "suite_id": "smoke-alder-20260101T000000Z"},
-        **{"anonymous": True, "replaced": {"serial number": 2}, "testbed": "0.1.0", "code": SUM},
+        **{"testbed": "0.1.0", "code": SUM},
     },
 }
 

@@ -126,43 +126,23 @@ def publish(
     suite: AnySuite = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The bundle. Default: SUITE.tar.gz here, or anonymous-suite.tar.gz.",
-        ),
+        typer.Option(metavar="FILE", help="The bundle. Default: SUITE.tar.gz here."),
     ] = None,
-    anonymous: Annotated[
-        bool,
-        typer.Option(
-            "--anonymous", help="Keep only what is known not to identify a person or a machine."
-        ),
-    ] = False,
     author: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Whom to cite; repeated for several.")
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask at a terminal whether what is kept may be.")
-    ] = False,
 ) -> PublishResult:
-    """Pack a sealed suite as one file that can be cited; prints first what in it identifies."""
+    """Pack a sealed suite as one file that can be cited; print what in it identifies."""
     from analysis.suite.bundle import opened
+    from analysis.suite.suite_folder import suite_id
     from controller.sharing import publish as publishing
-    from controller.targets import first_writes
-
-    def agree(kept: Sequence[str]) -> bool:
-        say("\n".join(kept))
-        if yes or not sys.stdin.isatty():
-            return True
-        return first_writes.at_terminal("Write the bundle with this? [y/N] ").strip().lower() == "y"
 
     aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
     with aside, opened([suite or newest()]) as (folder,):
-        identifying = publishing.identified(folder, anonymous)
-        say("\n".join(publishing.listing(identifying, anonymous)))
-        place = out or Path(f"{publishing.default_name(folder, anonymous)}.tar.gz")
-        made = publishing.publish(
-            folder, place, identifying, anonymous, authors=author or (), agree=agree
-        )
+        identifying = publishing.identified(folder)
+        say("\n".join(publishing.listing(identifying)))
+        place = out or Path(f"{suite_id(folder)}.tar.gz")
+        made = publishing.publish(folder, place, identifying, author or ())
         size = f"{made.size_bytes / 1e6:.2f} MB"
         say(f"bundle: {made.bundle} ({size})\nSHA-256: {made.sha256}")
     return made

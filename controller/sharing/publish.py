@@ -9,13 +9,11 @@ bytes.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import math
 import mimetypes
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,7 +28,7 @@ from analysis.stats import alike, results
 from analysis.stats.alike import ROUNDING
 from analysis.stats.results import Results
 from analysis.suite import group, manifest
-from analysis.suite.bundle import ABOUT, FORMAT, about, unpacked
+from analysis.suite.bundle import ABOUT, FORMAT, unpacked
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
 from contract import exports, schema, strict_json
@@ -43,20 +41,15 @@ from contract.places import SHARE, version
 from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
 from controller.session import seal, suite_folder
 from controller.sharing import identifying_data
-from controller.sharing.anonymous import Anonymous
 from controller.templates import load_template
-from instrumentation.readings import Readings
 
 CRATE = "ro-crate-metadata.json"
 AUTHORS = ("The authors of this suite",)
 PIECE = 1 << 20
 
 
-def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
-    """List what in a suite identifies; raises ControllerError where it is not publishable.
-
-    Where it is made anonymous, what looks like a secret is left out with all free text.
-    """
+def identified(folder: Path) -> list[Identifying]:
+    """List what in a suite identifies; raises ControllerError if it cannot be published."""
     if group.is_group(folder):
         raise ControllerError("group-not-published", folder=folder)
     suite_id(folder)  # a plan of this version, and neither links nor pipes beside it
@@ -66,7 +59,7 @@ def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
             raise ControllerError("suite-not-sealed", problem=check.problems[0], folder=folder)
         if check.problems:
             raise ControllerError("seal-broken", problem=check.problems[0])
-        if held := () if anonymous else identifying_data.secrets(folder):
+        if held := identifying_data.secrets(folder):
             raise ControllerError("secret-inside", file=held[0], folder=folder)
         return identifying_data.identifying(folder)
 
@@ -74,83 +67,33 @@ def identified(folder: Path, anonymous: bool = False) -> list[Identifying]:
 NAMED = 3  # files that are named with each
 
 
-def listing(identifying: Sequence[Identifying], anonymous: bool) -> list[str]:
-    """List what identifies, line by line, and what becomes of it."""
-    if not identifying:
-        return ["Nothing was found that identifies a person or a machine."]
-    fate = "is left out" if anonymous else "stays in the bundle (--anonymous leaves it out)"
-    lines = [f"What identifies a person or a machine, and {fate}:"]
+def listing(identifying: Sequence[Identifying]) -> list[str]:
+    """List what identifies, line by line."""
+    lines = ["What was recognised as identifying a person or a machine stays in the bundle:"]
     for mark in identifying:
         more = f" and {len(mark.files) - NAMED} more" if len(mark.files) > NAMED else ""
         lines.append(f"  {mark.kind}: {mark.text} ({', '.join(mark.files[:NAMED])}{more})")
-    return lines
-
-
-def default_name(folder: Path, anonymous: bool) -> str:
-    """Name a bundle after its suite; an anonymous one's name must not have the host."""
-    return "anonymous-suite" if anonymous else suite_id(folder)
-
-
-def kept_listing(made: Anonymous) -> list[str]:
-    """List what an anonymous bundle keeps besides numbers and the testbed's own words."""
-    lines = ["Kept besides numbers and the testbed's own words:"]
-    lines += [
-        f"  {place}: {', '.join(sorted(texts))}" for place, texts in sorted(made.names.kept.items())
-    ] or ["  nothing"]
-    if made.without_raw:
-        lines.append(
-            f"Raw bytes left out, records kept: meters {', '.join(made.without_raw)}. What is "
-            "computed from those records cannot be traced to raw bytes."
-        )
-    if made.names.left_out:
-        some = ", ".join(f"{place} ({n})" for place, n in sorted(made.names.left_out.items()) if n)
-        lines.append(f"Left out, by field: {some}.")
-    return lines
+    return lines if identifying else ["Nothing was recognised that identifies a person or machine."]
 
 
 def publish(
-    folder: Path,
-    out: Path,
-    identifying: Sequence[Identifying],
-    anonymous: bool,
-    *,
-    authors: Sequence[str],
-    agree: Callable[[Sequence[str]], bool] = lambda _: True,
+    folder: Path, out: Path, identifying: Sequence[Identifying], authors: Sequence[str]
 ) -> PublishResult:
-    """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError.
-
-    An anonymous bundle is written once `agree` has been shown what it keeps, and returns True.
-    """
+    """Pack a suite of which `identified` has found this. Raises ControllerError, SuiteError."""
     if (out.is_file() or out.is_dir()) and not exports.is_stdout(out):
         raise ControllerError("bundle-exists", path=out)
     for name in (path.relative_to(folder).as_posix() for path in seal.files(folder)):
-        if not (anonymous or is_packed(name)):  # an anonymous one leaves it out
+        if not is_packed(name):
             raise ControllerError("strange-file-inside", name=name, folder=folder)
     with tempfile.TemporaryDirectory(prefix="fde-publish-") as temporary:
-        copy = Path(temporary) / "sealed" / suite_id(folder)
+        copy = Path(temporary) / suite_id(folder)
         for path in (*seal.files(folder), folder / seal.MANIFEST):
             place = copy / path.relative_to(folder)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
-        if anonymous:
-            key = hashlib.sha256((copy / seal.MANIFEST).read_bytes()).digest()
-            hidden = Anonymous(key, identifying)
-            before = results.results(copy, raw=True).all_energy
-            copy = hidden.write(copy, Path(temporary) / "anonymous")
-            made = build.build(copy).results
-            assert made is not None
-            _require_same_figures(hidden.renamed(before), made)
-            if not agree(kept_listing(hidden)):
-                raise ControllerError("not-agreed", path=out)
-        else:
-            made = build.build(copy).results
-            assert made is not None
-        replaced = Counter(mark.kind for mark in identifying if anonymous)
-        marked = anonymous
-        if (folder / ABOUT).is_file():  # a bundle that is made again, as this version makes it
-            marked |= about(folder).anonymous
-            replaced.update(about(folder).replaced)
-        _describe(copy, made, marked, replaced, authors or AUTHORS)
+        made = build.build(copy).results
+        assert made is not None
+        _describe(copy, made, authors or AUTHORS)
         packed = Path(temporary) / "bundle"
         with packed.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
             pack.pack(copy, file)  # type: ignore[arg-type]  # it only writes
@@ -159,17 +102,8 @@ def publish(
             exports.export(out, iter(lambda: source.read(PIECE), b""))
         size_bytes, suite = packed.stat().st_size, made.suite.suite_id
         return PublishResult(
-            True, str(out), suite, size_bytes, sha256_of(packed), anonymous, tuple(identifying)
+            True, str(out), suite, size_bytes, sha256_of(packed), tuple(identifying)
         )
-
-
-def _require_same_figures(before: pl.DataFrame, after: Results) -> None:
-    keys = ["run_id", "phase", "source", "component"]
-    written, other = (
-        energy.drop("suite_id", "host").sort(keys) for energy in (before, after.all_energy)
-    )
-    if not written.equals(other):
-        raise ControllerError("other-figures")
 
 
 def kept(path: Path, place: Path) -> Path:
@@ -211,14 +145,6 @@ def _verified(folder: Path, left: Sequence[str]) -> Findings:
     verified = results.verify(folder, again)
     is_bundle = (folder / ABOUT).is_file()
     sentences, problems = list(verified.confirmed), list(verified.problems)
-    if is_bundle and about(folder).anonymous:
-        sentences.append("The bundle is anonymous: its manifest was made again, of what was kept.")
-        meters = [meter.name for meter in again.suite.meters if meter.kind == Readings.kind]
-        if meters:
-            sentences.append(
-                f"Not made again: the records of {', '.join(meters)}, whose raw bytes were left "
-                "out. Their joules follow from the published records."
-            )
     made: dict[str, pl.DataFrame | bytes] = {
         "energy.parquet": again.all_energy,
         "summary.parquet": again.summary,
@@ -278,13 +204,7 @@ def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
         return math.inf
 
 
-def _describe(
-    folder: Path,
-    suite_results: Results,
-    anonymous: bool,
-    replaced: Mapping[str, int],
-    authors: Sequence[str],
-) -> None:
+def _describe(folder: Path, suite_results: Results, authors: Sequence[str]) -> None:
     """Everything that a bundle has beside the suite."""
     texts = schema.texts()
     (folder / "schema").mkdir()
@@ -292,14 +212,7 @@ def _describe(
         write(folder / "schema" / f"{name}.json", [texts[f"{name}.json"].encode()])
     shutil.copyfile(SHARE / "LICENSE", folder / "LICENSE")
     software = yaml.safe_load((SHARE / "CITATION.cff").read_text(encoding="utf-8"))
-    what = BundleDocument(
-        FORMAT,
-        suite_results.suite.suite_id,
-        anonymous,
-        dict(replaced),
-        version(),
-        manifest.code(),
-    )
+    what = BundleDocument(FORMAT, suite_results.suite.suite_id, version(), manifest.code())
     write_json(folder / ABOUT, asdict(what))
     title = (
         f"Energy of disk encryption: suite {suite_results.suite.suite_id} ({suite_results.origin})"

@@ -1,4 +1,4 @@
-"""Bundles: packed without what identifies, checked elsewhere, refused where they were changed."""
+"""Bundles: packed, with what identifies listed, checked elsewhere, refused if changed."""
 
 from __future__ import annotations
 
@@ -79,16 +79,12 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-Pair = tuple[Path, Path]
-
-
 @pytest.fixture(scope="module")
-def bundles(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """As it is, and anonymous."""
-    out = tmp_path_factory.mktemp("bundles")
-    for name, more in (("open", ()), ("anonymous", ("--anonymous",))):
-        assert main(["publish", str(suite), "--out", str(out / f"{name}.tar.gz"), *more]) == 0
-    return out / "open.tar.gz", out / "anonymous.tar.gz"
+def bundle(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pack the suite."""
+    out = tmp_path_factory.mktemp("bundles") / "suite.tar.gz"
+    assert main(["publish", str(suite), "--out", str(out)]) == 0
+    return out
 
 
 def _contents(bundle: Path) -> dict[str, bytes]:
@@ -108,41 +104,24 @@ def test_what_identifies_is_listed_before_anything_is_written(
     assert (tmp_path / "there.tar.gz").read_bytes() == b""
 
 
-def test_an_anonymous_bundle_has_the_same_figures(bundles: Pair, fde: Fde) -> None:
-    for bundle, printed in zip(bundles, (False, True), strict=True):
-        captured = fde("verify", bundle).out
-        assert (
-            "were made again, bit for bit" in captured and "finished runs have the sums" in captured
-        )
-        assert ("manifest was made again" in captured) is printed
-        assert hashlib.sha256(bundle.read_bytes()).hexdigest() in captured
-    with opened(bundles) as (first, other):
-        plans = [json.loads((f / "plan.json").read_text(encoding="utf-8")) for f in (first, other)]
-        runs = [json.loads(next(f.glob("runs/*/run.json")).read_bytes()) for f in (first, other)]
-        assert plans[1]["sha256"] == digest(plans[1]) == runs[1]["plan_sha256"]
-        pseudonym = plans[1]["disks"]["plain"]["serial"]
-        assert pseudonym.startswith("serial-") and plans[1]["disks"]["plain"]["by_id"] != pseudonym
-        assert other.name == plans[1]["suite_id"] != first.name
-        assert runs[0]["phases"] == runs[1]["phases"]
-        manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
-        assert "--anonymous" in manifest["made_anew"]
-        versions = json.loads((other / "provenance" / "before.json").read_bytes())["versions"]
-        assert versions == {"pyRAPL": "0.2.3.1", "fio": "1.2.3.4"}
+def test_a_bundle_verifies(bundle: Path, fde: Fde) -> None:
+    verified = fde("verify", bundle).out
+    assert "were made again, bit for bit" in verified
+    assert "finished runs have the sums" in verified
+    assert hashlib.sha256(bundle.read_bytes()).hexdigest() in verified
 
 
 def test_the_same_suite_gives_the_same_bytes(
-    suite: Path, bundles: Pair, tmp_path: Path, fde: Fde
+    suite: Path, bundle: Path, tmp_path: Path, fde: Fde
 ) -> None:
-    copy = tmp_path / suite.name
+    copy, again = tmp_path / suite.name, tmp_path / "again.tar.gz"
     shutil.copytree(suite, copy)
-    for bundle, anonymous in zip(bundles, ([], ["--anonymous"]), strict=True):
-        again = tmp_path / bundle.name
-        fde("publish", copy, "--out", again, *anonymous)
-        assert again.read_bytes() == bundle.read_bytes()
+    fde("publish", copy, "--out", again)
+    assert again.read_bytes() == bundle.read_bytes()
 
 
-def test_a_bundle_that_tar_unpacked_verifies(bundles: Pair, tmp_path: Path, fde: Fde) -> None:
-    with tarfile.open(bundles[0]) as tar:
+def test_a_bundle_that_tar_unpacked_verifies(bundle: Path, tmp_path: Path, fde: Fde) -> None:
+    with tarfile.open(bundle) as tar:
         tar.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
     fde("verify", folder)
@@ -150,16 +129,14 @@ def test_a_bundle_that_tar_unpacked_verifies(bundles: Pair, tmp_path: Path, fde:
     fde("verify", folder, status=1)
 
 
-def test_a_bundle_can_be_made_again_and_stays_anonymous(
-    bundles: Pair, tmp_path: Path, fde: Fde
-) -> None:
-    fde("publish", bundles[1], "--out", tmp_path / "again.tar.gz")
-    assert _contents(tmp_path / "again.tar.gz") == _contents(bundles[1])
+def test_a_bundle_can_be_made_again(bundle: Path, tmp_path: Path, fde: Fde) -> None:
+    fde("publish", bundle, "--out", tmp_path / "again.tar.gz")
+    assert _contents(tmp_path / "again.tar.gz") == _contents(bundle)
 
 
 def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     suite: Path,
-    bundles: Pair,
+    bundle: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     fde: Fde,
@@ -168,26 +145,26 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     folder = tmp_path / suite.name
     shutil.copytree(suite, folder)
-    members = _contents(bundles[0])
+    members = _contents(bundle)
     strange = members | {f"{suite.name}/report.html": b"<script>alert(1)</script>"}
-    bundle = tmp_path / "strange.tar.gz"
+    stranger = tmp_path / "strange.tar.gz"
     del strange[f"{suite.name}/sums.json"]
-    bundle.write_bytes(_tar(_with_sums(strange)))
+    stranger.write_bytes(_tar(_with_sums(strange)))
     printed = {}
     for command in ("report", "summary"):
-        for path in (folder, bundle):
+        for path in (folder, stranger):
             printed[command, path] = json.loads(fde(command, path, "--json").out)
-    sha256 = hashlib.sha256(bundle.read_bytes()).hexdigest()
+    sha256 = hashlib.sha256(stranger.read_bytes()).hexdigest()
     page = tmp_path / "build" / "bundles" / sha256 / suite.name / "report.html"
-    assert printed["report", bundle]["page"] == str(page)
-    assert publish.kept(bundles[0], page.parents[2]) != page.parent  # of the same suite
-    assert publish.kept(bundle, page.parents[2]) == page.parent and page.is_file()
+    assert printed["report", stranger]["page"] == str(page)
+    assert publish.kept(bundle, page.parents[2]) != page.parent  # of the same suite
+    assert publish.kept(stranger, page.parents[2]) == page.parent and page.is_file()
     assert page.read_bytes() == (folder / "report.html").read_bytes()
     lines, unpacked = (
-        "\n".join(printed["summary", path]["suites"][0]["lines"]) for path in (folder, bundle)
+        "\n".join(printed["summary", path]["suites"][0]["lines"]) for path in (folder, stranger)
     )
     assert unpacked == lines.replace(str(folder), str(page.parent))
-    assert "twice" in fde("report", bundle, folder, status=1).err
+    assert "twice" in fde("report", stranger, folder, status=1).err
 
 
 def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> None:
@@ -200,8 +177,8 @@ def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> N
         assert set(re.findall(r"--[\w-]+", rest)) <= known
 
 
-def test_a_bundle_describes_itself(bundles: Pair) -> None:
-    with opened(bundles[:1]) as (folder,):
+def test_a_bundle_describes_itself(bundle: Path) -> None:
+    with opened([bundle]) as (folder,):
         crate = json.loads((folder / "ro-crate-metadata.json").read_text(encoding="utf-8"))
         graph = {entity["@id"]: entity for entity in crate["@graph"]}
         conforms = graph["ro-crate-metadata.json"]["conformsTo"]["@id"]
@@ -215,7 +192,7 @@ def test_a_bundle_describes_itself(bundles: Pair) -> None:
         for name in ("LICENSE", "CITATION.cff", "schema/plan.json", "energy.parquet"):
             assert (folder / name).is_file()
         description = about(folder)
-        assert description.suite_id == folder.name and not description.anonymous
+        assert description.suite_id == folder.name
 
 
 def _tar(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
@@ -261,11 +238,11 @@ def test_hostile_archives_are_refused_in_one_sentence(name: str, tmp_path: Path,
 
 
 def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused(
-    bundles: Pair, tmp_path: Path, fde: Fde
+    bundle: Path, tmp_path: Path, fde: Fde
 ) -> None:
     path = tmp_path / "b.tar.gz"
-    original = bundles[0].read_bytes()
-    members = _contents(bundles[0])
+    original = bundle.read_bytes()
+    members = _contents(bundle)
     folder = next(name for name in members if "/" in name).split("/")[0]
     changed = {**members, f"{folder}/clock.jsonl": members[f"{folder}/clock.jsonl"] + b"\n"}
     del members[next(iter(members))]  # the sums
@@ -281,10 +258,10 @@ def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused
 
 
 def test_figures_that_do_not_follow_from_the_raw_data_are_found(
-    bundles: Pair, tmp_path: Path, fde: Fde
+    bundle: Path, tmp_path: Path, fde: Fde
 ) -> None:
     def changed(figure: Callable[[float], float | None]) -> str:
-        members = _contents(bundles[0])
+        members = _contents(bundle)
         del members[next(iter(members))]  # the sums
         name = next(n for n in members if n.endswith("/budget.csv"))
         table = pl.read_csv(members[name])
@@ -307,11 +284,11 @@ def test_figures_that_do_not_follow_from_the_raw_data_are_found(
 
 @pytest.mark.parametrize("key", manifest.MAKERS)
 def test_what_differs_from_where_a_bundle_was_made_is_named(
-    key: str, bundles: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
+    key: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     """Next.json differs, as by another version of SciPy, as far as is allowed and farther."""
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, which is told another maker
-    members = _contents(bundles[0])
+    members = _contents(bundle)
     del members[next(iter(members))]
     name = next(n for n in members if n.endswith("/next.json"))
     path = tmp_path / "b.tar.gz"
@@ -339,16 +316,16 @@ def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path
 
 
 def test_no_room_to_unpack_is_no_fault_of_the_bundle(
-    bundles: Pair, monkeypatch: pytest.MonkeyPatch, fde: Fde
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
     monkeypatch.setattr(packed, "LEAST_FREE_BYTES", 1 << 62)
-    captured = fde("verify", bundles[0], status=1).err
+    captured = fde("verify", bundle, status=1).err
     assert "no room to unpack" in captured and "changed" not in captured
 
 
 def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
-    suite: Path, tmp_path: Path, bundles: Pair, fde: Fde
+    suite: Path, tmp_path: Path, bundle: Path, fde: Fde
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -357,7 +334,7 @@ def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
     reader.start()
     fde("publish", suite, "--out", pipe)
     reader.join()
-    assert came == [bundles[0].read_bytes()] and pipe.is_fifo()
+    assert came == [bundle.read_bytes()] and pipe.is_fifo()
 
 
 def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
@@ -395,10 +372,5 @@ def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
         write_manifest(copy)
         assert "password" in captured()
         _change(meter, partial(dict.update, **{key: ""}))
-    _change(meter, partial(dict.update, port="http://plug.lan/?token=s3cret"))
-    write_manifest(copy)
-    fde("publish", copy, "--anonymous", "--out", out)
-    assert all(b"s3cret" not in content for content in _contents(out).values())
-    out.unlink()
     (copy / "manifest.json").unlink()
     assert "fde seal" in captured()
