@@ -155,7 +155,8 @@ docs: venv-dev ## the documentation as a site, its links checked, the notebook e
 	@parts="$$FDE_BUILD"/site-parts; [ "$$parts"/docs/notebook.md -nt analysis/notebook.ipynb ] || { rm -rf "$$parts"; \
 	  mkdir -p "$$parts" "$$FDE_BUILD"/example; tar xzf $(EXAMPLE) -C "$$FDE_BUILD"/example --strip-components 1; \
 	  FDE_SUITE_DIR="$$FDE_BUILD"/example jupyter nbconvert --log-level ERROR --to markdown --execute analysis/notebook.ipynb \
-	    --output-dir "$$parts"/docs; $(FDE) gallery --out "$$parts"/gallery >/dev/null; }
+	    --output-dir "$$parts"/docs; $(FDE) report "$$FDE_BUILD"/example >/dev/null; \
+	  mkdir "$$parts"/example; cp "$$FDE_BUILD"/example/report.html "$$parts"/example; }
 	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir "$$FDE_BUILD"/site
 
 PYTEST := $(VENV)/bin/pytest

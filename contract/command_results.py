@@ -390,16 +390,6 @@ class CompareResult:
 
 
 @dataclass(frozen=True)
-class GalleryResult:
-    """`fde gallery`: its first page, how many entries it has, and why others were left out."""
-
-    ok: bool
-    index: str
-    entries: int
-    left_out: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class TraceResult:
     """`fde trace`: the figures of a run's power over time."""
 
@@ -481,7 +471,6 @@ COMMANDS: dict[str, type[Any]] = {
     "compare": CompareResult,
     "trace": TraceResult,
     "notebook": NotebookResult,
-    "gallery": GalleryResult,
     "meters": MetersResult,
     "duty": DutyResult,
     "measure": CommandDocument,

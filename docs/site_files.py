@@ -2,7 +2,7 @@
 
 So a link between pages is the same in a checkout and on the site, and a strict build checks all of
 them. Of other files the site has those that a page links to, and what `make docs` has written
-below `build/site-parts`: the executed notebook and the gallery.
+below `build/site-parts`: the executed notebook and the report of an example.
 """
 
 from __future__ import annotations

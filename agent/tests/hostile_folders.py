@@ -183,7 +183,6 @@ class Cases:
             "hours": (self._hours, 3),
             "fetched": (self._fetched, 12),
             "bundle": (self._bundle, 6),
-            "gallery": (self._gallery, 1),
             "suite": (self._suite, 12),
         }
 
@@ -262,9 +261,6 @@ class Cases:
     def _bundle(self, chance: random.Random) -> object:
         command = chance.choice(("verify", "verify", "verify", "summary"))
         return fde([command, str(self._packed(chance))])
-
-    def _gallery(self, chance: random.Random) -> object:
-        return fde(["gallery", str(self._packed(chance).parent), "--out", self._out("site")])
 
     def _suite(self, chance: random.Random) -> object:
         honest = (SUITES / "smoke.yml").read_text(encoding="utf-8")

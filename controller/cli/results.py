@@ -13,7 +13,6 @@ import typer
 from contract.command_results import (
     CompareResult,
     ContrastResult,
-    GalleryResult,
     LatencyResult,
     NotebookResult,
     PairCompared,
@@ -26,7 +25,7 @@ from contract.command_results import (
 )
 from contract.exports import is_stdout
 from contract.files import sha256_of
-from contract.places import SHARE, build_folder
+from contract.places import build_folder
 from controller.cli.options import Json, SuiteDirs, list_suites, newest
 from controller.cli.output import complain, finished, say, with_json
 
@@ -262,25 +261,6 @@ def notebook(
         return NotebookResult(status == 0, str(made.notebook), str(made.suite))
 
     return finished(as_json, work)
-
-
-@commands.command(rich_help_panel=RESULTS)
-@with_json
-def gallery(
-    out: Annotated[Path, typer.Option(metavar="SITE", help="Folder that the site goes to.")],
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="FOLDER", help="Where bundles are. Default: the examples."),
-    ] = None,
-) -> GalleryResult:
-    """Build a static site of many bundles: machines, disks, ciphers, with each one's report."""
-    from controller.sharing import gallery as galleries
-
-    made = galleries.build(folder or SHARE / "data" / "examples", out)
-    for problem in made.left_out:
-        complain(problem)
-    say(f"gallery: {made.index} ({made.entries} entries)")
-    return made
 
 
 def _kept(paths: Sequence[Path]) -> list[Path]:

@@ -1,8 +1,8 @@
-"""The report and the gallery in a browser: when they can be read, and what axe-core finds.
+"""The report in a browser: when they can be read, and what axe-core finds.
 
 axe-core is fetched by npm at its pinned version and checksum, once, to the cache; Chromium is the
 system's. Both are needed by this benchmark alone. Looked at are the widths of a phone and a desk,
-light and dark, with a trace opened and a table sorted and filtered; of the gallery the examples'.
+light and dark, with a trace opened and a table sorted and filtered.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
 from analysis.report.build import build
-from contract.places import ROOT
-from controller.sharing import gallery
 from validation.bench import Figure, at_most
 from validation.synthetic.suite import Options, write_suite
 
@@ -49,11 +47,6 @@ document.querySelector("figure[data-trace] .tools button").click();
 document.querySelector(".sort").click();
 document.querySelector(".tools input").value = "a";
 document.querySelector(".tools input").dispatchEvent(new Event("input"));
-"""
-FILTERED = """
-const one = document.querySelector("select");
-one.value = one.options[1].value;
-one.dispatchEvent(new Event("change", { bubbles: true }));
 """
 # When the first sentence of the answer was painted: the browser's own first contentful paint.
 PAINTED = """
@@ -183,24 +176,15 @@ def findings(tab: Tab) -> list[str]:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Measure the report of a small suite and the gallery of the examples.
-
-    In full at both widths and in both colours.
-    """
+    """Measure the report of a small suite; in full at both widths and in both colours."""
     with tempfile.TemporaryDirectory() as folder, chromium() as tab:
         suite = Path(folder) / "suite"
         write_suite(suite, Options(blocks=2, interval_ms=100) if quick else Options())
-        figures = of_page(tab, build(suite).page, quick)
-        if not quick:  # it makes the examples' reports anew
-            site = gallery.build(ROOT / "data" / "examples", Path(folder) / "site")
-            figures += of_page(tab, Path(site.index), use=FILTERED, what="the gallery")
-        return figures
+        return of_page(tab, build(suite).page, quick)
 
 
-def of_page(
-    tab: Tab, page: Path, quick: bool = False, use: str = OPENED, what: str = "the report"
-) -> list[Figure]:
-    """Return the figures of one page, looked at before and after the script `use`."""
+def of_page(tab: Tab, page: Path, quick: bool) -> list[Figure]:
+    """Return the figures of one page, looked at before and after the script `OPENED`."""
     violations: list[str] = []
     painted_s = 0.0
     for width, height in list(WIDTHS.values())[: 1 if quick else None]:
@@ -208,11 +192,11 @@ def of_page(
             tab.open(page, width, height, dark)
             painted_s = max(painted_s, float(tab.evaluate(PAINTED)) / 1000)
             violations += findings(tab)
-            tab.evaluate(use)
+            tab.evaluate(OPENED)
             violations += findings(tab)
     for line in dict.fromkeys(violations):
         print(line)
     return [
-        at_most(f"serious and critical findings of axe-core in {what}", len(violations), "", 0),
-        at_most(f"to the first paint of {what}", painted_s, "s", MOST_ANSWER_S),
+        at_most("serious and critical findings of axe-core in the report", len(violations), "", 0),
+        at_most("to the first paint of the report", painted_s, "s", MOST_ANSWER_S),
     ]

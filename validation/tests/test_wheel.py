@@ -209,14 +209,6 @@ def test_the_library_is_found_beside_modules_of_the_same_names(site: Path, besid
     assert output == "modelled\n"
 
 
-def test_the_gallery_shows_the_examples(site: Path, tmp_path: Path) -> None:
-    (tmp_path / "few").mkdir()
-    trace = site / "fde_testbed" / "share" / "data" / "examples" / "h100-trace"
-    (tmp_path / "few" / trace.name).symlink_to(trace)  # the bundles' reports take a while
-    made = _fde(site, tmp_path, "gallery", tmp_path / "few", "--out", "pages")
-    assert (made["entries"], made["left_out"]) == (1, [])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])

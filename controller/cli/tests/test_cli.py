@@ -111,7 +111,6 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "summary": ([suites[0]], 0),
         "compare": ([*suites, "--out", str(tmp_path)], 0),
         "publish": ([suites[0], "--out", str(tmp_path / "b.tar.gz")], 0),
-        "gallery": ([str(ROOT / "data" / "examples"), "--out", str(tmp_path / "site")], 0),
         "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
         "notebook": ([suites[0]], 0),
         "meters": ([], 0),

@@ -10,6 +10,8 @@ import math
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Callable
@@ -313,6 +315,28 @@ def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path
     """Where this fails: make examples."""
     with opened([path]) as (folder,):
         assert not publish.verify(folder).problems
+
+
+def test_the_examples_are_the_same_with_and_without_avx_512() -> None:
+    """What a processor without AVX-512 rounds otherwise is not used on one that has it."""
+    argv = [sys.executable, "-m", "controller", "verify", str(EXAMPLES[-1])]
+    without = {"NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_ICL,AVX512_SPR"}
+    captured = [
+        subprocess.run(argv, env={**os.environ, **more}, capture_output=True, text=True, check=True)
+        for more in ({}, without)
+    ]
+    assert "figures in" in captured[0].stdout
+    assert captured[0].stdout == captured[1].stdout
+
+
+def test_numpy_is_imported_without_avx_512_and_children_do_not_inherit_that() -> None:
+    captured = (
+        "import os, analysis.suite\n"
+        "from numpy._core._multiarray_umath import __cpu_features__ as has\n"
+        "assert not has.get('X86_V4') and 'NPY_DISABLE_CPU_FEATURES' not in os.environ"
+    )
+    environ = {k: v for k, v in os.environ.items() if k != "NPY_DISABLE_CPU_FEATURES"}
+    subprocess.run([sys.executable, "-c", captured], check=True, env=environ)
 
 
 def test_no_room_to_unpack_is_no_fault_of_the_bundle(
