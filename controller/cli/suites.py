@@ -176,16 +176,12 @@ def watch(
         ),
     ] = None,
     out: Out = None,
-    serve: Annotated[
-        str | None,
-        typer.Option(metavar="[ADDRESS:]PORT", help="Serve it as a web page, for a phone."),
-    ] = None,
 ) -> bool:
     """Show a running suite, wherever it was started; for programs there is status/status.json."""
     from controller.session import watch as watching
 
     try:
-        return watching.run(suite_dir, out or suites_folder(), inventory, serve, say)
+        return watching.run(suite_dir, out or suites_folder(), inventory, say)
     except KeyboardInterrupt:  # nothing was interrupted but the looking
         return True
 

@@ -18,12 +18,6 @@ from contract.plan import Plan
 from contract.status import RunningAnswer, RunningContrast, SuiteStatus
 
 
-def counted(status: SuiteStatus) -> str:
-    """`1 voided, 0 repeated`, and what was skipped, if anything was."""
-    text = f"{status.void} voided, {status.repeated} repeated"
-    return text + (f", {status.skipped} skipped" if status.skipped else "")
-
-
 def event(plan: Plan, entry: Entry) -> str | None:
     """Return a line of the journal as a sentence; None of ordinary ones."""
     detail = entry.detail

@@ -1,4 +1,4 @@
-"""Where a running suite is, for people: `status/status.json`, a page for a phone, the terminal."""
+"""Where a running suite is, in `status/status.json` and on the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contract.journal import Entry
 from contract.messages import EventCode
 from contract.plan import Plan
 from contract.status import Event, RunningAnswer, SuiteStatus
-from controller.session import progress_text, status_page
+from controller.session import progress_text
 from controller.session.messenger import Messenger
 from controller.session.progress import suite_status
 from controller.session.progress_text import (
@@ -339,7 +339,6 @@ class Board:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_json(self._folder / "status.json", asdict(status))
-            status_page.write(self._folder / "index.html", status)
             self._write_failed = False
         except OSError as error:
             if not self._write_failed:

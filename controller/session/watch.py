@@ -9,7 +9,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from contract.journal import Entry
 from contract.places import command_line
 from contract.plan import PlanHead, TargetDocument
 from contract.status import SuiteStatus
-from controller.session import status_page, suite_folder
+from controller.session import suite_folder
 from controller.session.ending import STOP
 from controller.session.journal_link import LinkEvents, follow, follow_command
 from controller.session.progress import unfinished
@@ -31,15 +31,13 @@ from controller.session.status import Board, Hosts, Lines, Screen, rows
 from controller.targets import connection, playbook
 
 POLL_S = 1.0
-# A page that shows the end reloads no more; until then it is served.
-LINGER_S = 15.0
 UNIT, SERVICE = "fde-agent@", ".service"
 
 Say = Callable[[str], None]
 
 
 class Source(ABC):
-    """A suite that is watched; `status` is a folder with its status.json and page."""
+    """A suite that is watched; `status` is a folder with its status.json."""
 
     name: str
     host: str
@@ -148,34 +146,22 @@ class RemoteSuite(Source):
             self._board.tick({}, {})
 
 
-def run(
-    folder: Path | None, suites: Path, inventory_path: Path | None, serve: str | None, say: Say
-) -> bool:
+def run(folder: Path | None, suites: Path, inventory_path: Path | None, say: Say) -> bool:
     """Show suites until they have ended; whether all went well.
 
     `folder` of a suite or a group; else all that sessions on this machine work on, below `suites`;
-    else what runs on the inventory's targets. `serve` is a port, or address and port. Raises
-    ControllerError where there is nothing to watch.
+    else what runs on the inventory's targets. Raises ControllerError if there is nothing to watch.
     """
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
+    with tempfile.TemporaryDirectory(prefix="fde-watch-") as scratch:
         sources: Sequence[Source] = [LocalSuite(path) for path in _chosen(folder, suites)]
-        sources = sources or (_remote(inventory_path, scratch) if inventory_path else [])
+        sources = sources or (_remote(inventory_path, Path(scratch)) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError("nothing-runs", nor=nor)
-        linger_s = 0.0
-        if serve and any(source.alive() for source in sources):
-            url = stack.enter_context(
-                status_page.served({source.name: source.status for source in sources}, serve)
-            )
-            say(f"the page for a phone is at {url}")
-            linger_s = LINGER_S
         _show(sources)
         outcomes = [source.outcome() for source in sources]
         for _, sentence in outcomes:
             say(sentence)
-        time.sleep(linger_s)
     return all(well for well, _ in outcomes)
 
 

@@ -1,17 +1,14 @@
-"""The status of a running suite: its document, the page for a phone, and the terminal."""
+"""The status of a running suite: its document, and the terminal."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
-import re
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ from contract import plan as plans
 from contract import strict_json
 from contract.journal import Entry
 from contract.status import Event, SuiteStatus
-from controller.session import progress, status, status_page
+from controller.session import progress, status
 from controller.tests import terminal
 from controller.tests.examples import ANSWER, NOW, journal, plan
 
@@ -88,7 +85,7 @@ def test_waiting_is_no_progress() -> None:
     assert early.waiting == "something runs"
 
 
-def test_the_board_writes_status_and_page_and_says_lines(
+def test_the_board_writes_status_and_says_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages: list[str] = []
@@ -111,9 +108,6 @@ def test_the_board_writes_status_and_page_and_says_lines(
         "block 1 of 3, run 1 of 18",
         "run 2 (dmcrypt-aes128 file_io) is void",
     ]
-    assert IDS[1][:4] == "0001" and "dmcrypt-aes128" in (
-        tmp_path / "status" / "index.html"
-    ).read_text(encoding="utf-8")
     assert capsys.readouterr().out == ""
 
 
@@ -177,65 +171,6 @@ def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path:
     (tmp_path / "status").unlink()
     board.entry(ENTRIES, WATTS, GAPS)
     assert read(tmp_path).finished == 1
-
-
-class Page(HTMLParser):
-    """Tags and attributes of a page, and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def refresh(self) -> bool:
-        return any(values.get("http-equiv") == "refresh" for _, values in self.tags)
-
-
-def test_the_page_needs_nothing_else_and_reloads_itself_until_the_end() -> None:
-    page = Page(status_page.render(document()))
-    assert page.refresh()
-    links = [v for _, values in page.tags for k, v in values.items() if k in ("src", "href")]
-    assert links == ["data:,"], "no file, no network"
-    for words in ("dmcrypt-aes128", "file_io", "12.35 W", "meter0 1", "1 of 18 runs"):
-        assert words in page.text
-    answered = Page(status_page.render(document(answer=ANSWER))).text
-    for words in ("Opal +0.6 % ± 0.5", "AES-128 +41 % ± 9", "modelled", "after block 2"):
-        assert words in answered and words not in page.text
-    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
-    assert not Page(status_page.render(document(ended))).refresh()
-
-
-def test_nothing_that_a_program_said_becomes_part_of_the_page() -> None:
-    event = Event(NOW.isoformat(), EVIL)
-    html = status_page.render(document(waiting=EVIL, events=(event,), holder=EVIL))
-    assert html.count("<script>") == 1 and EVIL in Page(html).text
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is missing")
-@pytest.mark.parametrize(("age_s", "hidden"), [(10, True), (300, False)])
-def test_the_page_turns_stale_when_the_session_is_gone(
-    tmp_path: Path, age_s: int, hidden: bool
-) -> None:
-    updated = datetime.now(UTC) - timedelta(seconds=age_s)
-    current = document(updated_wall=updated.isoformat(timespec="seconds"))
-    status_page.write(tmp_path / "index.html", current)
-    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
-    done = subprocess.run(
-        [*browser, f"--user-data-dir={tmp_path / 'browser'}", f"file://{tmp_path}/index.html"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    stale = next(v for _, v in Page(done.stdout).tags if v.get("id") == "stale")
-    assert ("hidden" in stale) == hidden
-    assert re.search(r'class="age">[0-9]+ (s|min)<', done.stdout)
 
 
 DRAW = """

@@ -1,18 +1,14 @@
-"""Watching: a session on this machine, a target by SSH, and the page over HTTP."""
+"""Watching: a session on this machine, and a target by SSH."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -21,9 +17,8 @@ import pytest
 from contract import plan as plans
 from contract.journal import Entry
 from contract.tests.refusal import refuses
-from controller.session import group, status_page, suite_folder, watch
+from controller.session import group, suite_folder, watch
 from controller.session.seal import MANIFEST
-from controller.session.status import Board
 from controller.tests.examples import journal, plan, resolved
 
 ROOT = Path(watch.__file__).parents[2]
@@ -97,7 +92,7 @@ def test_a_session_here_is_shown_until_it_has_sealed(
     with session(folder, "seals") as process:
         timer = threading.Timer(1.5, finish, [process])
         timer.start()
-        well = watch.run(folder if named else None, folder.parent, None, None, messages.append)
+        well = watch.run(folder if named else None, folder.parent, None, messages.append)
         timer.join()
     assert well
     out = capsys.readouterr().out
@@ -110,14 +105,14 @@ def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
     messages: list[str] = []
     with session(folder, "is killed") as process:
         threading.Timer(0.5, process.kill).start()
-        assert not watch.run(folder, folder.parent, None, None, messages.append)
+        assert not watch.run(folder, folder.parent, None, messages.append)
     assert "fde resume " in messages[-1] and "not sealed" in messages[-1]
 
 
 def test_a_sealed_suite_points_to_what_shows_it(folder: Path) -> None:
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
     messages: list[str] = []
-    assert watch.run(folder, folder.parent, None, None, messages.append)
+    assert watch.run(folder, folder.parent, None, messages.append)
     assert "has ended: fde summary" in messages[-1]
 
 
@@ -130,113 +125,15 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     twin = replace(PLAN, suite_id=other["suite_id"], host="other")
     group.write(folder.parent / "group", [PLAN, twin])
     messages: list[str] = []
-    assert not watch.run(folder.parent / "group", folder.parent, None, None, messages.append)
+    assert not watch.run(folder.parent / "group", folder.parent, None, messages.append)
     assert "has ended" in messages[0] and "fde resume" in messages[1]
 
 
 def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
     with refuses("nothing-runs"):
-        watch.run(None, folder.parent, None, None, print)
+        watch.run(None, folder.parent, None, print)
     with refuses("no-plan"):
-        watch.run(folder.parent, folder.parent, None, None, print)
-
-
-def get(url: str) -> tuple[int, bytes]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, b""
-
-
-def test_the_page_is_served_and_nothing_else(folder: Path) -> None:
-    status = folder / "status"
-    with status_page.served({PLAN.suite_id: status}, "0") as url:
-        assert url.startswith("http://127.0.0.1:")
-        assert get(url)[0] == 404, "there is no status yet"
-        Board(PLAN, folder, lambda _: None).entry(ENTRIES, {}, {})
-        code, page = get(url)
-        assert code == 200 and page.startswith(b"<!doctype html>")
-        assert json.loads(get(f"{url}status.json")[1])["suite_id"] == PLAN.suite_id
-        assert get(f"{url}{PLAN.suite_id}/")[1] == page
-        (status / "meters").mkdir()
-        (status / "meters" / "status.json").write_text("{}", encoding="utf-8")
-        for other in ("../plan.json", "meters/status.json", "%2e%2e/plan.json", "plan.json", "x/"):
-            assert get(url + other)[0] == 404
-
-
-def test_several_suites_have_a_page_each(tmp_path: Path) -> None:
-    folders = {name: tmp_path / name for name in ("one", "two")}
-    for path in folders.values():
-        path.mkdir()
-        (path / "index.html").write_text(path.name, encoding="utf-8")
-    with status_page.served(folders, "127.0.0.1:0") as url:
-        assert b'href="one/"' in get(url)[1] and b'href="two/"' in get(url)[1]
-        assert get(f"{url}two/")[1] == b"two"
-
-
-@pytest.mark.parametrize("where", ["0", ":0", "127.0.0.1:0"])
-def test_without_an_address_only_this_machine_is_served(where: str, tmp_path: Path) -> None:
-    assert status_page.parse(where) == ("127.0.0.1", 0)
-    (tmp_path / "index.html").write_text("here", encoding="utf-8")
-    with status_page.served({"a": tmp_path}, where) as url:
-        address = urllib.parse.urlsplit(url).netloc
-        for host, status in (
-            (address, 200),
-            (f"LOCALHOST:{address.partition(':')[2]}", 200),
-            ("[::1]", 200),
-            ("evil.example", 421),
-            (f"evil.example:{address.partition(':')[2]}", 421),
-            ("127.0.0.1.evil.example", 421),
-            ("", 421),
-        ):
-            assert f" {status} ".encode() in _asked(url, f"Host: {host}".encode()), host
-        assert b" 421 " in _asked(url, b"X: without a host")
-
-
-def _asked(url: str, header: bytes) -> bytes:
-    with _connected(url) as client:
-        client.sendall(b"GET / HTTP/1.0\r\n" + header + b"\r\n\r\n")
-        return client.makefile("rb").read()
-
-
-def _connected(url: str) -> socket.socket:
-    at = urllib.parse.urlsplit(url)
-    return socket.create_connection((at.hostname or "", at.port or 0))
-
-
-def test_clients_that_stay_are_bounded_and_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "index.html").write_text("here", encoding="utf-8")
-    monkeypatch.setattr(status_page, "LIMIT_S", 1e6)
-    with status_page.served({"a": tmp_path}, "0") as url, ExitStack() as stack:
-        for _ in range(status_page.MOST_CLIENTS):
-            stack.enter_context(_connected(url)).sendall(b"G")
-        with _connected(url) as one_more:
-            assert one_more.recv(1) == b""
-    monkeypatch.setattr(status_page, "LIMIT_S", 0.05)
-    with status_page.served({"a": tmp_path}, "0") as url:
-        with _connected(url) as silent:
-            silent.sendall(b"GET / HT")
-            assert silent.recv(1) == b""
-        assert b" 200 " in _asked(url, b"Host: localhost")
-
-
-@pytest.mark.parametrize("where", ["", "http", "70000", "0.0.0.0:", "-1", "localhost"])
-def test_an_address_that_is_none_is_refused(where: str) -> None:
-    with refuses("invalid-serve"):
-        status_page.parse(where)
-
-
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
-    with status_page.served({"a": tmp_path}, "0") as url:
-        port = url.rstrip("/").rpartition(":")[2]
-        with (
-            refuses("page-not-served", address="127.0.0.1", port=int(port)),
-            status_page.served({"b": tmp_path}, port),
-        ):
-            pass
+        watch.run(folder.parent, folder.parent, None, print)
 
 
 # In place of SSH: the command for the target is run here, with the target's folders below $THERE.
