@@ -150,22 +150,6 @@ class SuiteResult:
 
 
 @dataclass(frozen=True)
-class QueuedSuite:
-    """A suite in the queue; `continues`: some of its runs are left, `failed`: its last session."""
-
-    folder: str
-    state: Literal["waiting", "continues", "failed", "sealed"]
-
-
-@dataclass(frozen=True)
-class QueueResult:
-    """`fde queue`: all suites, in their order, once it has done what was asked."""
-
-    ok: bool
-    suites: tuple[QueuedSuite, ...]
-
-
-@dataclass(frozen=True)
 class ContrastResult:
     """`ratio` of the joules of `other` to those of `base`, with its verdict.
 
@@ -463,7 +447,6 @@ COMMANDS: dict[str, type[Any]] = {
     "prove": ProveResult,
     "notify": NotifyResult,
     **dict.fromkeys(("plan", "run", "resume", "seal"), SuiteResult),
-    "queue": QueueResult,
     "report": ReportResult,
     "verify": VerifyResult,
     "publish": PublishResult,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,14 +27,12 @@ Scale = Annotated[str | None, typer.Option(help="One of the suite's scales, as l
 Blocks = Annotated[int | None, typer.Option(help="Instead of the suite's own number.")]
 Hours = Annotated[float | None, typer.Option(help="As many blocks as end within so long.")]
 Until = Annotated[
-    str | None,
+    datetime | None,
     typer.Option(
-        metavar="HH:MM", help="Begin no run that would not end by then; `resume` goes on."
+        formats=["%H:%M"],
+        metavar="HH:MM",
+        help="Begin no run that would not end by then; `resume` goes on.",
     ),
-]
-Between = Annotated[
-    str | None,
-    typer.Option(metavar="HH:MM-HH:MM", help="Measure only then, each day until it is complete."),
 ]
 UntilSettled = Annotated[
     bool, typer.Option("--until-settled", help="End after the block that settles every question.")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contract.command_results import QueueResult, SuiteResult
+from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
 from contract.places import command_line, suites_folder
 from controller.cli.measured_command import SuiteRun
 from controller.cli.options import (
     AnyInventory,
-    Between,
     Blocks,
     Hours,
     Inventory,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 MEASURE = "Measure"
 
-Action = Literal["add", "list", "remove", "run", "timer", "install"]
 Suite = Annotated[str, typer.Option(help="Name of a suite.", autocompletion=suites)]
 Out = Annotated[
     Path | None,
@@ -82,14 +80,10 @@ def plan(
     skip: Skip = None,
     confirm: Confirm = None,
     until_settled: UntilSettled = False,
-    queue: Annotated[bool, typer.Option("--queue", help="Add it to the queue.")] = False,
 ) -> SuiteResult:
     """Freeze a plan for each host; prints its folder."""
-    arguments = dict(locals())
-    options = _options(**{name: arguments[name] for name in arguments if name != "queue"})
+    options = _options(**locals())
     folder = _planned(options, _several(options))
-    if queue:
-        _add_to_queue(folder, inventory, until_settled=until_settled)
     say(str(folder))
     return SuiteResult(True, str(folder))
 
@@ -117,7 +111,6 @@ def run(
     skip: Skip = None,
     confirm: Confirm = None,
     until: Until = None,
-    between: Between = None,
     until_settled: UntilSettled = False,
     report: Report = True,
 ) -> SuiteResult:
@@ -151,7 +144,6 @@ def resume(
     target: Target = None,
     confirm: Confirm = None,
     until: Until = None,
-    between: Between = None,
     until_settled: UntilSettled = False,
     report: Report = True,
 ) -> SuiteResult:
@@ -205,63 +197,6 @@ def stop(
 
 @commands.command(rich_help_panel=MEASURE)
 @with_json
-def queue(
-    action: Annotated[Action, typer.Argument(help="What to do; `plan --queue` adds, too.")],
-    suite_dir: Annotated[
-        Path | None, typer.Argument(metavar="SUITE_DIR", help="The suite to add or remove.")
-    ] = None,
-    *,
-    inventory: AnyInventory = None,
-    until: Until = None,
-    between: Between = None,
-    until_settled: UntilSettled = False,
-) -> QueueResult:
-    """Keep planned suites in a queue and run them in order, in the evenings that it takes.
-
-    `run` continues what is not sealed; a suite that fails does not stop the next. `timer` prints
-    units of systemd that do so `--between` two times of each day, `install` enables them.
-    """
-    from controller.session import suite_queue
-    from controller.session.evening import Window
-
-    options, ok = _options(until=until, between=between), True
-    window = Window.from_options(options.until, options.between)
-    if action in ("add", "remove"):
-        if suite_dir is None:
-            raise typer.BadParameter(f"queue {action}: name SUITE_DIR.")
-        if action == "add":
-            _add_to_queue(suite_dir, inventory, until_settled=until_settled)
-        else:
-            suite_queue.remove(suite_dir)
-    elif action in ("timer", "install"):
-        if window is None or window.begin is None:
-            raise typer.BadParameter(f"queue {action}: give --between.")
-        for name, text in suite_queue.units(window).items():
-            for line in (f"# ~/{suite_queue.UNITS}/{name}", *text.splitlines()):
-                say(line)
-        if action == "install":
-            suite_queue.install(window)
-            say("Enabled. `loginctl enable-linger` lets it run while you are not logged in.")
-    elif action == "run":
-        times = ["--until", until] if until else ["--between", between] if between else []
-        ok = suite_queue.run(times, window, say)
-    queued = tuple(entry.queued for entry in suite_queue.read().entries)
-    for number, each in enumerate(queued if action == "list" else (), 1):
-        say(f"{number}  {each.state:<9}  {each.folder}")
-    return QueueResult(ok, queued)
-
-
-def _add_to_queue(folder: Path, inventory: Path | None, *, until_settled: bool) -> None:
-    from controller.session import suite_queue
-
-    if inventory is None:
-        raise ControllerError("no-inventory-or-target")
-    entry = suite_queue.Entry(str(folder.resolve()), str(inventory.resolve()), until_settled)
-    suite_queue.add(entry)
-
-
-@commands.command(rich_help_panel=MEASURE)
-@with_json
 def seal(suite_dir: SuiteDir = None) -> SuiteResult:
     """Seal what an interrupted suite has measured, if it is not to be continued."""
     from contract import plan as plans
@@ -279,10 +214,8 @@ def _options(**arguments: Any) -> Options:
     """Return a command's options as planning takes them, without those not given."""
     from controller.planning.plan_folders import Options
 
-    for names in (("blocks", "hours", "pilot"), ("until", "between")):
-        if sum(arguments.get(name) is not None for name in names) > 1:
-            options = ", ".join(f"--{name}" for name in names)
-            raise typer.BadParameter(f"{options}: give one of them.")
+    if sum(arguments.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
+        raise typer.BadParameter("--blocks, --hours, --pilot: give one of them.")
     for name in ("configurations", "skip", "confirm"):
         arguments[name] = words(arguments.get(name))
     return Options(**{name: value for name, value in arguments.items() if value is not None})
@@ -308,12 +241,10 @@ def _planned(options: Options, several: bool) -> Path:
 def _measured(options: Options, several: bool) -> SuiteResult:
     from controller.planning.plan_folders import target_of
     from controller.session import group, session, suite_folder
-    from controller.session.evening import Window
     from instrumentation.clock import ClockError
 
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
-    window = Window.from_options(options.until, options.between)
     try:
         if several:
             return SuiteResult(group.run(options), str(folder))
@@ -321,7 +252,7 @@ def _measured(options: Options, several: bool) -> SuiteResult:
         suite_folder.require_plain(folder)
         try:
             manifest = session.run(
-                *(folder, target, options.inventory, say, window),
+                *(folder, target, options.inventory, say, options.until),
                 until_settled=options.until_settled,
                 report=options.report,
                 confirm=options.confirm,

@@ -51,8 +51,7 @@ class Options:
     confirm: Sequence[str] = ()
     report: bool = True
     targets: Sequence[TargetDocument] = ()
-    until: str | None = None
-    between: str | None = None
+    until: datetime | None = None
     until_settled: bool = False
 
 

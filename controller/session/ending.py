@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 from agent.system.admission import Bounds, boottime_ns
@@ -24,6 +25,7 @@ STOP = ".stop"
 RETRY_S = 2.0
 # At the end of the time, for the last mark and the results.
 FETCH_S = 60.0
+MINUTE_S = 60
 
 
 class TimeOverError(Exception):
@@ -106,3 +108,20 @@ class Ending:
         if self.end_ns is not None:
             seconds = (self.end_ns - boottime_ns()) / NS - FETCH_S
         return Bounds(seconds, self._known_s, self._block)
+
+
+def next_time(now_s: float, clock: datetime, zone: tzinfo | None = None) -> float:
+    """Return the next moment at which clocks show a time of day, or skip it in spring.
+
+    In autumn a time that they show twice comes twice. Moments are seconds of the Unix epoch; of
+    `clock` hour and minute count. `zone` is the local one by default.
+    """
+
+    def shown(moment_s: float) -> datetime:
+        return datetime.fromtimestamp(moment_s, zone).replace(tzinfo=None)
+
+    moment_s = now_s // MINUTE_S * MINUTE_S
+    while True:
+        before, moment_s = shown(moment_s), moment_s + MINUTE_S
+        if before < datetime.combine(shown(moment_s), clock.time()) <= shown(moment_s):
+            return moment_s

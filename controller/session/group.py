@@ -265,8 +265,7 @@ def _start(target: Target, folder: Path, options: Options) -> Session:
         resolved.flush()
         argv = [*SESSION, str(folder), "--inventory", str(options.inventory)]
         argv += ["--target", f"/dev/fd/{resolved.fileno()}"]
-        argv += ["--until", options.until] if options.until else []
-        argv += ["--between", options.between] if options.between else []
+        argv += [f"--until={options.until:%H:%M}"] if options.until else []
         argv += [] if options.report else ["--no-report"]
         argv += [word for serial in options.confirm for word in ("--confirm", shlex.quote(serial))]
         process = subprocess.Popen(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from agent.system.admission import boottime_ns
 from contract import journal
 from contract import plan as plans
 from contract.attempts import NS, History
-from contract.documents import EndCode
 from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
@@ -26,8 +26,7 @@ from controller.planning import plan_folders
 from controller.session import meter_losses, session_times, suite_folder, target_identity
 from controller.session import seal as fetch
 from controller.session.agent_client import AgentClient
-from controller.session.ending import STOP, Ending, TimeOverError
-from controller.session.evening import Window
+from controller.session.ending import STOP, Ending, TimeOverError, next_time
 from controller.session.follow_loop import FollowLoop
 from controller.session.hang_watch import HangWatch
 from controller.session.hold import Hold
@@ -92,7 +91,7 @@ def run(
     target: TargetDocument,
     inventory: Path,
     say: Say,
-    window: Window | None = None,
+    until: datetime | None = None,
     *,
     until_settled: bool = False,
     report: bool = False,
@@ -100,9 +99,8 @@ def run(
 ) -> Path | None:
     """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
 
-    None where it ends with runs left: at the end of `window`, or because a person asked for it. In
-    a window with a begin it continues the next time that this is open. With `until_settled` it is
-    complete once all questions of the plan are settled.
+    None if it ends with runs left: at the time of day of `until`, or because a person asked for it.
+    With `until_settled` it is complete once all questions of the plan are settled.
 
     A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
     (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
@@ -129,17 +127,19 @@ def run(
         suite_folder.logged(suite_dir),
         Messenger(plan.suite_id, target) as messenger,
     ):
+        stop = suite_dir / STOP
         try:
-            manifest = _in_windows(
-                window,
-                suite_dir,
-                say,
-                lambda end_ns: _session(
-                    *(suite_dir, target, inventory, plan, say),
-                    messenger=messenger,
-                    until_settled=until_settled,
-                    end_ns=end_ns,
-                ),
+            stop.unlink(missing_ok=True)
+            end_ns = None
+            if until is not None:
+                left_s = next_time(time.time(), until) - time.time()
+                end_ns = boottime_ns() + round(left_s * NS)
+                say(f"no run begins that would not end by {until:%H:%M}")
+            manifest = _session(
+                *(suite_dir, target, inventory, plan, say),
+                messenger=messenger,
+                until_settled=until_settled,
+                end_ns=end_ns,
             )
             if manifest is not None:
                 outcome = make_report(suite_dir, say) if report else "sealed"
@@ -152,37 +152,8 @@ def run(
                 reason=error.strerror,
                 command=command_line("resume", suite_dir),
             ) from error
-
-
-def _in_windows(
-    window: Window | None,
-    suite_dir: Path,
-    say: Say,
-    measure: Callable[[int | None], tuple[EndCode, Path | None]],
-) -> Path | None:
-    """Measure while the window is open, again each time that it is, until the suite is complete."""
-    stop = suite_dir / STOP
-    stop.unlink(missing_ok=True)
-    end_s: float | None = None
-    try:
-        while True:
-            end_ns = None
-            if window is not None:
-                over_s, end_s = end_s, window.open_until(time.time())
-                if end_s in (None, over_s):
-                    say(f"waiting until {window.begin}")
-                while end_s in (None, over_s) and not stop.exists():
-                    time.sleep(1)
-                    end_s = window.open_until(time.time())
-                if end_s is None or end_s == over_s:
-                    return None
-                end_ns = boottime_ns() + round((end_s - time.time()) * NS)
-                say(f"no run begins that would not end by {window.end}")
-            code, manifest = measure(end_ns)
-            if code != "until" or window is None or window.begin is None:
-                return manifest
-    finally:
-        stop.unlink(missing_ok=True)
+        finally:
+            stop.unlink(missing_ok=True)
 
 
 def _session(
@@ -195,8 +166,8 @@ def _session(
     messenger: Messenger,
     until_settled: bool,
     end_ns: int | None,
-) -> tuple[EndCode, Path | None]:
-    """Measure in one session; why it ended with runs left, and the manifest where it is sealed."""
+) -> Path | None:
+    """Measure; return the manifest if the suite is sealed."""
     sealed = (suite_dir / MANIFEST).exists()
     agent = AgentClient(target, plan.suite_id)
     meters = [meter.name for meter in target.meters]
@@ -242,8 +213,8 @@ def _session(
             outcome = f"{ENDED[ending.code]}: {left} of {len(plan.runs)} runs are left"
             board.note(outcome)
             messenger.send("stopped", outcome)
-            return ending.code, None
-    return ending.code, seal(suite_dir, decoded=True)
+            return None
+    return seal(suite_dir, decoded=True)
 
 
 def _until_complete(session: Session) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,29 +67,30 @@ def test_from_pip_to_a_report_and_back(machine: Any) -> None:
     proven = json.loads(typed("fde prove plain opal dmcrypt-aes256 --json"))
     assert proven["ok"]
 
-    folder = typed("fde plan --suite micro --blocks 1 -c plain,opal,dmcrypt-aes256 --queue").split()
+    folder = typed("fde plan --suite micro --blocks 1 -c plain,opal,dmcrypt-aes256").split()
     machine.ssh(USER_MANAGER)
     typed(
         """
         export XDG_RUNTIME_DIR=/run/user/$(id -u)
         until systemctl --user list-units >/dev/null; do sleep 0.2; done
-        at() { date -d "$1" +%H:%M; }
-        fde queue install --between $(at "1 minute ago")-$(at "2 hours")
+        evening=$(date -d "2 minutes" +%H:%M) morning=$(date -d "2 hours" +%H:%M)
+        systemd-run --user --same-dir --unit fde-night --on-calendar=$evening --setenv=PATH \
+          --setenv=FDE_INVENTORY fde resume --until $morning
         """
     )
     held = typed(
         """
         export XDG_RUNTIME_DIR=/run/user/$(id -u)
-        log() { journalctl --user --unit fde-queue --no-pager; exit 1; }
+        log() { journalctl --user --unit fde-night --no-pager; exit 1; }
         seen() { systemd-inhibit --list --no-legend | grep fde-testbed; }
         tries=0
         until seen; do [ $((tries += 1)) -lt 900 ] || log; sleep 0.2; done
-        while systemctl --user is-active --quiet fde-queue.service; do sleep 1; done
-        fde queue list
+        while systemctl --user is-active --quiet fde-night.service; do sleep 1; done
+        fde summary --json
         """
     )
     assert "sleep" in held
-    assert re.search(rf"^1  sealed +\S+/{folder[-1]}$", held, re.MULTILINE), held
+    assert f"{folder[-1]}/manifest.json" in typed(f"ls {folder[-1]}/manifest.json"), held
     report = json.loads(typed("fde report --json"))
     page = typed(f"cat {report['page']}")
     assert "RAPL counts processor and memory alone" in page

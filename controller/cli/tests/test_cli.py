@@ -105,7 +105,6 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "run": ([str(planned), *whom], 0),
         "resume": ([str(planned), *whom], 0),
         "seal": ([str(planned)], 0),
-        "queue": (["list"], 0),
         "report": ([suites[1]], 0),
         "verify": ([suites[0]], 0),
         "summary": ([suites[0]], 0),

@@ -18,8 +18,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import tzinfo
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,6 @@ from contract.places import ROOT
 from contract.tests.refusal import refuses
 from controller.planning import plan_folders
 from controller.session import ending, journal_link, running_answer, seal, session, watch
-from controller.session.evening import Window
 from controller.session.morning import make_report
 from controller.session.tests.test_recorders import meter, speaking, wait_until
 from controller.targets import connection, playbook, survey
@@ -104,9 +103,9 @@ class Scene:
             out = given["variables"]["suite_archive_file"]
             subprocess.run([*argv, "--out", out], check=True, cwd=ROOT)
 
-    def run(self, window: Window | None = None, *, until_settled: bool = False) -> Path | None:
+    def run(self, until: datetime | None = None, *, until_settled: bool = False) -> Path | None:
         where = self.here, self.target, Path("inventory"), self.said.append
-        return session.run(*where, window, until_settled=until_settled)
+        return session.run(*where, until, until_settled=until_settled)
 
     @property
     def sessions(self) -> list[str]:
@@ -401,24 +400,15 @@ def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pac
     scene.require_complete()
 
 
-@dataclass(frozen=True)
-class Evenings(Window):
-    """A window that is open for so long from whenever it is looked at, another one each time."""
-
-    length_s: float = 300.0
-
-    def open_until(self, now_s: float, zone: tzinfo | None = None) -> float | None:  # noqa: ARG002
-        return now_s + self.length_s
-
-
 def test_a_suite_takes_the_evenings_that_it_needs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first two, one of its workloads would take too long."""
+    monkeypatch.setattr(session, "next_time", lambda now_s, _: now_s + 300)
     long = [{"file_io": 1e4}, {"idle": 1e4}, {}]
     monkeypatch.setattr(ending, "longest_s", lambda *_: long[len(scene.sessions)])
     scene.take(6, run_limit_s=20.0)
-    assert scene.run(Evenings("22:00", "07:00")) == scene.here / seal.MANIFEST
+    assert [scene.run(NOW) for _ in range(3)] == [None, None, scene.here / seal.MANIFEST]
     scene.require_complete()
     assert scene.sessions == ["until", "until", ""]
     starts = [entry.detail for entry in scene.entries if entry.state == "suite-started"]
@@ -430,9 +420,10 @@ def test_a_run_under_way_at_the_hard_end_is_interrupted_and_repeated(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "FETCH_S", 0.0)
+    monkeypatch.setattr(session, "next_time", lambda now_s, _: now_s + 10)
     scene.take(6, run_limit_s=1.0)
     scene.run_s = 60.0  # it breaks its limit
-    assert scene.run(Evenings(None, "07:00", length_s=10.0)) is None
+    assert scene.run(NOW) is None
     assert scene.sessions == ["until"]
     assert not (scene.here / seal.MANIFEST).exists()
     assert "finished" not in journal.last_states(scene.entries).values()
