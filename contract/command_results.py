@@ -238,7 +238,6 @@ class ReportResult:
 
     ok: bool
     page: str
-    pdf: str | None
     origin: str | None
     contrasts: tuple[ContrastResult, ...] | None
     flags: tuple[Note, ...] | None = None
@@ -374,15 +373,6 @@ class CompareResult:
 
 
 @dataclass(frozen=True)
-class TraceResult:
-    """`fde trace`: the figures of a run's power over time."""
-
-    ok: bool
-    svg: str
-    png: str
-
-
-@dataclass(frozen=True)
 class NotebookResult:
     """`fde notebook`: the copy, and the suite that it is of; with --json nothing is opened."""
 
@@ -452,7 +442,6 @@ COMMANDS: dict[str, type[Any]] = {
     "publish": PublishResult,
     "summary": SummaryResult,
     "compare": CompareResult,
-    "trace": TraceResult,
     "notebook": NotebookResult,
     "meters": MetersResult,
     "duty": DutyResult,

@@ -19,8 +19,7 @@ SEALED = (
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
 DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "budget.csv")
-PAGES = ("report.html", "report.pdf")
-_BESIDE = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff", "ro-crate-metadata.json")
+_BESIDE = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff")
 _NAME = f"(?:{PATTERN})"
 # What a program of a workload may leave for a bundle: nothing that a browser or Python would run.
 _KEPT = re.compile(
@@ -53,5 +52,5 @@ def is_packed(path: str) -> bool:
 
 def is_known(path: str) -> bool:
     """Whether a path is that of a file which a suite's folder may have."""
-    known = path in PAGES or _SESSIONS.fullmatch(path) is not None
+    known = path == "report.html" or _SESSIONS.fullmatch(path) is not None
     return known or is_sealed(path) or is_packed(path)

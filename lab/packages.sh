@@ -10,14 +10,6 @@ set -euo pipefail
 # PYTHON: the interpreter that the virtual environment is to be made with.
 python=${PYTHON:-python3}
 
-# libpango, libpangoft2, libharfbuzz-subset and a font lay out the report on paper.
-paper=(
-    fonts-dejavu-core
-    libharfbuzz-subset0
-    libpango-1.0-0
-    libpangoft2-1.0-0
-)
-
 # gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (drive/xts.c).
 packages=(
     ca-certificates
@@ -34,7 +26,6 @@ packages=(
     qemu-utils
     uidmap
     util-linux
-    "${paper[@]}"
 )
 # To build the kernel of User Mode Linux rather than take that of lab/kernel/ (lab/machines/kernel.py).
 [ "${LAB_KERNEL:-}" != build ] || packages+=(bc bison flex kmod patch xz-utils)
@@ -42,7 +33,7 @@ packages=(
 without_lab=false
 if [ "${1:-}" = --without-lab ]; then
     without_lab=true
-    packages=(ca-certificates openssh-client "${paper[@]}")
+    packages=(ca-certificates openssh-client)
     shift
 fi
 

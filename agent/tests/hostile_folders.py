@@ -172,7 +172,6 @@ class Cases:
         self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
             "summary": (lambda _: fde(["summary", str(self.suite)]), 14),
             "verify": (lambda _: fde(["verify", str(self.suite)]), 6),
-            "trace": (self._trace, 3),
             "compare": (self._compare, 2),
             "page": (self._page, 0.5),
             "notebook": (lambda _: fde(["notebook", "--copy", str(self.suite)]), 6),
@@ -188,10 +187,6 @@ class Cases:
 
     def _out(self, name: str) -> str:
         return str(self.scratch / name)
-
-    def _trace(self, chance: random.Random) -> object:
-        run = chance.choice(("0", "1", "plain", *hostile_changes.TEXTS[:12])).replace("\0", "")
-        return fde(["trace", "--out", self._out("t"), "--", str(self.suite), run])
 
     def _compare(self, chance: random.Random) -> object:
         two = [str(self.suite), str(self.base)]

@@ -15,7 +15,6 @@ from analysis.report import (
     first_page,
     money_section,
     other_sources,
-    protection_section,
     provenance,
     published_section,
     questions_section,
@@ -68,8 +67,7 @@ class Report:
             workloads=self.workloads(),
             units=workload_section.units_section(results),
             responsiveness=responsiveness_section.responsiveness_section(results) or None,
-            money=money_section.money_section(results)
-            + protection_section.protection_section(results.suite),
+            money=money_section.money_section(results),
             budget=budget_section.budget_section(results) or None,
             published=published_section.published_section(results),
             steadiness=self.steadiness(),

@@ -118,7 +118,7 @@ def _over_time(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
         f"Power over the time of run {run.run_id}; phases shaded, the tail last, gaps left open."
     )
     curves = timeline.curves(results.suite, run, results.clock)
-    drawn = timeline.draw_curves(results.suite, run, curves)
+    drawn = timeline.draw(results.suite, run, curves)
     return view.trace(drawn, caption, joint_origin(energy), timeline.as_json(run, curves))
 
 

@@ -14,7 +14,6 @@ import pytest
 from scipy import stats
 
 from analysis.report import compare_page
-from analysis.report.trace import find
 from analysis.stats.compare import NIGHT_SD, compare, compare_all, compare_read
 from analysis.stats.results import load
 from analysis.suite.records import Suite
@@ -202,25 +201,6 @@ def test_one_block_has_a_ratio_without_interval(two: Pair, tmp_path: Path, fde: 
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
     stdout = fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
     assert "no interval: too few blocks" in stdout and "nan" not in stdout
-
-
-def test_a_run_is_drawn_as_svg_and_png(two: Pair, tmp_path: Path, fde: Fde) -> None:
-    run_id = compare(*two).a.runs[3].run_id
-    svg, png = (Path(line) for line in fde("trace", two[0], run_id, "--out", tmp_path).out.split())
-    assert "Power (W)" in svg.read_text(encoding="utf-8")
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert run_id in svg.name and run_id in png.name
-
-
-def test_a_wrong_run_is_answered_with_the_nearest(two: Pair, tmp_path: Path, fde: Fde) -> None:
-    suite = compare(*two).a
-    wanted = suite.runs[5].run_id
-    assert find(suite, wanted[:4]).run_id == wanted  # its number alone will do
-    assert find(suite, str(int(wanted[:4]))).run_id == wanted
-    stderr = fde("trace", two[0], f"{wanted}x", "--out", tmp_path, status=1).err
-    assert stderr.startswith("fde: There is no finished run") and wanted in stderr
-    assert "Name one of" in fde("trace", two[0], "--out", tmp_path, status=1).err
-    assert not list(tmp_path.iterdir())
 
 
 def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tuple[Suite, Any]]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,19 +12,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from analysis.report import (
-    answer,
-    first_page,
-    pdf,
-    render,
-    steadiness_section,
-    tables,
-    view,
-    words,
-)
-from analysis.report.money_section import money_section
+from analysis.report import answer, first_page, steadiness_section, tables, view, words
 from analysis.report.sections import Report
-from analysis.report.view import Matrix, Page, Picture, Section
+from analysis.report.view import Matrix, Picture
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
@@ -36,19 +23,7 @@ from analysis.tests.known import analysed, known, replanned
 from analysis.tests.pages import UNWANTED, Parsed, pieces, text_of, whole_page
 from contract.documents import CipherLayer, Proof
 from contract.plan import DeclaredAnalysis, WorkloadEntry
-from contract.tests.refusal import refuses
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
-
-PLAN = json.dumps(
-    {
-        "format": "fde-plan/3",
-        "suite_id": "s",
-        "suite": "s",
-        "host": "h",
-        "origin": "modelled",
-        "sha256": "",
-    }
-)
 
 
 def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
@@ -220,38 +195,6 @@ def test_seventeen_configurations_fill_no_page_with_nonsense(wide: Results) -> N
     assert page.open == []
     assert not UNWANTED.search(page.text)
     assert len(text) < 500_000
-
-
-def test_the_report_on_paper(small_suite: Path, tmp_path: Path) -> None:
-    with refuses("no-plan"):
-        pdf.write(tmp_path)
-    (tmp_path / "plan.json").write_text(PLAN)
-    with refuses("no-report"):
-        pdf.write(tmp_path)
-    folder = shutil.copytree(small_suite, tmp_path / "s")
-    derived = results(folder)
-    money = Section("Money", "money", money_section(derived))
-    page = Page("The report", "The report", Report(derived).head(), (money,))
-    (folder / "report.html").write_text(render.html(page), encoding="utf-8")
-    pdf.write(folder)
-    document = (folder / "report.pdf").read_bytes()
-    assert document.startswith(b"%PDF")
-    assert len(document) > 15_000
-
-
-def test_without_the_library_for_paper_there_is_one_clear_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in = tmp_path / "stand-in" / "weasyprint"
-    stand_in.mkdir(parents=True)
-    (stand_in / "__init__.py").write_text("raise OSError('cannot load library libpango-1.0-0')")
-    monkeypatch.syspath_prepend(stand_in.parent)
-    monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
-    (tmp_path / "plan.json").write_text(PLAN)
-    (tmp_path / "report.html").write_text("<p>page</p>")
-    with refuses("no-page-library"):
-        pdf.write(tmp_path)
-    assert not (tmp_path / "report.pdf").exists()
 
 
 def test_a_second_level_is_named_on_the_first_screen_and_ringed(derived: Results) -> None:

@@ -17,11 +17,17 @@ from matplotlib.text import Text
 from analysis.report.figures import bars, blocks, forest, style, timeline
 from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results
+from analysis.suite.clocks import TargetClock
+from analysis.suite.records import Run, Suite
 from analysis.suite.samples import Samples, of_table
 from analysis.tests.known import known, replanned
 from analysis.tests.pages import many
 from contract import schema
 from contract.plan import Configuration, WorkloadEntry
+
+
+def draw_run(suite: Suite, run: Run, clock: TargetClock) -> Figure | None:
+    return timeline.draw(suite, run, timeline.curves(suite, run, clock))
 
 
 def pictures(derived: Results) -> Iterator[Figure]:
@@ -33,7 +39,7 @@ def pictures(derived: Results) -> Iterator[Figure]:
             yield figure
         run = known(timeline.typical_run(suite, workload))
         for drawn in (
-            timeline.draw(suite, run, derived.clock),
+            draw_run(suite, run, derived.clock),
             blocks.draw(suite, energy, workload, "system", {(0, suite.configurations[-1])}),
         ):
             assert drawn is not None
@@ -191,7 +197,7 @@ def test_a_picture_over_time_reads_only_its_runs_stretch(derived: Results) -> No
     guarded = Samples(meter.samples.columns, meter.samples.records, never, stretch)
     suite = replace(derived.suite, meters=(replace(meter, samples=guarded),))
     for run in suite.runs[::20]:
-        figure = known(timeline.draw(suite, run, derived.clock))
+        figure = known(draw_run(suite, run, derived.clock))
         curves = {line.get_label(): line for line in figure.axes[0].lines}
         assert set(curves) == {"system", "drive", "CPU package"}
         length_s = (run.t_end_ns - run.t_start_ns) / 1e9
@@ -205,7 +211,7 @@ def test_a_picture_over_time_reads_only_its_runs_stretch(derived: Results) -> No
 def test_the_curve_holds_the_energy_of_the_run(derived: Results) -> None:
     """Placed by its own stretch alone, the curve's area is the energy from first to last mark."""
     run = next(run for run in derived.suite.runs if run.workload == "kernel_tree")
-    figure = known(timeline.draw(derived.suite, run, derived.clock))
+    figure = known(draw_run(derived.suite, run, derived.clock))
     line = next(c for c in figure.axes[0].lines if c.get_label() == "system")
     seconds, watts = (np.asarray(v, float) for v in (line.get_xdata(), line.get_ydata()))
     area = float(np.trapezoid(watts, seconds))
@@ -223,7 +229,7 @@ def test_a_gap_in_the_records_stays_a_gap(derived: Results) -> None:
     table = pl.concat(meter.samples.tables(meter.samples.columns))
     holed = table.filter((pl.col("t_mono_ns") - middle).abs() > 700_000_000)
     suite = replace(derived.suite, meters=(replace(meter, samples=of_table(holed)),))
-    figure = known(timeline.draw(suite, run, derived.clock))
+    figure = known(draw_run(suite, run, derived.clock))
     line = next(c for c in figure.axes[0].lines if c.get_label() == "system")
     assert np.isnan(np.asarray(line.get_ydata(), float)).sum() == 1
 

@@ -20,7 +20,6 @@ from contract.command_results import (
     ReportResult,
     SuiteVerified,
     SummaryResult,
-    TraceResult,
     VerifyResult,
 )
 from contract.exports import is_stdout
@@ -44,18 +43,12 @@ OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page
 
 @commands.command(rich_help_panel=RESULTS)
 @with_json
-def report(
-    suites: SuiteDirs = None,
-    pdf: Annotated[
-        bool, typer.Option("--pdf", help="Write report.pdf as well, for paper.")
-    ] = False,
-) -> ReportResult:
+def report(suites: SuiteDirs = None) -> ReportResult:
     """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one.
 
     A bundle is unpacked to build/bundles first (installed: below ~/.local/state/fde-testbed).
     """
     from analysis.report import build
-    from analysis.report import pdf as paper
 
     folders = _kept(suites or [newest()])
     if _each(folders) != folders or len(folders) > 1:
@@ -65,13 +58,9 @@ def report(
     else:
         built = build.build(folders[0], say)
     say(f"\nreport: {built.page}")
-    printed = paper.write(built.page.parent) if pdf else None
-    if printed:
-        say(f"report: {printed}")
     return ReportResult(
         True,
         str(built.page),
-        str(printed) if printed else None,
         built.results.origin if built.results else None,
         tuple(_contrasts(built.results)) if built.results else None,
         tuple(built.results.flags) if built.results else None,
@@ -216,22 +205,6 @@ def compare(
     ]
     ok = fail_on is None or (tested > 0 and not failed)
     return CompareResult(ok, comparison[0].a.suite_id, tuple(pairs), fail_on, str(page), tested)
-
-
-@commands.command(rich_help_panel=RESULTS)
-@with_json
-def trace(
-    suite: AnySuite = None,
-    run: Annotated[str, typer.Argument(metavar="RUN_ID", help="Without it: names them.")] = "",
-    out: OutDir = None,
-) -> TraceResult:
-    """Draw the power over the time of one run."""
-    from analysis.report import trace as tracing
-
-    (folder,) = _kept([suite or newest()])
-    traced = tracing.trace(folder, run, out or build_folder() / "traces")
-    say(f"{traced.svg}\n{traced.png}")
-    return TraceResult(True, str(traced.svg), str(traced.png))
 
 
 @commands.command(rich_help_panel=RESULTS)

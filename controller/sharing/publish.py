@@ -2,15 +2,13 @@
 
 A bundle is a gzipped tar of one folder, its `sums.json` first: the sealed suite, the tables and the
 page derived from it, the JSON Schemas of its documents, the licence, CITATION.cff (Citation File
-Format 1.2.0), ro-crate-metadata.json (RO-Crate 1.1) and bundle.json. The same suite gives the same
-bytes.
+Format 1.2.0) and bundle.json. The same suite gives the same bytes.
 """
 
 from __future__ import annotations
 
 import gzip
 import math
-import mimetypes
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -31,7 +29,7 @@ from analysis.suite import group, manifest
 from analysis.suite.bundle import ABOUT, FORMAT, unpacked
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
-from contract import exports, schema, strict_json
+from contract import exports, schema
 from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
@@ -41,9 +39,7 @@ from contract.places import SHARE, version
 from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
 from controller.session import seal, suite_folder
 from controller.sharing import identifying_data
-from controller.templates import load_template
 
-CRATE = "ro-crate-metadata.json"
 AUTHORS = ("The authors of this suite",)
 PIECE = 1 << 20
 
@@ -233,20 +229,3 @@ def _describe(folder: Path, suite_results: Results, authors: Sequence[str]) -> N
     }
     text = yaml.safe_dump(citation, sort_keys=False, allow_unicode=True)
     write(folder / "CITATION.cff", [text.encode()])
-    files = [path for path in pack.fetched_files(folder) if path.name != CRATE]
-    crate = load_template(Path(__file__).with_name(f"{CRATE}.j2"), media_type).render(
-        title=title,
-        suite_id=suite_results.suite.suite_id,
-        description=f"{suite_results.suite.plan.scale}. Figures are {suite_results.origin}.",
-        date=date,
-        authors=authors,
-        files={path.relative_to(folder).as_posix(): path.stat().st_size for path in files},
-        derived=(*DERIVED, "report.html"),
-        version=version(),
-    )
-    write_json(folder / CRATE, strict_json.loads(crate))
-
-
-def media_type(name: str) -> str:
-    """Return the media type of a file by its name."""
-    return mimetypes.guess_type(name)[0] or "application/octet-stream"

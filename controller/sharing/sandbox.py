@@ -17,7 +17,7 @@ from contract import archives
 from contract.errors import ControllerError
 from contract.places import module_command
 
-COMMANDS = ("verify", "report", "summary", "compare", "trace", "publish", "notebook")
+COMMANDS = ("verify", "report", "summary", "compare", "publish", "notebook")
 IS_BOUNDED = "FDE_BOUNDED"
 # For up to 3 MB; a larger bundle may take as much more. An honest one of 3 MB takes 6 s and 250 MB,
 # 550 MB of address space with the stacks of threads.

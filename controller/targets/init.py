@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from getpass import getpass, getuser
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from contract import names, schema
 from contract.command_results import InitResult
 from contract.disks import SurveyedDisk
@@ -27,7 +29,6 @@ from controller.targets.doctor import probe
 from controller.targets.meter_entries import Ask, MeterOptions
 from controller.targets.secrets import PSID_FORM
 from controller.targets.survey import list_disks
-from controller.templates import load_template
 
 Say = Callable[[str], None]
 GIB, MIB = 2**30, 2**20
@@ -232,9 +233,16 @@ def write_inventory(
         "configurations": _configurations(disks),
     }
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)
-    filters = yaml_text, names.sentence
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"yaml_text": yaml_text, "sentence": names.sentence}
     for path, values in (("hosts.yml", hosts), ("group_vars/targets.yml", targets)):
-        template = load_template(Path(__file__).with_name(f"{Path(path).name}.j2"), *filters)
+        template = environment.get_template(f"{Path(path).name}.j2")
         write(folder / path, [template.render(values).encode()])
     write(folder / ".gitignore", [b"secrets.json\n"])
 

@@ -248,7 +248,6 @@ def test_it_verifies_an_example_in_an_empty_environment(
     needing: dict[str, list[str | Path]] = {
         "lan": ["doctor", "-i", inventory],
         "notebook": ["notebook"],
-        "pdf": ["report", EXAMPLE, "--pdf"],
         "plugs": ["init", "new", "--host", "h", "--plain", "S1", "--meter", PLUG, "--yes"],
     }
     for extra, command in needing.items():

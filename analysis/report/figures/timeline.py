@@ -32,14 +32,6 @@ AROUND_NS = 5_000_000_000  # beside the run, so that the meter's own clock can b
 Curve = tuple[str, clocks.Floats, clocks.Floats]
 
 
-def draw(suite: Suite, run: Run, clock: clocks.TargetClock) -> Figure | None:
-    """Power of the meters' channels and of the package's counter; None without any samples.
-
-    Only the run's stretch of the meters' records is read.
-    """
-    return draw_curves(suite, run, curves(suite, run, clock))
-
-
 def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
     """By name the power of the meters' channels and of the packages' counters, finely."""
     start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
@@ -87,7 +79,7 @@ def as_json(run: Run, fine: Sequence[Curve]) -> str:
     return json.dumps(shown, separators=(",", ":"))
 
 
-def draw_curves(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
+def draw(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
     """Return the picture of these curves, with no more points than paper shows."""
     if not fine:
         return None

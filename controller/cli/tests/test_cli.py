@@ -88,7 +88,6 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     notifying.write_text(json.dumps(described | {"notify": {"receivers": [receiver]}}))
     whom = ["--target", target, "--inventory", str(tmp_path)]
     play = ["--inventory", str(tmp_path / "hosts.yml")]
-    run_id = next(path.name for path in sorted(Path(suites[0], "runs").iterdir()))
     words: dict[str, tuple[list[str], int]] = {
         "check": (["--inventory", str(EXAMPLE)], 1),
         "doctor": (["--inventory", str(EXAMPLE)], 1),
@@ -110,7 +109,6 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "summary": ([suites[0]], 0),
         "compare": ([*suites, "--out", str(tmp_path)], 0),
         "publish": ([suites[0], "--out", str(tmp_path / "b.tar.gz")], 0),
-        "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
         "notebook": ([suites[0]], 0),
         "meters": ([], 0),
         "duty": (["record", "--hours", "0.0001", "--out", str(tmp_path / "duty.yml"), "--yes"], 0),

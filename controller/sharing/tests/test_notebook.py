@@ -97,12 +97,10 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
         notebook.example()
 
 
-def test_notebook_and_trace_take_a_bundle(tmp_path: Path, build: Path, fde: Fde) -> None:
+def test_a_bundle_is_taken(build: Path, fde: Fde) -> None:
     bundle = str(next((SHARE / "data" / "examples").glob("*.tar.gz")))
     fde("notebook", "--copy", bundle)
     assert [*build.glob("notebooks/*/notebook.ipynb")]
-    fde("trace", bundle, "1", "--out", tmp_path / "traces")
-    assert len([*(tmp_path / "traces").iterdir()]) == 2
 
 
 def test_without_jupyterlab_one_sentence_says_how_to_get_it(
