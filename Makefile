@@ -22,7 +22,7 @@ PY := $(VENV)/bin/python
 FDE := $(PY) -m controller
 # One word of the shell, whatever it holds.
 quoted = '$(subst ','\'',$(1))'
-PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(call quoted,$(PILOT))) \
+PLAN_OPTIONS = $(if $(BLOCKS),--blocks $(BLOCKS)) \
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
   $(if $(CONFIGURATIONS),--configurations "$(CONFIGURATIONS)") $(if $(SKIP),--skip "$(SKIP)") \
   $(if $(CONFIRM),--confirm $(call quoted,$(CONFIRM)))
@@ -49,7 +49,7 @@ help: ## list the steps
 	    [ -n "$$step" ] || { echo; continue; }; \
 	    sed -nE "s/^($$step):.*## (.*)/\1\t\2/p" $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-15s %s\n", $$1, $$2}'; done
 	@echo "  the steps of the testbed: ./fde --help; docs/commands.md"
-	@echo "  variables: TARGET=lab|two-labs|media|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
+	@echo "  variables: TARGET=lab|two-labs|media|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab"
 	@echo "             BLOCKS=n | HOURS=n  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  PACKAGES=2"
 
 .PHONY: testbed

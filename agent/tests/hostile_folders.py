@@ -174,11 +174,10 @@ class Cases:
             "verify": (lambda _: fde(["verify", str(self.suite)]), 6),
             "compare": (self._compare, 2),
             "page": (self._page, 0.5),
-            "notebook": (lambda _: fde(["notebook", "--copy", str(self.suite)]), 6),
+            "notebook": (lambda _: fde(["notebook", "--json", str(self.suite)]), 6),
             "resume": (self._resume, 25),
             "watch": (lambda _: fde(["watch", str(self.suite)]), 16),
             "seal": (lambda _: fde(["seal", str(self.suite)]), 12),
-            "pilot": (self._pilot, 6),
             "hours": (self._hours, 3),
             "fetched": (self._fetched, 12),
             "bundle": (self._bundle, 6),
@@ -212,11 +211,6 @@ class Cases:
     def _resume(self, _: random.Random) -> object:
         where = ["--target", str(self.root / "target.json"), "--inventory", str(self.root)]
         return fde(["resume", str(self.suite), *where])
-
-    def _pilot(self, _: random.Random) -> object:
-        options = ["--suite", "smoke", "--target", str(self.root / "target.json")]
-        options += ["--configurations", "plain", "--out", self._out("p")]
-        return fde(["plan", *options, "--pilot", str(self.suite)])
 
     def _hours(self, _: random.Random) -> object:
         options = ["--suite", "smoke", "--target", str(self.root / "target.json"), "--hours", "1"]

@@ -259,7 +259,7 @@ def suite(
     place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]
     done = provisioned.python(
         "controller",
-        *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),
+        *("run", "--suite", "micro", "--blocks", "1", "--out", str(out), *place),
         *("--configurations", ",".join(CONFIGURATIONS)),
     )
     assert done.returncode == 0, "the suite failed; its output stands above"

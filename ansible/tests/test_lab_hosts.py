@@ -22,7 +22,7 @@ WORKLOADS = {"file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"}
 def folder(two_hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide the group's folder, after its suites have run and have been reported."""
     out = tmp_path_factory.mktemp("suites")
-    sizes = ("--suite", "micro", "--blocks", "2", "--seed", "1", "--out", str(out))
+    sizes = ("--suite", "micro", "--blocks", "2", "--out", str(out))
     place = ("--inventory", two_hosts.inventory, "--configurations", ",".join(CONFIGURATIONS))
     done = two_hosts.python("controller", "run", *sizes, *place)
     assert done.returncode == 0, "the suite failed; see its output above"

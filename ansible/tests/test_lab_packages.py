@@ -52,7 +52,7 @@ def installed(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="module")
 def suite(installed: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("suites")
-    options = ("--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out))
+    options = ("--suite", "micro", "--blocks", "1", "--out", str(out))
     place = ("--target", str(installed.target), "--inventory", installed.inventory)
     names = [str(stack["name"]) for stack in CONFIGURATIONS]
     done = installed.python(

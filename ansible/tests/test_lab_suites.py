@@ -21,7 +21,7 @@ PHASES = {
 @pytest.mark.parametrize("name", PHASES)
 def test_every_run_is_proven_and_has_joules(provisioned: Any, tmp_path: Path, name: str) -> None:
     place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]
-    options = ["--suite", name, "--scale", "lab", "--blocks", "1", "--seed", "1"]
+    options = ["--suite", name, "--scale", "lab", "--blocks", "1"]
     done = provisioned.python(
         "controller", "run", "--no-report", *options, "--out", str(tmp_path), *place
     )

@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(argv: Sequence[str]) -> int | bool | None:
     sandbox.require_address_space(argv)
     if bundles := sandbox.bundles(argv):
-        if sandbox.command_of(argv) != "notebook" or "--copy" in argv:
+        if sandbox.command_of(argv) != "notebook" or "--json" in argv:
             return _bounded(argv, bundles)
         # JupyterLab lives for long: what it is to open is tried before, within limits.
         names = [str(bundle.resolve()) for bundle in bundles]

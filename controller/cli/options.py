@@ -37,9 +37,8 @@ Until = Annotated[
 UntilSettled = Annotated[
     bool, typer.Option("--until-settled", help="End after the block that settles every question.")
 ]
-Target = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A resolved target, instead of the inventory's.")
-]
+# A resolved target instead of the inventory's: a group's session of one host.
+Target = Annotated[Path | None, typer.Option(hidden=True)]
 SuiteDir = Annotated[
     Path | None,
     typer.Argument(metavar="SUITE_DIR", help="Folder of a suite. Default: the newest."),

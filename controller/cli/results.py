@@ -208,19 +208,10 @@ def compare(
 
 
 @commands.command(rich_help_panel=RESULTS)
-def notebook(
-    suite: AnySuite = None,
-    only_copy: Annotated[
-        bool, typer.Option("--copy", help="Only make the copy; open nothing.")
-    ] = False,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address.")
-    ] = True,
-    as_json: Json = False,
-) -> bool | int:
+def notebook(suite: AnySuite = None, as_json: Json = False) -> bool | int:
     """Open the notebook of a suite in JupyterLab: from raw readings to payback, in cells.
 
-    Without a suite it opens on an example.
+    Without a suite it opens on an example; with --json it is only made, and opened by nothing.
     """
 
     def work() -> NotebookResult:
@@ -229,8 +220,7 @@ def notebook(
         made = notebooks.copy(suite or (newest() if list_suites() else notebooks.example()))
         kept = "" if made.new else " (as it was left; remove it for a new one)"
         say(f"notebook: {made.notebook}{kept}")
-        shown = not (only_copy or as_json)
-        status = notebooks.open_in_lab(made, browser) if shown else 0
+        status = 0 if as_json else notebooks.open_in_lab(made)
         return NotebookResult(status == 0, str(made.notebook), str(made.suite))
 
     return finished(as_json, work)

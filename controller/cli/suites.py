@@ -44,10 +44,6 @@ Out = Annotated[
 Seed = Annotated[
     int | None, typer.Option(help="Of the shuffle. Default: random, kept in the plan.")
 ]
-Pilot = Annotated[
-    Path | None,
-    typer.Option(metavar="SUITE_DIR", help="A suite whose report has the number of blocks."),
-]
 Skip = Annotated[
     list[str] | None, typer.Option(help="Entries that may be left out if they cannot run.")
 ]
@@ -75,7 +71,6 @@ def plan(
     scale: Scale = None,
     blocks: Blocks = None,
     hours: Hours = None,
-    pilot: Pilot = None,
     configurations: Configurations = None,
     skip: Skip = None,
     confirm: Confirm = None,
@@ -102,11 +97,9 @@ def run(
     inventory: Inventory,
     target: Target = None,
     out: Out = None,
-    seed: Seed = None,
     scale: Scale = None,
     blocks: Blocks = None,
     hours: Hours = None,
-    pilot: Pilot = None,
     configurations: Configurations = None,
     skip: Skip = None,
     confirm: Confirm = None,
@@ -167,13 +160,12 @@ def watch(
             help="Whose targets to ask, if none runs here.",
         ),
     ] = None,
-    out: Out = None,
 ) -> bool:
     """Show a running suite, wherever it was started; for programs there is status/status.json."""
     from controller.session import watch as watching
 
     try:
-        return watching.run(suite_dir, out or suites_folder(), inventory, say)
+        return watching.run(suite_dir, suites_folder(), inventory, say)
     except KeyboardInterrupt:  # nothing was interrupted but the looking
         return True
 
@@ -184,7 +176,6 @@ def stop(
         Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: what runs now.")
     ] = None,
     *,
-    out: Out = None,
     at_once: Annotated[
         bool, typer.Option("--now", help="Interrupt the run, as Ctrl-C does.")
     ] = False,
@@ -192,7 +183,7 @@ def stop(
     """End a running suite after its run, wherever it was started; `resume` continues with it."""
     from controller.session import watch as watching
 
-    watching.stop(suite_dir, out or suites_folder(), say, at_once=at_once)
+    watching.stop(suite_dir, suites_folder(), say, at_once=at_once)
 
 
 @commands.command(rich_help_panel=MEASURE)
@@ -214,8 +205,8 @@ def _options(**arguments: Any) -> Options:
     """Return a command's options as planning takes them, without those not given."""
     from controller.planning.plan_folders import Options
 
-    if sum(arguments.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
-        raise typer.BadParameter("--blocks, --hours, --pilot: give one of them.")
+    if arguments.get("blocks") is not None and arguments.get("hours") is not None:
+        raise typer.BadParameter("--blocks, --hours: give one of them.")
     for name in ("configurations", "skip", "confirm"):
         arguments[name] = words(arguments.get(name))
     return Options(**{name: value for name, value in arguments.items() if value is not None})

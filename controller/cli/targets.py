@@ -13,8 +13,6 @@ from contract.command_results import CheckResult, Delivery, NotifyResult, PlayRe
 from contract.errors import ControllerError
 from controller.cli.options import (
     AnyInventory,
-    Blocks,
-    Hours,
     Inventory,
     Json,
     Scale,
@@ -49,41 +47,27 @@ def check(
 
 
 @commands.command(rich_help_panel=PREPARE)
+@with_json
 def doctor(
     *,
-    inventory: AnyInventory = None,
+    inventory: Inventory,
     noise: Annotated[
         bool, typer.Option("--noise", help="Measure rest and load for two minutes each.")
     ] = False,
     suite: Annotated[
-        str, typer.Option(help="Whose changes are to be found.", autocompletion=suites)
+        str,
+        typer.Option(
+            help="Suite for which --noise computes detectable changes.", autocompletion=suites
+        ),
     ] = "smoke",
-    scale: Scale = None,
-    blocks: Blocks = None,
-    hours: Hours = None,
-    udev_rule: Annotated[
-        bool, typer.Option("--udev-rule", help="Print a rule for the ports of meters; no more.")
-    ] = False,
-    as_json: Json = False,
-) -> bool | int:
+) -> CheckResult:
     """Check a target, its meters and this machine, each with its remedy; nothing is touched."""
     from contract.places import suites_folder
     from controller.targets import doctor as examining
     from controller.targets.doctor import noise as noises
-    from controller.targets.doctor.controller_host import udev_rule as rule
-    from controller.targets.meter_entries import list_usb_ids
 
-    if udev_rule:
-        say(rule(list_usb_ids()).rstrip())
-        return True
-    if inventory is None:
-        raise ControllerError("no-inventory-named")
-    purpose = examining.Purpose(suite, scale, blocks, hours)
     noise_s = noises.STRETCH_S if noise else 0.0
-    return finished(
-        as_json,
-        lambda: examining.run(inventory, suites_folder(), say, noise_s=noise_s, purpose=purpose),
-    )
+    return examining.run(inventory, suites_folder(), say, noise_s=noise_s, suite=suite)
 
 
 @commands.command(rich_help_panel=PREPARE)
@@ -99,24 +83,13 @@ def init(
     local: Annotated[
         bool, typer.Option("--local", help="The target is this machine; root's rights by sudo.")
     ] = False,
-    key: Annotated[
-        Path | None, typer.Option(exists=True, help="The private key by which it lets you in.")
-    ] = None,
-    known_hosts: Annotated[
-        Path | None, typer.Option(exists=True, help="Instead of ~/.ssh/known_hosts.")
-    ] = None,
-    ssh_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="One more option of ssh.")
-    ] = None,
-    plain: Annotated[
-        str | None, typer.Option(metavar="SERIAL", help="The disk without encryption.")
-    ] = None,
-    sed: Annotated[
-        str | None, typer.Option(metavar="SERIAL", help="The self-encrypting (Opal) disk.")
-    ] = None,
     disk: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=SERIAL", help="A disk under another name, as hdd=…; repeated."),
+        typer.Option(
+            metavar="NAME=SERIAL",
+            help="A disk: plain=… without encryption, sed=… self-encrypting (Opal), or another "
+            "name; repeated.",
+        ),
     ] = None,
     give_up: Annotated[
         list[str] | None,
@@ -137,9 +110,6 @@ def init(
     modelled: Annotated[
         bool, typer.Option("--modelled", help="Figures come from a model, as in a lab.")
     ] = False,
-    extent_gib: Annotated[
-        float | None, typer.Option(help="Data that every configuration uses. Default: 16 or less.")
-    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Write over an inventory that is there.")
     ] = False,
@@ -156,13 +126,12 @@ def init(
         raise ControllerError("no-target-named")
     ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
     options = writing.Options(
-        link=writing.parse_link(host, key, known_hosts, tuple(ssh_option or ())) if host else None,
-        roles=writing.named_disks(plain, sed, words(disk)),
+        link=writing.parse_link(host) if host else None,
+        roles=writing.named_disks(words(disk)),
         meters=MeterOptions(
             tuple(meter or ()), tuple(setting or ()), "modelled" if modelled else "measured"
         ),
         give_up=tuple(words(give_up)),
-        extent_gib=extent_gib,
         replace=replace,
     )
     return finished(as_json, lambda: writing.run(inventory, options, ask, say))
@@ -253,9 +222,6 @@ def teardown(
             metavar="SERIAL", help="Revert this drive by its PSID; ALL ON IT IS DESTROYED."
         ),
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the packages and files that provisioning brought.")
-    ] = False,
     as_json: Json = False,
 ) -> bool | int:
     """Put the disks back, and remove what provisioning brought.
@@ -263,14 +229,12 @@ def teardown(
     Mappings are closed, the drive is reverted; marks, secrets, the agent and its packages are
     removed.
     """
-    variables: dict[str, str | bool] = {"fde_psid_revert": psid_revert} if psid_revert else {}
-    if keep:
-        variables["fde_keep"] = True
+    variables = {"fde_psid_revert": psid_revert} if psid_revert else {}
     return _play("teardown.yml", inventory, variables, as_json)
 
 
 def _play(
-    name: str, inventory: Path, variables: Mapping[str, str | bool | list[str]], as_json: bool
+    name: str, inventory: Path, variables: Mapping[str, str | list[str]], as_json: bool
 ) -> bool | int:
     from controller.targets import playbook
 

@@ -63,7 +63,6 @@ def compile_plan(
     *,
     seed: int,
     blocks: int | None = None,
-    pilot: str | None = None,
     fitted: Fitted | None = None,
     configurations: Sequence[str] = (),
     skip: Sequence[str] = (),
@@ -74,8 +73,7 @@ def compile_plan(
 
     The same arguments give the same bytes; more blocks only append runs (and move the extra blocks
     and the closing drift_check behind them). `configurations` replace those that the suite names.
-    `pilot` is the suite that gave the number of blocks. Entries named in `skip` may be left out
-    where their workload cannot run on the target.
+    Entries named in `skip` may be left out where their workload cannot run on the target.
 
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
@@ -154,7 +152,6 @@ def compile_plan(
                 margin=suite.margin,
                 half_width=suite.half_width,
                 looks=suite.looks,
-                pilot=pilot,
                 comparisons=tuple(comparisons),
             ),
             drift_check=drift_check,

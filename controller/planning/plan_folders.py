@@ -17,7 +17,7 @@ from contract.errors import ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
 from contract.plan import Plan, TargetDocument
-from controller.planning import past_durations, pilot, sizing, wear
+from controller.planning import past_durations, sizing, wear
 from controller.planning.suites import at_scale, load_suite
 from controller.targets import first_writes, survey
 
@@ -45,7 +45,6 @@ class Options:
     scale: str | None = None
     blocks: int | None = None
     hours: float | None = None
-    pilot: Path | None = None
     configurations: Sequence[str] = ()
     skip: Sequence[str] = ()
     confirm: Sequence[str] = ()
@@ -65,22 +64,19 @@ def freeze(
     seed = secrets.randbits(32) if options.seed is None else options.seed
     suite = at_scale(load_suite(options.suite), options.scale)
     suite = replace(suite, looks="any") if options.until_settled else suite
-    earlier = None if options.pilot is None else pilot.read_pilot(options.pilot)
     compiled = functools.partial(
         compile_plan,
         options.suite,
         suite,
         target_of(options),
         seed=seed,
-        pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
         skip=options.skip,
         group=group,
         now=now,
     )
     if options.hours is None:
-        blocks = options.blocks if earlier is None else earlier.blocks
-        return _with_wear(compiled(blocks=blocks), options, say)
+        return _with_wear(compiled(blocks=options.blocks), options, say)
     shortest = compiled(blocks=1)
     known = past_durations.read_durations(options.out, shortest.host, shortest.origin)
     fit = sizing.fit(shortest, known, options.hours)

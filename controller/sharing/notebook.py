@@ -61,7 +61,7 @@ def copy(suite: Path) -> Copy:
     return Copy(target, suite.resolve(), new)
 
 
-def open_in_lab(made: Copy, browser: bool = True) -> int:
+def open_in_lab(made: Copy) -> int:
     """Serve it in JupyterLab on this machine alone, until that is ended; its exit status.
 
     Raises ControllerError where JupyterLab is not installed.
@@ -74,7 +74,6 @@ def open_in_lab(made: Copy, browser: bool = True) -> int:
     safe = {"PYTHONSAFEPATH": "1", "FDE_SUITE_DIR": str(made.suite)}
     # Jupyter refuses root unless told: it listens on the loopback alone, behind a token.
     options = ["--ip=localhost", *["--allow-root"] * (os.geteuid() == 0)]
-    options += ["--no-browser"] * (not browser)
     command = module_command("jupyterlab", *options, made.notebook.name)
     folder = made.notebook.parent
     with subprocess.Popen(command, cwd=folder, env={**os.environ, **safe}) as lab:

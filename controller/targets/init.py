@@ -64,13 +64,10 @@ class Options:
     roles: Mapping[str, str] = field(default_factory=dict)
     meters: MeterOptions = field(default_factory=MeterOptions)
     give_up: tuple[str, ...] = ()
-    extent_gib: float | None = None
     replace: bool = False
 
 
-def parse_link(
-    text: str, key: Path | None, known_hosts: Path | None, options: tuple[str, ...] = ()
-) -> SshLink:
+def parse_link(text: str) -> SshLink:
     """Parse `[USER@]HOST[:PORT]`; the user is this one if none is named, and sudo makes it root.
 
     Raises ControllerError.
@@ -78,13 +75,12 @@ def parse_link(
     match = re.fullmatch(r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+\]|[^\s:@\[\]]+)(?::(\d+))?", text)
     if match is None or text.startswith("-"):
         raise ControllerError("invalid-host", text=text)
-    at, known = (None if path is None else str(path.absolute()) for path in (key, known_hosts))
     try:
         user = match[1] or getuser()
     except (KeyError, OSError):  # a user without a name
         user = "root"
     host = match[2].strip("[]")
-    return SshLink(host, user, int(match[3] or 22), at, known, options, become=user != "root")
+    return SshLink(host, user, int(match[3] or 22), become=user != "root")
 
 
 def at_terminal(question: str, hidden: bool) -> str:
@@ -186,10 +182,10 @@ def _find_disk(disks: Sequence[SurveyedDisk], role: str, serial: str) -> Surveye
     return matches[0]
 
 
-def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> dict[str, str]:
-    """Return the serials by name, as given on the command line; raises ControllerError."""
-    roles = {role: serial for role, serial in (("plain", plain), ("sed", sed)) if serial}
-    for text in others:
+def named_disks(texts: Sequence[str]) -> dict[str, str]:
+    """Parse `NAME=SERIAL`s; return the serials by name. Raises ControllerError."""
+    roles: dict[str, str] = {}
+    for text in texts:
         name, _, serial = text.partition("=")
         if not inventory.NAME.fullmatch(name) or not serial or name in roles:
             raise ControllerError("invalid-disk", text=text)
@@ -217,12 +213,9 @@ def write_inventory(
     name: str,
 ) -> None:
     """Write hosts.yml, group_vars/targets.yml, and .gitignore, which keeps the secrets out."""
-    if options.extent_gib is not None:
-        extent_bytes = int(options.extent_gib * GIB) // MIB * MIB
-    else:
-        smallest = min(disk.size_bytes for disk in disks.values())
-        extent_bytes = min(DEFAULT_EXTENT_BYTES, int(smallest * EXTENT_SHARE) // MIB * MIB)
-    hosts = {"name": name, "link": options.link, "ssh_arguments": _ssh_arguments(options.link)}
+    smallest = min(disk.size_bytes for disk in disks.values())
+    extent_bytes = min(DEFAULT_EXTENT_BYTES, int(smallest * EXTENT_SHARE) // MIB * MIB)
+    hosts = {"name": name, "link": options.link}
     targets = {
         "disks": disks,
         "give_up": options.give_up,
@@ -245,16 +238,6 @@ def write_inventory(
         template = environment.get_template(f"{Path(path).name}.j2")
         write(folder / path, [template.render(values).encode()])
     write(folder / ".gitignore", [b"secrets.json\n"])
-
-
-def _ssh_arguments(link: SshLink | None) -> str:
-    """Return ssh's options as a shell reads them; empty where the user's own configuration does."""
-    if link is None or not (link.known_hosts or link.options):
-        return ""
-    file = json.dumps(link.known_hosts, ensure_ascii=False)  # unquoted it is a list
-    known_hosts = [f"UserKnownHostsFile={file}"] if link.known_hosts else []
-    options = ["StrictHostKeyChecking=yes", *known_hosts, *link.options]
-    return " ".join("-o '" + option.replace("'", "'\\''") + "'" for option in options)
 
 
 def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, str | int | list[str]]]:

@@ -108,10 +108,3 @@ class MeterOptions:
                 text = f"{kinds[0]}@{port.name}={typed}"
                 meters.append(self.parse_meter(len(meters), text))
         return meters
-
-
-def list_usb_ids() -> list[str]:
-    """Return the USB ids of all kinds of meters, each once."""
-    from instrumentation.meters import registry
-
-    return list(dict.fromkeys(i for kind in registry.kinds() for i in registry.load(kind).usb_ids))

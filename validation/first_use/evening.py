@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pty
-import shlex
 import sys
 import tempfile
 import time
@@ -41,11 +40,9 @@ def measure(quick: bool = False) -> list[Figure]:  # noqa: ARG001 - one evening 
 
 def _lines(guest: Guest) -> Iterator[str]:
     sed, link = guest.state["drives"]["sed"]["serial"], guest.state["ssh"]
-    options = " ".join(f"--ssh-option {shlex.quote(option)}" for option in link["options"])
     yield (
-        f"fde init mine --host root@{link['host']}:{link['port']} --key {link['key']} "
-        f"--known-hosts {link['known_hosts']} {options} --sed {sed} --give-up {sed} --modelled "
-        f"--meter smartpower3@{guest.state['meter']['port']}=0:system,1:drive"
+        f"fde init mine --host root@{link['host']}:{link['port']} --disk sed={sed} --give-up {sed} "
+        f"--modelled --meter smartpower3@{guest.state['meter']['port']}=0:system,1:drive"
     )
     yield "export FDE_INVENTORY=mine"
     yield "fde doctor"
@@ -57,9 +54,17 @@ def _lines(guest: Guest) -> Iterator[str]:
 
 def _typed(line: str, guest: Guest, folder: Path) -> tuple[int, float]:
     """Return exit status and seconds of a line at a terminal, which shows its output."""
-    shell = folder / "fde"
-    shell.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m controller "$@"\n', encoding="utf-8")
-    shell.chmod(0o755)
+    link = guest.state["ssh"]
+    known_hosts = f'UserKnownHostsFile="{link["known_hosts"]}"'
+    config = [f'IdentityFile="{link["key"]}"', known_hosts, *link["options"]]
+    (folder / "ssh_config").write_text("\n".join(config), encoding="utf-8")
+    programs = {
+        "fde": f"{sys.executable} -P -m controller",
+        "ssh": f"/usr/bin/ssh -F {folder}/ssh_config",  # in place of ~/.ssh/config
+    }
+    for name, words in programs.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+        (folder / name).chmod(0o755)
     exported = "export FDE_INVENTORY=mine; " if (folder / "mine").exists() else ""
     environment = [
         f"PYTHONPATH={REPOSITORY}",

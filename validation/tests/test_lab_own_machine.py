@@ -59,7 +59,8 @@ def test_from_pip_to_a_report_and_back(machine: Any) -> None:
 
     plain, sed = (machine.state["drives"][role]["serial"] for role in ("plain", "sed"))
     psid = Path(machine.state["drives"]["sed"]["psid_file"]).read_bytes()
-    typed(f"fde init mine --local --plain {plain} --sed {sed} --give-up {sed} --modelled --yes")
+    disks = f"--disk plain={plain} --disk sed={sed} --give-up {sed}"
+    typed(f"fde init mine --local {disks} --modelled --yes")
     machine.ssh(installed.as_user(f"python3 -c '{PSID}'"), stdin=psid)
     lines = json.loads(typed("fde doctor --json"))
     assert lines["ok"], lines

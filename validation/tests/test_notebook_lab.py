@@ -95,8 +95,8 @@ def served(suite: Path, place: Path) -> Iterator[str]:
     (place / "config/jupyter_lab_config.py").write_text(CONFIG, encoding="utf-8")
     folders = {f"JUPYTER_{kind.upper()}_DIR": str(place / kind) for kind in ("config", "runtime")}
     with subprocess.Popen(
-        [sys.executable, "-m", "controller", "notebook", str(suite), "--no-browser"],
-        env={**os.environ, **folders, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-m", "controller", "notebook", str(suite)],
+        env={**os.environ, **folders, "PYTHONPATH": str(ROOT), "BROWSER": "true"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as command:

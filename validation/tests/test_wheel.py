@@ -179,7 +179,7 @@ def test_packages_that_do_not_fit_are_a_sentence(site: Path, tmp_path: Path) -> 
 
 
 def test_the_notebook_opens_on_an_example(site: Path, beside: Path) -> None:
-    made = _fde(site, beside, "notebook", "--copy")
+    made = _fde(site, beside, "notebook")
     assert Path(made["suite"]).is_relative_to(beside / "build" / "bundles")
     assert Path(made["notebook"]).is_file()
 
@@ -248,7 +248,7 @@ def test_it_verifies_an_example_in_an_empty_environment(
     needing: dict[str, list[str | Path]] = {
         "lan": ["doctor", "-i", inventory],
         "notebook": ["notebook"],
-        "plugs": ["init", "new", "--host", "h", "--plain", "S1", "--meter", PLUG, "--yes"],
+        "plugs": ["init", "new", "--host", "h", "--disk", "plain=S1", "--meter", PLUG, "--yes"],
     }
     for extra, command in needing.items():
         done = _run(tmp_path / "env" / "bin" / "fde", *command, cwd=tmp_path, env=without)

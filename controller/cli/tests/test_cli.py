@@ -91,7 +91,7 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     words: dict[str, tuple[list[str], int]] = {
         "check": (["--inventory", str(EXAMPLE)], 1),
         "doctor": (["--inventory", str(EXAMPLE)], 1),
-        "init": ([str(tmp_path / "new"), "--host", "h", "--plain", "S1", "--yes"], 0),
+        "init": ([str(tmp_path / "new"), "--host", "h", "--disk", "plain=S1", "--yes"], 0),
         "provision": ([*play, "--confirm", "S1"], 1),
         "assets": (play, 1),
         "teardown": (play, 1),

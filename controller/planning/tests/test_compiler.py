@@ -228,11 +228,11 @@ def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
         compiled(suite(), blocks=blocks)
 
 
-def test_the_plan_names_its_precision_its_looks_and_its_pilot() -> None:
-    made = compiled(suite(looks="any"), blocks=17, pilot="p-1")
+def test_the_plan_names_its_precision_and_its_looks() -> None:
+    made = compiled(suite(looks="any"), blocks=17)
     assert made.blocks == 17
     analysis = made.analysis
-    assert (analysis.half_width, analysis.looks, analysis.pilot) == (0.005, "any", "p-1")
+    assert (analysis.half_width, analysis.looks) == (0.005, "any")
     assert compiled(suite()).analysis.looks == "end"
 
 

@@ -109,7 +109,7 @@ def test_only_what_ends_it_at_a_limit_is_told_as_too_large(
         ["--ask-become-pass", "report", "--json", "{}"],
         ["summary", "--", "{}"],
         ["compare", "x", "{}"],
-        ["notebook", "--copy", "{}"],
+        ["notebook", "--json", "{}"],
         ["notebook", "{}"],
     ],
 )

@@ -43,7 +43,7 @@ def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
     """A notebook that came with the suite is a stranger's, and is not opened."""
     (suite / notebook.NAME).write_text("{}", encoding="utf-8")
     before = sorted(suite.rglob("*"))
-    printed = fde("notebook", suite, "--copy").out
+    printed = fde("notebook", suite, "--json").err
     (made,) = build.glob(f"notebooks/*/{notebook.NAME}")
     assert f"notebook: {made}\n" in printed
     assert made.read_bytes() == OURS.read_bytes() and list(made.parent.iterdir()) == [made]
@@ -53,7 +53,7 @@ def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
     mine = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"}
     document["cells"].append(mine)
     made.write_text(json.dumps(document), encoding="utf-8")
-    assert "as it was left" in fde("notebook", suite, "--copy").out
+    assert "as it was left" in fde("notebook", suite, "--json").err
     assert json.loads(made.read_text(encoding="utf-8")) == document
 
 
@@ -89,7 +89,7 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        fde("notebook", "--copy")
+        fde("notebook", "--json")
         (made,) = build.glob("notebooks/*/notebook.ipynb")
         assert made.read_bytes() == OURS.read_bytes()
     monkeypatch.setattr(notebook, "SHARE", tmp_path)
@@ -99,7 +99,7 @@ def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
 
 def test_a_bundle_is_taken(build: Path, fde: Fde) -> None:
     bundle = str(next((SHARE / "data" / "examples").glob("*.tar.gz")))
-    fde("notebook", "--copy", bundle)
+    fde("notebook", "--json", bundle)
     assert [*build.glob("notebooks/*/notebook.ipynb")]
 
 
@@ -125,8 +125,8 @@ def test_jupyterlab_serves_it_until_it_is_ended(suite: Path, tmp_path: Path) -> 
         (hostile / f"{name}.py").write_text(code, encoding="utf-8")
     folders = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("RUNTIME", "CONFIG")}
     with subprocess.Popen(
-        module_command("controller", "notebook", ".", "--no-browser"),
-        env={**os.environ, **folders},
+        module_command("controller", "notebook", "."),
+        env={**os.environ, **folders, "BROWSER": "true"},
         cwd=hostile,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

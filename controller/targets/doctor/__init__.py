@@ -26,7 +26,6 @@ from controller.targets.doctor.diagnosis import (
     FIRST_SUITE,
     Check,
     Host,
-    Purpose,
     Scene,
     not_made,
     passed,
@@ -47,7 +46,7 @@ AT_START = tuple(check for check in TABLE if check.code not in _LATER)
 
 Say = Callable[[str], None]
 
-__all__ = ["TABLE", "Purpose", "Scene", "check_hosts", "examine", "judge", "require_ready", "run"]
+__all__ = ["TABLE", "Scene", "check_hosts", "examine", "judge", "require_ready", "run"]
 
 
 def examine(
@@ -56,7 +55,7 @@ def examine(
     *,
     disks: bool = True,
     noise_s: float = 0.0,
-    purpose: Purpose = FIRST_SUITE,
+    suite: str = FIRST_SUITE,
 ) -> Scene:
     """Ask a target, its meters and this machine; suites go to `out`.
 
@@ -74,7 +73,7 @@ def examine(
             noise = noises.measure(target, noise_s)
         except ControllerError as error:
             why = str(error)
-    return Scene(target, answer, unreached, look_here(out), probes, noise, why, purpose)
+    return Scene(target, answer, unreached, look_here(out), probes, noise, why, suite)
 
 
 def look_here(out: Path, root: Path = Path("/")) -> Host:
@@ -129,7 +128,7 @@ def _answers(target: TargetDocument) -> bool:
 
 
 def check_hosts(
-    path: Path, out: Path, say: Say, *, noise_s: float = 0.0, purpose: Purpose = FIRST_SUITE
+    path: Path, out: Path, say: Say, *, noise_s: float = 0.0, suite: str = FIRST_SUITE
 ) -> Iterator[tuple[HostChecks, Scene | None]]:
     """Check and print every host of an inventory; the scene is None of one that was refused.
 
@@ -145,7 +144,7 @@ def check_hosts(
             return_power(target, partial(_answers, target), say, is_stopped=lambda: True)
         except ControllerError as error:
             say(str(error))
-        scene = examine(target, out, noise_s=noise_s, purpose=purpose)
+        scene = examine(target, out, noise_s=noise_s, suite=suite)
         outcomes = [replace(passed("in-order"), code="inventory"), *judge(scene)]
         print_outcomes(f"{target.host} = {connection.link(target)}", outcomes, say)
         disks = scene.answer.disks if scene.answer else ()
@@ -153,10 +152,10 @@ def check_hosts(
 
 
 def run(
-    path: Path, out: Path, say: Say, *, noise_s: float = 0.0, purpose: Purpose = FIRST_SUITE
+    path: Path, out: Path, say: Say, *, noise_s: float = 0.0, suite: str = FIRST_SUITE
 ) -> CheckResult:
     """Check every host of an inventory; raises ControllerError where it cannot be read at all."""
-    pages = check_hosts(path, out, say, noise_s=noise_s, purpose=purpose)
+    pages = check_hosts(path, out, say, noise_s=noise_s, suite=suite)
     hosts = tuple(host for host, _ in pages)
     return CheckResult(all(host.ok for host in hosts), str(path), hosts)
 

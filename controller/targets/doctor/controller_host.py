@@ -88,7 +88,7 @@ def judge_sleep(who: str, state: SleepState) -> CheckOutcome:
     return passed("sleep-off", who=who)
 
 
-# Programs by what they do to USB ids that they claim; docs/hardware.md#serial-ports.
+# Programs by what they do to USB ids that they claim.
 _CLAIMS = {
     "ModemManager": "asks new serial ports whether they are modems, which a meter may answer oddly",
     "brltty": "takes adapters with a CH340 or CP210x for Braille displays",
@@ -105,20 +105,3 @@ def port_takers(scene: Scene) -> Iterator[CheckOutcome]:
         yield warned("port-taker", {"program": name}, habit=_CLAIMS[name])
     if not programs:
         yield passed("no-port-takers")
-
-
-def udev_rule(usb_ids: list[str]) -> str:
-    """Write a udev rule for these `vendor:product`.
-
-    The user at the machine may open the port, and ModemManager leaves it alone (udev(7),
-    ModemManager's documentation of ID_MM_DEVICE_IGNORE).
-    """
-    lines = ["# Power meters of the FDE energy testbed; udevadm control --reload, then replug.\n"]
-    for usb_id in usb_ids:
-        vendor, product = usb_id.split(":")
-        match = f'ATTRS{{idVendor}}=="{vendor}", ATTRS{{idProduct}}=="{product}"'
-        rights = (
-            f'{match}, MODE="0660", GROUP="dialout", TAG+="uaccess", ENV{{ID_MM_DEVICE_IGNORE}}="1"'
-        )
-        lines += [f'SUBSYSTEM=="{kind}", {rights}\n' for kind in ("tty", "usbmisc")]
-    return "".join(lines)

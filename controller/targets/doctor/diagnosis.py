@@ -65,17 +65,7 @@ class Host:
     root: Path = Path("/")
 
 
-@dataclass(frozen=True)
-class Purpose:
-    """The suite that a target is examined for: its size decides what it could resolve."""
-
-    suite: str = "smoke"
-    scale: str | None = None
-    blocks: int | None = None
-    hours: float | None = None
-
-
-FIRST_SUITE = Purpose()
+FIRST_SUITE = "smoke"
 
 
 @dataclass(frozen=True)
@@ -83,7 +73,8 @@ class Scene:
     """All answers of one target, its meters and the controller, before they are judged.
 
     `answer` is None where the target could not be asked, as `unreached` explains; `probes` are by
-    meter, `noise` is None where it was not measured.
+    meter, `noise` is None where it was not measured. The size of `suite` decides what changes could
+    be detected.
     """
 
     target: TargetDocument
@@ -93,7 +84,7 @@ class Scene:
     probes: Mapping[str, Probe]
     noise: Noise | None = None
     noise_error: str = ""
-    purpose: Purpose = FIRST_SUITE
+    suite: str = FIRST_SUITE
 
     @property
     def examined(self) -> Examination:

@@ -36,13 +36,13 @@ class Resolution(NamedTuple):
 
 
 def resolution(scene: Scene) -> Iterator[CheckOutcome]:
-    """Compute the smallest change that each workload of the purpose's suite resolves."""
+    """Compute the smallest change that each workload of the scene's suite resolves."""
     if scene.noise is None:
         why = scene.noise_error or "The scatter of the power was not measured."
         yield not_made("noise-unmeasured", why=why)
         return
     try:
-        resolutions, blocks, basis = _compute(scene)
+        resolutions, blocks = _compute(scene)
     except AgentError as error:
         yield replace(refused(problem_of(error)), state="not_made", facts={})
         return
@@ -50,7 +50,7 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
     facts = {
         "source": scene.noise.source,
         "blocks": blocks,
-        "blocks_from": basis,
+        "suite": scene.suite,
         "changes": {name: each._asdict() for name, each in resolutions.items()},
         "terms_not_stated": unstated,
     }
@@ -63,25 +63,18 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed("resolution", facts, detectable=detectable)
 
 
-def _compute(scene: Scene) -> tuple[dict[str, Resolution], int, str]:
-    """Return resolutions by workload, the number of blocks, and the basis of that number."""
-    from controller.planning import past_durations, sizing
+def _compute(scene: Scene) -> tuple[dict[str, Resolution], int]:
+    """Return resolutions by workload, and the number of blocks."""
+    from controller.planning import past_durations
     from controller.planning.compiler import compile_plan
-    from controller.planning.suites import at_scale, load_suite
+    from controller.planning.suites import load_suite
 
     assert scene.noise is not None
-    purpose = scene.purpose
-    suite = at_scale(load_suite(purpose.suite), purpose.scale)
+    suite = load_suite(scene.suite)
     names = [entry.name for entry in scene.target.configurations]
     chosen = [name for name in suite.configurations if name in names] or names
-    plan = compile_plan(
-        purpose.suite, suite, scene.target, seed=0, blocks=purpose.blocks, configurations=chosen
-    )
+    plan = compile_plan(scene.suite, suite, scene.target, seed=0, configurations=chosen)
     known = past_durations.read_durations(scene.host.out, plan.host, plan.origin)
-    blocks, basis = plan.blocks, f"suite {purpose.suite}"
-    if purpose.hours is not None:
-        blocks = sizing.fit(plan, known, purpose.hours).blocks
-        basis = f"in {purpose.hours:g} hours"
     resolutions = {}
     for load in plan.workloads:
         if plan.drift_check and load.name == plan.drift_check.workload:
@@ -92,6 +85,6 @@ def _compute(scene: Scene) -> tuple[dict[str, Resolution], int, str]:
         seconds = fmean(map(fmean, lengths)) if lengths else declared_s or ASSUMED_S
         at_rest = load.workload_name in AT_REST
         noise = scene.noise.rest if at_rest else scene.noise.load
-        change = detectable_change(noise, seconds, blocks, scene.noise.terms)
+        change = detectable_change(noise, seconds, plan.blocks, scene.noise.terms)
         resolutions[load.name] = Resolution(seconds, assumed, change)
-    return resolutions, blocks, basis
+    return resolutions, plan.blocks

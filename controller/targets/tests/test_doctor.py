@@ -26,7 +26,6 @@ from contract.problem import Problem
 from controller.targets import doctor
 from controller.targets.answers import Examination
 from controller.targets.doctor import probe, reach, unattended
-from controller.targets.doctor.controller_host import udev_rule
 from controller.targets.doctor.diagnosis import Host, Scene
 from controller.targets.doctor.noise import Noise, detectable_change, stretch
 from controller.targets.doctor.probe import Probe
@@ -482,12 +481,6 @@ def test_a_suite_is_not_begun_against_a_blocker(
         doctor.require_ready([sound.target], sound.host.out, print)
     monkeypatch.setattr(doctor, "examine", lambda *_, **__: sound)
     doctor.require_ready([sound.target], sound.host.out, print)
-
-
-def test_a_rule_names_each_kind_of_port() -> None:
-    rule = udev_rule(["10c4:ea60"])
-    assert rule.count('ATTRS{idVendor}=="10c4", ATTRS{idProduct}=="ea60"') == 2
-    assert 'ENV{ID_MM_DEVICE_IGNORE}="1"' in rule and "usbmisc" in rule
 
 
 def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:

@@ -48,7 +48,7 @@ def surveyed(serial: str, **changes: Any) -> SurveyedDisk:
 
 OPAL = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
 PLAIN, SED = surveyed("P1"), surveyed("S1", opal=OPAL, blank=False, contents="unrecognised data")
-HOST = parse_link("alice@bench:2222", None, None)
+HOST = parse_link("alice@bench:2222")
 METER = "smartpower3@/dev/serial/by-path/x=0:system,1:drive"
 
 
@@ -97,7 +97,7 @@ def test_an_inventory_is_not_written_over_and_its_secrets_never(
     with refuses("inventory-exists"):
         init.run(build, Options(HOST), None, lambda _: None)
     assert before == {path: path.read_bytes() for path in before}
-    again = Options(parse_link("other", None, None), replace=True)
+    again = Options(parse_link("other"), replace=True)
     init.run(build, again, None, lambda _: None)
     assert "other" in (build / "hosts.yml").read_text()
     assert (build / "secrets.json").read_bytes() == before[build / "secrets.json"]
@@ -194,13 +194,13 @@ def test_without_a_name_it_is_this_user(
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.setenv(name, logname)
     monkeypatch.setattr(os, "getuid", lambda: uid)
-    assert parse_link("bench", None, None) == link
+    assert parse_link("bench") == link
 
 
 @pytest.mark.parametrize("text", ["", "a b", "-oProxyCommand=x", "root@", "h:port", "@h"])
 def test_what_names_no_host_is_refused(text: str) -> None:
     with refuses("invalid-host"):
-        parse_link(text, None, None)
+        parse_link(text)
 
 
 @pytest.mark.parametrize(
