@@ -25,12 +25,21 @@ CONFIGURATIONS = [
 ]
 
 
+PLAYED = """
+import sys
+from pathlib import Path
+from fde_meter_tally import TallySimulator
+from instrumentation.tests.simulators.player import Player
+
+Player(TallySimulator(), Path(sys.argv[1]), [float(sys.argv[2])]).run(lambda: False)
+"""
+
+
 @pytest.fixture(scope="module")
 def installed(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Provide the controller with both packages and the meter, and a target."""
     folder = tmp_path_factory.mktemp("packages")
     port = folder / "meter"
-    simulator = ("instrumentation.simulators", "--kind", "tally", "--watts", str(POWER_W))
     meter = {
         **{"name": "tally0", "kind": "tally", "port": str(port), "origin": "modelled"},
         "channels": {"0": "system"},
@@ -38,7 +47,7 @@ def installed(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{install(folder / 'site')}:{REPOSITORY}")
         controller = dataclasses.replace(provisioned, build=folder / "build")
-        played = subprocess.Popen([sys.executable, "-m", *simulator, "--link", str(port)])
+        played = subprocess.Popen([sys.executable, "-c", PLAYED, str(port), str(POWER_W)])
         try:
             variables = {"fde_configurations": CONFIGURATIONS, "fde_meters": [meter]}
             assert controller.play("site.yml", **variables).returncode == 0

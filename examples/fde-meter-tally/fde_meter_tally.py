@@ -41,7 +41,7 @@ class TallyMeter(line.LineMeter):
 
 
 class TallySimulator:
-    """The meter's side of the wire; see `instrumentation.simulators.registry.Simulator`."""
+    """The meter's side of the wire; see `instrumentation.tests.simulators.registry.Simulator`."""
 
     kind: ClassVar[str] = "tally"
     channels = ("0",)

@@ -13,7 +13,7 @@ from contract.documents import RecorderStatus
 from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
-from instrumentation.simulators.registry import Simulator
+from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
 from validation.metrology.conversation import Wire, conversation, faultless
 

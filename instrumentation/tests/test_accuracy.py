@@ -11,7 +11,7 @@ from instrumentation.accuracy import UNITS, Accuracy, ErrorTerm, read_terms
 from instrumentation.meters.registry import kinds, load
 from instrumentation.meters.smartpower3 import SmartPower3
 from instrumentation.meters.wt310 import WT310
-from instrumentation.simulators import registry as simulators
+from instrumentation.tests.simulators import registry as simulators
 
 CERTIFICATE: Document = {
     "source": "certificate 7 of 2026",

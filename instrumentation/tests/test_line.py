@@ -16,8 +16,8 @@ from instrumentation.meters.base import MeterError
 from instrumentation.meters.line import LineMeter
 from instrumentation.meters.line_pattern import layout
 from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenated
-from instrumentation.simulators.line import LineSimulator
 from instrumentation.tests.meter_helpers import opened
+from instrumentation.tests.simulators.line import LineSimulator
 from instrumentation.trace import Fault
 
 GIVEN: dict[str, Any] = {

@@ -17,8 +17,8 @@ from instrumentation.meters.mcp39f511n import (
     read_request,
     write_request,
 )
-from instrumentation.simulators.mcp39f511n import Mcp39f511nSimulator
 from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, opened, talk
+from instrumentation.tests.simulators.mcp39f511n import Mcp39f511nSimulator
 from instrumentation.trace import Frame
 from validation.metrology.conversation import Wire, conversation
 

@@ -36,12 +36,12 @@ from instrumentation.meters.base import Meter
 from instrumentation.network import recognised
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
-from instrumentation.simulators.http import HttpSimulator
-from instrumentation.simulators.ipmi import IpmiSimulator
-from instrumentation.simulators.networked import Live, NetworkSimulator, Server, TcpServer
-from instrumentation.simulators.scpi import ScpiSimulator
-from instrumentation.simulators.wt310 import WT310Simulator
 from instrumentation.tests.meter_helpers import read_status
+from instrumentation.tests.simulators.http import HttpSimulator
+from instrumentation.tests.simulators.ipmi import IpmiSimulator
+from instrumentation.tests.simulators.networked import Live, NetworkSimulator, Server, TcpServer
+from instrumentation.tests.simulators.scpi import ScpiSimulator
+from instrumentation.tests.simulators.wt310 import WT310Simulator
 from instrumentation.trace import Fault
 from instrumentation.transports import Transport, open_meter
 

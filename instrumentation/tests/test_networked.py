@@ -19,9 +19,9 @@ from instrumentation.meters.ipmi import IpmiMeter
 from instrumentation.meters.json_paths import value_at
 from instrumentation.meters.rows import ParseResult
 from instrumentation.meters.scpi import ScpiMeter
-from instrumentation.simulators.http import HttpSimulator
-from instrumentation.simulators.scpi import ScpiSimulator
 from instrumentation.tests.meter_helpers import flag_words, kinds, opened, talk
+from instrumentation.tests.simulators.http import HttpSimulator
+from instrumentation.tests.simulators.scpi import ScpiSimulator
 from instrumentation.trace import Fault, Frame
 
 SECOND_NS = 1_000_000_000

@@ -15,8 +15,8 @@ from instrumentation.meters import registry
 from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, parse_meter
-from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.play import Player
+from instrumentation.tests.simulators import registry as simulators
+from instrumentation.tests.simulators.player import Player
 from instrumentation.trace import read_frames
 from validation.metrology.conversation import conversation
 from validation.metrology.faulty_meters import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults

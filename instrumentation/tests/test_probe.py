@@ -18,7 +18,7 @@ from instrumentation import ports as probe
 from instrumentation.ports import Port, all_ports
 from instrumentation.recorder import Recorder
 from instrumentation.simulators.play import SimulatedPort
-from instrumentation.simulators.registry import load
+from instrumentation.tests.simulators.registry import load
 
 SMARTPOWER = "10c4:ea60"
 _hearing: list[Callable[[str], None]] = []

@@ -15,7 +15,7 @@ from instrumentation.meters import registry
 from instrumentation.meters.wt310 import WT310
 from instrumentation.meters.yokogawa_ranges import Extremes
 from instrumentation.ranging import Needs, advised, report, smallest
-from instrumentation.simulators import registry as simulators
+from instrumentation.tests.simulators import registry as simulators
 from instrumentation.trace import StreamWriter
 from validation.metrology.conversation import conversation
 

@@ -11,10 +11,10 @@ import pytest
 from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.yokogawa import Yokogawa, number, plausible
-from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.wt310 import WT310Simulator
-from instrumentation.simulators.yokogawa import YokogawaSimulator, nr3
 from instrumentation.tests.meter_helpers import kinds, on_the_nth, talk
+from instrumentation.tests.simulators import registry as simulators
+from instrumentation.tests.simulators.wt310 import WT310Simulator
+from instrumentation.tests.simulators.yokogawa import YokogawaSimulator, nr3
 from validation.metrology.conversation import Wire
 
 WATTS = [40.0, 41.5, 43.2, 320.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]

@@ -30,8 +30,9 @@ from contract.errors import LabError
 from contract.files import write_json
 from contract.plan import read_target
 from controller.targets import doctor
-from instrumentation.simulators import registry
-from instrumentation.simulators.play import Player, SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
+from instrumentation.tests.simulators import registry
+from instrumentation.tests.simulators.player import Player
 from lab.state import REPOSITORY
 from validation.bench import FOLDER, Figure, at_least, at_most
 from validation.first_use.guest import BACK, OVER, Guest, foreign

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrumentation.meters.base import Meter
-from instrumentation.simulators.registry import Simulator
+from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
 
 Wire = Callable[[bytes], bytes]

@@ -25,8 +25,8 @@ from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
-from instrumentation.simulators import registry as simulators
-from instrumentation.simulators.registry import Simulator
+from instrumentation.tests.simulators import registry as simulators
+from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
 from validation.bench import Figure, at_least, at_most
 from validation.metrology.conversation import Wire, conversation, faultless

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.strict_json import Document
-from instrumentation.simulators.registry import Simulator
+from instrumentation.tests.simulators.registry import Simulator
 
 WIRE_FAULTS = ("drop", "double", "corrupt", "checksum", "lose", "overrun", "stall", "banner")
 BANNER = b"\r\nMeter ready, firmware 1.0\r\n"

@@ -31,8 +31,8 @@ from controller.targets.doctor.noise import Noise, detectable_change, stretch
 from controller.targets.doctor.probe import Probe
 from controller.targets.survey import TargetAnswer
 from controller.tests import examples
-from instrumentation.simulators import registry
-from instrumentation.simulators.play import Player
+from instrumentation.tests.simulators import registry
+from instrumentation.tests.simulators.player import Player
 
 AWAKE = {"able": True, "masked": True, "idle_action": "", "lid_action": "", "desktop": ""}
 DISK: dict[str, Any] = {

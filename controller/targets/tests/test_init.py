@@ -20,7 +20,7 @@ from controller.targets.answers import Survey
 from controller.targets.init import Options, parse_link
 from controller.targets.meter_entries import MeterOptions
 from instrumentation.meters.http import PROFILES
-from instrumentation.simulators.http import HttpSimulator
+from instrumentation.tests.simulators.http import HttpSimulator
 from instrumentation.tests.test_network import on_the_network
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from instrumentation.simulators.yokogawa import (
+from instrumentation.tests.simulators.yokogawa import (
     Actions,
     YokogawaSimulator,
     is_on,

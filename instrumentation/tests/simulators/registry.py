@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from contract.extensions import Group
 from contract.strict_json import Document
+from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 
 
 class Simulator(Protocol):
@@ -47,6 +48,14 @@ class Simulator(Protocol):
         """Its answer to bytes from the host."""
 
 
-_GROUP = Group("simulated meter", "fde.simulators", "instrumentation.simulators", "kind")
-kinds = _GROUP.names
-load: Callable[[str], type[Simulator]] = _GROUP.load
+_GROUP = Group("simulated meter", "fde.simulators", "instrumentation.tests.simulators", "kind")
+
+
+def kinds() -> tuple[str, ...]:
+    """Return all kinds, those of installed packages too."""
+    return (SmartPower3Simulator.kind, *_GROUP.names())
+
+
+def load(kind: str) -> type[Simulator]:
+    """Return the simulator of a kind; the lab's is part of the product."""
+    return SmartPower3Simulator if kind == SmartPower3Simulator.kind else _GROUP.load(kind)

@@ -15,7 +15,7 @@ from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from contract.strict_json import Document, Json
-from instrumentation.simulators.networked import NetworkSimulator
+from instrumentation.tests.simulators.networked import NetworkSimulator
 
 _QUERY = 'sum(power_watts{host="target"})'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from contract.strict_json import Document
-from instrumentation.simulators.networked import NetworkSimulator, TcpServer
+from instrumentation.tests.simulators.networked import NetworkSimulator, TcpServer
 
 
 class ScpiSimulator(NetworkSimulator):

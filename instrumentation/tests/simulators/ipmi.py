@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from contract.strict_json import Document
 from instrumentation.meters.ipmi import QUESTION
-from instrumentation.simulators.networked import NetworkSimulator, TcpServer
+from instrumentation.tests.simulators.networked import NetworkSimulator, TcpServer
 
 _TEXT = """
     Instantaneous power reading:              {:8d} Watts

@@ -6,7 +6,13 @@ from functools import partial
 from typing import Any, ClassVar
 
 from contract.strict_json import Document
-from instrumentation.simulators.yokogawa import Actions, YokogawaSimulator, is_on, nothing, put
+from instrumentation.tests.simulators.yokogawa import (
+    Actions,
+    YokogawaSimulator,
+    is_on,
+    nothing,
+    put,
+)
 
 
 class WT310Simulator(YokogawaSimulator):
