@@ -35,8 +35,8 @@ inventory where the lab is up and none is named.
 ![The help page of fde: its commands by subject, examples, exit status, environment](fde-help.svg)
 
 With `--json` a command prints one document alone on standard output, by the schema that is named,
-and its text on standard error. Suites are written to `data/suites` in a checkout, elsewhere to
-`fde-suites` in the current folder, or where `--out` points.
+and its text on standard error; it is not listed below. Suites are written to `data/suites` in a
+checkout, elsewhere to `fde-suites` in the current folder, or where `--out` points.
 """
 
 
@@ -69,7 +69,7 @@ def markdown() -> str:
         text += "".join(f"| `{key}` | {text_of_key} |\n" for key, text_of_key in entries.items())
     for name, command in commands().items():
         text += f"\n## fde {name}\n{command.help}\n\n```\n{usage(name, command)}\n```\n"
-        if rows := list(parameters(command)):
+        if rows := [row for row in parameters(command) if row[0] != "--json"]:
             text += "\n| | |\n|---|---|\n"
             cells = ([cell.replace("|", "\\|") for cell in row] for row in rows)
             text += "".join(f"| `{left}` | {right} |\n" for left, right in cells)

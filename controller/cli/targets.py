@@ -93,7 +93,7 @@ def init(
     ] = None,
     give_up: Annotated[
         list[str] | None,
-        typer.Option(metavar="SERIAL", help="A chosen disk, what lies on which may be lost."),
+        typer.Option(metavar="SERIAL", help="A chosen disk whose contents may be lost."),
     ] = None,
     meter: Annotated[
         list[str] | None,
