@@ -224,13 +224,12 @@ def _follow(options: argparse.Namespace) -> int:
 def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
     """Collect in `finished` the runs since the configuration was switched last.
 
-    Return them where it is switched again, the controller looks at them, or the suite ends.
-
-    Nothing is measured then, so that sending their records disturbs no run.
+    Return them where it is switched again: nothing is measured then, so that sending their records
+    disturbs no run.
     """
     if entry.state == "finished":
         finished.append(entry.run_id)
-    if entry.state not in ("switching", *journal.TERMINAL) and entry.cause != journal.LOOK:
+    if entry.state != "switching":
         return []
     sent = list(finished)
     finished.clear()

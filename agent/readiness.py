@@ -10,19 +10,17 @@ from typing import TypeVar
 
 from agent.storage import devices, secrets
 from agent.storage.secrets import Secrets
-from agent.system import admission, lock
+from agent.system import lock
 from agent.system.notify import Watchdog
 from contract.errors import AgentError
-from contract.journal import LOOK, Journal
-from contract.plan import Disk, Plan, Run
+from contract.journal import Journal
+from contract.plan import Disk
 
 T = TypeVar("T")
 
 POLL_S = 0.2
 # A disk or a counter that is not there after so long will not come by itself.
 PATIENCE_S = 3600.0
-# A controller that has not looked at a block's results by then is gone: the suite continues.
-LOOK_S = 900.0
 # Less is not enough for a run's folder and the journal's lines until the checks look closer.
 LEAST_FREE_BYTES = 4 * 2**20
 
@@ -92,18 +90,6 @@ class Waits:
                 raise NotYetError(reason)
 
         self.until("held", look, run_id=run_id)
-
-    def for_look(self, plan: Plan, run: Run, folder: Path) -> None:
-        """Until the controller has looked at the results of the blocks before the run's."""
-
-        def look() -> None:
-            if admission.load(folder).holds(plan, run):
-                raise NotYetError("results-looked-at", blocks=run.block)
-
-        try:
-            self.until(LOOK, look, run_id=run.run_id, limit_s=LOOK_S)
-        except NotYetError:
-            admission.lift(folder)
 
     def for_room(self, folder: Path, run_id: str = "") -> None:
         """Room to continue at all; raises NotYetError where there was none for an hour."""

@@ -207,7 +207,6 @@ class Suite:
             self.journal.reserve.keep()
             self.waits.for_controller(run.run_id)
             self.waits.for_disks(self.plan.storage.disks.values(), run.run_id)
-            self.waits.for_look(self.plan, run, self.folder)
             self.require_within_limits()
             bounds = admission.load(self.folder)
             if bounds.seconds is not None and not bounds.admit(self.plan, self.history, run):

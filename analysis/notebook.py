@@ -265,8 +265,7 @@ by_overlap.join(
 # ## Means with 95 % intervals
 # The block is the unit of repetition: repeats within a block are averaged first. Over n blocks the
 # interval is Student's, mean ± t(0.975, n − 1) · s / √n. The report's is wider: it holds the
-# meter's own error as well and, in a suite that may be looked at after any block (`looks: any` in
-# its plan), holds at every look.
+# meter's own error as well.
 
 
 # %%

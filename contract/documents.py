@@ -231,8 +231,8 @@ class WatermarkLine:
     cpus: COUNT | None = None
 
 
-EndCode = Literal["", "until", "stopped", "settled"]
-"""Why a session ended with runs left: at its hard end, by a person, or all was settled."""
+EndCode = Literal["", "until", "stopped"]
+"""Why a session ended with runs left: at its hard end, or by a person."""
 
 
 @dataclass(frozen=True)

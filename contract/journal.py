@@ -32,8 +32,6 @@ STATES = TERMINAL | BEGUN | CLOSED | {"suite-started", "waiting", PRECONDITIONIN
 AGENT_KILLED, TARGET_DOWN = "agent-killed", "target-down"
 SHUT_DOWN, STOPPED = "target-shut-down", "stopped"
 INTERRUPTIONS = frozenset({AGENT_KILLED, TARGET_DOWN, SHUT_DOWN, STOPPED})
-# Cause of `waiting` while the controller looks whether the results so far settle the suite.
-LOOK = "look"
 SKIPPED, REPEAT, FAILED = "skipped", "repeat", "failed"
 CAUSES_OF_VOID = INTERRUPTIONS | {SKIPPED, REPEAT, FAILED}
 

@@ -18,7 +18,6 @@ EventCode = Literal[
     "target-lost",
     "power-cycled",
     "target-off",
-    "settled",
     "finished",
     "sealed",
     "failed",

@@ -6,51 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# Why a configuration has no ratio: no meter before the whole machine; none of the counted workloads
-# runs on both sides; a run of the last block is void, or has no joules; no block is complete.
-Cause = Literal["no-meter", "no-workload", "void", "no-figure", "no-block"]
-
-
-@dataclass(frozen=True)
-class RunningContrast:
-    """Ratio of the system's joules, `configuration` to `base`, over `blocks` complete blocks.
-
-    `low` and `high` are the 95 % interval, None where so few blocks bound nothing.
-    """
-
-    configuration: str
-    label: str
-    base: str
-    base_label: str
-    blocks: int
-    ratio: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class WithoutRatio:
-    """A configuration without a ratio."""
-
-    configuration: str
-    label: str
-    cause: Cause
-
 
 @dataclass(frozen=True)
 class RunningAnswer:
-    """Every configuration against its baseline after `blocks` blocks.
+    """Ratio of the system's joules to the baseline's by label, over `blocks` complete blocks.
 
-    `origin` is the worst of the joules'; `settled`: each declared question has a verdict that
-    holds at any number of blocks.
+    `origin` is the worst of the joules'.
     """
 
     blocks: int
-    component: str
     origin: str
-    contrasts: tuple[RunningContrast, ...]
-    left_out: tuple[WithoutRatio, ...]
-    settled: bool = False
+    ratios: Mapping[str, float]
 
 
 @dataclass(frozen=True)

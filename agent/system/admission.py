@@ -1,8 +1,4 @@
-"""Bounds that the controller sets for the agent: which run may still begin.
-
-No run begins that could not end in time, and no block before the controller has looked at the
-results of those before it.
-"""
+"""The bound that the controller sets for the agent: no run begins that could not end in time."""
 
 from __future__ import annotations
 
@@ -25,16 +21,15 @@ RESERVE = 1.25
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the controller allows; without `seconds` any time, without `block` every block.
+    """What the controller allows; without `seconds` any time.
 
     All runs must be over `seconds` after `since_ns` (CLOCK_BOOTTIME of the boot `boot_id`), which
     are the agent's. `known_s` are the longest durations of runs by entry in earlier suites, with
-    their switch; runs from `block` on wait for the controller.
+    their switch.
     """
 
     seconds: float | None = None
     known_s: Mapping[str, float] = field(default_factory=dict)
-    block: int | None = None
     boot_id: str = ""
     since_ns: int = 0
 
@@ -48,11 +43,6 @@ class Bounds:
     def admit(self, plan: Plan, history: History, run: Run) -> bool:
         """Whether a run that begins now ends in time."""
         return needed_s(plan, history, run, self.known_s) <= self.left_s
-
-    def holds(self, plan: Plan, run: Run) -> bool:
-        """Whether a run waits for the controller; the drift check closes the block before."""
-        closing = plan.drift_check is not None and run.workload == plan.drift_check.workload
-        return self.block is not None and run.block >= self.block and not closing
 
 
 def boottime_ns() -> int:
@@ -71,11 +61,6 @@ def load(suite_dir: Path) -> Bounds:
     """Return the bounds of a suite that were set in this boot; none where there are none."""
     bounds = strict_json.load(Bounds, suite_dir / FILE)
     return bounds if bounds and bounds.boot_id == boot_id() else Bounds()
-
-
-def lift(suite_dir: Path) -> None:
-    """Let every block begin, and leave the time unchanged."""
-    write_json(suite_dir / FILE, asdict(replace(load(suite_dir), block=None)))
 
 
 def needed_s(plan: Plan, history: History, run: Run, known_s: Mapping[str, float]) -> float:

@@ -17,7 +17,6 @@ from contract import plan as plans
 from contract.attempts import NS, History
 from contract.files import write_json
 from contract.journal import Entry
-from contract.plan import DriftCheckEntry
 
 NIGHTS, NIGHT_S, LIMIT_S, SWITCH_S = 1000, 9 * 3600.0, 1800.0, 20.0
 PLAN = replace(plans.parse(blocks_document(20)), run_limit_s=LIMIT_S)
@@ -73,20 +72,11 @@ def test_a_workload_that_never_ran_may_take_what_earlier_suites_took_or_its_limi
 
 def test_bounds_hold_in_the_boot_that_they_were_set_in(tmp_path: Path) -> None:
     assert admission.load(tmp_path) == Bounds()
-    text = '{"seconds": 100, "known_s": {"idle": 1.5}, "block": 2}'
+    text = '{"seconds": 100, "known_s": {"idle": 1.5}}'
     assert cli.main(["bound", "--suite-dir", str(tmp_path), text]) == 0
     bounds = admission.load(tmp_path)
     assert 99 < bounds.left_s <= 100 and bounds.known_s == {"idle": 1.5}
-    admission.lift(tmp_path)
-    assert admission.load(tmp_path) == replace(bounds, block=None)
     write_json(tmp_path / admission.FILE, {"seconds": 0.0, "boot_id": "another"})
     assert admission.load(tmp_path) == Bounds()
     with pytest.raises(SystemExit):
         cli.main(["bound", "--suite-dir", str(tmp_path), '{"seconds": "soon"}'])
-
-
-def test_the_drift_check_closes_the_block_before_the_one_that_waits() -> None:
-    checked = replace(PLAN, drift_check=DriftCheckEntry("idle", "plain"))
-    held = [run for run in checked.runs if Bounds(block=18).holds(checked, run)]
-    assert {(run.block, run.workload) for run in held} == {(18, "file_io"), (19, "file_io")}
-    assert not any(Bounds().holds(PLAN, run) for run in PLAN.runs)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import measure, readiness, runner
+from agent import measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
 from agent.storage.proof import MISMATCHES, Proof
@@ -97,17 +97,6 @@ def test_no_run_begins_that_would_not_end_in_time_and_the_next_start_goes_on(lab
     lab.acts.clear()
     assert lab.execute() == 0
     assert [r for s, r in lab.states() if s == "finished"] == [r.run_id for r in lab.plan.runs]
-
-
-def test_a_block_waits_for_the_controller_but_not_for_ever(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readiness, "LOOK_S", 0.3)
-    admission.store(lab.folder, Bounds(block=1))
-    assert lab.execute() == 0
-    waits = [each for each in entries(lab) if each.cause == journal.LOOK]
-    assert [each.run_id for each in waits] == [lab.plan.runs[4].run_id]
-    assert admission.load(lab.folder).block is None
 
 
 def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:

@@ -97,7 +97,7 @@ def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
         held.append(
             BatteryHours(
                 name,
-                battery_runs(battery_j, estimate(list(energy_j.values()), suite.any_look)),
+                battery_runs(battery_j, estimate(list(energy_j.values()))),
                 fmean(idle_s.values()) / SECONDS_PER_HOUR,
                 lost_min,
                 len(energy_j),

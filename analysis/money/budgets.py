@@ -48,7 +48,7 @@ def joules(results: Results) -> Iterator[Budgeted]:
     for key, group in groups_of(suite, results.energy).items():
         if group.mean is not None:
             terms = terms_of(suite, *key[2:])
-            budget = joules_budget(terms, group.mean, *group.error_j, suite.any_look)
+            budget = joules_budget(terms, group.mean, *group.error_j)
             yield Budgeted(key[0], "", key[1], key[2], key[3], budget)
 
 
@@ -112,9 +112,9 @@ def ratio_budget(
     """Of a comparison over the workloads that have joules and seconds of base and other."""
     known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
     rows: tuple[Row, ...] = of_terms(terms, ratio_readings(known))
-    first = scatter(c.error, c.df, "1", c.any_look)
+    first = scatter(c.error, c.df, "1")
     terms_and_scatter = (first, *rows)
-    return Budget("ratio", "1", c.ratio, terms_and_scatter, True, c.any_look, carried=c.interval())
+    return Budget("ratio", "1", c.ratio, terms_and_scatter, True, carried=c.interval())
 
 
 Column = tuple[pl.DataType, Callable[[Budgeted, Row], object]]

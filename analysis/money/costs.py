@@ -130,7 +130,7 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
             if side is None or sum(side.energy_j.values()) <= 0:
                 continue
             joules = [side.energy_j[b] - side.tail_j[b] for b in side.energy_j]
-            mean = estimate(joules, suite.any_look)
+            mean = estimate(joules)
             held = battery_runs(assumptions.battery_wh * 3600, mean)
             held_runs.append(
                 Battery(workload, configuration, mean, held, records.joint(side.origins))
@@ -197,7 +197,6 @@ def _payback(
         after_work=rule,
         tail_j=estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean,
         run_s=fmean(other.seconds[b] for b in blocks),
-        any_look=suite.any_look,
     )
 
 

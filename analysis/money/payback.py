@@ -134,23 +134,21 @@ def payback(
     after_work: str = SLEEP,
     tail_j: float = 0.0,
     run_s: float = 0.0,
-    any_look: bool = False,
 ) -> Payback:
     """Payback of the self-encrypting disk against one software configuration.
 
     `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block. `meter`
     are the terms of the meter's error in the saving; `run_s` is how long a run takes.
-    `runs_per_day` is the assumptions' where it is not given. With `any_look` all intervals, and the
-    probability with them, hold at any number of looks.
+    `runs_per_day` is the assumptions' where it is not given.
     """
     a = assumptions
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
-    saving = estimate(savings_j, any_look)
+    saving = estimate(savings_j)
     each_day = a.runs_per_day if runs_per_day is None else runs_per_day
     n = len(savings_j)
     error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
-    rows = (budgets.scatter(error, n - 1, "J", any_look), *meter)
-    budget = Budget("saving", "J", float(np.mean(savings_j)), rows, any_look=any_look)
+    rows = (budgets.scatter(error, n - 1, "J"), *meter)
+    budget = Budget("saving", "J", float(np.mean(savings_j)), rows)
     span = budget.interval
     yearly = span.scaled(each_day * money_per_joule_a_day(a))
     in_life = annuity(a.discount_rate, a.life_years)

@@ -32,6 +32,8 @@ def verdict_on_ratio(published: float, measured: Comparison, half_log: float = 0
     """
     if measured.low is None or measured.high is None or measured.low <= 0:
         return "inconclusive"
+    if not measured.complete:
+        return "inconclusive"
     apart = math.log(measured.ratio / published)
     low = apart - math.hypot(math.log(measured.ratio / measured.low), half_log)
     high = apart + math.hypot(math.log(measured.high / measured.ratio), half_log)

@@ -99,7 +99,7 @@ class ClaimedRatio:
         That nothing or little differs takes what the verdict *equivalent* takes.
         """
         (least, most), interval = self.region, comparison.interval(confidence)
-        if interval.low is None or interval.high is None:
+        if interval.low is None or interval.high is None or not comparison.complete:
             return "open"
         if interval.high < least or interval.low > most:
             return "contradicted"

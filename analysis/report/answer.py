@@ -115,6 +115,8 @@ def against(results: Results, base: str | None, name: str | None) -> Contrast | 
 def judgement(c: Comparison) -> str:
     """Return the verdict in words."""
     margin = f"±{c.margin * 100:g} %"
+    if not c.complete:
+        return words.NOT_COMPLETE
     if c.low is None:
         return "inconclusive, for so few blocks give no interval"
     if c.verdict == "differs":

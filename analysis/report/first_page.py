@@ -91,8 +91,8 @@ class _Compared:
     @property
     def code(self) -> str:
         c = self.comparison
-        if c is None or c.verdict == "inconclusive":
-            return "unknown" if c is None else "unsettled"
+        if c is None or c.verdict in ("inconclusive", "incomplete"):
+            return "unknown" if c is None else OPEN[c.verdict]
         if self.other_disk or c.verdict == "equivalent":
             return "two-disks" if self.other_disk else "equivalent"
         return "more" if c.ratio > 1 else "less"
@@ -104,7 +104,8 @@ class _Compared:
         return {"configuration": self.name, **known, "ratio": c.ratio if c else None}
 
 
-CODES = ("more", "less", "equivalent", "two-disks", "unsettled", "unknown")
+OPEN = {"inconclusive": "unsettled", "incomplete": "incomplete"}
+CODES = ("more", "less", "equivalent", "two-disks", *OPEN.values(), "unknown")
 
 
 def _compare_with_base(results: Results, name: str) -> _Compared:
@@ -157,7 +158,7 @@ def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLi
         only = ", ".join(map(suite.label, suite.configurations))
         yield line("cost", "nothing-compared", way="" if only else "none", name=only)
         return
-    open_ = ("unsettled", "unknown")
+    open_ = (*OPEN.values(), "unknown")
     settled = sorted((o for o in compared if o.code not in open_), key=lambda o: o.other_disk)
     many = len(compared) > LINES
     if many and settled:
@@ -165,6 +166,12 @@ def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLi
         return
     for cost in settled:
         yield _cost_line(cost, cost.code)
+    if incomplete := [cost for cost in compared if cost.code == "incomplete"]:
+        changes = [f"{o.label} {words.change_in(o.comparison)}" for o in incomplete[:LINES]]
+        changes += [f"{len(incomplete) - LINES} more below"] if len(incomplete) > LINES else []
+        changed: dict[str, Fact] = {"configurations": [cost.name for cost in incomplete]}
+        done = suite.blocks_done
+        yield line("cost", "incomplete", changed, blocks=done, changes="; ".join(changes))
     unsettled = _unsettled(compared)
     named = [(cost, c) for cost, c in unsettled if not many and near(c.low, c.high)]
     for cost, _ in named:
@@ -255,6 +262,8 @@ def _most(results: Results) -> AnswerLine:
     rows = [(key, c) for key, c in results.family.versus.items() if key[3] == component]
     if not rows:
         return line("most", "unknown")
+    if any(c.verdict == "incomplete" for _, c in rows):
+        return line("most", "incomplete", blocks=suite.blocks_done)
     more = [(key, c) for key, c in rows if c.verdict == "differs" and c.ratio > 1]
 
     def two_disks(name: str) -> bool:
@@ -327,7 +336,7 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     incidents = results.incidents
     if unsound := _unsound(results.suite, incidents, folder):
         return unsound
-    if incidents.void_to_end or (incidents.never and results.suite.ended != "settled"):
+    if incidents.void_to_end or incidents.never:
         return line("next", "resume", _command("resume", folder), "void")
     lacking = [cost.why[0] for cost in compared if cost.comparison is None]
     for why in lacking:

@@ -27,6 +27,9 @@ def money_line(results: Results) -> AnswerLine:
     headline = costs.headline_payback(paybacks)
     if headline is None:
         return line("payback", "unknown", why=_lacking(results))
+    if {suite.sed, headline.against} & {run.configuration for run in suite.unfinished}:
+        why = say("answer.payback.incomplete", blocks=suite.blocks_done)
+        return line("payback", "unknown", why=why)
     disks_too = ""
     if disks.across(suite, suite.sed, headline.against):
         taken_off = costs.between_disks(suite, headline.against) is not None

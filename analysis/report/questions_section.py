@@ -44,11 +44,8 @@ def contrasts_section(results: Results) -> Blocks:
 
 
 def _overall(results: Results) -> Iterator[str]:
-    """Yield what intervals hold for, what the figure over all is, and what one pass takes."""
-    looks = say(f"contrasts.looks.{'any' if results.suite.any_look else 'one'}")
-    if results.suite.ended == "settled":
-        looks += f" {say('contrasts.settled', planned=str(results.suite.planned_blocks))}"
-    yield f"{looks} {say('contrasts.verdicts', tested=str(results.family.tested))}"
+    """Yield what verdicts hold for, what the figure over all is, and what one pass takes."""
+    yield say("contrasts.verdicts", tested=str(results.family.tested))
     yield say("contrasts.overall", over=answer.over_all(results.suite))
     for title, weights in passes(results.suite):
         ratios = [

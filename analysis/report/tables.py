@@ -159,5 +159,7 @@ def cell_of(c: Comparison | None) -> MatrixCell:
         return NOTHING
     sign = words.sign(c.verdict, c.ratio, c.both)
     text, _, interval = words.change_in(c).partition(" [")
-    hint = f"{words.change_in(c)}, {words.verdict_of(c)}, n = {c.n}"
-    return MatrixCell(text, c.verdict, hint, f"[{interval} {sign}" if interval else sign)
+    verdict = words.verdict_of(c)
+    hint = f"{words.change_in(c)}, {verdict}, n = {c.n}"
+    below = f"[{interval} {sign}".rstrip() if interval else sign
+    return MatrixCell(text, verdict.kind, hint, below)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # their modules take SciPy, which most words do without
 
 NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
+NOT_COMPLETE = "not complete"
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
 _TABLES = yaml.safe_load(
@@ -162,6 +163,8 @@ def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> V
     """
     from analysis.report.view import Verdict
 
+    if word == "incomplete":
+        return Verdict(NOT_COMPLETE, "inconclusive")
     if ratio is None or word not in SIGNS or word == "inconclusive":
         return Verdict(word, word)
     change = f"significant {'increase' if ratio > 1 else 'decrease'}"

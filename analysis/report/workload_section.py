@@ -177,10 +177,7 @@ def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -
             c = compare_pairs(suite, base, joules_by_block)
             plain = configuration == suite.baseline or c is None
             change = "" if plain else words.change_in(c)
-            means = (
-                words.plus_minus(estimate_of(values, suite.any_look))
-                for values in (joules_by_block, took)
-            )
+            means = (words.plus_minus(estimate_of(values)) for values in (joules_by_block, took))
             rows.append([label, suite.label(configuration), *means, change])
     caption = f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}"
     heads = ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"]

@@ -105,14 +105,11 @@ class Row:
         return self.half_width is None and self.matters
 
 
-def scatter(error: float | None, df: float | None, unit: str, any_look: bool = False) -> Row:
-    """Return the term of type A.
-
-    Without an error (one block), or a bound at any look, it is not known.
-    """
-    divisor = math.inf if df is None else float(critical(np.asarray(df), LEVEL, any_look))
-    if error is None or df is None or not math.isfinite(divisor):
+def scatter(error: float | None, df: float | None, unit: str) -> Row:
+    """Return the term of type A; without an error (one block) it is not known."""
+    if error is None or df is None:
         return Row(SCATTER, "A", "Student t", unit, None, 1.0)
+    divisor = float(critical(np.asarray(df), LEVEL))
     return Row(SCATTER, "A", "Student t", unit, error * divisor, divisor, df=df)
 
 
@@ -144,8 +141,7 @@ class Budget:
     """All terms of one figure, and what they come to.
 
     With `log` the rows are of the logarithm of `value`, as shares of it. `carried` is the interval
-    of a figure that follows from another's without being a straight line of it. `any_look`: see
-    `analysis.stats.comparison.LogRatio`.
+    of a figure that follows from another's without being a straight line of it.
     """
 
     figure: str
@@ -153,7 +149,6 @@ class Budget:
     value: float
     rows: tuple[Row, ...]
     log: bool = False
-    any_look: bool = False
     carried: Span | None = None
 
     @property
@@ -208,10 +203,6 @@ class Budget:
 
     def _widened(self, rest: float) -> float:
         """Return the deviation of a normal distribution with the 95 % of all but the widest."""
-        if self.any_look:  # the bound that holds at every look is of the scatter alone
-            a = next((row for row in self.rows if row.evaluation == "A"), None)
-            u, factor = (0.0, 1.0) if a is None else (a.contribution or 0.0, a.divisor / NORMAL)
-            return math.hypot(_without(rest, u), u * factor)
         freedom = self._freedom_of(rest)
         t = float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom < 1e9 else NORMAL
         return rest * t / NORMAL
@@ -245,7 +236,7 @@ class Budget:
             replace(row, sensitivities=tuple(slope * c for c in row.sensitivities))
             for row in self.rows
         )
-        return Budget(figure, unit, value, rows, any_look=self.any_look, carried=carried)
+        return Budget(figure, unit, value, rows, carried=carried)
 
 
 def _without(total: float, part: float) -> float:
@@ -271,12 +262,10 @@ def ratio_readings(
 Mean = tuple[float, float]  # joules and seconds
 
 
-def joules_budget(
-    terms: Iterable[ErrorTerm], mean: Mean, error: float | None, df: float, any_look: bool = False
-) -> Budget:
+def joules_budget(terms: Iterable[ErrorTerm], mean: Mean, error: float | None, df: float) -> Budget:
     """Of a mean over blocks with its standard error and degrees of freedom."""
-    rows = scatter(error, df, "J", any_look), *of_terms(terms, [Reading(*mean, 1.0)])
-    return Budget("joules of a run", "J", mean[0], rows, any_look=any_look)
+    rows = scatter(error, df, "J"), *of_terms(terms, [Reading(*mean, 1.0)])
+    return Budget("joules of a run", "J", mean[0], rows)
 
 
 def instrument_error(terms: Iterable[ErrorTerm], pairs: Sequence[tuple[Mean, Mean]]) -> float:

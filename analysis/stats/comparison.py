@@ -15,9 +15,10 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy import special
 
-from analysis.stats.stats import LEVEL, PRIOR, Floats, Span, critical, exp
+from analysis.stats.stats import LEVEL, Floats, Span, critical, exp
 
-Verdict = Literal["differs", "equivalent", "inconclusive"]
+Decision = Literal["differs", "equivalent", "inconclusive"]
+Verdict = Decision | Literal["incomplete"]
 
 # Logarithms of the same ratio differ by their rounding; joules never agree as well as this.
 NO_SCATTER = 1e-13
@@ -28,7 +29,6 @@ LEAST_SHAPE = 4  # blocks; skewness of fewer is not estimated
 ALONE, TOGETHER = float(special.ndtri(0.995)), float(special.ndtri(0.975))
 # A sample that lacks the tail shows too little of its skewness (`make bench-analysis`).
 UNDERSTATED, POOLED_TOO = 1.5, 1.3
-NORMAL = float(special.ndtri(1 - LEVEL / 2))
 
 
 def sample_skewness(values: Floats) -> Floats:
@@ -59,12 +59,6 @@ def skewness_used(skewness: Floats, n: Floats) -> Floats:
 class LogRatio:
     """A mean log-ratio with its standard error and degrees of freedom; arrays of one shape.
 
-    With `any_look` intervals and p-values hold at all numbers of blocks at once, so that a suite
-    may be looked at, ended or extended at any of them: Student's t gives way to the mixture over
-    normal effects relative to the scatter, a martingale where there is none (T. L. Lai, Annals of
-    Statistics 4, 1976; H. Wang and A. Ramdas, Anytime-valid t-tests and confidence sequences for
-    Gaussian means with unknown variance, 2023).
-
     `skewness` is that of the blocks, 0 where nothing asks for it. Where it is not 0, nothing is
     excluded that either Student's t or its transformation for skewed values holds (P. Hall, Journal
     of the Royal Statistical Society B 54, 1992). `systematic` is the standard uncertainty of the
@@ -74,24 +68,23 @@ class LogRatio:
     mean: Floats
     error: Floats
     df: Floats
-    any_look: bool = False
     skewness: Floats | float = 0.0
     systematic: Floats | float = 0.0
 
     @classmethod
-    def of(cls, logs: Floats, any_look: bool = False) -> LogRatio:
+    def of(cls, logs: Floats) -> LogRatio:
         """Over log-ratios along the last axis, two at least."""
         n = logs.shape[-1]
         mean, sd = np.mean(logs, axis=-1), np.std(logs, axis=-1, ddof=1)
         sd = np.where(sd < NO_SCATTER, 0.0, sd)
         mean = np.where((sd == 0) & (np.abs(mean) < NO_SCATTER), 0.0, mean)
         skewness = skewness_used(sample_skewness(logs), np.asarray(float(n)))
-        return cls(mean, sd / math.sqrt(n), np.full(np.shape(mean), n - 1.0), any_look, skewness)
+        return cls(mean, sd / math.sqrt(n), np.full(np.shape(mean), n - 1.0), skewness)
 
     @property
     def _combined(self) -> tuple[Floats, Floats]:
         """Standard error and degrees of freedom with the instrument's error."""
-        if self.any_look or np.all(np.asarray(self.systematic) == 0):
+        if np.all(np.asarray(self.systematic) == 0):
             return self.error, self.df
         combined = np.hypot(self.error, self.systematic)
         share = np.where(self.error > 0, self.error, 0.0) / np.where(combined > 0, combined, 1.0)
@@ -100,12 +93,7 @@ class LogRatio:
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Limits of the mean."""
         error, df = self._combined
-        bound = critical(df, 1 - confidence, self.any_look)
-        with np.errstate(invalid="ignore"):
-            half = np.where(error > 0, bound * error, 0.0)
-        if self.any_look:
-            half = half + NORMAL * np.asarray(self.systematic)
-            return self.mean - half, self.mean + half
+        bound = critical(df, 1 - confidence)
         low = np.minimum(-bound, self._unskewed(-bound))
         high = np.maximum(bound, self._unskewed(bound))
         low, high = (np.where(error > 0, t * error, 0.0) for t in (low, high))
@@ -114,8 +102,6 @@ class LogRatio:
     def p_value(self) -> Floats:
         """Two-sided, of a mean of 0."""
         t = self._t(0.0)
-        if self.any_look:
-            return self._at_any_look(t)
         return np.asarray(np.minimum(1.0, 2 * np.minimum(self._below(t), self._below(-t, -1))))
 
     def p_equivalence(self, margin: float) -> Floats:
@@ -148,20 +134,8 @@ class LogRatio:
         t = (np.cbrt(1 + 3 * safe * (-bound - safe / 2)) - 1) / safe
         return np.where(a == 0, bound, -t)
 
-    def _at_any_look(self, t: Floats) -> Floats:
-        n = self.df + 1
-        spread = 1 + n * PRIOR
-        square = np.minimum(t**2, 1e200) / self.df
-        evidence = n / 2 * (np.log1p(square) - np.log1p(square / spread)) - np.log(spread) / 2
-        return np.asarray(np.exp(-np.maximum(evidence, 0.0)))
-
     def _below(self, t: Floats, sign: int = 1) -> Floats:
-        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round).
-
-        Of any look, the two-sided one.
-        """
-        if self.any_look:
-            return np.where(t < 0, self._at_any_look(t), 1.0)
+        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round)."""
         df = self._combined[1]
         plain = np.asarray(special.stdtr(df, t))
         return np.asarray(np.maximum(plain, special.stdtr(df, sign * self._skewed(sign * t))))
@@ -170,9 +144,6 @@ class LogRatio:
         """Distance from `log_ratio` in standard errors; ±∞ without any scatter."""
         distance = self.mean - log_ratio
         known = self._combined[0]
-        if self.any_look:  # what the instrument may be off by shows nothing
-            room = np.maximum(np.abs(distance) - NORMAL * np.asarray(self.systematic), 0.0)
-            distance = np.copysign(room, distance)
         certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
         error = np.where(known > 0, known, 1.0)
         return np.where(known > 0, distance / error, certain)
@@ -183,12 +154,13 @@ class Comparison:
     """Ratio of one configuration to another within `n` blocks.
 
     `error` is the standard error of its logarithm with `df` degrees of freedom, both None where
-    n < 2: then there is no interval and no test. `skewness`, `systematic` and `any_look`: see
-    `LogRatio`; `skewness_seen` is the blocks' own. `withheld`: runs of either side have more than
-    one level, or were selected by what was void, so that nothing is called equivalent. `doubts`
-    are codes of
-    `analysis.flags.DOUBTS`. The adjusted p-values are set where the comparison belongs to a family
-    (`judged`), with the `level` at which its tests decide there.
+    n < 2: then there is no interval and no test. `skewness` and `systematic`: see `LogRatio`;
+    `skewness_seen` is the blocks' own. Not `complete` before all planned runs that it rests on are
+    finished: its tests then reject nothing, so that words hold for one look at the planned end.
+    `withheld`: runs of either side have more than one level, or were selected by what was void, so
+    that nothing is called equivalent. `doubts` are codes of `analysis.flags.DOUBTS`. The adjusted
+    p-values are set where the comparison belongs to a family (`judged`), with the `level` at which
+    its tests decide there.
     """
 
     n: int
@@ -196,10 +168,10 @@ class Comparison:
     margin: float
     error: float | None = None
     df: float | None = None
-    any_look: bool = False
     skewness_seen: float = 0.0
     skewness: float = 0.0
     systematic: float = 0.0
+    complete: bool = True
     withheld: bool = False
     doubts: tuple[str, ...] = ()
     p_adjusted: float | None = None
@@ -217,7 +189,7 @@ class Comparison:
             return None
         parts = math.log(self.ratio), self.error, self.df
         mean, error, df = (np.asarray(part, dtype=float) for part in parts)
-        return LogRatio(mean, error, df, self.any_look, self.skewness, self.systematic)
+        return LogRatio(mean, error, df, self.skewness, self.systematic)
 
     def interval(self, confidence: float = 0.95) -> Span:
         """Of the ratio; without limits where so few blocks bound nothing."""
@@ -249,21 +221,25 @@ class Comparison:
     @cached_property
     def p_value(self) -> float | None:
         """Two-sided, of a ratio of 1."""
-        return None if self._log is None else float(self._log.p_value())
+        if self._log is None:
+            return None
+        return float(self._log.p_value()) if self.complete else 1.0
 
     @cached_property
     def p_equivalence(self) -> float | None:
         """Of a ratio beyond the margin (TOST); 1 where blocks or levels allow no such verdict."""
         if self._log is None:
             return None
-        if self.n < LEAST_EQUIVALENT or self.withheld:
+        if self.n < LEAST_EQUIVALENT or self.withheld or not self.complete:
             return 1.0
         return float(self._log.p_equivalence(self.margin))
 
     @cached_property
     def p_beyond(self) -> float | None:
         """Of a ratio within the margin."""
-        return None if self._log is None else float(self._log.p_beyond(self.margin))
+        if self._log is None:
+            return None
+        return float(self._log.p_beyond(self.margin)) if self.complete else 1.0
 
     @property
     def turned(self) -> Comparison:
@@ -288,7 +264,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        return verdict(*self.deciding)
+        return verdict(*self.deciding) if self.complete else "incomplete"
 
     @property
     def contradicted(self) -> bool:
@@ -349,9 +325,7 @@ def pooled_skewness(alike: Sequence[Comparison]) -> float:
     return UNDERSTATED * POOLED_TOO * observed if abs(observed) > limit else 0.0
 
 
-def compare(
-    base: Sequence[float], other: Sequence[float], margin: float, any_look: bool = False
-) -> Comparison | None:
+def compare(base: Sequence[float], other: Sequence[float], margin: float) -> Comparison | None:
     """Paired ratio other/base with its verdict; `base[i]` and `other[i]` come from the same block.
 
     None where there is no pair or a value is not positive: then there is no ratio. The interval is
@@ -363,30 +337,29 @@ def compare(
     if len(base) == 0 or not np.all(np.isfinite(pairs) & (pairs > 0)):
         return None
     logs = np.log(pairs)
-    return compared(logs[1] - logs[0], margin, any_look)
+    return compared(logs[1] - logs[0], margin)
 
 
-def compared(logs: Floats, margin: float, any_look: bool = False) -> Comparison:
+def compared(logs: Floats, margin: float) -> Comparison:
     """From the log-ratios of all blocks, one at least."""
     n = len(logs)
     if n < 2:
         return Comparison(n, exp(logs[0]), margin)
-    return of_mean(LogRatio.of(logs, any_look), n, margin, logs)
+    return of_mean(LogRatio.of(logs), n, margin, logs)
 
 
 def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -> Comparison:
     """From a single mean over `n` blocks, whose log-ratios are `logs` where they are known."""
     error, df = float(mean.error), float(mean.df)
     if logs is None:
-        skewness = float(mean.skewness)
-        return Comparison(n, exp(mean.mean), margin, error, df, mean.any_look, skewness=skewness)
+        return Comparison(n, exp(mean.mean), margin, error, df, skewness=float(mean.skewness))
     observed = float(sample_skewness(logs))
-    used = float(skewness_used(np.asarray(observed), np.asarray(float(n)))) * (not mean.any_look)
-    shape = mean.any_look, observed, used
-    return Comparison(n, exp(mean.mean), margin, error, df, *shape, doubts=doubts_of(logs))
+    used = float(skewness_used(np.asarray(observed), np.asarray(float(n))))
+    doubts = doubts_of(logs)
+    return Comparison(n, exp(mean.mean), margin, error, df, observed, used, doubts=doubts)
 
 
-def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
+def verdict(p_value: float | None, p_equivalence: float | None) -> Decision:
     """Return the verdict of the two tests, each at 5 %.
 
     *equivalent*: both one-sided tests reject a ratio beyond the margin, i.e. the 90 % interval lies

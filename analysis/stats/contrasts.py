@@ -122,24 +122,13 @@ def _contrast(
     alone = {}
     for workload in working(suite):
         sides = joules.get((workload, base), {}), joules.get((workload, other), {})
-        rest = _rest(suite, joules, workload, base, other)
-        if (comparison := compare_in_blocks(suite, [[*sides, *rest]])) is not None:
+        if (comparison := compare_pairs(suite, *sides)) is not None:
             alone[workload] = comparison
     both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
-    compared = compare_in_blocks(
-        suite,
-        [[joules[w, base], joules[w, other], *_rest(suite, joules, w, base, other)] for w in both],
-    )
+    compared = compare_in_blocks(suite, [(joules[w, base], joules[w, other]) for w in both])
     if compared is None:
         return Contrast(base, other, declared, None, ())
     return Contrast(base, other, declared, compared, tuple(both), alone)
-
-
-def _rest(
-    suite: Suite, joules: Mapping[tuple[str, str], BlockValues], workload: str, *but: str
-) -> list[BlockValues]:
-    """Return the joules of the other configurations."""
-    return [joules.get((workload, name), {}) for name in suite.configurations if name not in but]
 
 
 @dataclass(frozen=True)

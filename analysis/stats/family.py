@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 
 import polars as pl
 
 from analysis.energy.energy import COUNTERS, PYRAPL
 from analysis.stats.budget import Mean, instrument_error, joules_budget
 from analysis.stats.comparison import SKEWED, Comparison, judged, pooled_skewness
-from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
+from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts, counted
 from analysis.stats.levels import Levels, apart, find_levels
 from analysis.stats.same_work import NONE_UNEQUAL, Cell, UnequalWork
 from analysis.stats.stats import LEVEL
@@ -27,7 +28,7 @@ from analysis.stats.summary import (
     Key,
     SummaryRow,
     base_of,
-    compare_in_blocks,
+    compare_pairs,
     first_component,
     groups_of,
 )
@@ -60,13 +61,6 @@ class Family:
         comparisons += [a.comparison for a in self.answers]
         return len({_same(c) for c in comparisons if c is not None and c.p_adjusted is not None})
 
-    @property
-    def settled(self) -> bool:
-        """Whether every declared contrast (without any, each) and comparison has a verdict."""
-        declared = [c for c in self.contrasts if c.declared] or self.contrasts
-        asked = [each.comparison for each in (*declared, *self.answers)]
-        return bool(asked) and all(c is not None and c.verdict != "inconclusive" for c in asked)
-
 
 def judge(
     suite: Suite, energy: pl.DataFrame, unequal: Mapping[Cell, UnequalWork] = NONE_UNEQUAL
@@ -93,20 +87,23 @@ def judge(
                 for w in contrast.workloads
             ]
             codes = _codes(levels, selected, contrast.base, contrast.other)
+            both = contrast.base, contrast.other
+            c = replace(c, complete=_finished(suite, counted(suite), both))
             c = _completed(c, terms, sides, shared, codes)
         contrasts_judged.append(replace(contrast, comparison=c))
     answers = []
     for answer in comparisons(suite, energy, unequal):
         if (c := answer.comparison) is not None:
             asked = answer.question
-            names = asked.second.workload, asked.first.workload
-            both = [tuple(means.get((w, answer.configuration)) for w in names)]
+            names, on = (asked.second.workload, asked.first.workload), answer.configuration
+            sides = [(means.get((names[0], on)), means.get((names[1], on)))]
             two_levels = any(
                 level.blocks and level.workload in names
                 for level in levels
-                if level.configuration == answer.configuration
+                if level.configuration == on
             )
-            c = _completed(c, terms, both, 0.0, (LEVELS,) * two_levels)
+            c = replace(c, complete=_finished(suite, names, (on,)))
+            c = _completed(c, terms, sides, 0.0, (LEVELS,) * two_levels)
         answers.append(replace(answer, comparison=c))
     rows = [key for key in versus if key[3] == component]
     every = [*(c.comparison for c in contrasts_judged), *(versus[key] for key in rows)]
@@ -135,11 +132,9 @@ def _versus(
         base = base_of(key, suite)
         if base == key or base not in groups:
             continue
-        others = [(key[0], name, *key[2:]) for name in suite.configurations]
-        rest = [groups[k].energy_j for k in others if k in groups and k not in (key, base)]
-        comparison = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
-        if comparison is not None:
-            compared[key] = comparison
+        c = compare_pairs(suite, groups[base].energy_j, group.energy_j)
+        if c is not None:
+            compared[key] = replace(c, complete=_finished(suite, key[:1], (base[1], key[1])))
     skewed = {
         alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
         for alike in {key[1:] for key in compared}
@@ -154,6 +149,12 @@ def _versus(
         )
         for key, c in compared.items()
     }
+
+
+def _finished(suite: Suite, workloads: Iterable[str], configurations: Iterable[str]) -> bool:
+    """Whether no planned run of these workloads on these configurations is left."""
+    left = {(run.workload, run.configuration) for run in suite.unfinished}
+    return left.isdisjoint(product(workloads, configurations))
 
 
 def _codes(
@@ -189,7 +190,7 @@ def _completed(
     if systematic > c.error:
         doubts[COARSE] = None
     used = c.skewness
-    if abs(skewness) > abs(used) and not c.any_look:
+    if abs(skewness) > abs(used):
         used, doubts[SKEWED] = skewness, None
     return replace(
         c,
@@ -217,7 +218,7 @@ def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator
         c = family.versus.get(key)
         beside: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
         terms = terms_of(suite, *key[2:])
-        joules = joules_budget(terms, group.mean, *group.error_j, suite.any_look)
+        joules = joules_budget(terms, group.mean, *group.error_j)
         decided = c is not None and (c.p_adjusted is not None or c.error is None)
         yield SummaryRow(
             suite.suite_id,

@@ -32,9 +32,7 @@ def detectable(compared: Comparison, power: float = 0.8) -> float | None:
     """
     if compared.error is None or compared.df is None:
         return None
-    bound = float(critical(np.asarray(compared.df), compared.level, compared.any_look))
-    if not math.isfinite(bound):
-        return None
+    bound = float(critical(np.asarray(compared.df), compared.level))
     log_ratio = compared.error * _noncentrality(compared.df, bound, power)
     return math.exp(log_ratio) if log_ratio < 700 else None
 
@@ -62,16 +60,14 @@ def blocks_for(sd_log: float, n: int, half_width: float) -> int:
     return int(second_stage(np.asarray(sd_log), n, half_width))
 
 
-def blocks_if_scatter_stays(
-    sd_log: float, n: int, half_width_log: float, level: float, any_look: bool
-) -> int:
+def blocks_if_scatter_stays(sd_log: float, n: int, half_width_log: float, level: float) -> int:
     """Return how many blocks, `n` at least, reach `half_width_log` to either side of the mean.
 
     At this level; see `critical`.
     """
 
     def wide(blocks: int) -> bool:
-        bound = float(critical(np.asarray(blocks - 1.0), level, any_look))
+        bound = float(critical(np.asarray(blocks - 1.0), level))
         return not sd_log * bound <= half_width_log * math.sqrt(blocks)
 
     low, high = n - 1, n
@@ -96,8 +92,7 @@ def blocks_to_settle(compared: Comparison) -> int | None:
     within = max(change, margin - change)
     if compared.contains(1.0):
         within = min(within, margin)
-    n, any_look = compared.n + 1, compared.any_look
-    return blocks_if_scatter_stays(compared.sd_log, n, within, compared.level, any_look)
+    return blocks_if_scatter_stays(compared.sd_log, compared.n + 1, within, compared.level)
 
 
 WIDTHS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -111,9 +106,7 @@ def within_reach(compared: Comparison) -> tuple[float, int] | None:
     if compared.sd_log is None or compared.n < 2:
         return None
     for width in WIDTHS:
-        blocks = blocks_if_scatter_stays(
-            compared.sd_log, compared.n, math.log1p(width), LEVEL, compared.any_look
-        )
+        blocks = blocks_if_scatter_stays(compared.sd_log, compared.n, math.log1p(width), LEVEL)
         if blocks <= MOST_BLOCKS:
             return width, blocks
     return None
@@ -196,12 +189,8 @@ def _next_contrast(contrast: Contrast, wanted: float) -> NextContrast | None:
     c = contrast.comparison
     if c is None or c.sd_log is None:
         return None
-    total = (
-        blocks_if_scatter_stays(c.sd_log, c.n, math.log1p(wanted), LEVEL, any_look=True)
-        if c.any_look
-        else blocks_for(c.sd_log, c.n, wanted)
-    )
-    half = float(critical(np.asarray(c.n - 1.0), LEVEL, c.any_look)) * c.sd_log / math.sqrt(c.n)
+    total = blocks_for(c.sd_log, c.n, wanted)
+    half = float(half_width(c.sd_log, c.n, 1 - LEVEL))
     reached = math.expm1(half) if half < 700 else None
     return NextContrast(contrast.base, contrast.other, c.n, c.sd_log, reached, total, total - c.n)
 

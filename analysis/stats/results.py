@@ -86,13 +86,10 @@ def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
     """Yield a sentence for each reservation: early look, void runs, gaps, wrong times, drift."""
-    begun_blocks = {run.block for run in suite.compared_runs} | {run.block for run in suite.void}
-    begun = len(begun_blocks)
-    if begun < (suite.planned_blocks or begun) and not suite.any_look:
+    if suite.unfinished:
         yield (
-            f"Looked at after {begun} of {suite.planned_blocks} planned blocks: the error rates of "
-            "intervals and verdicts hold for one look, at the planned end. A suite that may be "
-            "ended or extended after any block declares looks: any."
+            f"Not complete: {suite.blocks_done}. Verdicts are given once all planned blocks are "
+            "complete."
         )
     if suite.void:
         blocks = sorted({run.block + 1 for run in suite.void})

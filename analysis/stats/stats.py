@@ -86,42 +86,21 @@ def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
     return np.asarray(sd) * (float(special.stdtrit(n - 1, 0.5 + confidence / 2)) / math.sqrt(n))
 
 
-def estimate(values: Sequence[float], any_look: bool = False) -> Estimate:
-    """Return the mean of block values with its 95 % interval.
-
-    Student's, or with `any_look` one that holds at all numbers of blocks at once (`critical`).
-    Raises ValueError for none.
-    """
+def estimate(values: Sequence[float]) -> Estimate:
+    """Return the mean of block values with Student's 95 % interval; raises ValueError for none."""
     n = len(values)
     if n == 0:
         raise ValueError("no values to estimate from")
     mean = float(np.mean(values))
-    bound = float(critical(np.asarray(n - 1.0), LEVEL, any_look)) if n > 1 else math.inf
-    if not math.isfinite(bound):
+    if n < 2:
         return Estimate(n, mean, None, None)
-    half = bound * float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = float(half_width(float(np.std(values, ddof=1)), n, 1 - LEVEL))
     return Estimate(n, mean, mean - half, mean + half)
 
 
-# Variance of the prior on effects, in units of the scatter's: about the narrowest for 5 to 20
-# blocks.
-PRIOR = 4.0
-
-
-def critical(df: Floats, level: float, any_look: bool = False) -> Floats:
-    """Return how many standard errors an interval reaches that misses with probability `level`.
-
-    For one look, or any number of them (`analysis.stats.comparison.LogRatio`). Infinite where so
-    few blocks bound nothing.
-    """
-    if not any_look:
-        return np.asarray(special.stdtrit(df, 1 - level / 2))
-    n = df + 1
-    spread = 1 + n * PRIOR
-    bound = np.exp((np.log(spread) - 2 * math.log(level)) / n)
-    within = bound < spread
-    square = df * (bound - 1) / np.where(within, 1 - bound / spread, 1.0)
-    return np.sqrt(np.where(within, square, np.inf))
+def critical(df: Floats, level: float) -> Floats:
+    """Return how many standard errors an interval reaches that misses with probability `level`."""
+    return np.asarray(special.stdtrit(df, 1 - level / 2))
 
 
 def exp(log: float | Floats) -> float:

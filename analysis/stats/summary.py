@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS
-from analysis.stats.comparison import Comparison, compare
-from analysis.stats.incomplete import in_blocks
+from analysis.stats.comparison import Comparison, compared
 from analysis.stats.stats import LEVEL, Estimate, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
@@ -95,40 +94,32 @@ def block_means(rows: pl.DataFrame, value: pl.Expr) -> dict[int, float]:
     return {int(block): float(mean) for block, mean in means.iter_rows()}
 
 
-def estimate_of(values: BlockValues, any_look: bool = False) -> Estimate | None:
+def estimate_of(values: BlockValues) -> Estimate | None:
     """Mean and interval over blocks, None where there is none."""
-    return estimate(list(values.values()), any_look) if values else None
+    return estimate(list(values.values())) if values else None
 
 
 def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Comparison | None:
     """Paired ratio over the blocks that have both."""
-    both = sorted(base.keys() & other.keys())
-    sides = [[side[b] for b in both] for side in (base, other)]
-    return compare(sides[0], sides[1], suite.margin, suite.any_look)
+    return compare_in_blocks(suite, [(base, other)])
 
 
 def compare_in_blocks(
-    suite: Suite, workloads: Sequence[Sequence[BlockValues]]
+    suite: Suite, workloads: Sequence[tuple[BlockValues, BlockValues]]
 ) -> Comparison | None:
-    """Return the second configuration against the first over all workloads.
+    """Return the second side against the first: the geometric mean over workloads.
 
-    Each has the joules of the same configurations, all that there are, so that they stand in for
-    runs that are missing.
-
-    None where there is nothing to compare, or some joules of the two are not above 0.
+    Over the blocks in which every workload has both sides; None without any, or where a value in
+    them is not above 0.
     """
-    compared = [values for configurations in workloads for values in configurations[:2]]
-    blocks = sorted(set().union(*compared))
-    if any(value <= 0 for values in compared for value in values.values()):
+    sides = [set(side) for pair in workloads for side in pair]
+    blocks = sorted(set.intersection(*sides)) if sides else []
+    values = np.array([[[side[b] for b in blocks] for side in pair] for pair in workloads])
+    if not blocks or not np.all(np.isfinite(values) & (values > 0)):
         return None
-    shape = len(workloads), len(blocks), max((len(each) for each in workloads), default=0)
-    logs = np.full(shape, np.nan)
-    for number, configurations in enumerate(workloads):
-        for place, values in enumerate(configurations):
-            for row, block in enumerate(blocks):
-                if values.get(block, 0.0) > 0:
-                    logs[number, row, place] = math.log(values[block])
-    return in_blocks(logs, suite.margin, suite.any_look) if blocks else None
+    logs = np.log(values)
+    c = compared(np.mean(logs[:, 1] - logs[:, 0], axis=0), suite.margin)
+    return replace(c, complete=not suite.unfinished)
 
 
 def other_channels(table: pl.DataFrame) -> list[str]:
@@ -334,12 +325,12 @@ def _per_unit(
         configuration=configuration,
         phase=phase,
         unit=unit,
-        energy_j=estimate_of(values["energy_j"], suite.any_look),
-        rate=estimate_of(values["rate"], suite.any_look),
+        energy_j=estimate_of(values["energy_j"]),
+        rate=estimate_of(values["rate"]),
         ratio=None if is_base else compare_pairs(suite, base, values["energy_j"]),
-        cpu_share=estimate_of(values["cpu_share"], suite.any_look),
+        cpu_share=estimate_of(values["cpu_share"]),
         **{
-            name: estimate_of(values[name], suite.any_look)
+            name: estimate_of(values[name])
             for name in ("disk_reads", "disk_writes")
             if unit.work == "bytes"
         },

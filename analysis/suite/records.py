@@ -18,6 +18,7 @@ from contract.documents import LockedRead, WatermarkLine
 from contract.errors import AgentError
 from contract.journal import Entry
 from contract.plan import Configuration, SuitePlan, WorkloadEntry
+from contract.plan import Run as PlannedRun
 from contract.strict_json import Document
 from contract.timing import Timing
 from instrumentation.accuracy import ErrorTerm
@@ -99,8 +100,7 @@ class Suite:
     its own sum, `seal_holds` where all files have those of the seal.
 
     `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
-    void, for nothing failed. `latencies` are those of fio's requests, by run. `ended` is why the
-    last session ended with runs left.
+    void, for nothing failed. `latencies` are those of fio's requests, by run.
     """
 
     folder: Path
@@ -124,7 +124,6 @@ class Suite:
     preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
     assumptions: Assumptions | None = None
     latencies: Mapping[str, Sequence[Latency]] = field(default_factory=dict)
-    ended: documents.EndCode = ""
 
     @property
     def suite_id(self) -> str:
@@ -258,6 +257,21 @@ class Suite:
         return self.plan.blocks + (extra.count if extra else 0) if self.plan.blocks else None
 
     @cached_property
+    def unfinished(self) -> tuple[PlannedRun, ...]:
+        """The planned runs that are neither finished nor skipped, without the drift check's."""
+        done = {run.run_id for run in self.runs} | {run.run_id for run in self.skipped}
+        return tuple(
+            run for run in self.plan.runs if run.run_id not in done and run.workload != DRIFT_CHECK
+        )
+
+    @property
+    def blocks_done(self) -> str:
+        """`4 of 10 blocks`: how many of the planned ones have no unfinished run."""
+        left = len({run.block for run in self.unfinished})
+        planned = len({run.block for run in self.plan.runs})
+        return f"{planned - left} of {planned} blocks"
+
+    @cached_property
     def machine(self) -> dict[str, str]:
         """Return provenance/before.json as text by the path of its keys: `cpu.model`."""
         return dict(leaves(self.before))
@@ -266,11 +280,6 @@ class Suite:
     def compared_runs(self) -> tuple[Run, ...]:
         """The finished runs without the drift check's."""
         return tuple(run for run in self.runs if run.workload != DRIFT_CHECK)
-
-    @property
-    def any_look(self) -> bool:
-        """Whether it was declared that the suite may be looked at and ended after any block."""
-        return self.plan.analysis.looks == "any"
 
     @property
     def margin(self) -> float:

@@ -24,7 +24,7 @@ from contract import journal as journals
 from contract import names, schema, strict_json
 from contract import plan as plans
 from contract.assumptions import Assumptions, parse_assumptions
-from contract.documents import AfterDocument, SessionLine, WatermarkLine
+from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.plan import SuitePlan
 from contract.schema import COUNT
@@ -94,7 +94,6 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     clock = list(read_lines(ClockReading, folder / "clock.jsonl", problems))
     axis = controller_boots.place_on_one_axis(clock, recorded, runs)
     after = read_document(AfterDocument, folder / "provenance" / "after.json", problems)
-    sessions = list(read_lines(SessionLine, folder / "sessions.jsonl", []))
     suite = Suite(
         folder=folder,
         plan=plan,
@@ -116,7 +115,6 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         preconditioned=preconditioned.read(folder, plan, problems),
         assumptions=_assumptions(plan, problems),
         latencies=latencies.read(results, runs, problems),
-        ended="" if not sessions else sessions[-1].ended,
     )
     changed = [*provenance_changes.changes(folder, problems)]
     return replace(suite, problems=(*problems, *changed, *_gaps(suite)))

@@ -332,21 +332,3 @@ def test_what_is_demonstrated_follows_from_the_probability() -> None:
         ranged.probability
         == reckon(*SAVES, replace(sure, ranges={"sed_extra_price": (0.5, 100.0)})).probability
     )
-
-
-def test_looks_reach_the_saving_and_all_that_follows() -> None:
-    base_j, sed_j = [2100.0, 2110.0, 2090.0, 2105.0], [2000.0] * 4
-    once, ever = (
-        payback(
-            "kernel_tree", "dmcrypt", base_j, sed_j, assumptions=PAPER,
-            origin="measured", any_look=any_look,
-        )
-        for any_look in (False, True)
-    )  # fmt: skip
-    for name in ("saving_per_year", "net_present_value", "kwh_per_year"):
-        narrow, wide = getattr(once, name), getattr(ever, name)
-        assert wide.mid == narrow.mid and known(wide.low) < known(narrow.low)
-    assert known(ever.saving_j.low) < known(once.saving_j.low)
-    assert (ever.budget.interval.low, ever.budget.interval.high) == pytest.approx(
-        (ever.saving_j.low, ever.saving_j.high)
-    )

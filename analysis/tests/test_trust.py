@@ -21,7 +21,6 @@ from analysis.suite.clocks import TargetClock
 from analysis.suite.suite_folder import read
 from analysis.tests.known import replanned
 from contract.documents import LockedRead, Proof
-from contract.plan import DeclaredAnalysis
 from controller.session.seal import mark_samples
 from validation.synthetic.folder import dump, write_manifest
 from validation.synthetic.suite import Truth
@@ -114,16 +113,6 @@ def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(
     assert note.facts["source"] == "meter0" and note.facts["flagged"] == note.facts["of"] > 0
     assert note.sentence in list(reservations(suite, energy, None))
     assert not [note for note in derived.flags if note.code == DELAY_FLAG]
-
-
-def test_a_look_before_the_planned_end_is_told(derived: Results) -> None:
-    early = replanned(derived.suite, blocks=40)
-    allowed = replanned(early, analysis=DeclaredAnalysis(looks="any"))
-    texts = [list(reservations(suite, derived.energy, None)) for suite in (early, allowed)]
-    assert any(
-        "of 40 planned blocks" in text and "declares looks: any" in text for text in texts[0]
-    )
-    assert not any("Looked at" in text for text in (*texts[1], *derived.reservations))
 
 
 def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> None:

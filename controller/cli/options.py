@@ -34,9 +34,6 @@ Until = Annotated[
         help="Begin no run that would not end by then; `resume` goes on.",
     ),
 ]
-UntilSettled = Annotated[
-    bool, typer.Option("--until-settled", help="End after the block that settles every question.")
-]
 # A resolved target instead of the inventory's: a group's session of one host.
 Target = Annotated[Path | None, typer.Option(hidden=True)]
 SuiteDir = Annotated[

@@ -21,7 +21,6 @@ from controller.cli.options import (
     SuiteDir,
     Target,
     Until,
-    UntilSettled,
     newest,
     suites,
     words,
@@ -74,7 +73,6 @@ def plan(
     configurations: Configurations = None,
     skip: Skip = None,
     confirm: Confirm = None,
-    until_settled: UntilSettled = False,
 ) -> SuiteResult:
     """Freeze a plan for each host; prints its folder."""
     options = _options(**locals())
@@ -104,7 +102,6 @@ def run(
     skip: Skip = None,
     confirm: Confirm = None,
     until: Until = None,
-    until_settled: UntilSettled = False,
     report: Report = True,
 ) -> SuiteResult:
     """Run a planned suite, or plan one (--suite) and run it, on every host at once.
@@ -137,7 +134,6 @@ def resume(
     target: Target = None,
     confirm: Confirm = None,
     until: Until = None,
-    until_settled: UntilSettled = False,
     report: Report = True,
 ) -> SuiteResult:
     """Continue with an interrupted suite."""
@@ -244,7 +240,6 @@ def _measured(options: Options, several: bool) -> SuiteResult:
         try:
             manifest = session.run(
                 *(folder, target, options.inventory, say, options.until),
-                until_settled=options.until_settled,
                 report=options.report,
                 confirm=options.confirm,
             )

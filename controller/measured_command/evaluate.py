@@ -251,7 +251,7 @@ def comparisons(
     if not others:
         return []
     from analysis.stats.budget import instrument_error
-    from analysis.stats.comparison import judged
+    from analysis.stats.comparison import judged, verdict
 
     known = []
     for other in others:
@@ -272,7 +272,7 @@ def comparisons(
                 margin=comparison.margin,
                 p_adjusted=comparison.p_adjusted,
                 p_equivalence_adjusted=comparison.p_equivalence_adjusted,
-                verdict=comparison.verdict,
+                verdict=verdict(*comparison.deciding),
                 verdict_words=str(
                     words.verdict(comparison.verdict, comparison.ratio, comparison.both)
                 ),

@@ -151,7 +151,6 @@ def compile_plan(
                 contrasts=tuple(pairs),
                 margin=suite.margin,
                 half_width=suite.half_width,
-                looks=suite.looks,
                 comparisons=tuple(comparisons),
             ),
             drift_check=drift_check,

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,9 +31,8 @@ class Options:
     """What a plan is made of, and whom a session is with.
 
     `target` is the file of a resolved target, `targets` are those that are meant once
-    `group.several` has read them; `confirm` are serials of disks that may be preconditioned. A plan
-    that is to end once it is settled may be looked at after any block. With `report` a sealed suite
-    is reported and verified at once.
+    `group.several` has read them; `confirm` are serials of disks that may be preconditioned. With
+    `report` a sealed suite is reported and verified at once.
     """
 
     suite: str = ""
@@ -51,7 +50,6 @@ class Options:
     report: bool = True
     targets: Sequence[TargetDocument] = ()
     until: datetime | None = None
-    until_settled: bool = False
 
 
 def freeze(
@@ -63,7 +61,6 @@ def freeze(
 
     seed = secrets.randbits(32) if options.seed is None else options.seed
     suite = at_scale(load_suite(options.suite), options.scale)
-    suite = replace(suite, looks="any") if options.until_settled else suite
     compiled = functools.partial(
         compile_plan,
         options.suite,

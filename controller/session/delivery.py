@@ -23,7 +23,7 @@ from contract import names, private, schema, strict_json, system_text
 from contract.errors import AgentError
 from contract.messages import Message, Receiver
 from contract.places import module_command, with_extra
-from controller.session.progress_text import answers, compact
+from controller.session.progress_text import changes, compact
 
 LIMIT_S = 30.0
 ANSWER_S = 10.0
@@ -108,7 +108,8 @@ def _send_by_apprise(message: Message, url: str) -> str:
     if not service.add(url):
         return "its URL is none that Apprise knows"
     status = message.status
-    lines = [message.sentence, *([compact(status), *answers(status.answer)] if status else [])]
+    lines = [message.sentence, *([compact(status)] if status else [])]
+    lines += [f"so far {changes(status.answer)}"] if status and status.answer else []
     title = f"{message.host}: {message.event.replace('-', ' ')}"
     body = "\n".join(map(names.sentence, lines))
     return "" if service.notify(title=title, body=body) else "it was not accepted"

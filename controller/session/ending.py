@@ -1,4 +1,4 @@
-"""Why a session ends before its suite: its time is over, a person asked, or all is settled."""
+"""Why a session ends before its suite: its time is over, or a person asked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from agent.system.admission import Bounds, boottime_ns
 from contract.attempts import NS, History
 from contract.documents import EndCode
 from contract.errors import ControllerError
-from contract.journal import LOOK, TERMINAL, Entry
+from contract.journal import TERMINAL, Entry
 from contract.plan import Plan
-from contract.status import RunningAnswer
 from controller.planning.past_durations import longest_s, read_durations
 from controller.session.agent_client import AgentClient
-from controller.session.progress import complete_blocks, unfinished
+from controller.session.progress import unfinished
 from controller.session.secrets_delivery import SECRETS
 
 STOP = ".stop"
@@ -44,12 +43,9 @@ class Ending:
     suite_dir: Path
     agent: AgentClient
     end_ns: int | None = None
-    until_settled: bool = False
     code: EndCode = ""
     unsent: bool = False
     _known_s: Mapping[str, float] = field(default_factory=dict)
-    _block: int | None = None
-    _settled: bool = False
     _retry_s: float = 0.0
     _last: Entry | None = None
 
@@ -58,20 +54,14 @@ class Ending:
         if self.end_ns is not None and not self._known_s:
             known = read_durations(self.suite_dir.parent, self.plan.host, self.plan.origin)
             self._known_s = longest_s(known, self.plan)
-        if self.until_settled:
-            self._block = max(1, complete_blocks(self.plan, History(entries)))
         bounded = self._bounds != Bounds()
         if not entries and not bounded:
             return  # a suite that has not begun has none of an earlier session
         if not self.agent.bound(self._bounds) and bounded:
             raise ControllerError("bounds-not-set", host=self.plan.host)
 
-    def answered(self, answer: RunningAnswer) -> None:
-        """Take note of the answer after the last complete block."""
-        self._settled = answer.settled
-
-    def follow(self, entries: Sequence[Entry], *, reached: bool, looking: bool) -> None:
-        """Set the bounds again where something asks for it; `looking`: an answer is computed.
+    def follow(self, entries: Sequence[Entry], *, reached: bool) -> None:
+        """Set the bounds again where something asks for it.
 
         Raises TimeOverError at the hard end, whatever is under way.
         """
@@ -81,13 +71,10 @@ class Ending:
         if not self.code and (self.suite_dir / STOP).exists():
             self.code, self.unsent = "stopped", True
         last = entries[-1] if entries else None
-        if last is not None and last is not self._last and last.state == "waiting" and not looking:
+        if last is not None and last is not self._last and last.state == "waiting":
             self._last = last
-            if last.cause == LOOK and not self.code:
-                self.code = "settled" if self._settled else ""
-                self._block = complete_blocks(self.plan, History(entries)) + 1
             # A target that has booted waits for its secrets, and has no bounds.
-            self.unsent |= last.cause in (LOOK, SECRETS) and self._bounds != Bounds()
+            self.unsent |= last.cause == SECRETS and self._bounds != Bounds()
         if self.unsent and reached and time.monotonic() >= self._retry_s:
             self._retry_s = time.monotonic() + RETRY_S
             self.unsent = not self.agent.bound(self._bounds)
@@ -107,7 +94,7 @@ class Ending:
         seconds = None
         if self.end_ns is not None:
             seconds = (self.end_ns - boottime_ns()) / NS - FETCH_S
-        return Bounds(seconds, self._known_s, self._block)
+        return Bounds(seconds, self._known_s)
 
 
 def next_time(now_s: float, clock: datetime, zone: tzinfo | None = None) -> float:

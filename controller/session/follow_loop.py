@@ -92,9 +92,7 @@ class FollowLoop:
                     self._answers.entry(entries)
             if self._answers and (answer := self._answers.poll()):
                 self._board.answer(answer)
-                self._ending.answered(answer)
-            looking = self._answers is not None and self._answers.busy
-            self._ending.follow(entries, reached=not self._link.gone, looking=looking)
+            self._ending.follow(entries, reached=not self._link.gone)
             if not self._link.gone and not self._ending.unsent:
                 self._secrets.look(entries[-1] if entries else None)
         return entries[-1]

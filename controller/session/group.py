@@ -225,8 +225,6 @@ def run(options: Options) -> bool:
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
     require_apart(options.targets)
-    if options.until_settled:
-        raise ControllerError("settled-together", folder=folder)
     waiting = [path for path in members(folder) if not (path / MANIFEST).exists()]
     if not waiting:
         raise ControllerError("group-sealed", folder=folder)

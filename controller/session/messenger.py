@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from contract.journal import LOOK
 from contract.messages import EventCode, Message, Notify, Receiver
 from contract.plan import TargetDocument
 from contract.status import SuiteStatus
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 32
 CLOSE_S = 10.0  # in all, for what is still to be delivered at the end
 # Waits for these are ordinary; all others are reported after so long.
-PATIENT_WAITS = frozenset({"load", "temperature", "disk-temperature", LOOK})
+PATIENT_WAITS = frozenset({"load", "temperature", "disk-temperature"})
 PROMPT_S = 15.0
 PAUSE_S = 300.0
 
@@ -128,8 +127,6 @@ def conditions(
         present["void-runs"] = f"{status.void_in_a_row} runs in a row were void"
     if before and status.interrupted > before.interrupted:
         present["interrupted"] = "the target or its agent was started again; a run is repeated"
-    if status.answer and status.answer.settled:
-        present["settled"] = f"all questions are settled after {status.answer.blocks} blocks"
     if status.state == "suite-finished":
         present["finished"] = f"{status.finished} of {status.runs} runs finished"
     return present

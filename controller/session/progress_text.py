@@ -15,7 +15,7 @@ from contract.journal import (
     Entry,
 )
 from contract.plan import Plan
-from contract.status import RunningAnswer, RunningContrast, SuiteStatus
+from contract.status import RunningAnswer, SuiteStatus
 
 
 def event(plan: Plan, entry: Entry) -> str | None:
@@ -120,78 +120,15 @@ def left(status: SuiteStatus) -> str:
     return f"{about(status.left_s)}, until {clock(status.ends_wall)}"
 
 
-MOST_ANSWERS = 4
-LEFT_OUT = {
-    "no-meter": "no meter measures the whole system",
-    "no-workload": "no workload runs on both sides",
-    "void": "a run of the block is void",
-    "no-figure": "a run of the block has no joules",
-    "no-block": "no block is complete",
-}
+MOST_CHANGES = 4
 
 
-def answers(answer: RunningAnswer | None) -> list[str]:
-    """Return the running answer, one contrast each: `dm-crypt AES-128 +41 % ± 9`.
-
-    Of many configurations the first few; then those that have none, and why.
-    """
-    if answer is None:
-        return []
-    texts = [f"{each.label} {change(each)}" for each in answer.contrasts[:MOST_ANSWERS]]
-    more = len(answer.contrasts) - len(texts)
-    texts += [f"{more} more in status.json"] if more else []
-    for cause, why in LEFT_OUT.items():
-        labels = [each.label for each in answer.left_out if each.cause == cause]
-        if labels:
-            texts.append(f"not for {', '.join(labels)}: {why}")
-    return texts
-
-
-# `±` stands where the middle of the interval is at most this share of its half width off the ratio.
-UNEVEN = 0.2
-MOST_PLACES = 4
-
-
-def change(contrast: RunningContrast) -> str:
-    """Format a ratio as `+41 % ± 9`, without an interval with the number of blocks.
-
-    An interval that is too uneven for `±` is written as `+30 % [+1, +68]`.
-    It has the digits that half the interval bears, and as many more as it takes to show whether the
-    interval contains 0 %.
-    """
-    ratio, low, high, blocks = contrast.ratio, contrast.low, contrast.high, contrast.blocks
-    if low is None or high is None:
-        return f"{_percent(ratio, 0)} % ({'one block' if blocks == 1 else f'{blocks} blocks'})"
-    half, excludes_1 = (high - low) / 2, not low <= 1 <= high
-    even = abs(high + low - 2 * ratio) <= UNEVEN * half and (abs(ratio - 1) > half) == excludes_1
-    shown = (ratio - half, ratio + half) if even else (low, high)
-    for places in range(0 if half >= 0.02 else 1 if half >= 0.002 else 2, MOST_PLACES + 1):
-        limits = [_percent(limit, places) for limit in shown]
-        if (limits[0][0] == limits[1][0]) == excludes_1:
-            break
-    middle = f"{_percent(ratio, places)} %"
-    return f"{middle} ± {100 * half:.{places}f}" if even else f"{middle} [{', '.join(limits)}]"
-
-
-def _percent(ratio: float, places: int) -> str:
-    """Return the change with its sign, without one where it rounds to none."""
-    rounded = round(100 * (ratio - 1), places)
-    return f"{rounded:+.{places}f}" if rounded else f"{0:.{places}f}"
-
-
-def scope(answer: RunningAnswer) -> str:
-    """Return whose joules the running answer compares, against what, and their origin."""
-    bases = list(dict.fromkeys(each.base_label for each in answer.contrasts))
-    base = bases[0] if len(bases) == 1 else "the same disk without encryption"
-    origin = "" if answer.origin == "measured" else f"; {answer.origin}"
-    return f"joules of the {answer.component}, against {base}{origin}"
-
-
-def after_block(answer: RunningAnswer, blocks: int) -> str:
-    """Return the running answer as a line."""
-    where = f"after block {answer.blocks} of {blocks}"
-    so_far = f" so far ({scope(answer)})" if answer.contrasts else ""
-    return f"{where}: {'; '.join(answers(answer)) or 'nothing to compare'}{so_far}"
+def changes(answer: RunningAnswer) -> str:
+    """Return the changes so far, of many configurations the first: `Opal +0.6 % after block 2`."""
+    shown = [f"{label} {100 * (r - 1):+.1f} %" for label, r in answer.ratios.items()]
+    shown[MOST_CHANGES:] = ["more in status.json"] if len(shown) > MOST_CHANGES else []
+    origin = "" if answer.origin == "measured" else f" ({answer.origin})"
+    return f"{', '.join(shown) or 'nothing to compare'} after block {answer.blocks}{origin}"
 
 
 def clock(wall: str) -> str:

@@ -93,14 +93,12 @@ def run(
     say: Say,
     until: datetime | None = None,
     *,
-    until_settled: bool = False,
     report: bool = False,
     confirm: Collection[str] = (),
 ) -> Path | None:
     """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
 
     None if it ends with runs left: at the time of day of `until`, or because a person asked for it.
-    With `until_settled` it is complete once all questions of the plan are settled.
 
     A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
     (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
@@ -119,8 +117,6 @@ def run(
         return_power(target, agent.reached, say)
         if agent.plan_sha256() != plan.sha256:
             plan_folders.require_consent(suite_dir, plan, target, confirm, say)
-    if until_settled and plan.analysis.looks != "any":
-        raise ControllerError("looks-at-end", suite=plan.suite)
     with (
         outliving_the_terminal(),
         suite_folder.locked(suite_dir),
@@ -138,7 +134,6 @@ def run(
             manifest = _session(
                 *(suite_dir, target, inventory, plan, say),
                 messenger=messenger,
-                until_settled=until_settled,
                 end_ns=end_ns,
             )
             if manifest is not None:
@@ -164,7 +159,6 @@ def _session(
     say: Say,
     *,
     messenger: Messenger,
-    until_settled: bool,
     end_ns: int | None,
 ) -> Path | None:
     """Measure; return the manifest if the suite is sealed."""
@@ -187,7 +181,7 @@ def _session(
         closing(Board(plan, suite_dir, say, messenger=messenger)) as board,
         closing(HangWatch(plan, target.power, suite_dir, board)) as hangs,
     ):
-        ending = Ending(plan, suite_dir, agent, end_ns, until_settled)
+        ending = Ending(plan, suite_dir, agent, end_ns)
         session = Session(suite_dir, target, inventory, plan, agent, board, ending, hangs)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
         messenger.send("started", f"{len(plan.runs)} runs")
@@ -208,7 +202,7 @@ def _session(
                 meter_losses.ask(agent, losses, board.note)
             with suppress(TimeOverError):
                 _until_complete(session)
-        if ending.code in ("until", "stopped"):
+        if ending.code:
             left = len(unfinished(plan, History(journal.read(suite_dir / "journal.jsonl"))))
             outcome = f"{ENDED[ending.code]}: {left} of {len(plan.runs)} runs are left"
             board.note(outcome)
@@ -246,10 +240,8 @@ def _measure(session: Session) -> Entry:
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
         # Where the target is this machine, the computation would be measured with it.
         nullcontext()
-        if connection.is_local(session.target) and not session.ending.until_settled
-        else RunningAnswers(
-            session.plan, suite_dir, at_looks=session.ending.until_settled
-        ) as answers,
+        if connection.is_local(session.target)
+        else RunningAnswers(session.plan, suite_dir) as answers,
     ):
         link.burst()
         known = session.agent.journal(session.plan.most_journal_bytes)
@@ -278,8 +270,6 @@ def _measure(session: Session) -> Entry:
                 _salvage(session)
                 raise
         _fetch(session)
-        if answers and (answer := answers.last()):
-            board.answer(answer)
     return last
 
 

@@ -24,15 +24,13 @@ from controller.session import progress_text
 from controller.session.messenger import Messenger
 from controller.session.progress import suite_status
 from controller.session.progress_text import (
-    after_block,
-    answers,
+    changes,
     clock,
     compact,
     doing,
     left,
     minutes,
     position,
-    scope,
     troubles,
     utc,
 )
@@ -107,7 +105,6 @@ def rows(status: SuiteStatus) -> list[tuple[str, str]]:
     """Return the view of a status, label and text; the same for every width."""
     share = min(status.finished / status.runs, 1.0) if status.runs else 0.0
     bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
-    answer = status.answer
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
     gaps = ", ".join(f"{name} {count}" for name, count in status.gaps.items() if count)
     trouble = [*troubles(status), *([f"gaps of meters: {gaps}"] if gaps else [])]
@@ -118,8 +115,7 @@ def rows(status: SuiteStatus) -> list[tuple[str, str]]:
         ("now", f"{doing(status)} for {minutes(status.since_s)}"),
         ("left", left(status)),
         ("power", watts or "unknown"),
-        *(("" if number else "so far", text) for number, text in enumerate(answers(answer))),
-        *([("", f"({scope(answer)}; after block {answer.blocks})")] if answer else []),
+        *([("so far", changes(status.answer))] if status.answer else []),
         *([("trouble", ", ".join(trouble))] if trouble else []),
         *((clock(event.wall), event.text) for event in status.events),
     ]
@@ -145,7 +141,7 @@ class Lines:
         lines: list[str] = []
         if status.answer and status.answer != self._answer:
             self._answer = status.answer
-            lines.append(after_block(status.answer, status.blocks))
+            lines.append(f"so far {changes(status.answer)}")
         state = status.state
         shown = state in ("running", "waiting") or (between and status.run_index is None)
         long = state != "waiting" or status.since_s >= LONG_WAIT_S
@@ -176,8 +172,8 @@ class Hosts:
     def status(self, host: str, status: SuiteStatus | None) -> None:
         """Show a session's status; nothing where it keeps none now."""
         if status and self._screen.live:
-            texts = answers(status.answer)
-            self._now[host] = [compact(status), *([f"so far: {'; '.join(texts)}"] if texts else [])]
+            so_far = [f"so far {changes(status.answer)}"] if status.answer else []
+            self._now[host] = [compact(status), *so_far]
 
     def ended(self, host: str, outcome: str) -> None:
         """Show how a session ended."""
@@ -259,7 +255,7 @@ class Board:
         """Show this as the answer so far."""
         with self._lock:
             self._answer = answer
-            log.info(after_block(answer, self._plan.runs[-1].block + 1))
+            log.info("so far %s", changes(answer))
             self._show(self._watts, self._gaps, write=True)
 
     def note(self, sentence: str, level: int = logging.INFO) -> None:

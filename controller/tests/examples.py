@@ -10,7 +10,7 @@ from agent.preflight import Facts
 from contract import schema
 from contract.journal import FAILED, Entry
 from contract.plan import Plan, TargetDocument
-from contract.status import RunningAnswer, RunningContrast
+from contract.status import RunningAnswer
 from controller.planning.suites import Suite, parse_suite
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -18,16 +18,7 @@ LOADS = ("idle", "file_io")
 
 
 # Of status.json: two configurations after two blocks.
-ANSWER = RunningAnswer(
-    2,
-    "system",
-    "modelled",
-    (
-        RunningContrast("opal", "Opal", "plain", "plain", 2, 1.006, 1.001, 1.011),
-        RunningContrast("dmcrypt-aes128", "AES-128", "plain", "plain", 2, 1.41, 1.32, 1.5),
-    ),
-    (),
-)
+ANSWER = RunningAnswer(2, "modelled", {"Opal": 1.006, "AES-128": 1.41})
 
 
 def target() -> dict[str, Any]:

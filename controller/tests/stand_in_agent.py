@@ -2,7 +2,7 @@
 
 It goes through the plan as the agent does, with the agent's own journal, lock, accounts of tries
 and requests, but a run is a rest of so many seconds. A run named in `broken` (a file in the suite's
-folder) is void; each time that `slow` names a configuration, its rests take as long once more.
+folder) is void.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.system import admission, lock
 from contract import journal, plan
 from contract.attempts import History
 from contract.files import write_json
-from contract.journal import LOOK, Journal
+from contract.journal import Journal
 from controller.tests.examples import run_json
 
 
@@ -46,10 +46,6 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             while reason := lock.reason(lease):
                 tell("waiting", run.run_id, reason, "held")
                 time.sleep(0.1)
-            if admission.load(suite_dir).holds(suite, run):
-                tell("waiting", run.run_id, cause=LOOK)
-            while admission.load(suite_dir).holds(suite, run):
-                time.sleep(0.1)
             bounds = admission.load(suite_dir)
             if bounds.seconds is not None and not bounds.admit(suite, history, run):
                 break
@@ -60,9 +56,7 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
                 tell("switching", run.run_id, run.configuration)
             tell("running", run.run_id)
             start_ns = time.monotonic_ns()
-            slow = suite_dir / "slow"
-            names = slow.read_text(encoding="utf-8").split() if slow.exists() else []
-            time.sleep(seconds * (1 + names.count(run.configuration)))
+            time.sleep(seconds)
             times = {"t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
             broken = suite_dir / "broken"
             void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")

@@ -11,11 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.money.payback import payback
 from analysis.report import compare_page
 from analysis.stats.compare import compare_read
 from analysis.stats.family import Family, judge
-from contract.assumptions import Assumptions
 from validation.bench import Figure
 from validation.inference.simulated import no_more_by_chance, share
 from validation.synthetic.tables import energy_of, suite_of
@@ -31,34 +29,25 @@ Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Return the pages, then money with looks, then the gate of nights."""
+    """Return the pages, then the gate of nights."""
     suites = FEW if quick else SUITES
-    scenes: list[tuple[str, Draw, int, bool]] = [
-        ("nothing differs", _kind, 10, False),
-        ("mixed truths", _mixed, 10, False),
-        ("one side skewed (exponential)", _skewed, 10, False),
-        ("+25 % in 20 % of one configuration's runs", _modes, 10, False),
-        ("the same, 5 blocks", _modes, 5, False),
-        ("looked at after 10 of 10 blocks, looks: any", _kind, 10, True),
+    scenes: list[tuple[str, Draw, int]] = [
+        ("nothing differs", _kind, 10),
+        ("mixed truths", _mixed, 10),
+        ("one side skewed (exponential)", _skewed, 10),
+        ("+25 % in 20 % of one configuration's runs", _modes, 10),
+        ("the same, 5 blocks", _modes, 5),
     ]
     figures = [
         no_more_by_chance(
             f"any false verdict on a page, {name}, {blocks} blocks",
-            _false(draw, suites, blocks, any_look),
+            _false(draw, suites, blocks),
             suites,
             5,
         )
-        for name, draw, blocks, any_look in scenes
+        for name, draw, blocks in scenes
     ]
     figures.append(Figure("a true 3 % found, clean, 10 blocks", _power(suites), "%"))
-    figures.append(
-        no_more_by_chance(
-            "a saving shown at any of 3 to 20 looks though nothing is saved, looks: any",
-            _saves(suites),
-            suites,
-            2.5,
-        )
-    )
     series = 3 if quick else SERIES
     return figures + [
         no_more_by_chance(
@@ -99,9 +88,9 @@ def _modes(generator: np.random.Generator, blocks: int) -> tuple[np.ndarray, np.
     return logs, truth
 
 
-def judge_logs(logs: np.ndarray, any_look: bool) -> Family:
+def judge_logs(logs: np.ndarray) -> Family:
     """Judge the page of a suite with these logarithms of joules."""
-    analysis = {"contrasts": CONTRASTS, "margin": MARGIN, "looks": "any" if any_look else "end"}
+    analysis = {"contrasts": CONTRASTS, "margin": MARGIN}
     suite = suite_of(KINDS, WORKLOADS, analysis=analysis)
     table = energy_of(
         {
@@ -141,12 +130,12 @@ def is_false(words: list[tuple[str, float]]) -> bool:
     )
 
 
-def _false(draw: Draw, suites: int, blocks: int, any_look: bool) -> float:
+def _false(draw: Draw, suites: int, blocks: int) -> float:
     wrong = []
     for number in range(suites):
         generator = np.random.default_rng(SEED + number)
         logs, truth = draw(generator, blocks)
-        wrong.append(is_false(list_words(judge_logs(logs, any_look), truth)))
+        wrong.append(is_false(list_words(judge_logs(logs), truth)))
     return share(np.array(wrong))
 
 
@@ -157,26 +146,9 @@ def _power(suites: int) -> float:
         logs, truth = _kind(np.random.default_rng(SEED + number), 10)
         logs[..., 2] += math.log(1.03)
         truth[:, 2] += math.log(1.03)
-        words = list_words(judge_logs(logs, False), truth)
+        words = list_words(judge_logs(logs), truth)
         detections += [word == "differs" for word, true in words if true > 0]
     return share(np.array(detections))
-
-
-def _saves(suites: int) -> float:
-    assumptions = Assumptions(25.0, "USD", 0.12, 50.0, 5.0, 50.0)
-    shown = []
-    for number in range(suites):
-        saved = np.random.default_rng(SEED + number).normal(0, 30, 20)
-        shown.append(
-            any(
-                payback(
-                    "w", "soft", (3000 + saved[:n]).tolist(), [3000.0] * n,
-                    assumptions=assumptions, origin="synthetic", any_look=True,
-                ).saves
-                for n in range(3, 21)
-            )
-        )  # fmt: skip
-    return share(np.array(shown))
 
 
 def _alarm(night_sd: float, seed: int) -> bool:

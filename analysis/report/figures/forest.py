@@ -22,7 +22,7 @@ Limits = tuple[float, float]
 
 
 class Line(NamedTuple):
-    """A ratio under its name, in a look; hollow where inconclusive; behind it stands `text`."""
+    """A ratio under its name, in a look; hollow without a verdict; behind it stands `text`."""
 
     name: str
     ratio: Ratio
@@ -91,7 +91,8 @@ def _lines(suite: Suite, compared: Mapping[str, Comparison]) -> list[Line]:
     for name in suite.configurations:
         if (c := compared.get(name)) is not None:
             drawn = c.interval(0.90 if c.verdict == "equivalent" else 0.95)
-            ratio, hollow = (c.ratio, drawn.low, drawn.high), c.verdict == "inconclusive"
+            hollow = c.verdict in ("inconclusive", "incomplete")
+            ratio = c.ratio, drawn.low, drawn.high
             lines.append(Line(suite.label(name), ratio, looks[name], hollow, words.change_in(c)))
     return lines
 

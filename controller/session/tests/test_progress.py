@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 from contract import plan as plans
 from contract.attempts import History
 from contract.journal import Entry
-from contract.status import Cause, RunningContrast, SuiteStatus, WithoutRatio
+from contract.status import SuiteStatus
 from controller.session import progress, progress_text
 from controller.tests.examples import ANSWER, NOW, journal, plan
 
@@ -155,46 +154,14 @@ def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
     assert complete(*done, *(("finished", run_id) for run_id in second)) == 2
 
 
-@pytest.mark.parametrize(
-    ("ratio", "low", "high", "blocks", "text"),
-    [
-        (1.41, None, None, 1, "+41 % (one block)"),
-        (0.9985, None, None, 1, "0 % (one block)"),
-        (0.98, None, None, 2, "-2 % (2 blocks)"),  # too few for any interval
-        (1.41, 1.32, 1.5, 4, "+41 % ± 9"),
-        (1.0057, 1.0002, 1.0113, 4, "+0.57 % ± 0.56"),  # nought is excluded
-        (0.9994, 0.9990, 0.9998, 9, "-0.06 % ± 0.04"),
-        (1.613, 1.558, 1.670, 4, "+61 % ± 6"),
-        (1.00001, 0.9989, 1.0012, 4, "0.00 % ± 0.12"),
-        (1.2, 0.1, 14.0, 2, "+20 % [-90, +1300]"),
-        (1.302, 1.010, 1.678, 3, "+30 % [+1, +68]"),  # ± 33 would deny the difference
-        (1.090, 1.001, 1.203, 5, "+9.0 % [+0.1, +20.3]"),
-        (1.100, 1.001, 1.209, 5, "+10.0 % [+0.1, +20.9]"),
-        (1.002, 0.998, 1.006, 5, "+0.2 % ± 0.4"),
-    ],
-)
-def test_a_change_has_the_digits_that_its_interval_bears(
-    ratio: float, low: float | None, high: float | None, blocks: int, text: str
-) -> None:
-    contrast = RunningContrast("opal", "Opal", "plain", "plain", blocks, ratio, low, high)
-    assert progress_text.change(contrast) == text
-
-
-def test_the_answer_so_far_is_one_line_with_what_it_rests_on_and_what_it_lacks() -> None:
-    assert progress_text.after_block(ANSWER, 4) == (
-        "after block 2 of 4: Opal +0.6 % ± 0.5; AES-128 +41 % ± 9 so far "
-        "(joules of the system, against plain; modelled)"
+def test_the_changes_so_far_are_one_line() -> None:
+    assert progress_text.changes(ANSWER) == "Opal +0.6 %, AES-128 +41.0 % after block 2 (modelled)"
+    many = replace(ANSWER, origin="measured", ratios={f"c{n}": 1 - n / 10 for n in range(6)})
+    line = progress_text.changes(many)
+    assert (
+        line == "c0 +0.0 %, c1 -10.0 %, c2 -20.0 %, c3 -30.0 %, more in status.json after block 2"
     )
-    measured = replace(ANSWER, origin="measured", contrasts=ANSWER.contrasts * 3)
-    line = progress_text.after_block(measured, 4)
-    assert line.count(" % ± ") == progress_text.MOST_ANSWERS and "2 more" in line
-    assert "modelled" not in line
-    void = replace(ANSWER, contrasts=(), left_out=(WithoutRatio("opal", "Opal", "void"),))
-    assert "so far" not in progress_text.after_block(void, 4)
-    assert "Opal" in progress_text.after_block(void, 4) and " %" not in progress_text.after_block(
-        void, 4
-    )
-    assert {*get_args(Cause)} == progress_text.LEFT_OUT.keys(), "every cause has its words"
+    assert progress_text.changes(replace(ANSWER, ratios={})).startswith("nothing to compare")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The answer so far: what is kept of the runs' records, and when it is computed."""
+"""The changes so far: what is kept of the runs' records, and when it is computed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from analysis.stats.results import results
 from contract import plan as plans
-from controller.session import running_answer
-from controller.session.running_answer import RunningAnswers
+from contract.status import RunningAnswer
+from controller.session.running_answer import RunningAnswers, compute
 from controller.tests.examples import journal, plan
+from validation.synthetic.suite import Options, write_suite
 
 DOCUMENT = plan(blocks=2)
 PLAN = plans.parse(DOCUMENT)
 FIRST, SECOND = [[r.run_id for r in PLAN.runs if r.block == number] for number in (0, 1)]
 DONE = [(9.0, "finished", run_id) for run_id in FIRST]
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_answer, "LAST_LIMIT_S", 600.0)
 
 
 @pytest.fixture
@@ -63,24 +60,24 @@ def test_a_session_that_continues_begins_with_what_was_fetched(folder: Path) -> 
         assert kept(folder) == [FIRST[0]]
 
 
-def test_it_is_computed_once_a_block_is_complete(answers: RunningAnswers) -> None:
-    """Without a meter no answer has a ratio; that it says so shows that it was computed."""
-    answers.entry(journal(DONE[:-1]))
-    assert answers.last() is None
-    answers.entry(journal([*DONE, (9.0, "switching", SECOND[0])]))
-    assert answers.poll() is None, "it has only begun"
+def wait_for(answers: RunningAnswers) -> RunningAnswer | None:
+    """Poll until the process has ended."""
     answer = answers.poll()
-    while answer is None:
+    while answers._process is not None:
         time.sleep(0.05)
         answer = answers.poll()
-    assert answer.blocks == 1 and answer.contrasts == ()
-    assert {one.cause for one in answer.left_out} == {"no-meter"}
+    return answer
+
+
+def test_it_is_computed_once_a_block_is_complete(answers: RunningAnswers) -> None:
+    """Without a meter no answer has a ratio."""
+    answers.entry(journal(DONE[:-1]))
+    assert answers.poll() is None and answers._process is None
+    answers.entry(journal([*DONE, (9.0, "switching", SECOND[0])]))
+    assert answers.poll() is None, "it has only begun"
+    assert wait_for(answers) == RunningAnswer(1, "modelled", {})
     answers.entry(journal([*DONE, (9.0, "switching", SECOND[3])]))
-    assert answers.poll() is answers.last() is None, "the block was answered"
-    everything = [*DONE, *((9.0, "finished", run_id) for run_id in SECOND)]
-    answers.entry(journal([*everything, (9.0, "suite-finished", "")]))
-    last = answers.last()
-    assert last and last.blocks == 2
+    assert answers.poll() is None and answers._process is None, "the block was answered"
 
 
 def test_what_cannot_be_computed_is_no_answer_and_ends_nothing(
@@ -88,4 +85,25 @@ def test_what_cannot_be_computed_is_no_answer_and_ends_nothing(
 ) -> None:
     (folder / "plan.json").write_text("{}", encoding="utf-8")
     answers.entry(journal([*DONE, (9.0, "switching", SECOND[0])]))
-    assert answers.last() is None and answers.poll() is None
+    assert wait_for(answers) is None and answers.poll() is None
+
+
+def test_it_has_the_reports_ratios_over_the_complete_blocks(tmp_path: Path) -> None:
+    """Runs and journal are below status/results, as before they are fetched."""
+    folder = tmp_path / "suite"
+    results_folder = folder / "status" / "results"
+    write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("sql", "idle")))
+    reported = results(folder)
+    results_folder.mkdir(parents=True)
+    for name in ("runs", "journal.jsonl"):
+        (folder / name).rename(results_folder / name)
+    (folder / "manifest.json").unlink()
+    for path in (folder / "meters").glob("*/samples.parquet"):
+        path.unlink()
+    answer = compute(folder, 2)
+    expected = {reported.suite.label(c.other): c for c in reported.contrasts if c.base == "plain"}
+    assert (answer.blocks, answer.origin) == (2, "modelled")
+    assert answer.ratios.keys() == expected.keys()
+    for label, contrast in expected.items():
+        assert contrast.comparison
+        assert answer.ratios[label] == pytest.approx(contrast.comparison.ratio, rel=1e-9)

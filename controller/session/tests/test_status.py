@@ -135,9 +135,9 @@ def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: P
         "the agent starts",
         "block 1 of 3",
         "block 2 of 3",
-        "after block 1 of 3",
+        "so far Opal +0.6 %",
         "block 3 of 3",
-        "after block 2 of 3",
+        "so far Opal +0.6 %",
         "suite finished",
     ]
     assert read(tmp_path).answer == ANSWER
@@ -252,8 +252,8 @@ def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
     assert max(map(len, shown)) == columns and shown[-1].endswith("…")
     assert "block 1 of 3, run 2 of 18" in shown[1] or columns < 80
     assert "measuring file_io on dmcrypt-aes128" in shown[2]
-    assert [line[10:] for line in shown[5:7]] == ["Opal +0.6 % ± 0.5", "AES-128 +41 % ± 9"]
-    assert all(len(line) < 80 for line in shown[:8]), "nothing of it is cut at 80 columns"
+    assert shown[5][10:].startswith("Opal +0.6 %, AES-128 +41.0 % after block 2")
+    assert all(len(line) < 80 for line in shown[:7]), "nothing of it is cut at 80 columns"
 
 
 @pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("PYTHONIOENCODING", "ascii")])
