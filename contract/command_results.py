@@ -230,10 +230,10 @@ class PhaseWork:
 
 @dataclass(frozen=True)
 class ReportResult:
-    """`fde report`: the page and the suites that it is of.
+    """`fde report`: the page; of a suite, not a group, what follows `pdf`, too.
 
-    Of a single suite alone its answer, contrasts, latencies, notes on the flags of its joules and
-    on unequal work, and the account of the work of each phase.
+    Its answer, contrasts, latencies, notes on the flags of its joules and on unequal work, and the
+    account of the work of each phase.
     """
 
     ok: bool

@@ -149,9 +149,3 @@ def over_all(suite: Suite) -> str:
     if not all(map(suite.counts_overall, suite.workloads)):
         return "Main workloads"
     return "All but idle" if len(counted(suite)) < len(suite.workloads) else "All workloads"
-
-
-def extent(used: int, planned: int, blocks: int) -> str:
-    """`3 of 5 workloads and 20 blocks`."""
-    some = f"{used} of {planned} workloads" if used < planned else count(used, "workload")
-    return f"{some} and {count(blocks, 'block')}"

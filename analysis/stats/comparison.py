@@ -348,11 +348,9 @@ def compared(logs: Floats, margin: float) -> Comparison:
     return of_mean(LogRatio.of(logs), n, margin, logs)
 
 
-def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats | None = None) -> Comparison:
-    """From a single mean over `n` blocks, whose log-ratios are `logs` where they are known."""
+def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats) -> Comparison:
+    """From a single mean over `n` blocks with these log-ratios."""
     error, df = float(mean.error), float(mean.df)
-    if logs is None:
-        return Comparison(n, exp(mean.mean), margin, error, df, skewness=float(mean.skewness))
     observed = float(sample_skewness(logs))
     used = float(skewness_used(np.asarray(observed), np.asarray(float(n))))
     doubts = doubts_of(logs)

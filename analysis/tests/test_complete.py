@@ -23,26 +23,26 @@ WORDS = ("significant", "equivalent", "inconclusive", "Not settled", "more energ
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Results:
     options = Options(blocks=6, interval_ms=100, workloads=("sql", "video", "idle"))
     return analysed(tmp_path_factory.mktemp("complete") / "s", options)
 
 
-def with_runs(whole: Results, runs: tuple[Run, ...], skipped: tuple[Run, ...] = ()) -> Results:
+def with_runs(complete: Results, runs: tuple[Run, ...], skipped: tuple[Run, ...] = ()) -> Results:
     """Return the results as if these runs only had finished, and those had been skipped."""
     kept = {run.run_id for run in runs}
     as_skipped = tuple(
         VoidRun(run.run_id, run.configuration, run.workload, run.block, "no player")
         for run in skipped
     )
-    suite = replace(whole.suite, runs=runs, skipped=as_skipped)
-    energy = whole.all_energy.filter(pl.col("run_id").is_in(kept))
-    return Results(suite, whole.clock, energy, ())
+    suite = replace(complete.suite, runs=runs, skipped=as_skipped)
+    energy = complete.all_energy.filter(pl.col("run_id").is_in(kept))
+    return Results(suite, complete.clock, energy, ())
 
 
-def after(whole: Results, blocks: int) -> Results:
+def after(complete: Results, blocks: int) -> Results:
     """Return the results once so many blocks were complete."""
-    return with_runs(whole, tuple(run for run in whole.suite.runs if run.block < blocks))
+    return with_runs(complete, tuple(run for run in complete.suite.runs if run.block < blocks))
 
 
 def every(family: Family) -> list[Comparison]:
@@ -53,9 +53,9 @@ def every(family: Family) -> list[Comparison]:
 
 @pytest.mark.parametrize("blocks", [1, 2, 5])
 def test_before_the_planned_end_there_are_intervals_without_words(
-    whole: Results, blocks: int
+    complete: Results, blocks: int
 ) -> None:
-    early = after(whole, blocks)
+    early = after(complete, blocks)
     assert {c.verdict for c in every(early.family)} == {"incomplete"}
     assert set(early.summary["verdict"]) <= {"", "incomplete"}
     alone = known(early.contrasts[0].comparison)
@@ -68,20 +68,20 @@ def test_before_the_planned_end_there_are_intervals_without_words(
     assert [line.code for line in lines if line.question == "payback"] == ["unknown"]
 
 
-def test_at_the_planned_end_there_are_words(whole: Results) -> None:
-    assert whole.suite.blocks_done == "6 of 6 blocks" and not whole.suite.unfinished
-    assert "incomplete" not in {c.verdict for c in every(whole.family)}
-    soft = next(c for c in whole.contrasts if c.other == "dmcrypt-aes256")
+def test_at_the_planned_end_there_are_words(complete: Results) -> None:
+    assert complete.suite.blocks_done == "6 of 6 blocks" and not complete.suite.unfinished
+    assert "incomplete" not in {c.verdict for c in every(complete.family)}
+    soft = next(c for c in complete.contrasts if c.other == "dmcrypt-aes256")
     assert known(soft.comparison).verdict == "differs"
-    assert "Not complete" not in text_of(Report(whole).answer())
+    assert "Not complete" not in text_of(Report(complete).answer())
 
 
-def test_a_run_that_is_missing_withholds_the_words_of_what_rests_on_it(whole: Results) -> None:
+def test_a_run_that_is_missing_withholds_the_words_of_what_rests_on_it(complete: Results) -> None:
     lost = ("sql", "opal", 5)
     runs = tuple(
-        run for run in whole.suite.runs if (run.workload, run.configuration, run.block) != lost
+        run for run in complete.suite.runs if (run.workload, run.configuration, run.block) != lost
     )
-    early = with_runs(whole, runs)
+    early = with_runs(complete, runs)
     assert early.suite.blocks_done == "5 of 6 blocks"
     for contrast in early.contrasts:
         open_ = "opal" in (contrast.base, contrast.other)
@@ -92,40 +92,40 @@ def test_a_run_that_is_missing_withholds_the_words_of_what_rests_on_it(whole: Re
 
 
 def test_an_incomplete_comparison_leaves_the_others_no_more_than_at_the_end(
-    whole: Results,
+    complete: Results,
 ) -> None:
-    complete = every(whole.family)
-    for number in range(len(complete)):
-        family = [replace(c, complete=place != number) for place, c in enumerate(complete)]
-        for early, late in zip(judged(family), judged(complete), strict=True):
+    comparisons = every(complete.family)
+    for number in range(len(comparisons)):
+        family = [replace(c, complete=place != number) for place, c in enumerate(comparisons)]
+        for early, late in zip(judged(family), judged(comparisons), strict=True):
             assert known(early.p_adjusted) >= known(late.p_adjusted)
 
 
-def test_a_run_that_was_skipped_is_not_waited_for(whole: Results) -> None:
+def test_a_run_that_was_skipped_is_not_waited_for(complete: Results) -> None:
     skipped = tuple(
-        run for run in whole.suite.runs if (run.workload, run.configuration) == ("video", "opal")
+        run for run in complete.suite.runs if (run.workload, run.configuration) == ("video", "opal")
     )
-    rest = tuple(run for run in whole.suite.runs if run not in skipped)
-    results = with_runs(whole, rest, skipped)
+    rest = tuple(run for run in complete.suite.runs if run not in skipped)
+    results = with_runs(complete, rest, skipped)
     assert results.suite.blocks_done == "6 of 6 blocks"
     assert "incomplete" not in {c.verdict for c in every(results.family)}
 
 
-def test_a_repeat_within_a_block_is_waited_for(whole: Results) -> None:
-    run = next(run for run in whole.suite.plan.runs if (run.workload, run.block) == ("sql", 5))
-    again = replace(run, run_id=f"{run.run_id}-2", index=len(whole.suite.plan.runs))
-    suite = replanned(whole.suite, runs=(*whole.suite.plan.runs, again))
+def test_a_repeat_within_a_block_is_waited_for(complete: Results) -> None:
+    run = next(run for run in complete.suite.plan.runs if (run.workload, run.block) == ("sql", 5))
+    again = replace(run, run_id=f"{run.run_id}-2", index=len(complete.suite.plan.runs))
+    suite = replanned(complete.suite, runs=(*complete.suite.plan.runs, again))
     assert suite.unfinished == (again,) and suite.blocks_done == "5 of 6 blocks"
 
 
-def test_a_block_counts_where_every_workload_has_both_sides(whole: Results) -> None:
+def test_a_block_counts_where_every_workload_has_both_sides(complete: Results) -> None:
     joules = {block: 100.0 + block for block in range(6)}
     more = {block: 1.1 * value for block, value in joules.items()}
     holes = {block: value for block, value in more.items() if block not in (1, 4)}
-    c = known(compare_in_blocks(whole.suite, [(joules, more), (joules, holes)]))
+    c = known(compare_in_blocks(complete.suite, [(joules, more), (joules, holes)]))
     assert c.n == 4 and c.ratio == pytest.approx(1.1)
-    assert compare_in_blocks(whole.suite, [(joules, more), (joules, {})]) is None
-    assert compare_in_blocks(whole.suite, [(joules, {**more, 2: 0.0})]) is None
+    assert compare_in_blocks(complete.suite, [(joules, more), (joules, {})]) is None
+    assert compare_in_blocks(complete.suite, [(joules, {**more, 2: 0.0})]) is None
 
 
 def test_the_words_of_an_incomplete_comparison_name_no_verdict() -> None:
@@ -137,7 +137,7 @@ def test_the_words_of_an_incomplete_comparison_name_no_verdict() -> None:
         assert not c.contradicted and not c.both
 
 
-def test_the_report_states_it_as_a_reservation(whole: Results) -> None:
+def test_the_report_states_it_as_a_reservation(complete: Results) -> None:
     assert (
         "Not complete: 3 of 6 blocks. Verdicts are given once all planned blocks are complete."
-    ) in after(whole, 3).reservations
+    ) in after(complete, 3).reservations

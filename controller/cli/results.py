@@ -43,20 +43,16 @@ OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page
 
 @commands.command(rich_help_panel=RESULTS)
 @with_json
-def report(suites: SuiteDirs = None) -> ReportResult:
-    """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one.
+def report(suite: AnySuite = None) -> ReportResult:
+    """Joules, verdicts and payback of a suite; of a group, its hosts side by side.
 
     A bundle is unpacked to build/bundles first (installed: below ~/.local/state/fde-testbed).
     """
-    from analysis.report import build
+    from analysis.report import build, hosts_page
+    from analysis.suite.group import is_group
 
-    folders = _kept(suites or [newest()])
-    if _each(folders) != folders or len(folders) > 1:
-        from analysis.report import hosts_page  # slow to import, and seldom needed
-
-        built = hosts_page.write(folders, build_folder() / "hosts", say)
-    else:
-        built = build.build(folders[0], say)
+    (folder,) = _kept([suite or newest()])
+    built = hosts_page.write(folder, say) if is_group(folder) else build.build(folder, say)
     say(f"\nreport: {built.page}")
     return ReportResult(
         True,

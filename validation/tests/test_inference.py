@@ -16,7 +16,6 @@ from validation.inference import (
     coverage,
     drift_checks,
     families,
-    hosts,
     misfortunes,
     money,
     planning,
@@ -142,16 +141,6 @@ def test_misfortunes_leave_intervals_and_verdicts_what_they_say() -> None:
     voids = [v.value for n, v in figures.items() if "true ratio within" in n]
     assert len(voids) == 6
     assert all(value > 86 for value in voids)
-
-
-def test_what_is_said_of_several_hosts_holds_as_often_as_it_should() -> None:
-    figures = hosts.measure(quick=True)
-    covered = [f.value for f in figures if f.figure.startswith("mean of")]
-    assert len(covered) == 30
-    assert all(91.5 < value < 98.5 for value in covered)
-    false = [f.value for f in figures if not f.figure.startswith("mean of")]
-    assert all(value < 9.5 for value in false)
-    assert 2 < np.mean([f.value for f in figures if "called different" in f.figure]) < 8
 
 
 def test_pages_of_unkind_data_have_no_false_verdicts() -> None:

@@ -166,7 +166,7 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
         "\n".join(printed["summary", path]["suites"][0]["lines"]) for path in (folder, stranger)
     )
     assert unpacked == lines.replace(str(folder), str(page.parent))
-    assert "twice" in fde("report", stranger, folder, status=1).err
+    assert "the same suite" in fde("compare", stranger, folder, status=1).err
 
 
 def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> None:
