@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from contract.assumptions import HourlyWork
 from contract.disks import DiskAnswer, SurveyedDisk
 from contract.measured_command import CommandDocument, Note
 from contract.problem import Problem
@@ -419,17 +418,6 @@ class MetersResult:
     ports: tuple[MeterPort, ...]
 
 
-@dataclass(frozen=True)
-class DutyResult:
-    """`fde duty record`: what the machine did in an hour awake; `file` is null if not kept."""
-
-    ok: bool
-    hours: float
-    idle_share: float
-    battery_hour: Mapping[HourlyWork, float]
-    file: str | None
-
-
 COMMANDS: dict[str, type[Any]] = {
     **dict.fromkeys(("check", "doctor"), CheckResult),
     "init": InitResult,
@@ -444,7 +432,6 @@ COMMANDS: dict[str, type[Any]] = {
     "compare": CompareResult,
     "notebook": NotebookResult,
     "meters": MetersResult,
-    "duty": DutyResult,
     "measure": CommandDocument,
 }
 """The shape of each command's document; `data/schema/fde-COMMAND.json` is made from it."""

@@ -29,7 +29,7 @@ from contract import exports, names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from contract.private import PASSWORD_FILE
-from controller.cli import duty, measured_command, meters, results, suites, targets
+from controller.cli import measured_command, meters, results, suites, targets
 from controller.cli.options import Command, PlainHelp
 from controller.cli.output import complain, unwritten
 from controller.sharing import sandbox
@@ -105,7 +105,7 @@ def _main(
     """Take the options before a command."""
 
 
-for module in (measured_command, targets, meters, duty, suites, results):
+for module in (measured_command, targets, meters, suites, results):
     for command in module.commands.registered_commands:
         paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)

@@ -111,7 +111,6 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "publish": ([suites[0], "--out", str(tmp_path / "b.tar.gz")], 0),
         "notebook": ([suites[0]], 0),
         "meters": ([], 0),
-        "duty": (["record", "--hours", "0.0001", "--out", str(tmp_path / "duty.yml"), "--yes"], 0),
     }
     arguments, status = words[command]
     document = json.loads(fde(command, *arguments, "--json", status=status).out)
