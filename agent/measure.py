@@ -21,7 +21,7 @@ from agent.marks import Marks
 from agent.phase_pyrapl import PhasePyrapl
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
-from agent.storage import devices, dmcrypt, layout, mapping, proof
+from agent.storage import devices, layout, mapping, proof
 from agent.storage.proof import Proof
 from agent.storage.stack import Stack
 from agent.storage.uses import mount_options
@@ -254,7 +254,6 @@ class Bench:
             drop_caches=drop_caches,
             kept=self._folder(run) / pack.KEPT,
             leave_out=lambda what, reason: self._findings.left_out.append(LeftOut(what, reason)),
-            volume=dmcrypt.volume(self._stack.secrets),
         )
         try:
             disk.mkdir()

@@ -129,7 +129,6 @@ class Native:
                 phase=phase,
                 drop_caches=self._drop_caches,
                 leave_out=lambda what, reason: say(f"{workload.name}: without {what}: {reason}"),
-                volume=None,
             )
             try:
                 workload.prepare(context)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from contract.documents import Bounds
 from contract.parameters import Parameter, ParameterValue
@@ -95,17 +95,6 @@ class Work:
         self.disk_bounds["written_bytes"] = Bounds(0, QUIET_BYTES)
 
 
-class Volume(Protocol):
-    """The LUKS2 volume below the file system under test.
-
-    Both calls do nothing where it is so already. While it is suspended its key is not in memory,
-    and who reads or writes it waits.
-    """
-
-    def suspend(self) -> None: ...
-    def resume(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class Context:
     """What a workload is given.
@@ -119,7 +108,6 @@ class Context:
     What is written below `kept` stays with the run's results, as a program's own report of itself.
     `leave_out(what, reason)` records that a declared part cannot be done here, and why, in a
     sentence with the remedy; the run is sound without it, and the report states it.
-    `volume` is None where the configuration has no LUKS2 volume.
     """
 
     disk: Path
@@ -132,7 +120,6 @@ class Context:
     drop_caches: Callable[[], None]
     kept: Path
     leave_out: Callable[[str, str], None]
-    volume: Volume | None = None
 
 
 @dataclass(frozen=True)

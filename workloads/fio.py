@@ -46,8 +46,7 @@ class Job:
     `area_bytes` is the part of the file that is used, from `offset_bytes` on, `passes` times over,
     and `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
     never); with `repeat` it goes over the area again until then. With `fsync` it ends when the
-    drive has the data, with `fresh` every request has new data. Of several `threads` each
-    has such an area, one behind the other, and `depth` requests in flight.
+    drive has the data, with `fresh` every request has new data.
     """
 
     pattern: str
@@ -62,7 +61,6 @@ class Job:
     fresh: bool = False
     engine: str = "psync"
     depth: int = 1
-    threads: int = 1
 
 
 class OnOneFile(Workload):
@@ -135,7 +133,7 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     Raises WorkloadError.
     """
     context.drop_caches()
-    with Held(command(path, job, context.seed), context.scratch, job.threads) as fio:
+    with Held(command(path, job, context.seed), context.scratch) as fio:
         with context.phase(phase) as work:
             fio.go()
         output = fio.report()
@@ -143,7 +141,7 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     counts = counted(output)
     work.add(**counts.amounts)
     # fio issues no part of a block at an area's end.
-    whole_bytes = job.area_bytes // job.block_bytes * job.block_bytes * job.passes * job.threads
+    whole_bytes = job.area_bytes // job.block_bytes * job.block_bytes * job.passes
     most_bytes = job.at_most_bytes or whole_bytes
     if job.repeat or (job.seconds and counts.amounts["bytes"] < most_bytes):
         work.plan(seconds=job.seconds)
@@ -165,13 +163,12 @@ class Held:
 
     fio runs a shell command of ours before it begins and another when it is done (`exec_prerun`,
     `exec_postrun`): the first reports and waits for a word, the second reports. Both pipes end with
-    the process at their other end, so that neither side waits for a dead one. Each of the job's
-    `threads` runs both commands, and waits for a separate line. `folder` is for the output of the
-    commands. Raises WorkloadError with fio's last words.
+    the process at their other end, so that neither side waits for a dead one. `folder` is for the
+    output of the commands. Raises WorkloadError with fio's last words.
     """
 
-    def __init__(self, argv: Sequence[str], folder: Path, threads: int = 1) -> None:
-        self._argv, self._folder, self._threads = argv, folder, threads
+    def __init__(self, argv: Sequence[str], folder: Path) -> None:
+        self._argv, self._folder = argv, folder
 
     def __enter__(self) -> Self:
         self._reports, say = os.pipe()
@@ -206,7 +203,7 @@ class Held:
     def go(self) -> None:
         """Let it begin, and wait until it is done."""
         with suppress(BrokenPipeError):
-            os.write(self._word, b"go\n" * self._threads)
+            os.write(self._word, b"go\n")
         self._expect(b"done\n")
 
     def report(self) -> str:
@@ -220,10 +217,9 @@ class Held:
 
     def _expect(self, word: bytes) -> None:
         # The end in place of a word: fio, or what it runs, is gone.
-        for _ in range(self._threads):
-            if os.read(self._reports, len(word)) != word:
-                self._ended()
-                raise WorkloadError("fio-ended-early")
+        if os.read(self._reports, len(word)) != word:
+            self._ended()
+            raise WorkloadError("fio-ended-early")
 
     def _ended(self) -> str:
         """All that it printed, once it has ended; WorkloadError where it failed."""
@@ -256,11 +252,7 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
         "end_fsync": int(job.fsync),
         "refill_buffers": int(job.fresh),
     }
-    argv += [f"--{option}={value}" for option, value in options.items() if value]
-    if job.threads > 1:
-        argv += [f"--numjobs={job.threads}", "--group_reporting"]
-        argv.append(f"--offset_increment={job.area_bytes}")
-    return argv
+    return argv + [f"--{option}={value}" for option, value in options.items() if value]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from agent.storage import ciphers, mapping
@@ -24,7 +23,7 @@ from agent.storage.devices import SECTOR_BYTES, opened, progress
 from agent.storage.facts import LUKS_LABEL, partition_uuid
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
-from agent.system.command import CommandError, run
+from agent.system.command import run
 from contract.parameters import Parameter, ParameterValue
 from contract.plan import Configuration, EncryptedBy
 
@@ -297,41 +296,6 @@ def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
             ],
             stdin=secrets.luks_passphrase,
         )
-
-
-@dataclass(frozen=True)
-class LuksVolume:
-    """The mapping of a LUKS configuration, which a workload may suspend (`workloads.base.Volume`).
-
-    Suspending wipes a volume key from the kernel, and locks an Opal range; resuming needs the
-    passphrase for both.
-    """
-
-    secrets: Secrets
-
-    def suspend(self) -> None:
-        if not mapping.suspended():
-            run(["cryptsetup", "luksSuspend", MAPPING])
-
-    def resume(self) -> None:
-        """Resume the mapping; raises CommandError.
-
-        What is mounted then answers with errors.
-        """
-        if not mapping.suspended():
-            return
-        try:
-            argv = ["cryptsetup", "luksResume", "--key-file", "-", MAPPING]
-            run(argv, stdin=self.secrets.luks_passphrase)
-        except CommandError:
-            mapping.revive()
-            raise
-
-
-def volume(secrets: Secrets) -> LuksVolume | None:
-    """Return the volume of the configuration that stands, if it is a LUKS one."""
-    is_luks = mapping.uuid(mapping.kernel_name()).startswith("CRYPT-LUKS")
-    return LuksVolume(secrets) if is_luks else None
 
 
 def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:

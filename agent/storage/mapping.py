@@ -263,18 +263,13 @@ def kernel_name() -> str:
     return path.resolve().name if path.exists() else ""
 
 
-def suspended() -> bool:
-    """Whether the mapping that carries the file system is suspended."""
-    name = kernel_name()
-    return bool(name) and system_text.read(BLOCK / name / "dm" / "suspended").strip() == "1"
-
-
-def revive() -> None:
+def _revive() -> None:
     """Let a suspended mapping answer with errors, else whoever has it mounted waits for ever.
 
     What a locked range refuses are errors already; a crypt target without its key does not resume.
     """
-    if not suspended():
+    name = kernel_name()
+    if not name or system_text.read(BLOCK / name / "dm" / "suspended").strip() != "1":
         return
     try:
         run(["dmsetup", "resume", MAPPING])
@@ -314,7 +309,7 @@ def release() -> None:
     A file system that a backup froze cannot be unmounted, and programs would end without their
     pages in swap. The service's sandbox forbids swapoff: swap is treated as any other holder there.
     """
-    revive()
+    _revive()
     kernel_names = [kernel for kernel in devices().values() if kernel]
     for process, folder in _mounted_anywhere(kernel_names):
         with suppress(OSError), opened(f"/proc/{process}/root{folder}", os.O_RDONLY) as fd:

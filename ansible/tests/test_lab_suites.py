@@ -13,8 +13,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PHASES = {
     "file-systems": {"write-large", "read-large"},
-    "scaling": {"read.1t", "read.2t", "write.1t", "write.2t"},
-    "unlocking": {"open.pbkdf2", "open.argon2id", "open.tpm2", "suspend.disk", "resume.disk"},
 }
 
 

@@ -138,7 +138,6 @@ def context_for(
         phase=phases.phase,
         drop_caches=phases.drop_caches,
         leave_out=phases.leave_out,
-        volume=None,
     )
 
 

@@ -9,7 +9,7 @@ import random
 import shutil
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from contract import account
 from contract.tests.refusal import Refusal, refuses
 from workloads import database, programs, registry, trees
-from workloads.base import Context, Needs, WorkloadError
+from workloads.base import Context, Needs
 from workloads.tests import contract
 
 # How compressed files begin.
@@ -391,44 +391,3 @@ def test_a_clip_that_cannot_be_played_as_asked_is_a_failure(
 ) -> None:
     with failure:
         contract.performed("video", root / "a", {"clip": CLIPS / clip}, **settings)
-
-
-@dataclass
-class _Volume:
-    """Says what it was asked; fails as it is resumed, where it is to."""
-
-    calls: list[str]
-    fails: bool = False
-
-    def suspend(self) -> None:
-        self.calls.append("suspend")
-
-    def resume(self) -> None:
-        self.calls.append("resume")
-        if self.fails:
-            raise WorkloadError("unlock-refused")
-
-
-def test_the_disk_is_suspended_and_resumed_in_phases_of_their_own(root: Path) -> None:
-    phases, volume = contract.Phases(), _Volume([])
-    parameters = registry.complete("unlock", {"ways": "disk"})
-    context = contract.context_for(root, phases, {}, parameters)
-    contract.perform(registry.load("unlock"), replace(context, volume=volume))
-    assert phases.names == ["suspend.disk", "resume.disk"]
-    # The last is the cleanup's, which does nothing to a volume that is awake.
-    assert volume.calls == ["suspend", "resume", "resume"]
-    assert not phases.left_out
-
-
-def test_a_disk_without_a_volume_is_left_out(root: Path) -> None:
-    _, phases = contract.performed("unlock", root, ways="disk")
-    assert not phases.names
-    assert [what for what, _ in phases.left_out] == ["disk"]
-
-
-def test_a_volume_that_is_not_resumed_fails_the_run(root: Path) -> None:
-    parameters = registry.complete("unlock", {"ways": "disk"})
-    context = contract.context_for(root, contract.Phases(), {}, parameters)
-    volume = _Volume([], fails=True)
-    with pytest.raises(WorkloadError, match="unlock-refused"):
-        contract.perform(registry.load("unlock"), replace(context, volume=volume))

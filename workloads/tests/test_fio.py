@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from contract.strict_json import Json
 from contract.tests.refusal import Refusal, refuses
-from workloads import access_patterns, block_sizes, fio, programs, registry, scaling
+from workloads import access_patterns, block_sizes, fio, programs, registry
 from workloads.base import Context, WorkloadError
 from workloads.child import ROOT
 from workloads.tests import contract
@@ -287,36 +286,6 @@ def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
     assert fio.direct_bytes(file) in fio.ALIGNMENTS
     with refuses("no-direct-io"):
         fio.direct_bytes(Path("/proc/self/stat"))
-
-
-def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
-    settings: dict[str, Json] = {
-        "file_mib": 8,
-        "block_kib": 1024,
-        "threads": "3,1",
-        "depths": "4",
-        "depth": 2,
-    }
-    jobs = dict(scaling.steps(registry.complete("scaling", settings)))
-    assert list(jobs) == ["1t", "3t", "4q"]
-    assert (jobs["3t"].area_bytes, jobs["3t"].threads, jobs["3t"].depth) == (2 * MIB, 3, 2)
-    assert (jobs["4q"].area_bytes, jobs["4q"].threads, jobs["4q"].depth) == (8 * MIB, 1, 4)
-    argv = fio.command(Path("f"), jobs["3t"], 1)
-    assert option(argv, "numjobs") == "3"
-    assert option(argv, "offset_increment") == str(2 * MIB)
-
-
-@with_fio
-def test_threads_together_go_over_the_whole_file(root: Path) -> None:
-    settings = {"file_mib": 4, "threads": "2", "depths": "", "seconds": 0.2}
-    context, recorded = made(root / "s", "scaling", **settings)
-    workload = scaling.Scaling()
-    workload.prepare(context)
-    workload.run(context)
-    assert recorded.names == ["write.2t", "read.2t"]
-    report = json.loads((context.kept / "read.2t.json").read_text())
-    assert len(report["jobs"]) == 1
-    assert recorded.works[1].amounts["bytes"] > 0
 
 
 def test_the_access_time_is_of_the_file_or_of_the_volume_below_it(root: Path) -> None:

@@ -83,13 +83,6 @@ def test_bad_parameters_are_refused_in_one_sentence(
             {"steps": "2097152", "file_mib": 1},
             refuses("steps-outside", file_bytes=1048576, sizes="2097152"),
         ),
-        ("scaling", {"threads": "many"}, refuses("invalid-number")),
-        (
-            "scaling",
-            {"threads": "9", "file_mib": 8, "block_kib": 1024},
-            refuses("too-many-threads"),
-        ),
-        ("scaling", {"engine": "psync"}, refuses("depths-of-psync")),
         ("file_ciphers", {"ciphers": "rsa-2048"}, refuses("unknown-word", word="rsa-2048")),
         ("file_ciphers", {"kinds": "images"}, refuses("unknown-word", word="images")),
         ("file_ciphers", {"sizes": "100"}, refuses("sizes-too-small", size=100)),
