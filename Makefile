@@ -101,7 +101,7 @@ lab-kernel: venv ## build the kernel of lab/kernel/ from Debian's source again, 
 lab: venv ## start the virtual lab, or with TARGET=two-labs both, TARGET=media with three media; DISKS=model from lab/disk_models.yml
 	@for lab in $(or $(LABS),$(LABS-lab)); do $(PY) -m lab up --dir "$$lab" \
 	  $(if $(DISKS)$(DISKS-$(TARGET)),--disks $(or $(DISKS),$(DISKS-$(TARGET)))) \
-	  $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(APPARMOR),--apparmor); done
+	  $(if $(PACKAGES),--packages $(PACKAGES)); done
 
 .PHONY: lab-down
 lab-down: ## stop every virtual lab

@@ -3,33 +3,20 @@
 A suite's folder may have come from elsewhere, and what its plan has of configurations, file
 systems and files is run or read by root. So all of it must stand in the description of the target
 that `fde provision` brought, but for what a suite itself may choose: its workloads and their
-declared parameters, and its factors, as far as they name neither files nor devices.
+declared parameters.
 """
 
 from __future__ import annotations
 
-import getopt
-import re
 from collections.abc import Iterator
 
 from agent import needs
 from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
-from contract.plan import Configuration, Filesystem, Plan, PlanError, StorageSpec, TargetDocument
+from contract.plan import Configuration, Plan, PlanError, StorageSpec, TargetDocument
 from workloads import registry as workloads
 from workloads.base import WorkloadError
-
-# Options of mkfs that a factor may give, as getopt(3) has them: all others may name files.
-MKFS_OPTIONS = {
-    "ext4": "b:C:E:Fg:i:I:jL:m:N:O:U:",
-    "xfs": "b:fi:L:m:n:s:",
-    "btrfs": "d:fL:m:n:O:s:U:",
-    "f2fs": "a:fi:l:O:s:z:",
-}
-_VALUE = re.compile(r"[A-Za-z0-9^=:,._-]*")
-_MOUNT_OPTIONS = re.compile(r"(?:[a-z0-9_]+(?:=[a-z0-9_:]+)?(?:,(?!$)|$))*")
-_LAYERS = {"loop", "bind", "rbind", "remount", "device", "logdev", "rtdev", "journal_dev"}
 
 
 def require_own(plan: Plan, target: TargetDocument) -> None:
@@ -71,13 +58,10 @@ def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
 
 
 def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -> str:
-    """Return why a configuration is not one of the target's, or one that factors make of it."""
-    # Factors append their levels' names: plain, plain.xfs, plain.xfs.trim.
-    asked = f"{configuration.name}."
-    names = [name for name in storage.configurations if asked.startswith(f"{name}.")]
-    if not names:
+    """Return why a configuration is not one of the target's; empty where it is."""
+    permitted = storage.configurations.get(configuration.name)
+    if permitted is None:
         return "there is none of that name"
-    permitted = storage.configurations[max(names, key=len)]
     if (configuration.kind, configuration.disk) != (permitted.kind, permitted.disk):
         return f"there it is {permitted.kind} on disk {permitted.disk}"
     try:
@@ -86,32 +70,9 @@ def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -
         return str(error).rstrip(".")
     mine, its = (settings(kind, c.disk, c.settings)[0] for c in (configuration, permitted))
     for field in kind.fields:
-        # A factor may set a number, a flag or one of declared words, never free text.
-        chosen = field.choices or not isinstance(field.default, str)
-        if mine.get(field.name) != its.get(field.name) and not chosen:
+        if mine.get(field.name) != its.get(field.name):
             return f"there it has another {field.name}"
     if unknown := sorted(set(configuration.settings) - {field.name for field in kind.fields}):
         return f"{', '.join(unknown)} means nothing for {configuration.kind}"
-    return _foreign_filesystem(configuration.filesystem or storage.filesystem, storage.filesystem)
-
-
-def _foreign_filesystem(filesystem: Filesystem, allowed: Filesystem) -> str:
-    """Return why a factor may not ask for a file system; empty where it may."""
-    options = list(filesystem.options)
-    if filesystem.type == allowed.type and options[: len(allowed.options)] == list(allowed.options):
-        options = options[len(allowed.options) :]  # the inventory's own, which are its matter
-    elif filesystem.type not in MKFS_OPTIONS:
-        return f"{filesystem.type} is a file system of the inventory alone"
-    try:
-        arguments, rest = getopt.getopt(options, MKFS_OPTIONS.get(filesystem.type, ""))
-    except getopt.GetoptError as error:
-        return f"mkfs of factors: {error}"
-    if rest or not all(_VALUE.fullmatch(value) for _, value in arguments):
-        return f"mkfs options of factors that name a file or device: {' '.join(options)}"
-    further = [word for word in filesystem.mount_options.split(",") if word]
-    further = [word for word in further if word not in allowed.mount_options.split(",")]
-    if not _MOUNT_OPTIONS.fullmatch(",".join(further)) or _LAYERS & {
-        word.partition("=")[0] for word in further
-    }:
-        return f"mount options of factors: {','.join(further)}"
-    return ""
+    same = configuration.filesystem == permitted.filesystem
+    return "" if same else "there it has another file system"

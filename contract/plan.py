@@ -35,7 +35,7 @@ MOST_REST_S = 3600
 MOST_RUN_S = 7 * 86_400
 
 # The keys of an entry of `configurations` that are not its kind's settings.
-CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
+CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by", "filesystem")
 # What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
 RaplSource = Literal["powercap", "pyrapl"]
 EncryptedBy = Literal["none", "drive", "processor", "both"]
@@ -91,7 +91,7 @@ class Extent:
 class Filesystem:
     """Type, options given to mkfs, and mount options (comma separated)."""
 
-    type: str
+    type: Literal["ext4", "xfs"]
     options: tuple[str, ...]
     mount_options: str
 
@@ -101,7 +101,7 @@ class Configuration:
     """A storage stack.
 
     `settings` are those that its kind declares, by name; in JSON they stand beside the other keys,
-    null where they are not used. `filesystem` is its own where the suite's factors gave it one.
+    null where they are not used. Without a `filesystem` it has the target's.
     """
 
     name: Name

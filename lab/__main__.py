@@ -47,7 +47,6 @@ def _up(arguments: argparse.Namespace) -> int:
         truth=arguments.truth,
         packages=arguments.packages,
         disks=arguments.disks,
-        apparmor=arguments.apparmor,
     )
     if not lifecycle.up(layout, say, options):
         say(f"lab: up already ({layout.state})")
@@ -145,7 +144,6 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--disks", default="", metavar="MODEL", help="that disks behave as (lab/disk_models.yml)"
     )
-    up.add_argument("--apparmor", action="store_true", help="confine the guest's programs by it")
     commands.choices["switch"].add_argument("state", choices=("on", "off", "status"))
     commands.choices["ssh"].add_argument("command", nargs="*", metavar="-- command")
     return parser

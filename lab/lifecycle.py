@@ -36,7 +36,6 @@ from lab.state import (
 
 ROOM_BYTES = 4 * GIB
 STOP_LIMIT_S = 5.0
-APPARMOR = ("apparmor=1", "security=apparmor")  # the last word counts
 FLEETING = (
     "console.before.log",
     "host_ed25519",
@@ -57,8 +56,7 @@ class LabOptions:
 
     With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
     `packages`, 1 or 2, share the modelled joules of the processor and of the memory.
-    `disks` names a model of `lab.devices`, "" for disks without a special behaviour. With
-    `apparmor` the guest's kernel confines programs by the profiles that are installed there.
+    `disks` names a model of `lab.devices`, "" for disks without a special behaviour.
     """
 
     machine: str = field(default_factory=lambda: os.environ.get("LAB_MACHINE") or "auto")
@@ -67,7 +65,6 @@ class LabOptions:
     truth: bool = False
     packages: int = 1
     disks: str = ""
-    apparmor: bool = False
 
 
 def up(layout: Layout, say: Say, options: LabOptions) -> bool:
@@ -110,8 +107,6 @@ def _start(
     words = [f"fde.machine={machine.name}", *rapl_words(packages=options.packages)]
     if machine.name != "kvm":  # whose guest is told by the host
         words.append("fde_rapl_sim.report_steal=1")
-    if options.apparmor:
-        words += APPARMOR
     host_page = launcher.sockets / HostPage.NAME
     HostPage.create(host_page)
     lab_network = _start_network(launcher, machine, say)

@@ -43,6 +43,7 @@ def label(configuration: Configuration) -> str:
     """Return what reports call a configuration, by what it is and never by its name."""
     kind = load(configuration.kind)
     parts = [kind.label(configuration)]
+    parts += [configuration.filesystem.type] if configuration.filesystem else []
     parts += ["TRIM"] if configuration.discard else []
     if configuration.disk not in ("plain", "sed"):
         parts.append(f"on {configuration.disk}")

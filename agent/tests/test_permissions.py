@@ -61,9 +61,10 @@ def filesystem(*options: str, kind: str = "ext4", mount: str = "noatime") -> dic
     return {"type": kind, "options": list(options), "mount_options": mount}
 
 
-def level(*options: str, **changes: Any) -> dict[str, Any]:
-    """Return a configuration as a suite's factor makes it, with another file system."""
-    return configuration(name="plain.other", filesystem=filesystem(*options, **changes))
+def changed(entry: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the plan's configurations, of which this one is another."""
+    others = [each for each in PLAN["configurations"] if each["name"] != entry["name"]]
+    return {"configurations": [*others, {**entry, "label": entry["name"], **changes}]}
 
 
 def workload(name: str, **parameters: object) -> dict[str, Any]:
@@ -79,48 +80,20 @@ def test_the_plan_of_this_inventory_is_taken() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        level("-f", "-m", "uuid=7d3c1f0e-52a4-4d0b-9d1c-fde7e57bed02", kind="xfs"),
-        level("-f", kind="btrfs", mount="noatime,nodiscard"),
-        level("-m", "0", "-O", "^has_journal", mount="relatime,data=writeback"),
-        configuration(name="plain.trim", discard=True),
-        configuration(**{**DMCRYPT, "name": "dmcrypt.narrow", "sector_size": 512, "key_bits": 128}),
-    ],
-    ids=["xfs", "btrfs", "ext4", "trim", "settings"],
-)
-def test_what_factors_make_of_it_is_taken(changes: dict[str, Any]) -> None:
-    require_own(frozen(**changes), target())
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
         configuration(**{**PRODUCT, "name": "other"}),
-        configuration(**{**PRODUCT, "name": "plain.other"}),
-        configuration(**{**PRODUCT, "name": "product.other", "open": '["/bin/sh","-c","id"]'}),
-        configuration(**{**PRODUCT, "name": "product.other", "device": "/dev/sda"}),
-        configuration(name="plain.other", kind="dmcrypt"),
-        configuration(name="plain.other", settings_of_nobody="x"),
-        configuration(**{**DMCRYPT, "name": "dmcrypt.other", "disk": "elsewhere"})
+        changed(PRODUCT, open='["/bin/sh","-c","id"]'),
+        changed(PRODUCT, device="/dev/sda"),
+        changed(PLAIN, kind="dmcrypt"),
+        changed(PLAIN, discard=True),
+        changed(PLAIN, settings_of_nobody="x"),
+        changed(PLAIN, filesystem=filesystem("-f", kind="xfs")),
+        changed(DMCRYPT, sector_size=512),
+        changed(DMCRYPT, disk="elsewhere")
         | {"disks": {**DOCUMENT["disks"], "elsewhere": {**DOCUMENT["disks"]["plain"]}}},
         {"disks": {"plain": {**DOCUMENT["disks"]["plain"], "serial": "S2"}}},
         {"extent": {"offset_bytes": 2**24, "size_bytes": 2**31}},
         {"filesystem": filesystem("-d", "/etc")},
         {"filesystem": filesystem("-m", "0", mount="noatime,loop")},
-        level("-m", "0", "-d", "/etc"),
-        level("-m", "0", "-d", "etc"),
-        level("-d", "/etc", kind="ext2"),
-        level("-J", "device=sdb1"),
-        level("-l", "logdev=/dev/sdb", kind="xfs"),
-        level("-f", "-m", "uuid=/dev/sdb", kind="xfs"),
-        level("-f", "/dev/sdb", kind="btrfs"),
-        level("-f", "--", "sdb", kind="btrfs"),
-        level("--rootdir=/etc", kind="btrfs"),
-        level("x", kind="cramfs"),
-        level(kind="x/../../tmp/evil"),
-        level("-m", "0", mount="noatime,X-mount.subdir=x"),
-        level("-m", "0", mount="noatime,journal_path=/dev/sdb"),
-        level("-m", "0", mount="noatime,journal_dev=2049"),
-        level("-m", "0", mount="noatime,device=sdb"),
         {"assets": {"kernel_tree": {**TREE, "path": "/etc/shadow"}}},
         {"assets": {"clip": {**TREE}}},
         {"quiet": {"stop": ["timers", "desktop"]}},

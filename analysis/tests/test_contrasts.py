@@ -111,7 +111,7 @@ def test_fewer_than_six_blocks_are_never_equivalent() -> None:
         assert of_idle["verdict"].to_list() == [word], blocks
 
 
-def test_a_run_that_is_missing_costs_no_block() -> None:
+def test_a_run_that_is_missing_costs_its_comparisons_that_block() -> None:
     runs = [
         {**r, "energy_j": None}
         if (r["workload"], r["configuration"], r["block"]) == ("sql", "soft", 2)
@@ -122,9 +122,8 @@ def test_a_run_that_is_missing_costs_no_block() -> None:
         {c.other: known(c.comparison) for c in contrasts_of(g)} for g in (rows(), runs)
     )
     assert lacking["true"] == complete["true"]
-    assert lacking["soft"].n == 5
-    assert 3 < known(lacking["soft"].df) < 4
-    assert lacking["soft"].ratio == pytest.approx(complete["soft"].ratio, rel=0.001)
+    assert (lacking["soft"].n, lacking["soft"].df) == (complete["soft"].n - 1, 3.0)
+    assert lacking["soft"].ratio == pytest.approx(complete["soft"].ratio, rel=0.003)
     assert lacking["soft"].ratio != complete["soft"].ratio
 
 

@@ -87,7 +87,7 @@ def test_a_contrast_in_one_workload_has_its_extra_blocks(derived: Results) -> No
     assert tree.ratio == pytest.approx(1.25 / 1.2, rel=0.02)
     assert tree.p_adjusted is None
     over_all = known(next(c for c in derived.contrasts if c.base == "dmcrypt-aes128").comparison)
-    assert over_all.n == BLOCKS + EXTRA_BLOCKS
+    assert over_all.n == BLOCKS
 
 
 def test_work_of_all_units_has_its_column(derived: Results) -> None:

@@ -36,7 +36,7 @@ RESULTS = "Results"
 
 AnySuite = Annotated[
     Path | None,
-    typer.Argument(metavar="SUITE", help="Folder or bundle of a suite. Default: the newest."),
+    typer.Argument(metavar="SUITE_DIR", help="Folder or bundle of a suite. Default: the newest."),
 ]
 OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page or figures go.")]
 

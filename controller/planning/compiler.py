@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from agent.storage import registry
 from agent.storage.base import UNENCRYPTED
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
@@ -26,7 +27,6 @@ from contract.plan import (
     seal,
 )
 from controller.planning.entries import complete, plan_entries
-from controller.planning.factors import fill_in, multiply
 from controller.planning.known_names import require_known
 from controller.planning.questions import plan_comparisons, plan_contrasts, plan_extra
 from controller.planning.schedule import DRIFT_CHECK, order, with_drift_checks
@@ -84,8 +84,6 @@ def compile_plan(
     suite = for_target(suite, target.configurations, configurations)
     stacks = _choose(suite, target.configurations)
     pairs = plan_contrasts(suite, stacks)
-    if suite.factors is not None:
-        stacks, pairs = multiply(suite.factors, stacks, target.filesystem, pairs)
     names = [stack.name for stack in stacks]
     chosen = bool(configurations)
     entries, turns = plan_entries(suite, names, target.database, chosen=chosen)
@@ -188,7 +186,17 @@ def _choose(suite: Suite, known: Sequence[Configuration]) -> list[Configuration]
                 "configuration-not-in-inventory",
                 unknown=unknown_name("configuration", name, by_name),
             )
-    return [fill_in(by_name[name]) for name in suite.configurations or by_name]
+    return [_fill_in(by_name[name]) for name in suite.configurations or by_name]
+
+
+def _fill_in(configuration: Configuration) -> Configuration:
+    """Return a configuration with all settings, and what the analysis needs to know of its kind.
+
+    Raises AgentError.
+    """
+    complete = registry.fill_in(configuration)
+    encrypted_by = registry.load(complete.kind).encrypted_by
+    return replace(complete, label=registry.label(complete), encrypted_by=encrypted_by)
 
 
 def _precondition(suite: Suite) -> SuitePrecondition | None:

@@ -13,11 +13,12 @@ from agent.storage.base import BOTH, DRIVE, PROCESSOR, UNENCRYPTED
 from contract.errors import ControllerError
 from contract.plan import Configuration
 from controller.planning.entries import select_configurations
-from controller.planning.factors import Pair
 from controller.planning.known_names import require_known
 from controller.planning.schedule import Turn
 from controller.planning.suites import Suite, SuiteComparison
 from workloads.base import UNITS
+
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)

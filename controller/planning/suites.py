@@ -111,19 +111,6 @@ class DriftCheck(Closed):
 
 
 @dataclass(frozen=True)
-class Level(Closed):
-    """What a level of a factor changes of the file system or of the kind's settings."""
-
-    type: str | None = None
-    options: tuple[str, ...] = ()
-    mount_options: str = ""
-    settings: Annotated[Parameters, REST] = field(default_factory=dict)
-
-
-Levels = Annotated[Mapping[Word, Level], Items(2)]
-
-
-@dataclass(frozen=True)
 class EntryChange(Closed):
     """What a scale changes of an entry besides its parameters."""
 
@@ -199,7 +186,6 @@ class Suite(Closed):
     precondition: bool | SuitePrecondition = False
     one_disk: Mapping[str, str] = field(default_factory=dict)
     disks: Names | None = None
-    factors: Annotated[Mapping[str, Levels], Items(1)] | None = None
     extra: SuiteExtra | None = None
     comparisons: tuple[SuiteComparison, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from contract.plan import (
     Configuration,
     Disk,
     Extent,
+    Filesystem,
     MeterEntry,
     PowerSwitch,
     Quiet,
@@ -72,6 +73,7 @@ class ConfigurationVariables:
     name: str | None = None
     kind: str | None = None
     disk: str | tuple[str, ...] | None = None
+    filesystem: Filesystem | None = None
     settings: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
 
     @property
@@ -90,7 +92,8 @@ class ConfigurationVariables:
     def complete(self) -> Configuration:
         """Return the configuration with its kind's defaults; raises AgentError."""
         named = {"name": self.name, "kind": self.kind, "disk": self.disk}
-        return registry.complete({**self.settings, **named})
+        complete = registry.complete({**self.settings, **named})
+        return replace(complete, filesystem=self.filesystem)
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,7 @@ class Variables:
 
 def words(entry: Configuration) -> str:
     """Describe a configuration of a resolved target in one short line."""
-    named = {"name": entry.name, "kind": entry.kind, "disk": entry.disk}
-    configuration = registry.complete({**entry.settings, **named})
+    configuration = registry.fill_in(entry)
     texts = [registry.label(configuration)]
     for parameter in registry.load(configuration.kind).fields:
         value = configuration.settings[parameter.name]

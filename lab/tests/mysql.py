@@ -32,10 +32,6 @@ for deb in {{0}}/{UNPACKED}/*.deb; do
   dpkg-deb --fsys-tarfile $deb |
     tar -C / --keep-directory-symlink --exclude='./etc/[!a]*' --exclude=./var -xf -
 done
-mkdir -p /etc/apparmor.d/local
-touch /etc/apparmor.d/local/usr.sbin.mysqld
-profile=/etc/apparmor.d/usr.sbin.mysqld
-[ ! -e /sys/kernel/security/apparmor/profiles ] || apparmor_parser --replace $profile
 rm -r {{0}}
 """
 

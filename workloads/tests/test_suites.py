@@ -16,7 +16,7 @@ WORKLOADS = ["file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"]
 KEYS = {"summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s"}
 OPTIONAL = {"configurations", "contrasts", "drift_check", "run_limit_s", "scales"} | {
     *("extra", "comparisons", "attempts", "watermark", "margin", "half_width", "one_disk"),
-    *("discard_first", "precondition", "disks", "factors"),
+    *("discard_first", "precondition", "disks"),
 }
 ENTRY = {"name", "workload", "parameters", "repeat", "configurations", "overall"}
 

@@ -78,9 +78,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"precondition": {"rounds": 4}}, "precondition.rounds is 4", "at least 5 and at most 25"),
     ({"precondition": {"round_s": 0}}, "precondition.round_s is 0", "above 0"),
     ({"workloads": []}, "workloads is empty", "at least 1"),
-    ({"factors": {"trim": {"on": {}}}}, "factors.trim", "at least 2"),
-    ({"factors": {"trim": {True: {}, False: {}}}}, "a key of factors.trim is True", "in quotes"),
-    ({"factors": {"trim": {"off": {}, "on": None}}}, "factors.trim.on is None", "a mapping"),
+    ({"scales": {True: {}}}, "a key of scales is True", "must be text"),
+    ({"scales": {"lab": None}}, "scales.lab is None", "a mapping"),
     *(
         ({"workloads": [{"name": "idle"}, entry]}, rf"workloads\[1\]{place}", word)
         for entry, place, word in (
