@@ -24,7 +24,6 @@ from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
 from analysis.money.battery_hours import battery_hours
 from analysis.money.payback import Payback
-from analysis.stats.responsiveness import delays
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Span, ends
 from analysis.suite import bundle, records
@@ -81,9 +80,6 @@ WORKS = _schema(
     "workload phase configuration unit runs:i planned:f reported:f counted:f disk_read_bytes:f "
     "disk_written_bytes:f disk_discarded_bytes:f mapping_read_bytes:f mapping_written_bytes:f "
     "codes:l"
-)
-LATENCIES = _schema(
-    "workload phase way configuration percentile n:i median_ms:f ratio:f ratio_low:f ratio_high:f"
 )
 BATTERY = _schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
 BATTERY_HOURS = _schema(
@@ -301,24 +297,6 @@ class Suite:
             pair = contrast.base, contrast.other, contrast.declared
             rows.append((*pair, list(contrast.workloads), *figures))
         return pl.DataFrame(rows, schema=CONTRASTS, orient="row")
-
-    def latencies(self) -> pl.DataFrame:
-        """Return a row a phase by fio × way × configuration × percentile (`p50`, `p99`, `p99.9`).
-
-        The median over blocks, and the ratio to the base configuration with its 95 % interval,
-        without a verdict. Empty where no run kept a report of fio's.
-
-        >>> Suite.open(folder).latencies().height
-        0
-        """
-        rows = [
-            (
-                *(*delay.work, delay.configuration, delay.percentile, delay.n, delay.median_ms),
-                *ends(delay.ratio.interval() if delay.ratio else None),
-            )
-            for delay in delays(self.results.suite)
-        ]
-        return pl.DataFrame(rows, schema=LATENCIES, orient="row")
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """Compare the self-encrypting disk with each software, by workload and duty profile.

@@ -184,25 +184,6 @@ class AnswerLine:
 
 
 @dataclass(frozen=True)
-class LatencyResult:
-    """A percentile (`p50`, `p99`, `p99.9`) of fio's latencies in a phase: the median over blocks.
-
-    `ratio` is to the base configuration's, with its 95 % interval; null for the base itself.
-    """
-
-    workload: str
-    phase: str
-    way: str
-    configuration: str
-    percentile: str
-    blocks: int
-    median_ms: float
-    ratio: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
 class PhaseWork:
     """The account of a phase's work in one unit on one configuration: medians over `runs` runs.
 
@@ -231,8 +212,8 @@ class PhaseWork:
 class ReportResult:
     """`fde report`: the page; of a suite, not a group, what follows `pdf`, too.
 
-    Its answer, contrasts, latencies, notes on the flags of its joules and on unequal work, and the
-    account of the work of each phase.
+    Its answer, contrasts, notes on the flags of its joules and on unequal work, and the account of
+    the work of each phase.
     """
 
     ok: bool
@@ -241,7 +222,6 @@ class ReportResult:
     contrasts: tuple[ContrastResult, ...] | None
     flags: tuple[Note, ...] | None = None
     answer: tuple[AnswerLine, ...] | None = None
-    latencies: tuple[LatencyResult, ...] | None = None
     unequal_work: tuple[Note, ...] | None = None
     work: tuple[PhaseWork, ...] | None = None
 

@@ -17,7 +17,7 @@ import yaml
 from agent.storage.tcrypt import CHAINS
 from contract import schema
 from contract.assumptions import parse_assumptions
-from contract.plan import Asset, Disk, TargetDocument
+from contract.plan import Asset, Disk, Filesystem, TargetDocument
 from contract.problem import ProblemError
 from contract.tests.refusal import refuses
 from controller.targets import inventory
@@ -404,7 +404,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     entries = yaml.safe_load(text)["fde_configurations"]
     configurations = resolve({**GIVEN, "configurations": entries}).configurations
     labels = [inventory.words(entry) for entry in configurations]
-    assert len(set(labels)) == len(labels) == 38
+    assert len(set(labels)) == len(labels) == 40
 
 
 @pytest.mark.parametrize("content", ['{"opal_admin_pin": "p"}', "$ANSIBLE_VAULT;1.1;AES256\n30"])
@@ -439,3 +439,14 @@ def test_a_list_of_disks_makes_a_configuration_on_each() -> None:
         resolve({**GIVEN, "disks": disks, "configurations": [{**stacks[0], "disk": ["hd"]}]})
     (problem,) = raised.value.problems
     assert problem.facts == {"disk": "hd", "configurations": "plain-on-hd"}
+
+
+def test_a_configuration_may_have_its_own_file_system() -> None:
+    xfs = {"type": "xfs", "options": ["-f"], "mount_options": "noatime"}
+    stack = {"name": "plain-xfs", "kind": "plain", "disk": "plain", "filesystem": xfs}
+    (made,) = resolve({**GIVEN, "configurations": [stack]}).configurations
+    assert made.filesystem == Filesystem("xfs", ("-f",), "noatime")
+    assert inventory.words(made) == "plain, xfs"
+    btrfs = {**stack, "filesystem": {**xfs, "type": "btrfs"}}
+    with pytest.raises(ProblemError, match="must be 'ext4' or 'xfs'"):
+        resolve({**GIVEN, "configurations": [btrfs]})

@@ -13,7 +13,6 @@ import typer
 from contract.command_results import (
     CompareResult,
     ContrastResult,
-    LatencyResult,
     NotebookResult,
     PairCompared,
     PublishResult,
@@ -61,20 +60,9 @@ def report(suite: AnySuite = None) -> ReportResult:
         tuple(_contrasts(built.results)) if built.results else None,
         tuple(built.results.flags) if built.results else None,
         built.answer,
-        tuple(_latencies(built.results)) if built.results else None,
         tuple(built.results.work_notes) if built.results else None,
         tuple(built.results.works) if built.results else None,
     )
-
-
-def _latencies(results: Results) -> Iterator[LatencyResult]:
-    from analysis.stats.responsiveness import delays
-
-    for each in delays(results.suite):
-        pair = each.ratio
-        figures = (pair.ratio, pair.low, pair.high) if pair else (None,) * 3
-        names = (*each.work, each.configuration, each.percentile)
-        yield LatencyResult(*names, each.n, each.median_ms, *figures)
 
 
 def _contrasts(results: Results) -> Iterator[ContrastResult]:
