@@ -52,37 +52,32 @@ def places(paper: str | None = None) -> tuple[Place, ...]:
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 HEAD = """# The five papers and this testbed
 
-This page lists every table, figure and numeric statement of the five papers, with the suite,
-workload and figures that correspond to it here, or the reason why there are none. A report shows
-the published figures of every paper that has a counterpart among its suite's workloads.
+Every table, figure and numeric statement of the five papers, with the workload and figures that
+correspond to it here. A report shows the published figures of every paper that has a counterpart
+among its suite's workloads.
 
 To change this page, edit `data/reference/places.csv` and run `python -m validation.paper_places`.
-The counts of counterparts are data (`data/reference/counterparts.csv`).
 """
 CLAIMS = f"""
 ## Claims
 
-`data/reference/claims.yml` states what the papers claim in words, each as predicates over ratios of
-time, energy, power or processor use: of two configurations, or of two phases. A report tests those
-whose workloads, configurations, disks and meters its suite has.
+`data/reference/claims.yml` states the papers' claims as predicates over ratios of time, energy,
+power or processor use, of two configurations or two phases. A report tests those for which its
+suite has the workloads, configurations, disks and meters.
 
-- A ratio is taken within blocks. Its predicate is `less`, `more`, `same within` or `at most` some
-  percent. What the papers call similar or slight is 5 %, of access times 10 %.
-- A ratio is supported where its interval lies where the predicate holds, contradicted where it lies
-  outside, else open. A claim is supported where all of its ratios are, contradicted where one is.
-  Where a suite has only some of them, it can be contradicted alone; their number is beside it.
-- The report prints how many ratios were tested. Their intervals hold together at 95 % (Bonferroni):
-  each has 1 − 5 % / number. They include the meter's error.
-- `same within` and `at most` take {LEAST_EQUIVALENT} blocks, and runs of one level, as the verdict
-  *equivalent* does. With fewer they can be contradicted, not supported.
+- The predicate is `less`, `more`, `same within` or `at most` some percent. "Similar" and "slight"
+  are 5 %, of access times 10 %.
+- A ratio is supported if its interval lies within the predicate, contradicted if it lies outside,
+  else open. A claim is supported if all of its ratios are, contradicted if one is.
+- The intervals of all tested ratios hold together at 95 % (Bonferroni), with the meter's error.
+- `same within` and `at most` take {LEAST_EQUIVALENT} blocks and runs of one level, as the verdict
+  *equivalent* does.
 - A claim about an HDD, SSHD, SSD or flash drive takes a disk that the inventory calls `hdd`,
-  `sshd`, `ssd` or `flash`; one about BestCrypt takes that program. One measured ratio counts for
-  one medium.
+  `sshd`, `ssd` or `flash`.
 
-Sentences that give numbers alone are figures, not claims (below). Not claims either: costs over a
-drive's life (under Money), security, and reasons that a paper supposes.
+Not claims: sentences with numbers only, costs over a drive's life, security, supposed reasons.
 """
-COLUMNS = "| where | what | suite | workload | ours | remarks |\n|---|---|---|---|---|---|\n"
+COLUMNS = "| where | what | ours |\n|---|---|---|\n"
 
 
 def page() -> str:
@@ -100,18 +95,32 @@ def _claims() -> str:
 
 
 def _paper(paper: str, citation: str) -> str:
-    paper_places = places(paper)
-    covered = sum(place.ours for place in paper_places)
-    count = Counter(place.why for place in paper_places if place.why)
+    covered = [place for place in places(paper) if place.ours]
+    count = Counter(place.why for place in covered if place.why)
     # A remark of several places is printed once, below the table, with a number.
     footnotes = {remark: n for n, remark in enumerate((r for r in count if count[r] > 1), start=1)}
-    table = "".join(_row(place, footnotes) for place in paper_places)
+    firsts: dict[tuple[str, str], str] = {}
+    for place in covered:
+        firsts.setdefault((place.workload, place.shown), place.place)
+    table = "".join(_row(place, footnotes, firsts) for place in covered)
     notes = "".join(f"\n({number}) {remark}\n" for remark, number in footnotes.items())
+    suites = ", ".join(f"`{name}`" for name in dict.fromkeys(place.suite for place in covered))
     counts = (
-        f"{len(paper_places)} places, {covered} of them with figures of ours; "
+        f"Suite {suites}. {len(places(paper))} places, {len(covered)} with figures of ours; "
         f"{len(published(paper))} figures in `data/reference/{paper}.csv`. {_counterparts(paper)}"
     )
-    return f"\n## {citation}\n\n{counts}\n\n{COLUMNS}{table}{notes}"
+    return f"\n## {citation}\n\n{counts}\n\n{COLUMNS}{table}{notes}{_uncovered(paper)}"
+
+
+def _uncovered(paper: str) -> str:
+    """Return the places without a counterpart, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for place in places(paper):
+        if not place.ours:
+            by_reason.setdefault(place.why, []).append(f"{marked(place.what)} ({place.place})")
+    return "".join(
+        f"\nNo counterpart ({why}): {', '.join(names)}.\n" for why, names in by_reason.items()
+    )
 
 
 def _counterparts(paper: str) -> str:
@@ -120,19 +129,15 @@ def _counterparts(paper: str) -> str:
     text = f"Of these {row['counterparts']} have a counterpart here"
     if row["external"] != "0":
         text += f", {row['external']} of them on a program that you must bring (`external`)"
-    text += f"; {row['counting']} count for agreement."
-    if row["without"]:
-        text += f" Without: {row['without']}."
-    return text + (f" Not counting: {row['not_counting']}." if row["not_counting"] else "")
+    return f"{text}; {row['counting']} count for agreement."
 
 
-def _row(place: Place, footnotes: Mapping[str, int]) -> str:
-    suite = f"`{place.suite}`" if place.ours else "–"
-    workload = f"`{place.workload}`" if place.ours else "–"
+def _row(place: Place, footnotes: Mapping[str, int], firsts: Mapping[tuple[str, str], str]) -> str:
+    first = firsts[place.workload, place.shown]
+    shown = f"`{place.workload}`, {place.shown}" if first == place.place else f"as {first}"
     remark = f"({footnotes[place.why]})" if place.why in footnotes else place.why
     return (
-        f"| {place.place} | {marked(place.what)} | {suite} | {workload} "
-        f"| {place.shown or '–'} | {remark} |\n"
+        f"| {place.place} | {marked(place.what)} | {'; '.join(filter(None, (shown, remark)))} |\n"
     )
 
 
@@ -140,7 +145,7 @@ def _unsafe() -> str:
     lines = "".join(f"| {item.name} | {item.why} | {item.source} |\n" for item in known())
     return (
         f"\n## What is unsafe today\n\nMarked {MARK} wherever a table of the report or of this "
-        "page names it. It is measured because the papers measured it.\n\n"
+        "page names it.\n\n"
         f"| what | why | source |\n|---|---|---|\n{lines}"
     )
 

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,18 +88,6 @@ def test_each_shell_block_is_marked_once() -> None:
     assert not [block for block in SHELL if bool(block.run) == bool(block.unverified)]
     tests = {block.run for block in SHELL if block.how == "test"}
     assert not [name for name in tests if not (ROOT / name).is_file()]
-
-
-def test_the_page_counts_them() -> None:
-    counts = Counter(block.how for block in SHELL)
-    sentence = re.search(
-        r"Of (\d+) shell blocks.*?(\d+) are run as.*?(\d+) by.*?(\d+) by hand.*?(\d+) are",
-        (ROOT / "docs" / "testing.md").read_text(encoding="utf-8"),
-        re.S,
-    )
-    assert sentence is not None
-    kinds = (HERE, "test", BY_HAND, "unverified")
-    assert [int(n) for n in sentence.groups()] == [len(SHELL), *(counts[kind] for kind in kinds)]
 
 
 def _commands(text: str) -> Iterator[str]:

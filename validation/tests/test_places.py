@@ -51,4 +51,4 @@ def test_the_page_is_up_to_date() -> None:
 def test_a_remark_of_several_places_stands_once() -> None:
     text = page()
     assert text.count("BestCrypt is closed") == 1
-    assert text.count("| (2) |\n") >= 12
+    assert text.count("; (1) |\n") >= 12
