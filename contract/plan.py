@@ -249,12 +249,11 @@ class DeclaredComparison:
 class DeclaredAnalysis:
     """What is compared, declared before the first run.
 
-    The `margin` of equivalence and the wanted `half_width` are shares (0.02 is 2 %).
+    The `margin` of equivalence is a share (0.02 is 2 %).
     """
 
     contrasts: tuple[tuple[str, str], ...] = ()
     margin: Annotated[float, Range(above=0)] = 0.02
-    half_width: Annotated[float, Range(above=0, most=1)] = 0.005
     comparisons: tuple[DeclaredComparison, ...] = field(default=(), metadata=OMITTED)
 
 

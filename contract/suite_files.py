@@ -18,7 +18,7 @@ SEALED = (
     "timing.json",
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
-DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json", "budget.csv")
+DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "budget.csv")
 _BESIDE = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff")
 _NAME = f"(?:{PATTERN})"
 # What a program of a workload may leave for a bundle: nothing that a browser or Python would run.

@@ -46,7 +46,7 @@ RAW = (
 )
 DOCUMENTS = (
     *("plan.json", "meters/meter0/meter.json", "runs/*/run.json", "provenance/*.json"),
-    *("manifest.json", "timing.json", "identity.json", "next.json", "status/status.json"),
+    *("manifest.json", "timing.json", "identity.json", "status/status.json"),
     "precondition/*.json",
     *("journal.jsonl", "clock.jsonl", "sessions.jsonl", "watermark.jsonl", "runs/*/rapl.jsonl"),
 )

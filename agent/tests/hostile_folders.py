@@ -398,8 +398,6 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
         path.write_text(json.dumps(run), encoding="utf-8")
     session = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": 60.0}
     (folder / "sessions.jsonl").write_text(json.dumps(session) + "\n", encoding="utf-8")
-    next_json = {"format": "fde-next/1", "suite_id": "x", "blocks": 12, "from_blocks": 10}
-    (folder / "next.json").write_text(json.dumps(next_json), encoding="utf-8")
     write_manifest(folder)
     (folder / "status").mkdir()
     status = suite_status(

@@ -1,4 +1,4 @@
-"""Whether figures that were made twice are the same: one rule for tables and JSON.
+"""Whether figures that were made twice are the same.
 
 Other versions of NumPy and SciPy, and other processors, sum in another order and have other
 exponentials and quantiles: 3e-12 of a figure was seen.
@@ -8,49 +8,25 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import polars.selectors as cs
-
-from contract import strict_json
 
 ROUNDING = 1e-9
 """Of the larger of two figures that are the same."""
 _ABSOLUTE = 1e-12  # of the unit: what is left of a difference whose true value is 0
 
 
-def distance(kept: Any, made: Any) -> float:
-    """How far two figures, or the farthest figures of two JSON documents, are apart.
-
-    It is a share of the larger; infinite where anything but figures differs.
-    """
-    if isinstance(kept, Mapping) and isinstance(made, Mapping):
-        if kept.keys() != made.keys():
-            return math.inf
-        return max((distance(kept[key], made[key]) for key in kept), default=0.0)
-    if isinstance(kept, list) and isinstance(made, list):
-        if len(kept) != len(made):
-            return math.inf
-        return max(map(distance, kept, made), default=0.0)
-    if isinstance(kept, float) and isinstance(made, float):
-        table = pl.DataFrame({"a": [kept], "b": [made]})
-        return _farthest(table["a"], table["b"])
-    return 0.0 if type(kept) is type(made) and kept == made else math.inf
-
-
-def document_distance(name: str, kept: bytes, made: bytes) -> float:
-    """`distance` of two files called `name`, of CSV or JSON. Raises ValueError, PolarsError."""
+def csv_distance(kept: bytes, made: bytes) -> float:
+    """`table_distance` of two files of CSV. Raises ValueError, PolarsError."""
     if kept == made:
         return 0.0
-    if name.endswith(".csv"):
-        tables = (
-            pl.read_csv(io.BytesIO(content), infer_schema_length=None) for content in (kept, made)
-        )
-        return table_distance(*tables)
-    return distance(strict_json.loads(kept), strict_json.loads(made))
+    tables = (
+        pl.read_csv(io.BytesIO(content), infer_schema_length=None) for content in (kept, made)
+    )
+    return table_distance(*tables)
 
 
 def read_table(path: Path, made: pl.DataFrame) -> pl.DataFrame:
@@ -64,12 +40,15 @@ def read_table(path: Path, made: pl.DataFrame) -> pl.DataFrame:
 
 
 def table_distance(kept: pl.DataFrame, made: pl.DataFrame) -> float:
-    """`distance` of two tables, row by row."""
+    """How far two tables' farthest figures are apart, row by row.
+
+    It is a share of the larger; infinite where anything but figures differs.
+    """
     return max((far for _, far in column_distances(kept, made)), default=0.0)
 
 
 def column_distances(kept: pl.DataFrame, made: pl.DataFrame) -> Iterator[tuple[str, float]]:
-    """`distance` of each column; of one that is empty where the tables have other columns."""
+    """`table_distance` of each column; of one that is empty where the tables have other columns."""
     if kept.schema != made.schema or len(kept) != len(made):
         yield "", math.inf
         return

@@ -382,12 +382,6 @@ def holm(p_values: Floats) -> Floats:
     return np.asarray(closed(p[..., None, :], p)[..., 0, :])
 
 
-def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return the same over those that there are."""
-    known = iter(holm(np.array([p for p in p_values if p is not None], dtype=float)))
-    return [None if p is None else float(next(known)) for p in p_values]
-
-
 def closed(p_values: Floats, settled: Floats) -> Floats:
     """Return adjusted p-values of several tests of m questions, one of each false at most.
 

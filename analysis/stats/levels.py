@@ -16,7 +16,7 @@ import polars as pl
 from scipy import special
 
 from analysis.energy.energy import ALL
-from analysis.stats.comparison import holm_of_known
+from analysis.stats.comparison import holm
 from analysis.stats.stats import LEVEL, Floats
 from analysis.suite.records import SYSTEM, Suite
 
@@ -72,9 +72,10 @@ def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
         for workload in suite.workloads
         for p_value in _p_values([cells[key] for key in keys if key[0] == workload])
     ]
+    adjusted = iter(holm(np.array([p for p in p_values if p is not None], dtype=float)).tolist())
     return [
-        _levels(*key, cells[key], p_value, suite.margin)
-        for key, p_value in zip(keys, holm_of_known(p_values), strict=True)
+        _levels(*key, cells[key], None if p is None else next(adjusted), suite.margin)
+        for key, p in zip(keys, p_values, strict=True)
     ]
 
 

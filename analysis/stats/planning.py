@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,10 @@ from scipy import special
 
 from analysis.stats.comparison import Comparison
 from analysis.stats.stats import LEVEL, Estimate, Floats, critical, half_width
-from analysis.suite.records import Suite
 
 if TYPE_CHECKING:
-    from analysis.stats.contrasts import Contrast
+    pass
 
-FORMAT = "fde-next/1"
 MOST_BLOCKS = 100  # more of them are no advice
 # A deviation from fewer blocks says little, and Stein's second stage is then far too long.
 PILOT = 10
@@ -139,83 +136,3 @@ def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
     deviation is that of the first stage alone, for it chose the number of blocks.
     """
     return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
-
-
-@dataclass(frozen=True)
-class NextContrast:
-    """Blocks in all, and more than there are, that give one contrast the precision asked for."""
-
-    base: str
-    other: str
-    from_blocks: int
-    sd_log: float
-    half_width: float | None
-    blocks: int
-    more_blocks: int
-
-
-@dataclass(frozen=True)
-class NextSuite:
-    """The document `fde-next/1` (data/README.md): blocks for the precision that the plan asks."""
-
-    format: str
-    suite_id: str
-    from_blocks: int | None
-    half_width: float
-    contrasts: tuple[NextContrast, ...]
-    blocks: int | None
-    more_blocks: int | None
-    sentence: str = ""
-
-
-def next_suite(suite: Suite, contrasts: Sequence[Contrast]) -> NextSuite:
-    """Plan the next suite by the declared contrasts, or by all where none is declared."""
-    wanted = suite.plan.analysis.half_width
-    declared = [c for c in contrasts if c.declared] or list(contrasts)
-    rows = tuple(row for c in declared if (row := _next_contrast(c, wanted)) is not None)
-    document = NextSuite(
-        FORMAT,
-        suite.suite_id,
-        min((row.from_blocks for row in rows), default=None),
-        wanted,
-        rows,
-        max((row.blocks for row in rows), default=None),
-        max((row.more_blocks for row in rows), default=None),
-    )
-    return replace(document, sentence=_sentence(document, len(declared)))
-
-
-def _next_contrast(contrast: Contrast, wanted: float) -> NextContrast | None:
-    c = contrast.comparison
-    if c is None or c.sd_log is None:
-        return None
-    total = blocks_for(c.sd_log, c.n, wanted)
-    half = float(half_width(c.sd_log, c.n, 1 - LEVEL))
-    reached = math.expm1(half) if half < 700 else None
-    return NextContrast(contrast.base, contrast.other, c.n, c.sd_log, reached, total, total - c.n)
-
-
-def _sentence(document: NextSuite, asked: int) -> str:
-    """Return the document for people; `fde verify` compares it, so old bundles keep it."""
-    percent = f"±{100 * document.half_width:.3g} %"
-    more, made, of_asked = document.more_blocks, document.from_blocks, len(document.contrasts)
-    if more is None or made is None:
-        return (
-            "How many more blocks are needed is unknown: that takes two blocks with the whole "
-            "system's energy."
-        )
-    which = "every declared contrast" if of_asked == asked else f"{of_asked} of {asked} contrasts"
-    if more > MOST_BLOCKS:
-        return (
-            f"{percent} on {which} is out of reach with this scatter: a quieter machine or longer "
-            "workloads do more than blocks."
-        )
-    lacking, number = PILOT - made, f"{more:,}".replace(",", "\u202f")
-    if more > 0 and lacking > 0:
-        return (
-            f"First {lacking} more block{'s' * (lacking > 1)}, for a pilot of {PILOT}: going by "
-            f"{made} alone, {percent} on {which} would take {number} more."
-        )
-    if more == 0:
-        return f"No more blocks are needed for {percent} on {which}."
-    return f"{number} more block{'s give' if more > 1 else ' gives'} {percent} on {which}."

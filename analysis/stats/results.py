@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from analysis.stats.contrasts import Answer, Contrast, by_block
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.family import Family, as_table, judge, summary_rows
-from analysis.stats.planning import NextSuite, next_suite
 from analysis.stats.same_work import (
     Cell,
     UnequalWork,
@@ -270,11 +268,6 @@ class Results:
                 sentence += f" With the void tries counted it takes {change} against its baseline."
             yield sentence
 
-    @cached_property
-    def next_suite(self) -> NextSuite:
-        """How many more blocks the precision takes that the plan asks for (`fde-next/1`)."""
-        return next_suite(self.suite, self.contrasts)
-
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
@@ -293,7 +286,7 @@ def results_of(suite: Suite, energy: pl.DataFrame | None = None) -> Results:
 
 
 def write(results: Results) -> None:
-    """energy.parquet, summary.parquet, summary.csv, next.json; each whole or not at all."""
+    """energy.parquet, summary.parquet, summary.csv; each whole or not at all."""
     folder = results.suite.folder
     says = manifest.metadata(folder)
     tables = {"energy.parquet": results.all_energy, "summary.parquet": results.summary}
@@ -302,19 +295,13 @@ def write(results: Results) -> None:
         frame.write_parquet(held, metadata=says)
         files.write(folder / name, [held.getvalue()])
     files.write(folder / "summary.csv", [csv_bytes(results.summary)])
-    files.write(folder / "next.json", [next_text(results).encode()])
-    mark(results, "energy.parquet", "next.json")
+    mark(results, "energy.parquet")
 
 
 def mark(results: Results, *names: str) -> None:
     """Note that files were derived here of what the suite's seal covers, if all of it holds."""
     if results.suite.seal_holds:
         derived.mark(results.suite.folder, names, manifest.source(results.suite.folder))
-
-
-def next_text(results: Results) -> str:
-    """next.json."""
-    return json.dumps(asdict(results.next_suite), indent=1, ensure_ascii=False) + "\n"
 
 
 _MAGIC = re.compile(r"[*?[]")

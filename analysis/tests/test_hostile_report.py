@@ -116,7 +116,7 @@ def test_a_folder_that_leads_elsewhere_is_refused(
     make: dict[str, Callable[[], None]] = {
         "link": lambda: (folder / ".energy.parquet.part").symlink_to(outside / "x"),
         "folder": lambda: (folder / "meters" / "other").symlink_to(outside),
-        "pipe": lambda: os.mkfifo(folder / "next.json"),
+        "pipe": lambda: os.mkfifo(folder / "budget.csv"),
     }
     make[kind]()
     for what in ("report", "verify", "summary"):

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import itertools
-import json
 import math
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,9 +8,7 @@ from statsmodels.stats.power import TTestPower
 
 from analysis.stats import planning
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import contrasts
 from analysis.tests.known import known
-from validation.synthetic.tables import energy_of, suite_of
 
 
 def scattered(sd_log: float, n: int) -> Comparison:
@@ -73,67 +68,3 @@ def test_two_stages_hold_the_truth_and_the_promise() -> None:
         kept += abs(mean) <= math.log1p(0.01)
     assert 0.935 < held / 1500 < 0.965
     assert kept / 1500 > 0.945
-
-
-def planned(blocks: int, sd: float, **analysis: object) -> planning.NextSuite:
-    generator = np.random.default_rng(5)
-    rows = [
-        {
-            "workload": "write",
-            "configuration": name,
-            "block": block,
-            "energy_j": 100 * math.exp(float(generator.normal(0, sd))),
-        }
-        for name, block in itertools.product(KINDS, range(blocks))
-    ]
-    plan = {"contrasts": [["plain", "soft"], ["plain", "opal"]], "margin": 0.02, **analysis}
-    suite = suite_of(KINDS, ["write"], analysis=plan)
-    return planning.next_suite(suite, contrasts(suite, energy_of(rows)))
-
-
-def test_next_suite_is_the_largest_of_the_declared_contrasts() -> None:
-    document = planned(10, 0.01)
-    json.dumps(asdict(document), allow_nan=False)
-    assert document.format == "fde-next/1"
-    assert document.half_width == 0.005
-    rows = document.contrasts
-    assert [(row.base, row.other) for row in rows] == [("plain", "soft"), ("plain", "opal")]
-    for row in rows:
-        assert row.blocks == planning.blocks_for(row.sd_log, 10, 0.005)
-        assert row.more_blocks == row.blocks - 10
-    assert document.blocks == max(row.blocks for row in rows)
-    assert document.more_blocks == known(document.blocks) - 10
-
-
-def test_next_suite_by_the_width_that_the_plan_asks() -> None:
-    document = planned(10, 0.01, half_width=0.02)
-    assert (document.blocks, document.more_blocks) == (10, 0)
-    for nonsense in (0, -1, "wide", True, float("nan")):
-        with pytest.raises(ValueError, match="half_width"):
-            planned(10, 0.01, half_width=nonsense)
-    assert planned(10, 0.01).half_width == 0.005
-
-
-def test_next_suite_after_one_block_is_unknown() -> None:
-    document = planned(1, 0.01)
-    assert (document.blocks, document.more_blocks, document.contrasts) == (None, None, ())
-
-
-def test_next_suite_where_no_contrast_was_declared() -> None:
-    document = planned(10, 0.01, contrasts=[])
-    rows = document.contrasts
-    assert [row.other for row in rows] == ["opal", "soft"]
-
-
-@pytest.mark.parametrize(
-    ("blocks", "sd", "sentence"),
-    [
-        (10, 0.01, "11 more blocks give ±0.5 % on every declared contrast."),
-        (3, 0.2, "±0.5 % on every declared contrast is out of reach"),
-        (1, 0.01, "How many more blocks are needed is unknown"),
-    ],
-)
-def test_next_suite_has_a_sentence(blocks: int, sd: float, sentence: str) -> None:
-    document = planned(blocks, sd)
-    number = f"{document.more_blocks} more blocks give"
-    assert document.sentence.startswith(sentence.replace("11 more blocks give", number))

@@ -148,7 +148,6 @@ def compile_plan(
             analysis=DeclaredAnalysis(
                 contrasts=tuple(pairs),
                 margin=suite.margin,
-                half_width=suite.half_width,
                 comparisons=tuple(comparisons),
             ),
             drift_check=drift_check,

@@ -177,7 +177,6 @@ class Suite(Closed):
     configurations: tuple[str, ...] = ()
     contrasts: tuple[tuple[str, str], ...] | None = None
     margin: Share = 0.02
-    half_width: Share = 0.005
     watermark: bool = True
     attempts: Annotated[int, Range(least=1, most=MOST_ATTEMPTS)] = 3
     run_limit_s: Lasting = 3600

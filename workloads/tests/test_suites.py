@@ -15,7 +15,7 @@ SUITES = Path(__file__).parents[1] / "suites"
 WORKLOADS = ["file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"]
 KEYS = {"summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s"}
 OPTIONAL = {"configurations", "contrasts", "drift_check", "run_limit_s", "scales"} | {
-    *("extra", "comparisons", "attempts", "watermark", "margin", "half_width", "one_disk"),
+    *("extra", "comparisons", "attempts", "watermark", "margin", "one_disk"),
     *("discard_first", "precondition", "disks"),
 }
 ENTRY = {"name", "workload", "parameters", "repeat", "configurations", "overall"}

@@ -225,11 +225,6 @@ def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
         compiled(suite(), blocks=blocks)
 
 
-def test_the_plan_names_its_blocks_and_its_precision() -> None:
-    made = compiled(suite(), blocks=17)
-    assert (made.blocks, made.analysis.half_width) == (17, 0.005)
-
-
 def test_the_drift_check_runs_first_and_last_on_the_baseline() -> None:
     made, without = compiled(suite(drift_check=True)), compiled(suite())
     assert without.document()["drift_check"] is None
