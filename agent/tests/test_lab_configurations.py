@@ -255,7 +255,7 @@ def test_every_configuration_is_entered_and_proven(
     assert all(entry["proof"]["ok"] for entry in lines)
     proofs = {entry["configuration"]: entry["proof"] for entry in lines}
     in_the_clear = {name for name, proof in proofs.items() if proof["plaintext_probe"]["on_medium"]}
-    assert in_the_clear == {"plain", "plain-discard", "opal", "sed-unlocked"}
+    assert in_the_clear == {"plain", "plain-discard", "plain-xfs", "opal", "sed-unlocked"}
     on_sed = {name: proof["opal"]["state"] for name, proof in proofs.items() if proof["opal"]}
     assert on_sed == {
         "opal": "unlocked",
