@@ -14,7 +14,7 @@ from agent.tests.hostile_folders import Watch, piece
 
 def test_hostile_folders_end_in_a_result_or_a_sentence(thorough: bool) -> None:
     """Nothing is started, nothing written outside; in a process of its own, which is watched."""
-    count = 200 if thorough else 20
+    count = 200 if thorough else 40
     figures = piece(0, count)
     assert not figures["faults"], json.dumps(figures["found"], indent=1)
     assert figures["cases"] == count
