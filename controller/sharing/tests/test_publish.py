@@ -123,8 +123,7 @@ def test_the_same_suite_gives_the_same_bytes(
 
 
 def test_a_bundle_that_tar_unpacked_verifies(bundle: Path, tmp_path: Path, fde: Fde) -> None:
-    with tarfile.open(bundle) as tar:
-        tar.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", bundle, "-C", tmp_path], check=True)
     (folder,) = tmp_path.iterdir()
     fde("verify", folder)
     (folder / "runs" / "sums.json").write_text("{}")
