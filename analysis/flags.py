@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from contract.measured_command import Note
+from contract.notes import Note
 
 _TEXTS = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
 FLAGS: Mapping[str, str] = _TEXTS["meanings"]

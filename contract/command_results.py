@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from contract.disks import DiskAnswer, SurveyedDisk
-from contract.measured_command import CommandDocument, Note
+from contract.measured_command import CommandDocument
+from contract.notes import ContrastResult, Note
 from contract.problem import Problem
 
 State = Literal["pass", "warn", "fail", "not_made"]
@@ -146,24 +147,6 @@ class SuiteResult:
 
     ok: bool
     folder: str
-
-
-@dataclass(frozen=True)
-class ContrastResult:
-    """`ratio` of the joules of `other` to those of `base`, with its verdict.
-
-    It is over `workloads`, with its 95 % interval; null where the suite does not have it.
-    """
-
-    base: str
-    other: str
-    declared: bool
-    workloads: tuple[str, ...]
-    blocks: int
-    ratio: float | None
-    low: float | None
-    high: float | None
-    verdict: str | None
 
 
 AnswerTo = Literal["cost", "most", "payback", "trust", "next"]

@@ -1,26 +1,15 @@
-"""What `fde run` found out about one or more commands, as a document (`fde-command/1`)."""
+"""What `fde measure` found out about one or more commands, as a document (`fde-command/1`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from contract.schema import COUNT, SECONDS, Range
+from contract.notes import ContrastResult, Note
+from contract.schema import COUNT, SECONDS
 
 Origin = Literal["measured", "modelled"]
-
-
-@dataclass(frozen=True)
-class Note:
-    """What the reader of some figures has to know.
-
-    It has a code and facts for programs, and a sentence for people.
-    """
-
-    code: str
-    facts: Mapping[str, Any]
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -43,10 +32,10 @@ class Trial:
     """One run of one command.
 
     By component the joules between its two reads, `window_s` apart, and the watts of the rest
-    before it, null where a read failed or a sample is missing, and the flags of both; `errors` are
-    the system's words on reads of the run that failed. `coverage` is the share of the run that a
-    meter measured, where that is not all of it; `output_bytes` what the command wrote into the
-    pipe, null where its output went elsewhere.
+    before it, null where a read failed or a sample is missing, and its flags; `errors` are the
+    system's words on reads of the run that failed. `statistical_j` is the standard uncertainty
+    by a counter's steps and updates, `coverage` the share of the run that a meter measured, where
+    that is not all of it.
     """
 
     block: COUNT
@@ -58,13 +47,12 @@ class Trial:
     system_s: SECONDS
     exit_code: int
     energy_j: Mapping[str, float | None]
+    statistical_j: Mapping[str, float]
     window_s: Mapping[str, SECONDS]
     rest_power_w: Mapping[str, float | None]
     flags: Mapping[str, tuple[str, ...]]
-    rest_flags: Mapping[str, tuple[str, ...]]
     errors: Mapping[str, tuple[str, ...]]
     coverage: Mapping[str, float]
-    output_bytes: COUNT | None
 
 
 @dataclass(frozen=True)
@@ -87,31 +75,9 @@ class CommandResult:
 
     command: str
     argv: tuple[str, ...]
-    seconds: Interval
-    user_s: Interval
-    system_s: Interval
+    seconds: Interval | None
     components: Mapping[str, ComponentEnergy]
     trials: tuple[Trial, ...]
-
-
-@dataclass(frozen=True)
-class CommandComparison:
-    """The joules of `other` divided by those of `base` in the same block.
-
-    With the 95 % interval and the verdict of the family of all comparisons.
-    """
-
-    base: str
-    other: str
-    n: COUNT
-    ratio: float
-    low: float | None
-    high: float | None
-    margin: float
-    p_adjusted: float | None
-    p_equivalence_adjusted: float | None
-    verdict: Literal["differs", "equivalent", "inconclusive"]
-    verdict_words: str
 
 
 @dataclass(frozen=True)
@@ -145,8 +111,6 @@ class CommandDocument:
     warmup: COUNT
     rest_s: SECONDS
     output: str
-    precision: Annotated[float, Range(above=0)] | None
-    pilot_blocks: COUNT | None
     commands: tuple[CommandResult, ...]
-    comparisons: tuple[CommandComparison, ...]
+    comparisons: tuple[ContrastResult, ...]
     notes: tuple[Note, ...]

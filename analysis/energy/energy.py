@@ -15,7 +15,7 @@ from analysis.energy.curve import Edge as PhaseEdge
 from analysis.energy.gain_steps import STEP_FLAG
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
-from analysis.energy.uncertainty import TypeB, counter_uncertainty_j, half_width
+from analysis.energy.uncertainty import TypeB, half_width
 from analysis.energy.watermarks import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
@@ -25,7 +25,7 @@ from contract.counts import Edge
 from contract.plan import SuitePlan
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources import counter as rapl
-from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S
+from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S, counter_uncertainty_j
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.standing import BELOW_PART, STANDING, STANDS_STILL, Stretch, below
 from instrumentation.sources.zones import default_max_power_w, summands

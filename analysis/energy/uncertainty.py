@@ -7,7 +7,7 @@ has it; distributions are propagated as in its Supplement 1 (JCGM 101), in close
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -196,14 +196,3 @@ def _integral(x: Floats, s: Floats) -> Floats:
     z = x / s
     density = np.exp(-np.minimum(z * z / 2, 700.0)) / math.sqrt(2 * math.pi)
     return np.asarray(x * ndtr(z) + s * density)
-
-
-def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -> float:
-    """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
-
-    The seconds are those within which the count that was read is that of the edge; each is a
-    rectangle, as is the counter's last digit at either end. Of the power at an edge the mean is
-    known alone: it may be from nothing to twice that, so the product's variance is 4/9 − 1/4.
-    """
-    terms: Sequence[float] = [power_w * seconds for power_w, seconds in edges]
-    return math.sqrt(sum(term * term for term in terms) * 7 / 36 + step_j * step_j / 6)

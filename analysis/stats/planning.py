@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from analysis.stats.comparison import Comparison
-from analysis.stats.stats import LEVEL, Estimate, Floats, critical, half_width
-
-if TYPE_CHECKING:
-    pass
+from analysis.stats.stats import LEVEL, critical
 
 MOST_BLOCKS = 100  # more of them are no advice
-# A deviation from fewer blocks says little, and Stein's second stage is then far too long.
+# A deviation from fewer blocks says little.
 PILOT = 10
 
 
@@ -44,17 +38,6 @@ def _noncentrality(freedom: float, critical: float, power: float) -> float:
         return float(stats.ncf.sf(critical**2, 1, freedom, distance**2)) - power
 
     return float(optimize.brentq(lacking, 0.0, 4 * critical + 4, xtol=1e-12))
-
-
-def blocks_for(sd_log: float, n: int, half_width: float) -> int:
-    """Blocks in all for an interval of the ratio within ±`half_width` (0.005 is ±0.5 %).
-
-    The second stage of Stein's two (Annals of Mathematical Statistics 16, 1945) from `n` ≥ 2 blocks
-    with this deviation; at least `n`.
-    """
-    if n < 2 or half_width <= 0:
-        raise ValueError("a second stage needs two blocks and a width above 0")
-    return int(second_stage(np.asarray(sd_log), n, half_width))
 
 
 def blocks_if_scatter_stays(sd_log: float, n: int, half_width_log: float, level: float) -> int:
@@ -107,32 +90,3 @@ def within_reach(compared: Comparison) -> tuple[float, int] | None:
         if blocks <= MOST_BLOCKS:
             return width, blocks
     return None
-
-
-def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
-    """As `blocks_for`, for an array of deviations."""
-    critical = float(special.stdtrit(n - 1, 1 - LEVEL / 2))
-    needed = np.ceil((critical * sd_log / math.log1p(half_width)) ** 2)
-    return np.asarray(np.maximum(n, needed))
-
-
-def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
-    """Stein's interval of the mean once the second stage is in: 95 % whatever the deviation is.
-
-    The deviation is that of the first stage alone, for it chose the number of blocks.
-    """
-    n, total = len(first), len(first) + len(more)
-    mean = float(np.mean([*first, *more]))
-    if n < 2:
-        return Estimate(total, mean, None, None)
-    half = float(two_stages_half_width(float(np.std(first, ddof=1)), n, np.asarray(total)))
-    return Estimate(total, mean, mean - half, mean + half)
-
-
-def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
-    """Return the half width of Stein's interval of the mean after the second stage.
-
-    95 % whatever the deviation is, for arrays of first deviations and of blocks in all. The
-    deviation is that of the first stage alone, for it chose the number of blocks.
-    """
-    return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)

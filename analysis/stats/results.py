@@ -43,7 +43,7 @@ from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
 from contract import derived, files
 from contract.command_results import PhaseWork
-from contract.measured_command import Note
+from contract.notes import Note
 from instrumentation.decode import DecodeError
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTED, WORK, of_references
 from analysis.suite.records import DRIFT_CHECK, TAIL, Suite
-from contract.measured_command import Note
+from contract.notes import Note
 
 # What a phase is measured by, the first that all of its runs counted: a film's or a rest's seconds
 # are its work whatever else it counts, and retries make queries, not transactions.

@@ -81,11 +81,6 @@ class Estimate:
         return Estimate(self.n, self.mean * factor, low, high)
 
 
-def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
-    """Half width of Student's interval of a mean of `n` ≥ 2 values with this deviation."""
-    return np.asarray(sd) * (float(special.stdtrit(n - 1, 0.5 + confidence / 2)) / math.sqrt(n))
-
-
 def estimate(values: Sequence[float]) -> Estimate:
     """Return the mean of block values with Student's 95 % interval; raises ValueError for none."""
     n = len(values)
@@ -94,7 +89,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean = float(np.mean(values))
     if n < 2:
         return Estimate(n, mean, None, None)
-    half = float(half_width(float(np.std(values, ddof=1)), n, 1 - LEVEL))
+    error = float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = error * float(critical(np.asarray(n - 1.0), LEVEL))
     return Estimate(n, mean, mean - half, mean + half)
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -18,10 +19,9 @@ from analysis.report.build import build
 from analysis.report.figures import forest
 from analysis.report.sections import Report
 from analysis.report.view import Answer, Matrix, Picture
-from analysis.stats import planning
+from analysis.stats import planning, stats
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.results import Results, results
-from analysis.stats.stats import half_width as half_width_of
 from analysis.suite.incidents import IncidentLog
 from analysis.suite.records import VoidRun
 from analysis.tests.faulty_suite import FaultySuite
@@ -337,7 +337,8 @@ def test_blocks_that_settle_do_so_and_one_less_does_not() -> None:
         aim = min(aim, math.log(1.02)) if c.contains(1.0) else aim
 
         def reach(blocks: int, sd: float = known(c.sd_log)) -> float:
-            return float(half_width_of(sd, blocks, 0.95))
+            bound = stats.critical(np.asarray(blocks - 1.0), stats.LEVEL)
+            return sd * float(bound) / math.sqrt(blocks)
 
         assert reach(needed) <= aim
         assert needed == c.n + 1 or reach(needed - 1) > aim

@@ -12,7 +12,6 @@ from analysis.energy.uncertainty import (
     Resolution,
     TypeB,
     correlation,
-    counter_uncertainty_j,
     half_width,
     last_digit,
     reading_variance_j2,
@@ -21,6 +20,7 @@ from analysis.energy.windows import Windows
 from analysis.suite.records import Counter
 from analysis.tests.known import known
 from instrumentation.accuracy import read_terms
+from instrumentation.sources.accuracy import counter_uncertainty_j
 from instrumentation.sources.counter import COARSE, SHORTER, Reading
 
 

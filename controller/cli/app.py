@@ -30,7 +30,7 @@ from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from contract.private import PASSWORD_FILE
 from controller.cli import measured_command, meters, results, suites, targets
-from controller.cli.options import Command, PlainHelp
+from controller.cli.options import Command, Group
 from controller.cli.output import complain, unwritten
 from controller.sharing import sandbox
 
@@ -46,7 +46,7 @@ EPILOG = "\n\n".join(
 
 app = typer.Typer(
     name="fde",
-    cls=measured_command.Group,
+    cls=Group,
     help="Measure what full-disk encryption costs in joules: plain disk, self-encrypting (Opal) "
     "disk and dm-crypt, on a machine of yours or in the virtual lab.",
     epilog=EPILOG,
@@ -109,7 +109,7 @@ for module in (measured_command, targets, meters, suites, results):
     for command in module.commands.registered_commands:
         paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
-        command.cls = command.cls if issubclass(command.cls, PlainHelp) else Command
+        command.cls = Command
     app.add_typer(module.commands)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from contract.errors import ControllerError
 from contract.places import suites_folder
@@ -61,6 +61,10 @@ class PlainHelp:
 
 class Command(PlainHelp, TyperCommand):
     """Any command of `fde`."""
+
+
+class Group(PlainHelp, TyperGroup):
+    """The commands of `fde`."""
 
 
 def list_suites() -> list[Path]:

@@ -12,7 +12,6 @@ import typer
 
 from contract.command_results import (
     CompareResult,
-    ContrastResult,
     NotebookResult,
     PairCompared,
     PublishResult,
@@ -23,6 +22,7 @@ from contract.command_results import (
 )
 from contract.exports import is_stdout
 from contract.files import sha256_of
+from contract.notes import ContrastResult
 from contract.places import build_folder
 from controller.cli.options import Json, SuiteDirs, list_suites, newest
 from controller.cli.output import complain, finished, say, with_json

@@ -11,7 +11,6 @@ import typer
 from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
 from contract.places import command_line, suites_folder
-from controller.cli.measured_command import SuiteRun
 from controller.cli.options import (
     AnyInventory,
     Blocks,
@@ -81,7 +80,7 @@ def plan(
     return SuiteResult(True, str(folder))
 
 
-@commands.command(cls=SuiteRun, rich_help_panel=MEASURE)
+@commands.command(rich_help_panel=MEASURE)
 @with_json
 def run(
     suite_dir: Annotated[
@@ -104,11 +103,7 @@ def run(
     until: Until = None,
     report: Report = True,
 ) -> SuiteResult:
-    """Run a planned suite, or plan one (--suite) and run it, on every host at once.
-
-    To measure a command, put `--` before it: `fde run -- COMMAND`, whose help is that of
-    `fde measure`.
-    """
+    """Run a planned suite, or plan one (--suite) and run it, on every host at once."""
     arguments = dict(locals())
 
     from controller.targets import (

@@ -1,57 +1,37 @@
-"""`fde run`: from the options to the result on the terminal and in files."""
+"""`fde measure`: runs in blocks of random order, each after a rest, and what becomes of them."""
 
 from __future__ import annotations
 
 import os
+import random
 import secrets
-import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib import import_module
-from pathlib import Path
+from functools import partial
 
 from contract import exports, strict_json
 from contract.errors import ControllerError
-from contract.files import write
 from contract.interrupts import ENDING, heard, noted_signals, term_interrupts
 from contract.journal import boot_id
-from contract.measured_command import CommandDocument, CommandResult, Note
+from contract.measured_command import CommandDocument
 from contract.names import as_utf8, printable, printable_json
-from contract.places import build_folder
-from controller.measured_command import caveats, evaluate, show
-from controller.measured_command.evaluate import Design
-from controller.measured_command.execute import adopting
+from contract.notes import Note
+from controller.measured_command import evaluate, show
+from controller.measured_command import sources as choice
+from controller.measured_command.evaluate import RawTrial
+from controller.measured_command.execute import Execution, ended, execute, opened
 from controller.measured_command.meters import Meters
-from controller.measured_command.options import Command, MeasureOptions
-from controller.measured_command.sources import (
-    RAPL_READERS,
-    LocalSources,
-    below_parts,
-    category,
-    main_component,
-    nothing_found,
-    sensor_objection,
-)
-from controller.measured_command.trials import Trials
-from instrumentation.sources import registry
-from instrumentation.sources.standing import (
-    DID_NOT_MOVE,
-    OTHERS_PATIENCE_S,
-    STANDING,
-    Objection,
-    sentences,
-)
-from instrumentation.sources.zones import not_counted
+from controller.measured_command.options import NULL, Command, MeasureOptions
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources import standing
+from instrumentation.sources.local import LocalSources, Used
+from instrumentation.sources.standing import Objection
 
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
-# Of schedulers that warn a job before its time is up (Slurm, LSF, Grid Engine), and of limits.
-OF_BATCHES = signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU
-# What a result takes in a file, generously: by itself, and for a component in a run.
-ROOM_BYTES, TRIAL_BYTES = 1 << 16, 512
+ROOM_BYTES = 1 << 20  # what a result takes in a file, generously
 
 
 def run(
@@ -62,20 +42,24 @@ def run(
     """Measure the commands and show the result; the exit code.
 
     Raises ControllerError where nothing can be measured, or a command fails; then what was measured
-    in whole blocks before it has been shown and written.
+    in whole blocks before it has been shown and written. Raises OSError for a file of `options`.
     """
     options.check(commands)
+    for path in filter(None, (options.export_json, options.export_markdown)):
+        exports.require_writable(path, ROOM_BYTES)
     sources = open_sources()
     try:
         if not sources.opened and not options.meters:
-            raise nothing_found(sources.refused)
-        with adopting(), Meters(options.meters, options.keep) as meters:
-            return _Measurement(commands, options, sources, meters).run()
+            raise choice.nothing_found(sources)
+        with term_interrupts(*ENDING), Meters(options.meters, options.keep) as meters:
+            return Measurement(commands, options, sources, meters).run()
     finally:
         sources.close()
 
 
-class _Measurement:
+class Measurement:
+    """Measures block by block. A block is every command once, in an order drawn from the seed."""
+
     def __init__(
         self,
         commands: Sequence[Command],
@@ -83,278 +67,161 @@ class _Measurement:
         sources: LocalSources,
         meters: Meters,
     ) -> None:
-        self._commands = commands
-        self._options = options
-        self._sources = sources
-        self._meters = meters
-        self._components = {**meters.components, **sources.components}
-        self._component = main_component(self._components, options.component, why=sources.omitted)
-        self._objections: Mapping[str, Objection] = {}
+        self._commands, self._options = commands, options
+        self._sources, self._meters = sources, meters
+        self._components = {**meters.components, **choice.components_of(sources)}
+        self._labels = {name: each.label for name, each in self._components.items()}
+        self._choose({})
         self._seed = secrets.randbits(32) if options.seed is None else options.seed
+        self._random = random.Random(self._seed)
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
-        self._trials = Trials(commands, options, sources, self._seed, self._begin_run)
-        self._design = Design(options.margin, rest_s=options.rest_s)
-        self._notes: list[Note] = []
+        self.done: list[RawTrial] = []  # of whole blocks only
 
     def run(self) -> int:
-        """Measure, clean up, and print what was measured, whatever ended it; the exit code."""
-        self._require_exports()
-        # What evaluates the runs is loaded first: where that fails, nothing was measured yet.
-        several = self._options.runs > 1 or self._options.precision is not None
-        of_meters = evaluate.OF_METERS * bool(self._options.meters)
-        for name in evaluate.STATISTICS * several + of_meters:
-            import_module(name)
+        """Measure, and print what was measured, whatever ended it; the exit code."""
         error: Exception | KeyboardInterrupt | None = None
-        problems: list[str] = []
-        signals = heard(*ENDING, *OF_BATCHES)
-        with noted_signals(*signals) as came:  # outside of the work no signal loses a figure
-            for work in (self._trials.warm_up, self._measure, self._trials.clean_up):
-                try:
-                    if error is None or work == self._trials.clean_up:
-                        with term_interrupts(*signals):
-                            work()
-                except (Exception, KeyboardInterrupt) as caught:  # noqa: BLE001 (raised again)
-                    error = error or caught
-                if came:
-                    error = error or KeyboardInterrupt()
-            show.progress("")
-            if self._trials.done:
-                interrupted = isinstance(error, KeyboardInterrupt)
-                message = "interrupted" if interrupted else str(error or "")
-                problems = self._tell(self._document(message))
-        if isinstance(error, ControllerError):
-            failure = ControllerError(error, *problems)
-            failure.exit_status = error.exit_status
-            raise failure
-        if isinstance(error, Exception):
-            raise error
-        if problems and error is None:
-            raise ControllerError(*problems)
-        for problem in problems:
-            with suppress(OSError):
-                print(f"fde: {problem}", file=sys.stderr)
-        return INTERRUPTED if error else 0
-
-    def _begin_run(self, progress: str) -> None:
-        self._meters.tend()
-        show.progress(progress)
-
-    def _require_exports(self) -> None:
-        """Raise ControllerError where a result could not be written: then nothing is measured."""
-        options = self._options
-        runs = options.runs if options.precision is None else options.most_runs
-        trials = runs * len(self._commands)
-        room_bytes = ROOM_BYTES + trials * TRIAL_BYTES * (1 + len(self._components))
-        for path in (options.export_json, options.export_markdown):
+        signals = heard(*ENDING)
+        with noted_signals(*signals):  # outside of the work none loses a figure
             try:
-                if path is not None:
-                    exports.require_writable(path, room_bytes)
-            except OSError as error:
-                raise ControllerError(
-                    "results-unwritable", path=path, reason=error.strerror
-                ) from None
+                with term_interrupts(*signals):
+                    self._measure()
+            except (Exception, KeyboardInterrupt) as caught:  # noqa: BLE001 (raised again)
+                error = caught
+            show.progress("")
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            if self.done:
+                self._tell(self._document("interrupted" if is_interrupt else str(error or "")))
+        if error is not None and not is_interrupt:
+            raise error
+        return INTERRUPTED if is_interrupt else 0
 
     def _measure(self) -> None:
-        options = self._options
-        self._trials.extend(1)
-        # A counter that stands still shows it soon, and the other blocks may take hours.
-        objections = {n: o for n, o in self._judged({}).items() if o.code != DID_NOT_MOVE}
-        reasons = _word_objections(objections)
-        main_component(self._components, options.component, objections, reasons)
-        if options.precision is None:
-            self._trials.extend(options.runs)
-            return
-        from analysis.stats.planning import PILOT
+        for number in range(self._options.warmup):
+            for index in self._order():
+                show.progress(f"warm-up {number + 1}/{self._options.warmup}")
+                self._prepare(index)
+                self._execute(index)
+        self.measure_block()
+        self._choose(self._objections(self.done))  # what stands still shows it soon
+        while len(self.done) < self._options.runs * len(self._commands):
+            self.measure_block()
 
-        self._trials.extend(min(PILOT, options.most_runs))
-        needed = evaluate.blocks_needed(
-            self._results(), self._component, self._design, options.precision
-        )
-        wanted = f"±{100 * options.precision:g} %"
-        if needed is None:
-            raise ControllerError("runs-unknown", wanted=wanted, component=self._component)
-        self._design = replace(self._design, pilot=self._trials.blocks)
-        if needed > options.most_runs:
-            facts = {"needed": needed, "most_runs": options.most_runs}
-            self._notes.append(caveats.note("max-runs", facts, wanted=wanted))
-        self._trials.extend(min(needed, options.most_runs))
+    def measure_block(self) -> None:
+        """Measure each command once. Raises ControllerError where one fails."""
+        block: list[RawTrial] = []
+        sources, rest_s = self._sources, self._options.rest_s
+        number = len(self.done) // len(self._commands)
+        for place, index in enumerate(self._order()):
+            self._meters.tend()
+            show.progress(f"block {number + 1}/{self._options.runs}, run {place + 1}")
+            self._prepare(index)
+            _, start = sources.edges()
+            rest_ns, rest_used = monotonic_ns(), dict[str, Used]()
+            if rest_s:
+                _, rest_used, start = sources.during(lambda: time.sleep(rest_s), start)
+            execution, used, _ = sources.during(partial(self._execute, index), start)
+            # One edge: nothing but our own reads lies between rest and run.
+            rest = (rest_ns, execution.t_start_ns) if rest_s else None
+            block.append(RawTrial(index, number, place, execution, rest, used, rest_used))
+        self.done += block
 
-    def _judged(self, metered: evaluate.Spans) -> Mapping[str, Objection]:
-        """Objections to joules by component, by all that was measured."""
-        done = self._trials.done
-        stretches = evaluate.stretches(done, metered)
-        busy_s = sum(raw.execution.user_s + raw.execution.system_s for raw in done)
+    def _order(self) -> list[int]:
+        return self._random.sample(range(len(self._commands)), len(self._commands))
+
+    def _prepare(self, index: int) -> None:
+        if commands := self._options.prepare:
+            command = commands[index if len(commands) > 1 else 0]
+            with opened(NULL) as output:
+                _require_success("prepare-failed", command, execute(command, output))
+
+    def _execute(self, index: int) -> Execution:
+        with opened(self._options.output) as output:
+            execution = execute(self._commands[index], output)
+        if not self._options.ignore_failure:
+            _require_success("command-failed", self._commands[index], execution)
+        return execution
+
+    def _choose(self, objections: Mapping[str, Objection]) -> str:
+        return choice.main_component(self._components, self._options.component, objections)
+
+    def _objections(self, trials: Sequence[RawTrial]) -> dict[str, Objection]:
+        """Return the objections to components by all that was measured."""
+        stretches = evaluate.stretches(trials)
+        busy_s = sum(raw.execution.user_s + raw.execution.system_s for raw in trials)
         objections = self._sources.objections(stretches, busy_s)
-        for name in self._meters.components:
-            label, only_w = self._components[name].label, self._meters.only_w.get(name)
-            shown = stretches.get(name, ())
-            objection = sensor_objection(label, only_w, shown, busy_s, OTHERS_PATIENCE_S)
-            if objection is not None:
-                objections[name] = objection
-        return objections | below_parts(self._components, stretches, objections)
-
-    def _results(self) -> list[CommandResult]:
-        """Return all runs, without the joules of components with an objection.
-
-        It chooses the main component among the others.
-        """
-        done = self._trials.done
-        rests = [raw.rest for raw in done if raw.rest]
-        metered = self._meters.energies({raw.span: raw.command for raw in done}, rests)
-        self._objections = self._judged(metered)
-        terms = evaluate.count_terms(done)
-        results = []
-        for number, command in enumerate(self._commands):
-            raws = [raw for raw in done if raw.command == number]
-            trials = [evaluate.trial(raw, metered, self._objections) for raw in raws]
-            results.append(evaluate.result(command, trials, self._design, terms))
-        silent = self._silent(results)
-        self._objections = {n: o for n, o in self._objections.items() if n not in silent}
-        self._component = main_component(
-            self._components,
-            self._options.component,
-            {*silent, *self._objections},
-            [*dict.fromkeys(silent.values()), *_word_objections(self._objections)],
-            [n for n, objection in self._objections.items() if objection.code == DID_NOT_MOVE],
-        )
-        return results
-
-    def _silent(self, results: Sequence[CommandResult]) -> dict[str, str]:
-        """Yield a note for each component whose joules no run has."""
-        every = [trial for result in results for trial in result.trials]
-        silent = {}
-        for name, component in self._components.items():
-            if all(trial.energy_j.get(name) is None for trial in every):
-                flags = {f: None for t in every for f in t.flags.get(name, ()) if f not in STANDING}
-                errors = dict.fromkeys(e for t in every for e in t.errors.get(name, ()))
-                if why := ", ".join([*flags, *errors]):
-                    silent[name] = f"{component.label} has no joules in any run ({why})."
-        return silent
+        for name in self._meters.components.keys() & stretches:
+            shown = self._meters.only_w.get(name), stretches[name], busy_s
+            objection = standing.of_sensor(self._labels[name], *shown, standing.OTHERS_PATIENCE_S)
+            objections |= {name: objection} if objection else {}
+        named = {name: (each.label, each.source) for name, each in self._components.items()}
+        covers = {n: choice.category(n, self._components) for n in stretches.keys() - objections}
+        known = {name: category for name, category in covers.items() if category}
+        return objections | standing.below_parts(named, known, stretches)
 
     def _document(self, message: str) -> CommandDocument:
-        modelled = any(component.origin == "modelled" for component in self._components.values())
-        results = self._results()
-        terms = self._meters.terms(self._component) or evaluate.count_terms(self._trials.done).get(
-            self._component, ()
-        )
-        compared = evaluate.comparisons(results, self._component, self._design, terms)
+        metered = self._meters.energies(self.done)
+        raws = [raw.with_meters(metered) for raw in self.done]
+        objections = self._objections(raws)
+        objections |= evaluate.silent(raws, self._labels, objections)
+        component = self._choose(objections)
+        trials = [(raw.command, raw.trial(objections)) for raw in raws]
+        results = [
+            evaluate.result(command, [t for n, t in trials if n == number], self._options.rest_s)
+            for number, command in enumerate(self._commands)
+        ]
+        only_w = {**self._meters.only_w, **self._sources.only_w}.get(component)
+        polled = component in self._sources.source_of and self._sources.polls(component)
+        short_s = min(trial.seconds for _, trial in trials) if polled else None
+        remarks = (*self._sources.unread(), *self._meters.incidents)
+        modelled = any(each.origin == "modelled" for each in self._components.values())
         return CommandDocument(
             format="fde-command/1",
             started_wall=self._started_wall,
             host=os.uname().nodename,
             boot_id=boot_id(),
             origin="modelled" if modelled else "measured",
-            component=self._component,
+            component=component,
             components=self._components,
             ok=not message,
             message=message,
             seed=self._seed,
-            blocks=self._trials.blocks,
+            blocks=len(self.done) // len(self._commands),
             warmup=self._options.warmup,
             rest_s=self._options.rest_s,
             output=self._options.output,
-            precision=self._options.precision,
-            pilot_blocks=self._design.pilot,
             commands=tuple(results),
-            comparisons=tuple(comparison for comparison, _ in compared),
-            notes=(*self._notes, *self._remarks(results)),
+            comparisons=evaluate.comparisons(
+                results, component, self._meters.terms.get(component, ())
+            ),
+            notes=(
+                *choice.coverage_notes(component, self._components, only_w, short_s),
+                *evaluate.notes(results, component, self._labels, objections),
+                *(Note("remark", {}, printable(sentence)) for sentence in remarks),
+            ),
         )
 
-    def _remarks(self, results: list[CommandResult]) -> Iterator[Note]:
-        """Yield what the reader of the figures has to know."""
-        source = self._components[self._component].source
-        yield from self._coverage()
-        yield from self._unused(results)
-        only_w = {**self._meters.only_w, **self._sources.only_w}
-        if source != "battery" and (power_w := only_w.get(self._component)) is not None:
-            yield caveats.note("one-power", {"component": self._component, "power_w": power_w})
-        shortest = min(result.seconds.mean for result in results)
-        yield from caveats.short_notes(source, shortest, self._sources.poll_s(self._component))
-        if source == "battery":
-            for sentence in self._sources.limits():
-                yield Note("source-limits", {"source": source}, sentence)
-        for result in results:
-            if failed := sum(bool(trial.exit_code) for trial in result.trials):
-                facts = {"command": result.command, "runs": failed, "of": len(result.trials)}
-                yield caveats.note("failed-runs", facts)
-            yield from caveats.lost_note(result, self._component)
-            yield from caveats.flag_notes(result, self._components)
-            yield from caveats.repetition_notes(result, self._component)
-        null = any(raw.output.is_null for raw in self._trials.done)
-        yield from caveats.output_notes(results, null)
-        for incident in self._meters.incidents:
-            yield Note("recorder-ended", {}, f"{incident[:1].upper()}{printable(incident[1:])}.")
-        if self._meters.components:
-            yield caveats.note("recorded-here", {})
-
-    def _coverage(self) -> Iterator[Note]:
-        """Yield a note on what the main component leaves out."""
-        name = self._component
-        covers = category(name, self._components)
-        left_out = covers.leaves_out if covers else ""
-        if self._components[name].source == "RAPL" and not (covers and covers.name == "platform"):
-            left_out = not_counted(self._sources.parts(name))
-        if left_out:
-            yield Note("not-counted", {"component": name}, left_out)
-
-    def _unused(self, results: list[CommandResult]) -> Iterator[Note]:
-        """Components and sources whose joules are not given, and why."""
-        for code in dict.fromkeys(objection.code for objection in self._objections.values()):
-            same = {name: o for name, o in self._objections.items() if o.code == code}
-            for sentence in _word_objections(same):
-                yield Note(code, {"components": [*same]}, sentence)
-        for name, sentence in self._silent(results).items():
-            if category(name, self._components) is not None:
-                yield Note("no-joules", {"component": name}, sentence)
-        for sentence in self._sources.omitted:
-            yield Note("omitted", {}, sentence)
-        for name, reason in self._sources.refused.items():
-            rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
-            if registry.is_present(name) and not rapl:
-                yield Note("not-read", {"source": name}, f"Not read: {reason}")
-
-    def _tell(self, result: CommandDocument) -> list[str]:
-        """Show the result, then write it to files; return what failed, in sentences."""
+    def _tell(self, result: CommandDocument) -> None:
+        """Write the result to files and show it. Raises OSError."""
         options = self._options
         document = f"{printable_json(strict_json.dumps(asdict(result)))}\n"
         # Names of commands may hold what a terminal would obey.
         text = document if options.json else f"{printable(show.text(result))}\n"
         files = [(options.export_json, document), (options.export_markdown, show.markdown(result))]
-        streams = [sys.stdout, sys.stderr]
-        if any(exports.is_stdout(path) for path, _ in files):
-            streams = [sys.stderr]  # the export's alone, for the program that reads it
-        problems: list[str] = []
-        for stream in streams:
-            try:
-                exports.show(text, stream)
-                break
-            except (OSError, KeyboardInterrupt) as error:
-                problems.append(f"The terminal or output cannot be written: {_why(error)}.")
-        for path, content in files:
-            try:
+        # An export to standard output is for the program that reads it.
+        is_taken = any(exports.is_stdout(path) for path, _ in files)
+        try:
+            for path, content in files:
                 if path is not None:
                     exports.export(path, [as_utf8(content).encode()])
-            except (OSError, KeyboardInterrupt) as error:
-                problems.append(f"{path} cannot be written: {_why(error)}.")
-        return [*problems, *self._kept(document)] if problems else []
-
-    def _kept(self, document: str) -> Iterator[str]:
-        """Where the result is kept that could not be written where it was wanted."""
-        name = f"fde-run-{self._started_wall[:19].replace(':', '')}-{os.getpid()}.json"
-        for folder in (build_folder() / "runs", Path(tempfile.gettempdir())):
+        finally:
             try:
-                folder.mkdir(parents=True, exist_ok=True)
-                write(folder / name, [document.encode()], 0o600)
+                exports.show(text, sys.stderr if is_taken else sys.stdout)
             except OSError:
-                continue
-            yield f"The result is kept in {folder / name}."
-            return
+                exports.show(text, sys.stderr)
+                raise
 
 
-def _why(error: OSError | KeyboardInterrupt) -> str:
-    return "interrupted" if isinstance(error, KeyboardInterrupt) else str(error.strerror)
-
-
-def _word_objections(objections: Mapping[str, Objection]) -> list[str]:
-    """Word the objections to components; a sum's is that of its part."""
-    return sentences(objection for objection in objections.values() if objection.label)
+def _require_success(code: str, command: Command, execution: Execution) -> None:
+    if execution.exit_code:
+        why = ended(execution.exit_code)
+        raise ControllerError(code, command=printable(command.name), ended=why)

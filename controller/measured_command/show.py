@@ -6,23 +6,15 @@ import sys
 from collections.abc import Iterator
 
 from analysis.report.words import NOTHING, change_of, number, plus_minus
-from contract.measured_command import (
-    CommandDocument,
-    CommandResult,
-    Interval,
-)
+from contract.measured_command import CommandDocument, CommandResult
 
-MEANING = "± is half of the 95 % interval of the mean of {runs} runs."
 MODELLED_WORDS = (
     "These joules are MODELLED by the virtual lab or a simulator: no evidence about a real machine."
 )
 
 
 def progress(line: str) -> None:
-    """Print progress on a terminal's last line; nothing elsewhere.
-
-    An empty line wipes it.
-    """
+    """Print progress on a terminal's last line, which an empty line wipes; nothing elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
@@ -30,95 +22,65 @@ def progress(line: str) -> None:
 def text(result: CommandDocument) -> str:
     """All figures of the main component, one line for each other, comparisons and notes."""
     lines = [line for command in result.commands for line in _command(result, command)]
-    if result.comparisons:
-        lines += [f"Joules ({_label(result)}) within {result.blocks} blocks:"]
-        for each in result.comparisons:
-            change = change_of(each.ratio, each.low, each.high)
-            lines.append(f"  {each.other} against {each.base}: {change}, {each.verdict_words}")
-        lines += [""]
+    for each in result.comparisons:
+        change = change_of(each.ratio, each.low, each.high)
+        lines.append(f"{each.other} against {each.base}: {change}, {each.verdict}")
     if result.blocks > 1:
-        lines.append(MEANING.format(runs=result.blocks))
-    if any(component.origin == "modelled" for component in result.components.values()):
+        lines.append(f"± is half of the 95 % interval of the mean of {result.blocks} runs.")
+    if result.origin == "modelled":
         lines.append(MODELLED_WORDS)
     lines += [note.sentence for note in result.notes]
     lines.append(f"Seed of the order: {result.seed}.")
-    if not result.ok:
-        lines.append(f"Not complete: {result.message}")
-    return "\n".join(lines)
-
-
-def _label(result: CommandDocument, component: str | None = None) -> str:
-    """With the origin, where that is no instrument."""
-    chosen = result.components[component or result.component]
-    return chosen.label if chosen.origin == "measured" else f"{chosen.label}, {chosen.origin}"
+    return "\n".join([*lines, *([] if result.ok else [f"Not complete: {result.message}"])])
 
 
 def _command(result: CommandDocument, command: CommandResult) -> Iterator[str]:
     main = command.components[result.component]
+    known = [j for t in command.trials if (j := t.energy_j[result.component]) is not None]
     yield command.command
-    label = f"{_label(result)}{_flagged(command, result)}"
-    yield f"  energy      {_figure(main.energy_j, 'J')}   {label}"
+    label = result.components[result.component].label
+    yield f"  energy      {plus_minus(main.energy_j, 'J')}   {label}{_flagged(result, command)}"
     if result.rest_s:
-        rest = _figure(main.rest_power_w, "W")
-        yield f"  above rest  {_figure(main.above_rest_j, 'J')}   rest {rest}"
-    yield f"  power       {_figure(main.power_w, 'W')}"
-    yield (
-        f"  time        {_figure(command.seconds, 's')}   user {number(command.user_s.mean)} s, "
-        f"system {number(command.system_s.mean)} s"
-    )
-    energies = [t.energy_j[result.component] for t in command.trials]
-    known = [energy for energy in energies if energy is not None]
+        rest = plus_minus(main.rest_power_w, "W")
+        yield f"  above rest  {plus_minus(main.above_rest_j, 'J')}   rest {rest}"
+    yield f"  power       {plus_minus(main.power_w, 'W')}"
+    yield f"  time        {plus_minus(command.seconds, 's')}"
     if known:
-        yield (
-            f"  range       {number(min(known))} … {number(max(known))} J   "
-            f"{len(known)} run{'s' * (len(known) != 1)}"
-        )
-    shown = {_label(result)}  # a sum of one part is that part
+        yield f"  range       {number(min(known))} … {number(max(known))} J"
+    shown = {label}  # a sum of one part is that part
     for name, other in command.components.items():
-        if (label := _label(result, name)) not in shown:
+        if (label := result.components[name].label) not in shown:
             shown.add(label)
-            above = f", above rest {_figure(other.above_rest_j, 'J')}" if result.rest_s > 0 else ""
-            yield f"  {label}: {_figure(other.energy_j, 'J')}{above}"
+            above = f", above rest {plus_minus(other.above_rest_j, 'J')}" * bool(result.rest_s)
+            yield f"  {label}: {plus_minus(other.energy_j, 'J')}{above}"
     yield ""
 
 
-def _flagged(command: CommandResult, result: CommandDocument) -> str:
+def _flagged(result: CommandDocument, command: CommandResult) -> str:
     """Return the flags of the component that is compared, to print beside its joules."""
-    flags = (flag for t in command.trials for flag in t.flags.get(result.component, ()))
-    codes = dict.fromkeys(flags)
+    every = (t.flags.get(result.component, ()) for t in command.trials)
+    codes = dict.fromkeys(flag for flags in every for flag in flags)
     return f"   flagged: {', '.join(codes)}" if codes else ""
-
-
-def _figure(interval: Interval | None, unit: str) -> str:
-    return NOTHING if interval is None else plus_minus(interval, unit)
 
 
 def markdown(result: CommandDocument) -> str:
     """Return a table of commands; its caption has what was measured, how often and the origin."""
-    rows = [
-        ["Command", "Energy", "Above rest", "Power", "Time", "Change of energy", "Verdict"],
-        ["---", *["---:"] * 5, "---"],
-    ]
-    against = {comparison.other: comparison for comparison in result.comparisons}
+    headers = "Command", "Energy", "Above rest", "Power", "Time", "Change of energy", "Verdict"
+    rows = [headers, ("---", *["---:"] * 5, "---")]
+    against = {each.other: each for each in result.comparisons}
     for command in result.commands:
-        energy = command.components[result.component]
-        compared = against.get(command.command)
-        rows.append(
-            [
-                _code(command.command),
-                _figure(energy.energy_j, "J") + " (flagged)" * bool(_flagged(command, result)),
-                _figure(energy.above_rest_j, "J"),
-                _figure(energy.power_w, "W"),
-                _figure(command.seconds, "s"),
-                change_of(compared.ratio, compared.low, compared.high) if compared else NOTHING,
-                compared.verdict_words if compared else NOTHING,
-            ]
-        )
+        main, each = command.components[result.component], against.get(command.command)
+        energy = plus_minus(main.energy_j, "J") + " (flagged)" * bool(_flagged(result, command))
+        figures = [plus_minus(main.above_rest_j, "J"), plus_minus(main.power_w, "W")]
+        change = change_of(each.ratio, each.low, each.high) if each else NOTHING
+        verdict = each.verdict or NOTHING if each else NOTHING
+        time = plus_minus(command.seconds, "s")
+        rows.append((_code(command.command), energy, *figures, time, change, verdict))
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    main = result.components[result.component]
+    component = result.components[result.component]
     notes = "\n".join(f"- {note.sentence}" for note in result.notes)
     return (
-        f"{table}\n\n{main.label}; {main.origin}; mean ± half of the 95 % interval, "
+        f"{table}\n\n{component.label}; {component.origin}; mean ± half of the 95 % interval, "
         f"{result.blocks} runs of each in random blocks, seed {result.seed}.\n\n{notes}\n"
     )
 

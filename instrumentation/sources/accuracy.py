@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+
 from instrumentation.accuracy import LINEARITY, NOT_STATED, ErrorTerm
 
 # Counts of 2^-14 or 2^-16 J: the coarser one, for no suite keeps the processor's own unit.
@@ -23,3 +26,14 @@ def rapl_terms(component: str) -> tuple[ErrorTerm, ...]:
     """Return the terms of a component of RAPL: `dram` or `package-0/dram` is memory."""
     gain = _DRAM if component.rsplit("/", 1)[-1] == "dram" else _UNKNOWN
     return gain, LINEARITY, _COUNT, _UPDATE
+
+
+def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -> float:
+    """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
+
+    The seconds are those within which the count that was read is that of the edge; each is a
+    rectangle, as is the counter's last digit at either end. Of the power at an edge the mean is
+    known alone: it may be from nothing to twice that, so the product's variance is 4/9 − 1/4.
+    """
+    terms: Sequence[float] = [power_w * seconds for power_w, seconds in edges]
+    return math.sqrt(sum(term * term for term in terms) * 7 / 36 + step_j * step_j / 6)

@@ -85,7 +85,7 @@ class _Battery:
 class BatterySource(PolledSource):
     """The batteries of this machine together, as one supply; on mains every read fails.
 
-    `supplies` are mains and USB supplies whose `online` is believed.
+    `supplies` are mains and USB supplies.
     """
 
     name: ClassVar[str] = "battery"
@@ -106,21 +106,15 @@ class BatterySource(PolledSource):
         super().__init__(powers, gauges, period_s, (*powers, *gauges), watched=False)
 
     @classmethod
-    def open(
-        cls, root: Path = ROOT, period_s: float = PERIOD_S, believe_online: bool = True
-    ) -> BatterySource:
-        """Find the batteries and begin to poll. Raises BatteryError, on mains too.
-
-        `believe_online`: a supply that shows `online` feeds the machine. Some laptops show it when
-        they are unplugged.
-        """
+    def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> BatterySource:
+        """Find the batteries and begin to poll. Raises BatteryError, on mains too."""
         batteries = _batteries(root)
         if not batteries:
             raise BatteryError("no-battery", root=root)
         supplies = tuple(
             folder
             for folder, kind in _of_machine(root)
-            if believe_online and (kind in ("Mains", "Wireless", "UPS") or kind.startswith("USB"))
+            if kind in ("Mains", "Wireless", "UPS") or kind.startswith("USB")
         )
         try:
             present = tuple(battery for battery in batteries if battery.shows())
@@ -130,11 +124,7 @@ class BatterySource(PolledSource):
                 )
             _require_discharging(present, supplies)
         except OSError as error:
-            raise BatteryError(
-                "battery-hides",
-                reason=reason(error),
-                hint=" Where nothing is plugged in: --on-battery." if _online(supplies) else "",
-            ) from None
+            raise BatteryError("battery-hides", reason=reason(error)) from None
         return cls(present, supplies, period_s)
 
     @classmethod
@@ -146,23 +136,6 @@ class BatterySource(PolledSource):
     def least_uj(self) -> Mapping[str, int]:
         """By quantity, the smallest difference that is a figure; what is smaller is its steps."""
         return {GAUGE: max(1, FEW_STEPS * (self._step_nj or 0) // 1000)}
-
-    def limits(self) -> Sequence[str]:
-        """How coarse the gauge is, in sentences."""
-        sentences = []
-        if power := self.sums.get(POWER):
-            periods = (
-                "has shown fewer than three values so far"
-                if power.update_s is None
-                else f"showed a new value about every {power.update_s:.1f} s"
-            )
-            sentences.append(
-                f"The battery's power {periods}: a command must last many times as long to differ "
-                "from what ran before it."
-            )
-        if self._step_nj:
-            sentences.append(f"The battery's gauge counts in steps of {self._step_nj / 1e9:.3g} J.")
-        return sentences
 
     @property
     def totals_j(self) -> tuple[float, float, float] | None:

@@ -67,11 +67,19 @@ class Table:
     quantities: tuple[Quantity, ...]
     totals: tuple[Total, ...]
 
-    def category(self, name: str, names: Iterable[str] = ()) -> Category | None:
-        """Return what `name` covers on a machine that has all of `names`.
+    def category(self, name: str, names: Iterable[str] = (), source: str = "") -> Category | None:
+        """Return what `name` of a source covers on a machine that has all of `names`.
 
-        None where that is unknown.
+        None where that is unknown. Of a meter's channels `system` alone is the machine: another may
+        be one of several supplies, or a disk. Whoever installed a package with a source wants its
+        figures, whatever they cover.
         """
+        if source.startswith("meter "):
+            return self.categories["machine"] if name.rpartition("/")[2] == "system" else None
+        undeclared = self.categories["undeclared"] if registry.is_undeclared(source) else None
+        return self._declared(name, names) or undeclared
+
+    def _declared(self, name: str, names: Iterable[str]) -> Category | None:
         plain = _plain(name)
         for total in self.totals:
             chip, _, label = plain.rpartition("/")

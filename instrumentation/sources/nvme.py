@@ -69,10 +69,6 @@ class NvmeSource(PolledSource):
         except OSError:
             return False
 
-    def limits(self) -> list[str]:
-        """State what a second's mean cannot show."""
-        return ["A drive's own power is the mean of a second: runs below some 10 s are coarse."]
-
 
 def _measures_power(device: Path) -> bool:
     (attributes,) = _ATTRIBUTES.unpack_from(identify_controller(str(device)))

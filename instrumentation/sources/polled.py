@@ -38,7 +38,7 @@ class PowerSum:
 
     def __init__(self, longest_ns: int, averaged_ns: int = 0) -> None:
         self.gaps: list[Gap] = []
-        self.changes_ns: tuple[int, int, int] = (0, 0, 0)  # count, first, last change of the power
+        self._changed_ns = 0  # when the power changed last; 0 where it never did
         self.polls = 0
         self._longest_ns = longest_ns
         self._averaged_ns = averaged_ns
@@ -60,9 +60,8 @@ class PowerSum:
         if self._last_uw is not None and power_uw != self._last_uw:
             self._lone_nj += self._excess_nj(power_uw)
             self._before_uw, self._level_ns = self._last_uw, 0
-            count, first, last = self.changes_ns
-            self._held_ns.extend([t_after_ns - last] if count else [])
-            self.changes_ns = (count + 1, first or t_after_ns, t_after_ns)
+            self._held_ns.extend([t_after_ns - self._changed_ns] if self._changed_ns else [])
+            self._changed_ns = t_after_ns
         self._last_ns, self._last_uw = t_after_ns, power_uw
         self._level_ns += lasted_ns
         self.polls += 1
@@ -112,13 +111,7 @@ class PowerSum:
     def only_w(self) -> float | None:
         """The power that every one of some polls showed; None where they differ or are few."""
         few = self._last_uw is None or self.polls < FEW_POLLS
-        return None if few or self.changes_ns[0] else (self._last_uw or 0) * 1e-6
-
-    @property
-    def update_s(self) -> float | None:
-        """Mean time between changes of the power shown; None before two were seen."""
-        count, first, last = self.changes_ns
-        return (last - first) * 1e-9 / (count - 1) if count > 1 else None
+        return None if few or self._changed_ns else (self._last_uw or 0) * 1e-6
 
 
 class PolledSource:

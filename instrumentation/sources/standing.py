@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from contract.problem import Fact
+from instrumentation.sources.coverage import Category
 
 # Flags and codes: they are words in tables and in `Trial.flags`.
 STANDS_STILL = "stands-still"
@@ -203,13 +204,24 @@ def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Obj
 
 
 def of_sensor(
-    label: str, power_w: float, seconds: float, busy_s: float, patience: float
+    label: str,
+    only_w: float | None,
+    stretches: Sequence[Stretch],
+    busy_s: float,
+    patience: float,
 ) -> Objection | None:
-    """Return the objection to a sensor that showed one power in `seconds`; else None.
+    """Object to a sensor that showed one power alone (`only_w`), or one through many stretches.
 
-    Commands kept the processor busy for `busy_s`. Without work for a processor one power may be
-    true, unless it is 0.
+    Commands kept the processor busy for `busy_s` of them. Without work for a processor one power
+    may be true, unless it is 0.
     """
+    power_w, seconds = only_w, math.fsum(stretch.seconds for stretch in stretches)
+    if power_w is None:
+        row = frozen(stretches, patience)
+        if row is None:
+            return None
+        busy_s *= row.seconds / seconds
+        power_w, seconds = (row.energy_j or 0.0) / row.seconds, row.seconds
     if power_w and (seconds < patience or busy_s < BUSY * seconds):
         return None
     work = f", {busy_s:.3g} s of work for the processor among them" if power_w else ""
@@ -220,6 +232,30 @@ def of_sensor(
         "Look at the sensor and its driver, or take another component.",
         {"power_w": power_w, "seconds": seconds, "busy_s": busy_s},
     )
+
+
+def below_parts(
+    named: Mapping[str, tuple[str, str]],
+    covers: Mapping[str, Category],
+    stretches: Mapping[str, Sequence[Stretch]],
+) -> dict[str, Objection]:
+    """Return objections to quantities that are less than their parts, or than any machine.
+
+    `named` has label and source of each, `covers` what it covers where that is known.
+    """
+    below: dict[str, Objection] = {}
+    for name, category in covers.items():
+        label, source = named[name]
+        objection = of_little(label, source, stretches[name]) if category.never_zero else None
+        update_s = patience_s(source)
+        if source in ("RAPL", "nvml"):
+            update_s = update_of(stretches[name])
+        for part in (n for n, within in covers.items() if within.name in category.holds):
+            of_part = named[part][0], stretches[part]
+            objection = objection or of_total(label, stretches[name], *of_part, update_s)
+        if objection is not None:
+            below[name] = objection
+    return below
 
 
 def of_total(

@@ -32,7 +32,6 @@ def test_a_power_holds_for_the_window_that_ends_with_it() -> None:
     power.add(0, 0, 5_000_000)
     assert power.add(S, S, 10_000_000).energy_uj == 10_000_000
     assert power.add(3 * S, 3 * S, 2_000_000) == Reading(3 * S, 3 * S, 14_000_000, 0)
-    assert power.update_s == 2.0
 
 
 def test_a_failed_read_and_a_late_one_are_gaps_and_no_energy() -> None:
@@ -94,7 +93,6 @@ def test_battery_by_energy_and_power(tmp_path: Path) -> None:
     assert isinstance(start, Reading) and isinstance(end, Reading)
     passed_ns = end.t_after_ns - start.t_after_ns
     assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 10 / 1000, abs=2)
-    assert "steps of 36 J" in source.limits()[1]
 
 
 def test_battery_by_charge_and_current_of_several(tmp_path: Path) -> None:
@@ -144,9 +142,6 @@ def test_a_supply_that_is_online_beside_a_discharge_refuses(tmp_path: Path) -> N
     lay_out(tmp_path / "mouse", {"type": "USB", "online": "1", "scope": "Device"})
     with refuses("battery-hides"):
         BatterySource.open(tmp_path, NEVER_S)
-    source = BatterySource.open(tmp_path, NEVER_S, believe_online=False)
-    assert all(isinstance(reading, Reading) for reading in source.read().values())
-    source.close()
     for name in ("AC", "usb"):
         (tmp_path / name / "online").write_text("0\n")
     source = BatterySource.open(tmp_path, NEVER_S)

@@ -59,7 +59,8 @@ def test_a_gauge_may_rest_for_longer_than_a_counter() -> None:
 def test_a_sensor_of_one_value_is_held_against_the_work(
     power_w: float, seconds: float, busy_s: float, refused: bool
 ) -> None:
-    objection = of_sensor("power_meter/power1", power_w, seconds, busy_s, 5.0)
+    stretches = [Stretch(seconds, power_w * seconds)]
+    objection = of_sensor("power_meter/power1", power_w, stretches, busy_s, 5.0)
     assert (objection.code if objection else None) == (ONE_VALUE if refused else None)
 
 

@@ -137,12 +137,6 @@ def no_more_by_chance(figure: str, value: float, suites: int, target: float) -> 
     return Figure(figure, value, "%", f"≤{target:g}+{more:.1g}", value <= target + more)
 
 
-def no_less_by_chance(figure: str, value: float, suites: int, target: float) -> Figure:
-    """Return a share in % that may lie below its target by what so many suites scatter (99 %)."""
-    less = chance(suites, target)
-    return Figure(figure, value, "%", f"≥{target:g}-{less:.1g}", value >= target - less)
-
-
 def chance(suites: int, target: float) -> float:
     """Return by how much so many suites scatter about a share in %."""
     return 2.33 * 100 * math.sqrt(target / 100 * (1 - target / 100) / suites)

@@ -43,11 +43,11 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from controller.cli.app import main
-from controller.measured_command import sources
+from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
 counters = Path(os.environ["COUNTERS"])
 readers = {{"powercap": lambda: PowercapSource.open(counters)}} if counters.is_dir() else {{}}
-sources.registered = lambda on_battery=False: readers
+LocalSources.open.__func__.__defaults__ = (readers,)
 sys.exit(main())
 """
 POWER_W, TICK_S = 10, 0.002

@@ -1,4 +1,4 @@
-"""`fde run` on machines of which some counters and sensors are no figure: trees of real files."""
+"""`fde measure` where some counters and sensors are no figure: trees of real files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,10 @@ from contract import extensions
 from contract.measured_command import CommandDocument, Component
 from contract.tests.refusal import refuses
 from controller.measured_command import MeasureOptions, of_strings, of_words
-from controller.measured_command.sources import (
-    LocalSources,
-    Source,
-    main_component,
-    nothing_found,
-    registered,
-)
+from controller.measured_command.sources import main_component, nothing_found
 from controller.measured_command.tests.test_measured_command import measured
 from instrumentation.sources.battery import BatterySource
+from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.sources.standing import (
     BELOW_PART,
@@ -75,7 +70,7 @@ def platform_tree(tmp_path: Path) -> Path:
     return TREES["psys first"].lay_out(tmp_path / "powercap")
 
 
-def opener_of(**openers: Callable[[], Source]) -> Callable[[], LocalSources]:
+def opener_of(**openers: Callable[[], object]) -> Callable[[], LocalSources]:
     return lambda: LocalSources.open(openers)
 
 
@@ -143,8 +138,8 @@ def test_without_a_socket_there_is_no_sum(
     (next(tree.rglob(f"intel-rapl:{no_counter}")) / "energy_uj").unlink()
     shutil.rmtree(next(tree.rglob(f"intel-rapl:{no_zone}")))
     sources = LocalSources.open({"powercap": lambda: PowercapSource.open(tree)})
-    assert {"cpu", "cpu+memory"} & set(sources.components) == sums
-    assert bool(sources.omitted) == ("cpu" not in sums)
+    assert {"cpu", "cpu+memory"} & set(sources.source_of) == sums
+    assert bool(list(sources.unread())) == ("cpu" not in sums)
     sources.close()
 
 
@@ -166,8 +161,7 @@ def test_where_all_stands_still_nothing_is_measured(platform_tree: Path, tmp_pat
     with refuses("no-component"):
         measured(command, OPTIONS, opener, tmp_path)
     assert log.read_text() == "x\n"  # it was ended after one block
-    short = replace(OPTIONS, runs=1, rest_s=0.0)
-    outcome = measured([of_words(["true"])], short, opener, tmp_path)
+    outcome = measured([of_words(["true"])], replace(OPTIONS, runs=1, rest_s=0.0), opener, tmp_path)
     assert codes(outcome, outcome.component) == {DID_NOT_MOVE}
 
 
@@ -202,7 +196,7 @@ def test_a_power_in_another_unit_than_its_gauge_is_none(
         used_uwh = int((time.monotonic() - start_s) * 12e6 / 3600)
         (folder / "energy_now").write_text(f"{40_000_000 - used_uwh}\n")
         sources.read()
-    objections = sources.objections({}, 0.0)
+    objections = sources.objections(dict.fromkeys(sources.source_of, ()), 0.0)
     sources.close()
     assert {each.code for each in objections.values()} == (
         {CONTRADICTED} if contradicted else set()
@@ -264,14 +258,7 @@ def test_a_channel_that_is_not_the_system_is_no_headline() -> None:
 
 def test_no_driver_is_named_where_none_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert "modprobe" not in str(nothing_found({}))
+    nothing = LocalSources({}, {})
+    assert "modprobe" not in str(nothing_found(nothing))
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    assert "modprobe" in str(nothing_found({}))
-
-
-def test_a_stale_supply_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(BatterySource, "open", lambda **settings: asked.append(settings))
-    for on_battery in (False, True):
-        registered(on_battery)["battery"]()
-    assert asked == [{}, {"believe_online": False}]
+    assert "modprobe" in str(nothing_found(nothing))

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from controller.measured_command import MeasureOptions, of_words, trials
-from controller.measured_command.execute import Execution, Output
+from controller.measured_command import MeasureOptions, measure, of_words
+from controller.measured_command.evaluate import RawTrial
+from controller.measured_command.execute import Execution
+from controller.measured_command.measure import Measurement
+from controller.measured_command.meters import Meters
 from controller.measured_command.options import Command
-from controller.measured_command.sources import LocalSources
-from controller.measured_command.trials import Trials
 from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.local import LocalSources
 from instrumentation.sources.polled import PolledSource
 
 MS = 10**6
@@ -37,6 +39,16 @@ class SlowCard:
         self.now_ms += seconds * 1e3
 
 
+def blocks_of(sources: LocalSources, count: int) -> Sequence[RawTrial]:
+    """Measure so many blocks of a command without a meter."""
+    options = MeasureOptions(runs=count, rest_s=1.0, seed=1)
+    with Meters((), None) as meters:
+        measurement = Measurement([of_words(["true"])], options, sources, meters)
+        for _ in range(count):
+            measurement.measure_block()
+    return measurement.done
+
+
 @pytest.mark.parametrize("run_ms", [537, 600, 1093])
 def test_a_slow_counter_s_joules_are_those_of_the_run(
     run_ms: float, monkeypatch: pytest.MonkeyPatch
@@ -44,18 +56,14 @@ def test_a_slow_counter_s_joules_are_those_of_the_run(
     """The counter alone shows up to 10 J more or less, the same in each run of one length."""
     card = SlowCard()
 
-    def execute(_command: Command, _output: Output, _input: object) -> Execution:
+    def execute(_command: Command, _output: int) -> Execution:
         card.now_ms += run_ms
         return Execution(0, 1, 0.0, 0.0, 0)
 
-    monkeypatch.setattr(trials, "execute", execute)
+    monkeypatch.setattr(measure, "execute", execute)
     monkeypatch.setattr(time, "sleep", card.wait)
     sources = LocalSources({"nvml": card}, {})
-    run = Trials(
-        [of_words(["true"])], MeasureOptions(runs=3, rest_s=1.0, seed=1), sources, 1, lambda _: None
-    )
-    run.extend(3)
-    for trial in run.done:
+    for trial in blocks_of(sources, 3):
         used, rest = trial.used["gpu-0"], trial.rest_used["gpu-0"]
         assert used.energy_j == pytest.approx(run_ms / 10, abs=1.1)
         assert used.seconds == pytest.approx(run_ms / 1e3)
@@ -80,15 +88,13 @@ def test_no_read_of_ours_stands_between_a_counter_s_edge_and_the_command(
     """It would be part of the command: to read the sensors of a board takes milliseconds."""
     card, reads_at_start = FastCard(), []
 
-    def execute(_command: Command, _output: Output, _input: object) -> Execution:
+    def execute(_command: Command, _output: int) -> Execution:
         reads_at_start.append(card.reads)
         return Execution(0, 1, 0.0, 0.0, 0)
 
-    monkeypatch.setattr(trials, "execute", execute)
+    monkeypatch.setattr(measure, "execute", execute)
     monkeypatch.setattr(time, "sleep", card.wait)
-    options = MeasureOptions(runs=2, rest_s=1.0, seed=1)
-    run = Trials([of_words(["true"])], options, LocalSources({"x": card}, {}), 1, lambda _: None)
-    run.extend(2)
+    blocks_of(LocalSources({"x": card}, {}), 2)
     assert reads_at_start == [2, 5] and card.reads == 6
 
 
@@ -102,10 +108,9 @@ class PolledCard(PolledSource):
 def test_the_sum_of_a_polled_power_is_not_carried_on() -> None:
     card = PolledCard()
     try:
-        sources = LocalSources({"nvml": card}, {})
-        readings = sources.read()
-        (reading,) = readings.values()
+        end, start = LocalSources({"nvml": card}, {}).edges()
+        (reading,) = end.values()
         assert isinstance(reading, Reading) and reading.window_ns == 100 * MS
-        assert sources.lines(readings) == {}
+        assert start == end  # of one read
     finally:
         card.close()

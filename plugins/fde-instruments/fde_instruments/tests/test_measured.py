@@ -10,7 +10,7 @@ import pytest
 from contract.measured_command import Component
 from contract.tests.refusal import refuses
 from controller.measured_command import of_words
-from controller.measured_command.sources import LocalSources, category, main_component
+from controller.measured_command.sources import category, components_of, main_component
 from controller.measured_command.tests.test_measured_command import measured
 from controller.measured_command.tests.test_run_sources import (
     DRAM,
@@ -25,6 +25,7 @@ from controller.measured_command.tests.test_run_sources import (
 from fde_instruments.sources.hwmon import HwmonSource
 from fde_instruments.tests.gauges import SUPPLY
 from instrumentation.sources import standing
+from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.sources.standing import BELOW_PART, ONE_VALUE
 from instrumentation.tests.gauges import lay_out
@@ -41,7 +42,7 @@ def test_a_socket_that_cannot_be_read_leaves_the_other_a_part(tmp_path: Path) ->
     lay_out(tmp_path / "hwmon0", {"name": "amd_energy", **two})
     (tmp_path / "hwmon0/energy2_input").mkdir()
     sources = LocalSources.open({"hwmon": lambda: HwmonSource.open(tmp_path, 3600)})
-    assert category("amd_energy/Esocket0", sources.components) is None
+    assert category("amd_energy/Esocket0", components_of(sources)) is None
     sources.close()
 
 
@@ -75,7 +76,7 @@ def test_a_machine_that_shows_0_w_leaves_its_processor(platform_tree: Path, tmp_
         outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
     assert outcome.component == "cpu+memory"
     silent = [note for note in outcome.notes if note.code == "no-joules"]
-    assert [note.facts["component"] for note in silent] == ["power_meter/power1"]
+    assert [note.facts["components"] for note in silent] == [["power_meter/power1"]]
 
 
 def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_sources_side_by_side(tmp_path: Path) -> None:
     assert power is not None and power.mean == pytest.approx(120, rel=0.1)
     assert {"cpu+memory", "package-0", "core", "dram"} < set(outcome.components)
     (short,) = [note for note in outcome.notes if note.code == "short-runs"]
-    assert short.facts["source"] == "hwmon"
+    assert short.facts["component"] == "power_meter/power1"
     assert outcome.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
 
 

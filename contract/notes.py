@@ -1,0 +1,38 @@
+"""What results of suites and of commands have in common: notes, and one thing against another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Note:
+    """What the reader of some figures has to know.
+
+    It has a code and facts for programs, and a sentence for people.
+    """
+
+    code: str
+    facts: Mapping[str, Any]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class ContrastResult:
+    """`ratio` of the joules of `other` to those of `base`, with its verdict.
+
+    It is over `workloads` of a suite (none for commands), with its 95 % interval; null where there
+    is none.
+    """
+
+    base: str
+    other: str
+    declared: bool
+    workloads: tuple[str, ...]
+    blocks: int
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str | None
