@@ -1,7 +1,7 @@
 """Create dangerous situations in the guest, and write the page that lists them.
 
 `docs/dangers.md` lists the outcomes: the tests leave them in build/dangers.json, from which
-`python -m agent.tests.dangers` writes the table.
+`python -m agent.tests.dangers` writes the list.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SEEN = REPOSITORY / "build" / "dangers.json"
 # What other tests leave: hostile suite folders and wires, the fuzzed drive, the search for secrets.
 OTHERS = ("hostile-folders", "hostile-wires", "drive-fuzz", "secrets")
 BENCH = REPOSITORY / "build" / "bench" / "dangers.json"
-BEGIN = "<!-- table of dangers: begin (written by python -m agent.tests.dangers) -->"
-END = "<!-- table of dangers: end -->"
+BEGIN = "<!-- list of dangers: begin (written by python -m agent.tests.dangers) -->"
+END = "<!-- list of dangers: end -->"
 CODE = "/opt/fde-agent-dangers"
 FOLDER = "/run/fde-agent-dangers"
 _CHUNK_BYTES = 2**20
@@ -253,14 +253,8 @@ def plain_words(text: str) -> str:
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """Return a row of the page, without its number."""
-    return f"| {row['situation']} | {'refused' if row['refused'] else 'done'} | `{row['name']}` |"
-
-
-def render(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the table in Markdown."""
-    head = ["| | situation | outcome | test |", "|---|---|---|---|"]
-    return "\n".join([*head, *(f"| {n} {line(row)}" for n, row in enumerate(rows, 1))])
+    """Return a line of the page."""
+    return f"- {'' if row['refused'] else '*done:* '}{row['situation']} (`{row['name']}`)"
 
 
 def figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -301,7 +295,7 @@ if __name__ == "__main__":
         if path.exists()
     }
     write_json(BENCH, {"situations": figures(rows), **there})
-    table = render(rows)
+    lines = "\n".join(map(line, rows))
     DOCUMENT.write_text(
-        insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, table), encoding="utf-8"
+        insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, lines), encoding="utf-8"
     )

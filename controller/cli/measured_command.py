@@ -72,7 +72,8 @@ def measure(
     blanks in it, each is a separate command line, run by /bin/sh and compared with the first: `fde
     measure -- 'gzip -1 file' 'gzip -9 file'`.
     """
-    from controller.measured_command import MeasureOptions, named, of_strings, of_words, run
+    from controller.measured_command.measure import run
+    from controller.measured_command.options import MeasureOptions, named, of_strings, of_words
     from controller.planning.known_names import require_known
     from controller.planning.plan_folders import Options
     from controller.session import group

@@ -23,7 +23,6 @@ from instrumentation.sources.standing import STANDING, Objection, Stretch, sente
 
 MARGIN = 0.02  # as of a suite: a change that is too small to matter
 Span = tuple[int, int]  # start and end in ns of the monotonic clock
-Labels = Mapping[str, str]  # by component
 
 
 @dataclass(frozen=True)
@@ -49,15 +48,14 @@ class RawTrial:
 
     def trial(self, objections: Mapping[str, Objection]) -> Trial:
         """Return its record; components with an objection have no joules."""
-        used, rests = (
-            {
-                name: replace(each, energy_j=None, flags=(objections[name].code,))
-                if name in objections and each.energy_j is not None
-                else each
-                for name, each in every.items()
-            }
-            for every in (self.used, self.rest_used)
-        )
+
+        def kept(name: str, used: Used) -> Used:
+            if name not in objections or used.energy_j is None:
+                return used
+            return replace(used, energy_j=None, flags=(objections[name].code,))
+
+        used = {name: kept(name, each) for name, each in self.used.items()}
+        rests = {name: kept(name, each) for name, each in self.rest_used.items()}
         return Trial(
             block=self.block,
             place=self.place,
@@ -86,7 +84,7 @@ def stretches(trials: Sequence[RawTrial]) -> dict[str, list[Stretch]]:
 
 
 def silent(
-    trials: Sequence[RawTrial], labels: Labels, but: Collection[str]
+    trials: Sequence[RawTrial], labels: Mapping[str, str], but: Collection[str]
 ) -> dict[str, Objection]:
     """Return objections to components, `but` some, that have no joules in any run."""
     objections = {}
@@ -174,7 +172,7 @@ def comparisons(
 def notes(
     results: Sequence[CommandResult],
     component: str,
-    labels: Labels,
+    labels: Mapping[str, str],
     objections: Mapping[str, Objection],
 ) -> Iterator[Note]:
     """Yield what the reader of the figures has to know, beyond what their intervals hold."""
@@ -199,6 +197,5 @@ def notes(
         for flag, pairs in flagged.items():
             share = min(trial.coverage.get(name, 1.0) for name, trial in pairs)
             where = list(dict.fromkeys(labels[name] for name, _ in pairs))
-            count = len({trial.block for _, trial in pairs})
-            what = f"runs of {command}"
+            count, what = len({trial.block for _, trial in pairs}), f"runs of {command}"
             yield flag_note(flag, count, runs, what, where, command=command, coverage=share)

@@ -21,10 +21,6 @@ from instrumentation.clock import monotonic_ns
 END_LIMIT_S = 5.0
 DRAINED_BYTES = 1 << 16  # what a pipe holds
 DRAIN_LIMIT_S = 0.2  # where something that the command left running keeps the pipe open
-NOT_RUN = {
-    options.NOT_EXECUTABLE: "it cannot be executed",
-    options.NOT_FOUND: "it was not found",
-}
 
 
 @dataclass(frozen=True)
@@ -97,8 +93,8 @@ def execute(command: Command, output: int) -> Execution:
         raise
     t_end_ns = monotonic_ns()
     process.returncode = code = os.waitstatus_to_exitcode(status)
-    if code in NOT_RUN:
-        raise NotRunError(code, "command-did-not-run", command=name, reason=NOT_RUN[code])
+    if code in (options.NOT_EXECUTABLE, options.NOT_FOUND):
+        raise NotRunError(code, "command-did-not-run", command=name, exit_code=code)
     return Execution(t_start_ns, t_end_ns, usage.ru_utime, usage.ru_stime, code)
 
 

@@ -8,6 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -23,14 +24,13 @@ from controller.measured_command import evaluate, show
 from controller.measured_command import sources as choice
 from controller.measured_command.evaluate import RawTrial
 from controller.measured_command.execute import Execution, ended, execute, opened
-from controller.measured_command.meters import Meters
+from controller.measured_command.meters import Meters, recorded
 from controller.measured_command.options import NULL, Command, MeasureOptions
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import standing
 from instrumentation.sources.local import LocalSources, Used
 from instrumentation.sources.standing import Objection
 
-INTERRUPTED = 130  # as a shell has it for Ctrl-C
 ROOM_BYTES = 1 << 20  # what a result takes in a file, generously
 
 
@@ -47,14 +47,11 @@ def run(
     options.check(commands)
     for path in filter(None, (options.export_json, options.export_markdown)):
         exports.require_writable(path, ROOM_BYTES)
-    sources = open_sources()
-    try:
+    with closing(open_sources()) as sources:
         if not sources.opened and not options.meters:
             raise choice.nothing_found(sources)
-        with term_interrupts(*ENDING), Meters(options.meters, options.keep) as meters:
+        with term_interrupts(*ENDING), recorded(options.meters, options.keep) as meters:
             return Measurement(commands, options, sources, meters).run()
-    finally:
-        sources.close()
 
 
 class Measurement:
@@ -93,7 +90,7 @@ class Measurement:
                 self._tell(self._document("interrupted" if is_interrupt else str(error or "")))
         if error is not None and not is_interrupt:
             raise error
-        return INTERRUPTED if is_interrupt else 0
+        return 130 if is_interrupt else 0  # as a shell has it for Ctrl-C
 
     def _measure(self) -> None:
         for number in range(self._options.warmup):
@@ -112,7 +109,7 @@ class Measurement:
         sources, rest_s = self._sources, self._options.rest_s
         number = len(self.done) // len(self._commands)
         for place, index in enumerate(self._order()):
-            self._meters.tend()
+            self._meters.recorders.tend()
             show.progress(f"block {number + 1}/{self._options.runs}, run {place + 1}")
             self._prepare(index)
             _, start = sources.edges()
@@ -170,8 +167,8 @@ class Measurement:
             for number, command in enumerate(self._commands)
         ]
         only_w = {**self._meters.only_w, **self._sources.only_w}.get(component)
-        polled = component in self._sources.source_of and self._sources.polls(component)
-        short_s = min(trial.seconds for _, trial in trials) if polled else None
+        polls = self._sources.polls(component)
+        short_s = min(trial.seconds for _, trial in trials) if polls else None
         remarks = (*self._sources.unread(), *self._meters.incidents)
         modelled = any(each.origin == "modelled" for each in self._components.values())
         return CommandDocument(
@@ -210,15 +207,14 @@ class Measurement:
         # An export to standard output is for the program that reads it.
         is_taken = any(exports.is_stdout(path) for path, _ in files)
         try:
+            exports.show(text, sys.stderr if is_taken else sys.stdout)
+        except OSError:
+            exports.show(text, sys.stderr)
+            raise
+        finally:
             for path, content in files:
                 if path is not None:
                     exports.export(path, [as_utf8(content).encode()])
-        finally:
-            try:
-                exports.show(text, sys.stderr if is_taken else sys.stdout)
-            except OSError:
-                exports.show(text, sys.stderr)
-                raise
 
 
 def _require_success(code: str, command: Command, execution: Execution) -> None:

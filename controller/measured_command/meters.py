@@ -6,8 +6,8 @@ Their records are read with numpy and Polars, which are imported only where ther
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -28,20 +28,31 @@ SETTLE_PERIODS = 3
 AT_ONCE_NS = 50_000_000  # between a run and the next rest, while counters are read
 
 
-class Meters:
-    """The meters of an inventory, recorded while the context lasts.
+@contextmanager
+def recorded(
+    entries: Sequence[MeterEntry | Mapping[str, object]], keep: Path | None
+) -> Iterator[Meters]:
+    """Record the meters of an inventory, into `keep` or a folder that goes with the context.
 
-    The records go into `keep`, or into a folder that goes with the context. Raises ControllerError
-    where one is silent or wrongly described. Entries may be mappings, as an inventory has them.
+    Raises ControllerError where one is silent or wrongly described. Entries may be mappings, as an
+    inventory has them.
     """
+    with TemporaryDirectory(prefix="fde-measure-") as temporary:
+        meters = Meters(entries, keep or Path(temporary))
+        with meters.recorders:
+            yield meters
 
-    def __init__(
-        self, entries: Sequence[MeterEntry | Mapping[str, object]], keep: Path | None
-    ) -> None:
+
+class Meters:
+    """Meters that are recorded into a folder."""
+
+    def __init__(self, entries: Sequence[MeterEntry | Mapping[str, object]], folder: Path) -> None:
+        if any(folder.glob("meters/*")):
+            raise ControllerError("folder-recorded", folder=folder)
         self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
-        self._keep = keep
-        self._stack = ExitStack()
+        self._folder = folder
         self.incidents: list[str] = []  # clauses on recorders that ended
+        self.recorders = Recorders(self._entries, folder, self.incidents.append)
         self.only_w: dict[str, float] = {}  # by component that showed one power alone, that power
         self.terms: dict[str, Sequence[ErrorTerm]] = {}  # by component, the stated errors
         self.components: dict[str, Component] = {}  # of two of one name the second has its meter's
@@ -50,24 +61,6 @@ class Meters:
                 label = f"{channel} (meter {entry.name})"
                 name = f"{entry.name}/{channel}" if channel in self.components else channel
                 self.components[name] = Component(f"meter {entry.name}", label, entry.origin)
-
-    def __enter__(self) -> Meters:
-        with ExitStack() as stack:
-            temporary = stack.enter_context(TemporaryDirectory(prefix="fde-measure-"))
-            self._folder = self._keep or Path(temporary)
-            if any(self._folder.glob("meters/*")):
-                raise ControllerError("folder-recorded", folder=self._folder)
-            recorders = Recorders(self._entries, self._folder, self.incidents.append)
-            self._recorders = stack.enter_context(recorders)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def tend(self) -> None:
-        """Start recorders again that have ended, which `incidents` has."""
-        self._recorders.tend()
 
     def energies(self, done: Sequence[RawTrial]) -> dict[Span, dict[str, Used]]:
         """Return the joules by span (runs, and the rests before them) and component.

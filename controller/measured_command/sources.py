@@ -21,8 +21,7 @@ def components_of(sources: LocalSources) -> dict[str, Component]:
     """Return what the sources measure, by name; modelled wherever the lab provides it."""
     lab = lab_word("fde.machine", Path("/proc/cmdline").read_text()) is not None
     origin: Origin = "modelled" if lab or SIMULATED_RAPL.exists() else "measured"
-    named = sources.source_of.items()
-    return {name: Component(source, sources.label(name), origin) for name, source in named}
+    return {n: Component(s, sources.label(n), origin) for n, s in sources.source_of.items()}
 
 
 def category(name: str, components: Mapping[str, Component]) -> coverage.Category | None:
@@ -85,8 +84,8 @@ def coverage_notes(
 
 def nothing_found(sources: LocalSources) -> ControllerError:
     """Build the error with the remedies: of what exists and cannot be read, or in general."""
-    facts = {"sources": ", ".join(registry.names())}
-    if reasons := list(sources.unread()):
-        return ControllerError("sources-unread", **facts, reasons=" ".join(reasons))
+    names = ", ".join(registry.names())
+    if reasons := " ".join(sources.unread()):
+        return ControllerError("sources-unread", sources=names, reasons=reasons)
     driver = "Load RAPL's driver with `sudo modprobe intel_rapl_msr`. " if on_x86() else ""
-    return ControllerError("no-source", **facts, driver=driver)
+    return ControllerError("no-source", sources=names, driver=driver)

@@ -117,9 +117,9 @@ class LocalSources:
 
     def polls(self, name: str) -> bool:
         """Whether a quantity adds up a power that is polled."""
+        polled = [s for s in self.opened.values() if isinstance(s, PolledSource)]
         part = self._sums.get(name, [name])[0]
-        reader = self._reader_of(part)
-        return isinstance(reader, PolledSource) and reader.polls(part)
+        return any(part in source.names and source.polls(part) for source in polled)
 
     def label(self, name: str) -> str:
         """Return the parts of a quantity and their source, for people."""

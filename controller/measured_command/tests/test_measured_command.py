@@ -30,8 +30,10 @@ from contract.measured_command import (
 from contract.places import ROOT
 from contract.tests.refusal import refuses
 from controller.cli import app
-from controller.measured_command import Command, MeasureOptions, evaluate, of_strings, of_words, run
+from controller.measured_command import evaluate
 from controller.measured_command.execute import ended
+from controller.measured_command.measure import run
+from controller.measured_command.options import Command, MeasureOptions, of_strings, of_words
 from controller.measured_command.show import MODELLED_WORDS, _code
 from controller.measured_command.sources import main_component
 from controller.session.tests.test_recorders import meter, speaking
@@ -54,7 +56,8 @@ Captured = pytest.CaptureFixture[str]
 PROGRAM = """
 import sys
 from pathlib import Path
-from controller.measured_command import MeasureOptions, of_strings, of_words, run
+from controller.measured_command.measure import run
+from controller.measured_command.options import MeasureOptions, of_strings, of_words
 from controller.measured_command.sources import LocalSources
 from instrumentation.sources.powercap import PowercapSource
 sources = {"powercap": lambda: PowercapSource.open(Path(sys.argv[1]))}
@@ -528,7 +531,7 @@ def test_the_command_line(capsys: Captured, monkeypatch: Any) -> None:
         measured.append(commands)
         return 0
 
-    monkeypatch.setattr("controller.measured_command.run", note)
+    monkeypatch.setattr("controller.measured_command.measure.run", note)
     assert app.main(["measure", "--help"]) == 0
     assert "measure [OPTIONS] {COMMAND}..." in capsys.readouterr().out
     for words in (["--", "gzip", "-9", "a b"], ["gzip", "-9", "a b"]):

@@ -25,7 +25,8 @@ import json, os, sys
 from pathlib import Path
 from contract.interrupts import term_interrupts
 from controller.cli.app import guarded
-from controller.measured_command import MeasureOptions, of_strings, run
+from controller.measured_command.measure import run
+from controller.measured_command.options import MeasureOptions, of_strings
 from instrumentation.sources import standing
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource

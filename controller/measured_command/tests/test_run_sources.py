@@ -17,7 +17,7 @@ import pytest
 from contract import extensions
 from contract.measured_command import CommandDocument, Component
 from contract.tests.refusal import refuses
-from controller.measured_command import MeasureOptions, of_strings, of_words
+from controller.measured_command.options import MeasureOptions, of_strings, of_words
 from controller.measured_command.sources import main_component, nothing_found
 from controller.measured_command.tests.test_measured_command import measured
 from instrumentation.sources.battery import BatterySource

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from controller.measured_command import MeasureOptions, measure, of_words
+from controller.measured_command import measure
 from controller.measured_command.evaluate import RawTrial
 from controller.measured_command.execute import Execution
 from controller.measured_command.measure import Measurement
-from controller.measured_command.meters import Meters
-from controller.measured_command.options import Command
+from controller.measured_command.meters import recorded
+from controller.measured_command.options import Command, MeasureOptions, of_words
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.polled import PolledSource
@@ -42,7 +42,7 @@ class SlowCard:
 def blocks_of(sources: LocalSources, count: int) -> Sequence[RawTrial]:
     """Measure so many blocks of a command without a meter."""
     options = MeasureOptions(runs=count, rest_s=1.0, seed=1)
-    with Meters((), None) as meters:
+    with recorded((), None) as meters:
         measurement = Measurement([of_words(["true"])], options, sources, meters)
         for _ in range(count):
             measurement.measure_block()

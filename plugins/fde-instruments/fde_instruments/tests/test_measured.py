@@ -9,7 +9,7 @@ import pytest
 
 from contract.measured_command import Component
 from contract.tests.refusal import refuses
-from controller.measured_command import of_words
+from controller.measured_command.options import of_words
 from controller.measured_command.sources import category, components_of, main_component
 from controller.measured_command.tests.test_measured_command import measured
 from controller.measured_command.tests.test_run_sources import (
