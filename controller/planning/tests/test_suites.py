@@ -117,6 +117,10 @@ def test_a_fault_is_refused_with_its_place(changes: dict[str, Any], place: str, 
     assert re.search(rf"{place}.*(?:{word})", str(refusal.value.facts["error"]))
 
 
+# Each line refers nine times to the one before.
+NINEFOLD = "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 9))
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -128,8 +132,9 @@ def test_a_fault_is_refused_with_its_place(changes: dict[str, Any], place: str, 
         ("!!python/object/apply:os.system ['true']\n", refuses("not-yaml")),
         ("summary: &a [*a]\n", refuses("suite-invalid")),
         (f"summary: x\nblocks: 0x{'f' * 9000}\n", refuses("suite-invalid")),
+        (f"a0: &a0 [{'x, ' * 9}]\n{NINEFOLD}summary: *a8\n", refuses("suite-invalid")),
     ],
-    ids=["missing", "list", "empty", "no-yaml", "deep", "tag", "alias", "number"],
+    ids=["missing", "list", "empty", "no-yaml", "deep", "tag", "alias", "number", "ninefold"],
 )
 def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, word: Refusal) -> None:
     (tmp_path / "mine.yml").write_text(text, encoding="utf-8")
