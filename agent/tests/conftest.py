@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent import measure
+from agent.tests.builders import LoopDisks
 from agent.tests.suite_lab import Lab, blocks_document
 from contract import plan
 
@@ -34,3 +35,10 @@ def one_block(three_blocks: Lab) -> Lab:
     three_blocks.plan = plan.parse(document)
     (three_blocks.folder / "plan.json").write_text(json.dumps(document))
     return three_blocks
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[LoopDisks]:
+    disks = LoopDisks(tmp_path)
+    yield disks
+    disks.detach_all()
