@@ -45,7 +45,7 @@ class LoopDisks:
         """Return a loop device over a file or another device."""
         if os.geteuid() != 0:
             pytest.skip("loop devices need root")
-        argv = ["losetup", "-f", "--show", "-P", backing]
+        argv = ["losetup", "-f", "--show", "-P", str(backing)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"no loop devices here: {done.stderr.strip()}")

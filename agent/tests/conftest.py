@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent import measure
 from agent.tests.builders import LoopDisks
+from agent.tests.guest import Target
 from agent.tests.suite_lab import Lab, blocks_document
-from contract import plan
 
 
 @pytest.fixture
@@ -31,9 +31,7 @@ def three_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[La
 @pytest.fixture
 def one_block(three_blocks: Lab) -> Lab:
     """Four runs, each tried three times, and a plan that other processes read."""
-    document = plan.freeze({**blocks_document(), "attempts": 3})
-    three_blocks.plan = plan.parse(document)
-    (three_blocks.folder / "plan.json").write_text(json.dumps(document))
+    three_blocks.change(**blocks_document(), attempts=3)
     return three_blocks
 
 
@@ -42,3 +40,13 @@ def loop(tmp_path: Path) -> Iterator[LoopDisks]:
     disks = LoopDisks(tmp_path)
     yield disks
     disks.detach_all()
+
+
+@pytest.fixture(scope="module")
+def target(lab: Any, request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Provide the guest's agent, prepared for a module's CONFIGURATIONS on EXTENT_BYTES."""
+    extent_bytes = getattr(request.module, "EXTENT_BYTES", 64 * 2**20)
+    target = Target(lab, request.module.CONFIGURATIONS, extent_bytes)
+    target.agent("prepare")
+    yield target
+    target.agent("teardown")

@@ -12,7 +12,8 @@ import jinja2
 import yaml
 
 from agent.storage import layout, samples
-from agent.tests.dangers import CODE, Row, poke
+from agent.tests.dangers import Row, poke
+from agent.tests.guest import CODE
 from contract import schema
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 

@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.storage import secrets as pin_tries
+from agent.tests.guest import CODE, FOLDER, REPOSITORY, Guest
 from contract.files import write_json
-from controller.targets.agent_bundle import PACKAGES
-from drive.control import ask
 from drive.tests.guest_sed import SCRIPTS
 from drive.tests.marked import insert
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
 SEEN = REPOSITORY / "build" / "dangers.json"
 # What other tests leave: hostile suite folders and wires, the fuzzed drive, the search for secrets.
@@ -33,8 +31,6 @@ OTHERS = ("hostile-folders", "hostile-wires", "drive-fuzz", "secrets")
 BENCH = REPOSITORY / "build" / "bench" / "dangers.json"
 BEGIN = "<!-- list of dangers: begin (written by python -m agent.tests.dangers) -->"
 END = "<!-- list of dangers: end -->"
-CODE = "/opt/fde-agent-dangers"
-FOLDER = "/run/fde-agent-dangers"
 _CHUNK_BYTES = 2**20
 # Makes a folder a root to live in, read-only, so that nothing is written while it is one.
 _ROOT = """cd $1; mkdir usr proc sys dev run etc opt tmp var
@@ -108,29 +104,20 @@ def content_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-class Guest:
-    """The lab's guest with this checkout's agent in a folder of its own."""
+class Scene(Guest):
+    """The guest in which the rows' situations are made."""
 
     def __init__(self, lab: Any) -> None:
-        self.lab = lab
-        self.drives: dict[str, dict[str, Any]] = lab.state["drives"]
-        self.secrets: dict[str, str] = json.loads(Path(lab.state["secrets"]).read_text())
-        for part in PACKAGES:
-            lab.send(REPOSITORY / part, CODE)
-        self.sh(f"umask 077; mkdir -p {FOLDER}; modprobe -a loop raid0 raid1 bcache dm-multipath")
+        super().__init__(lab)
+        self.sh("modprobe -a loop raid0 raid1 bcache dm-multipath")
         lab.send(SCRIPTS, FOLDER)
         revert = ["PSID_REVERT_TPR", {"lr": 0, "key": self.secrets["sed_psid"]}]
         self.put("revert.json", {"device": self.by_id("sed"), "steps": [revert]})
-        self.put("secrets.json", self.secrets)
         self.sh(f"cat >{FOLDER}/root", stdin=_ROOT.encode())
 
     def sh(self, command: str, *, check: bool = True, stdin: bytes = b"") -> Any:
-        """Return a shell command in the guest."""
+        """Run a shell command in the guest."""
         return self.lab.ssh(command, check=check, stdin=stdin)
-
-    def by_id(self, role: str) -> str:
-        drive = self.drives[role]
-        return f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
 
     def words(self, role: str) -> str:
         """Return the shell's words for a row's disk."""
@@ -173,15 +160,10 @@ class Guest:
         `fingerprint`: what `check` printed of its contents.
         """
         drive = self.drives[row.role]
-        other = self.drives["sed" if row.role == "plain" else "plain"]
-        entry: dict[str, Any] = {
-            "by_id": self.by_id(row.role),
-            "serial": drive["serial"],
-            "size_bytes": drive["size_bytes"],
-        }
-        known = {"by_id": entry["by_id"], "serial": drive["serial"], "other": other["serial"]}
-        known["print"] = fingerprint
-        known["other_by_id"] = f"/dev/disk/by-id/nvme-{other['model']}_{other['serial']}"
+        other = "sed" if row.role == "plain" else "plain"
+        known = {"by_id": self.by_id(row.role), "serial": drive["serial"], "print": fingerprint}
+        known |= {"other": self.drives[other]["serial"], "other_by_id": self.by_id(other)}
+        entry = {key: drive[key] for key in ("serial", "size_bytes")} | {"by_id": known["by_id"]}
         entry |= {k: v.format(**known) if isinstance(v, str) else v for k, v in row.disk.items()}
         return {
             "format": "fde-target/1",
@@ -220,10 +202,6 @@ class Guest:
         )
         return f"{place}:"
 
-    def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
-        """Return a command to a drive's control socket."""
-        return ask(Path(self.drives[role]["control"]), command, **parameters)
-
     def clear_faults(self, role: str) -> None:
         """Make the drive sound again; its power cycle ends what firmware and tries blocked."""
         self.ask(role, "vices")
@@ -231,11 +209,6 @@ class Guest:
         if role == "sed":
             self.ask(role, "power-cycle")
             self.sh(f"{self.words(role)}dd if=$D of=/dev/null bs=4096 count=1", check=False)
-
-    def put(self, name: str, document: Mapping[str, Any]) -> str:
-        """Return a JSON file in the guest's folder; its path there."""
-        self.sh(f"umask 077; cat > {FOLDER}/{name}", stdin=json.dumps(document).encode())
-        return f"{FOLDER}/{name}"
 
 
 def plain_words(text: str) -> str:

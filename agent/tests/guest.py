@@ -9,76 +9,92 @@ from pathlib import Path
 from typing import Any
 
 from contract import plan
+from contract.tests.test_plan import DOCUMENT
 from controller.targets.agent_bundle import PACKAGES
 from drive.control import ask
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CODE = "/opt/fde-agent-test"
 FOLDER = "/run/fde-agent-test"
+AES: dict[str, Any] = {"cipher": "aes-xts-plain64", "key_bits": 256, "sector_size": 4096}
+PLAIN = {"name": "plain", "kind": "plain", "disk": "plain"}
+OPAL = {"name": "opal", "kind": "opal", "disk": "sed"}
 
 
-class Target:
-    """The guest with this checkout's agent on it, beside whatever else is installed there."""
+class Guest:
+    """The guest with this checkout's code on it, beside whatever else is installed there."""
+
+    def __init__(self, lab: Any) -> None:
+        self.lab = lab
+        self.drives: dict[str, dict[str, Any]] = lab.state["drives"]
+        self.secrets: dict[str, str] = json.loads(Path(lab.state["secrets"]).read_text())
+        for part in PACKAGES:
+            lab.send(REPOSITORY / part, CODE)
+        lab.ssh(f"umask 077; mkdir -p {FOLDER}; udevadm settle")
+        self.put("secrets.json", self.secrets)
+
+    def by_id(self, role: str) -> str:
+        drive = self.drives[role]
+        return f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
+
+    def put(self, name: str, document: Mapping[str, Any]) -> str:
+        """Write a JSON file in the guest's folder, or elsewhere; return its path."""
+        path = str(Path(FOLDER, name))
+        self.lab.ssh(f"umask 077; cat > {path}", stdin=json.dumps(document).encode())
+        return path
+
+    def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
+        """Return a drive's answer to a command on its control socket, which must be done."""
+        answer = ask(Path(self.drives[role]["control"]), command, **parameters)
+        assert answer["ok"], answer
+        return answer
+
+
+class Target(Guest):
+    """A guest that has a description of its disks and their configurations."""
 
     def __init__(
         self, lab: Any, configurations: Sequence[Mapping[str, Any]], extent_bytes: int
     ) -> None:
-        self.lab = lab
+        super().__init__(lab)
         self.configurations = configurations
         self.extent_bytes = extent_bytes
         self.disks = {
             role: {
-                "by_id": f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}",
-                "serial": drive["serial"],
+                **{"by_id": self.by_id(role), "serial": drive["serial"]},
                 "size_bytes": drive["size_bytes"],
                 # A new virtual drive reads as random bytes, which might be someone's volume.
                 **({"erase": drive["serial"]} if role == "sed" else {}),
             }
-            for role, drive in lab.state["drives"].items()
+            for role, drive in self.drives.items()
         }
-        self.secrets = json.loads(Path(lab.state["secrets"]).read_text())
-        for part in PACKAGES:
-            lab.send(REPOSITORY / part, CODE)
         spec = find_spec("pyRAPL")
-        assert spec is not None
-        assert spec.origin is not None
+        assert spec is not None and spec.origin is not None
         lab.send(Path(spec.origin).parent, f"{CODE}/lib")
-        lab.ssh(f"mkdir -p {FOLDER}; udevadm settle")
-        self.put(f"{FOLDER}/target.json", self.description())
-        self.put(f"{FOLDER}/secrets.json", self.secrets)
+        self.put("target.json", self.description())
         # Another module's tests may have left the drive owned, and locked.
         self.agent("teardown")
 
     def description(self) -> dict[str, Any]:
+        fast = ["-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
         return {
             "format": plan.TARGET_FORMAT,
             "disks": self.disks,
             "extent_bytes": self.extent_bytes,
-            "filesystem": {
-                "type": "ext4",
-                "options": ["-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-                "mount_options": "noatime",
-            },
+            "filesystem": {"type": "ext4", "options": fast, "mount_options": "noatime"},
             "configurations": list(self.configurations),
         }
 
-    def put(self, path: str, document: Mapping[str, Any]) -> None:
-        self.lab.ssh(f"umask 077; cat > {path}", stdin=json.dumps(document).encode())
-
-    def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
-        """Return a command to a drive's control socket, which must be done."""
-        answer = ask(Path(self.lab.state["drives"][role]["control"]), command, **parameters)
-        assert answer["ok"], answer
-        return answer
+    def frozen_plan(self, **keys: Any) -> dict[str, Any]:
+        """Return a plan of this target's disks and configurations."""
+        extent = {"offset_bytes": plan.DATA_OFFSET_BYTES, "size_bytes": self.extent_bytes}
+        ours = {**self.description(), "format": plan.FORMAT, "extent": extent, "assets": {}}
+        return plan.freeze({**DOCUMENT, **ours, **keys})
 
     def agent(self, arguments: str, *, check: bool = True) -> Any:
-        arguments += f" --target {FOLDER}/target.json"
-        command = (
-            f"cd / && PATH={CODE}/bin:$PATH PYTHONPATH={CODE}:{CODE}/lib "
-            f"python3 -m agent {arguments} "
-            f"--secrets {FOLDER}/secrets.json"
-        )
-        return self.lab.ssh(command, check=check)
+        paths = f"PATH={CODE}/bin:$PATH PYTHONPATH={CODE}:{CODE}/lib"
+        files = f"--target {FOLDER}/target.json --secrets {FOLDER}/secrets.json"
+        return self.lab.ssh(f"cd / && {paths} python3 -m agent {arguments} {files}", check=check)
 
     def said(self, arguments: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.agent(arguments).stdout.splitlines()]
@@ -87,28 +103,24 @@ class Target:
         done = self.agent(arguments, check=False)
         assert done.returncode == 1
         text: str = done.stderr
-        assert text.startswith("fde: ")
-        assert "Traceback" not in text
+        assert text.startswith("fde: ") and "Traceback" not in text
         return text
+
+    def mappings(self) -> list[str]:
+        """Return the names of our mappings that the kernel has."""
+        listed: str = self.lab.ssh("dmsetup ls").stdout
+        return [line.split()[0] for line in listed.splitlines() if line.startswith("fde-data")]
 
     def medium(self, role: str) -> str:
         """SHA-256 of a disk's start, where table, headers and the first data lie."""
-        by_id = self.disks[role]["by_id"]
-        self.lab.ssh(f"blockdev --flushbufs {by_id}")
-        text: str = self.lab.ssh(f"head -c 16M {by_id} | sha256sum").stdout
-        return text
+        by_id = self.by_id(role)
+        command = f"blockdev --flushbufs {by_id}; head -c 16M {by_id} | sha256sum"
+        return str(self.lab.ssh(command).stdout)
 
     def reads(self, role: str) -> bool:
         """Whether the first block of the extent can be read past the page cache."""
-        by_id = self.disks[role]["by_id"]
-        return bool(
-            self.lab.ssh(
-                f"dd if=$(readlink -f {by_id})p1 of=/dev/null bs=4096 skip=4096 count=1 "
-                "iflag=direct",
-                check=False,
-            ).returncode
-            == 0
-        )
+        read = f"dd if=$(readlink -f {self.by_id(role)})p1 of=/dev/null bs=4096 skip=4096 count=1"
+        return bool(self.lab.ssh(f"{read} iflag=direct", check=False).returncode == 0)
 
     def python(self, script: str) -> str:
         """Return what a Python script prints in the guest, with the agent's code on its path."""

@@ -29,6 +29,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +308,7 @@ class Cases:
             (*plan, "--out", str(self.suites)): 3,
         }
         self.commands: dict[str, tuple[Callable[[Chance], object], int]] = {
-            **{line[0]: (lambda _, line=line: fde(list(line)), n) for line, n in lines.items()},
+            **{line[0]: (partial(_call_fde, line), n) for line, n in lines.items()},
             "fetched": (self._fetched, 12),
             "bundle": (self._bundle, 6),
         }
@@ -393,6 +394,10 @@ class Cases:
         if entries != [("secret", SECRET)]:
             yield f"written outside: {entries}"
             self._put_secret()
+
+
+def _call_fde(line: tuple[str, ...], _chance: Chance) -> object:
+    return fde(list(line))
 
 
 def _faults_of_words(out: str, err: str, status: object) -> Iterator[str]:

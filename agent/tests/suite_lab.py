@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,15 @@ CONFIGURATIONS = ("plain", "opal")
 WORKLOADS = ("idle", "file_io")
 
 
+def planned_runs(order: Iterable[tuple[int, str, str]]) -> list[dict[str, Any]]:
+    """Return a plan's runs of these blocks, configurations and workloads."""
+    return [
+        {"run_id": f"{i:04d}-b{b:02d}-{c}-{w}", "index": i, "block": b}
+        | {"configuration": c, "workload": w}
+        for i, (b, c, w) in enumerate(order)
+    ]
+
+
 def blocks_document(blocks: int = 1) -> dict[str, Any]:
     # Back and forth, so that a block begins with the configuration that ended the one before.
     order = [
@@ -40,16 +49,7 @@ def blocks_document(blocks: int = 1) -> dict[str, Any]:
             **DOCUMENT,
             "configurations": [{**one, "name": name} for name in CONFIGURATIONS],
             "workloads": [{"name": name, "parameters": {}} for name in WORKLOADS],
-            "runs": [
-                {
-                    "run_id": f"{i:04d}-b{b:02d}-{c}-{w}",
-                    "index": i,
-                    "block": b,
-                    "configuration": c,
-                    "workload": w,
-                }
-                for i, (b, c, w) in enumerate(order)
-            ],
+            "runs": planned_runs(order),
             "settle_s": 0,
             "tail_s": 0,
             "rapl_hz": 100,
@@ -117,7 +117,8 @@ class Lab:
         self.folder = folder / "suite"
         self.folder.mkdir()
         (folder / "disk").mkdir()
-        self.plan = plan.parse(blocks_document(blocks))
+        self.document = blocks_document(blocks)
+        self.plan = plan.parse(self.document)
         self.counters = PowercapSource.open(folder / "powercap", watch_s=0)
         self.stack = StandIn(self.plan.storage, folder / "disk")
         self.acts: dict[str, Action] = {}
@@ -125,6 +126,12 @@ class Lab:
         self.reasons: dict[str, list[str]] = {}
         self.needs: dict[str, Needs] = {}
         self.proof = Proof(True, ())
+
+    def change(self, **keys: object) -> None:
+        """Give the suite other keys in its plan, which other processes read, too."""
+        self.document = plan.freeze(self.document | keys)
+        self.plan = plan.parse(self.document)
+        (self.folder / "plan.json").write_text(json.dumps(self.document))
 
     def execute(self) -> int:
         writer = journal.Journal(self.folder / "journal.jsonl")
@@ -138,15 +145,29 @@ class Lab:
     def states(self) -> list[tuple[str, str]]:
         return [(entry.state, entry.run_id) for entry in entries(self)]
 
+    def states_of(self, index: int) -> list[str]:
+        return [state for state, run_id in self.states() if run_id == self.plan.runs[index].run_id]
+
+    def finished(self) -> list[str]:
+        return [run_id for state, run_id in self.states() if state == "finished"]
+
+    def voids(self) -> list[Entry]:
+        return [entry for entry in entries(self) if entry.state == "void"]
+
     def last(self) -> dict[str, str]:
         return journal.last_states(entries(self))
 
     def void_facts(self) -> list[dict[str, Any]]:
-        return [dict(entry.facts) for entry in entries(self) if entry.state == "void"]
+        return [dict(entry.facts) for entry in self.voids()]
+
+    def run_folder(self, index: int) -> Path:
+        return self.folder / "runs" / self.plan.runs[index].run_id
 
     def run_json(self, index: int) -> dict[str, Any]:
-        path = self.folder / "runs" / self.plan.runs[index].run_id / "run.json"
-        document: dict[str, Any] = json.loads(path.read_text())
+        return self.read(f"runs/{self.plan.runs[index].run_id}/run.json")
+
+    def read(self, name: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
         return document
 
     def load(self, name: str) -> Workload:
@@ -171,6 +192,10 @@ class Lab:
                 work.add(files=1)
 
         return Scripted()
+
+
+def failing(_context: Context) -> None:
+    raise ValueError("no such luck")
 
 
 Deadly = Callable[[int, dict[str, Any]], str | None]
@@ -216,6 +241,11 @@ def killed(lab: Lab, deadly: Deadly) -> bool:
 
 def entries(lab: Lab) -> list[Entry]:
     return journal.read(lab.folder / "journal.jsonl")
+
+
+def is_complete(lab: Lab) -> bool:
+    """Return whether every run of the plan is sound."""
+    return sound(lab) == {run.run_id for run in lab.plan.runs}
 
 
 def sound(lab: Lab) -> set[str]:

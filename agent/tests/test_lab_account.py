@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agent.tests.guest import CODE, Target
+from agent.tests.guest import CODE, PLAIN, Target
 
 pytestmark = pytest.mark.lab
 
+CONFIGURATIONS, EXTENT_BYTES = [PLAIN], 512 << 20
 MOUNT = "/run/fde-account"
 ASSETS = "/usr/share/fde-testbed"
 EXT4 = ("mkfs.ext4 -qF -E lazy_itable_init=0,lazy_journal_init=0", "ext4", "noatime")
@@ -77,13 +78,10 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def target(lab: Any) -> Iterator[Target]:
-    target = Target(lab, [{"name": "plain", "kind": "plain", "disk": "plain"}], 512 << 20)
-    target.agent("prepare")
-    yield target
+@pytest.fixture(scope="module", autouse=True)
+def _unmounted(target: Target) -> Iterator[None]:
+    yield
     target.lab.ssh(f"umount {MOUNT}", check=False)
-    target.agent("teardown")
 
 
 @pytest.mark.parametrize("name", CASES)

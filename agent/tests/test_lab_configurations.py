@@ -1,20 +1,20 @@
-"""Every configuration on the virtual lab's kernel and Opal drive: entered, proven, taken down.
-
-The tests build on one another in the order in which they stand: blank disks first, teardown last.
-"""
+"""Every configuration on the virtual lab's kernel and Opal drive: entered, proven, taken down."""
 
 from __future__ import annotations
 
 import json
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from agent.storage import dmcrypt, registry
-from agent.tests.guest import CODE, FOLDER, REPOSITORY, Target
-from contract import plan
-from contract.tests.test_plan import DOCUMENT
+from agent.tests.guest import AES, CODE, FOLDER, REPOSITORY, Target
+from contract.places import MOUNT_POINT
 from workloads.children.kernel_ciphers import driver
 
 pytestmark = pytest.mark.lab
@@ -22,15 +22,19 @@ pytestmark = pytest.mark.lab
 EXTENT_BYTES = 64 * 2**20  # small, for mkfs is most of the time here
 LABS = REPOSITORY / "ansible/playbooks/group_vars/labs.yml"
 ENTRIES = yaml.safe_load(LABS.read_text(encoding="utf-8"))["fde_configurations"]
-# As the controller resolves them.
-CONFIGURATIONS: list[dict[str, Any]] = [
-    {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
-    for found in map(registry.complete, ENTRIES)
-]
+
+
+def resolved(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as the controller resolves it."""
+    found = registry.complete(entry)
+    return {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
+
+
+CONFIGURATIONS = [resolved(entry) for entry in ENTRIES]
 OPAL = ("opal", "opal-dmcrypt-aes256")
 CASCADE = "truecrypt-aes-twofish-serpent"
 
-# Begins the scripts that run in the guest; `tell` collects the mismatches of spoilt stacks.
+# Around the scripts that run in the guest; `tell` collects the mismatches of spoilt stacks.
 PROLOGUE = f"""
 import json, os, sys
 from dataclasses import asdict, replace
@@ -54,12 +58,11 @@ print(json.dumps({**said, "state": stack.state}))
 """
 
 
-@pytest.fixture(scope="module")
-def target(lab: Any) -> Target:
-    target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
-    target.agent("teardown")
-    target.agent("prepare")
-    return target
+def told(target: Target, script: str) -> dict[str, Any]:
+    """Return what a script collects in the guest, which must end bare."""
+    printed: dict[str, Any] = json.loads(target.python(PROLOGUE + script + EPILOGUE))
+    assert printed.pop("state") == "bare"
+    return printed
 
 
 PRODUCT = """#!/bin/sh
@@ -103,9 +106,7 @@ esac
 def test_a_product_that_lies_is_found_by_the_proof(target: Target) -> None:
     """It says that it is open and encrypted in every case but one."""
     target.lab.ssh(f"cat > {FOLDER}/product; chmod +x {FOLDER}/product", stdin=PRODUCT.encode())
-    script = (
-        PROLOGUE
-        + f"""
+    script = f"""
 from contract.plan import Configuration
 LIES = ("none", "plaintext", "swapped", "elsewhere", "memory", "honest")
 for lie in LIES:
@@ -119,10 +120,7 @@ try:
     for lie in (*LIES, "plain"):
         tell(lie, stack.enter(lie))
 """
-        + EPILOGUE
-    )
-    printed = json.loads(target.python(script))
-    assert printed.pop("state") == "bare"
+    printed = told(target, script)
     assert {name: [one["code"] for one in mismatches] for name, mismatches in printed.items()} == {
         "none": [],
         "plaintext": ["probe-plaintext"],
@@ -139,9 +137,7 @@ def test_every_configuration_begins_on_a_discarded_extent(target: Target) -> Non
 
     Who passes a discard on is what was planned.
     """
-    script = (
-        PROLOGUE
-        + """
+    script = """
 try:
     for name in ("plain", "dmcrypt-aes256", "dmcrypt-aes256-discard", "opal", "plain"):
         entered = stack.enter(name)
@@ -155,11 +151,9 @@ try:
         said.setdefault(name, []).append([len(found.mismatches), asdict(found.discard), filled])
         run(["sh", "-c", f"yes FILLED | head -c 32M > {stack.mount_point}/filled"])
 """
-        + EPILOGUE
-    )
-    printed = json.loads(target.python(script))
+    printed = told(target, script)
     for name, discards in printed.items():
-        for mismatches, discard, filled in discards if name != "state" else ():
+        for mismatches, discard, filled in discards:
             assert mismatches == 0
             assert discard["first_bytes"] == EXTENT_BYTES
             assert filled == 0, name
@@ -170,19 +164,9 @@ try:
 
 def test_disks_are_preconditioned_within_their_extent_and_locked_again(target: Target) -> None:
     """By fio on the real devices, below every layer; nothing beside the extent changes."""
-    frozen = plan.freeze(
-        {
-            **DOCUMENT,
-            **target.description(),
-            "format": plan.FORMAT,
-            "extent": {"offset_bytes": plan.DATA_OFFSET_BYTES, "size_bytes": EXTENT_BYTES},
-            "precondition": {"passes": 1, "rounds": 5, "round_s": 0.2, "access": "sequential"},
-        }
-    )
-    target.put(f"{FOLDER}/plan.json", frozen)
-    script = (
-        PROLOGUE
-        + f"""
+    rounds = {"passes": 1, "rounds": 5, "round_s": 0.2, "access": "sequential"}
+    target.put("plan.json", target.frozen_plan(precondition=rounds))
+    script = f"""
 from agent import precondition
 from agent.system import notify
 planned = plan.load(Path("{FOLDER}/plan.json"))
@@ -205,14 +189,10 @@ try:
     said["kept"] = {{p.stem: json.loads(p.read_text()) for p in folder.glob("*/*.json")}}
     said["lines"] = lines
 """
-        + EPILOGUE
-    )
-    printed = json.loads(target.python(script))
+    printed = told(target, script)
     assert printed["same"]
-    assert [role for state, role in printed["lines"] if state == "preconditioned"] == [
-        "plain",
-        "sed",
-    ]
+    done = [role for state, role in printed["lines"] if state == "preconditioned"]
+    assert done == ["plain", "sed"]
     for document in printed["kept"].values():
         assert [each["bytes"] for each in document["filled"]] == [EXTENT_BYTES]
         assert len(document["written"]) == 5
@@ -222,35 +202,10 @@ try:
     assert not target.reads("sed")
 
 
-def _mapped(target: Target) -> list[str]:
-    listed: str = target.lab.ssh("dmsetup ls").stdout
-    return [line.split()[0] for line in listed.splitlines() if line.startswith("fde-data")]
-
-
-def _range(target: Target) -> dict[str, Any]:
-    """Return the sed's first locking range, as its owner sees it."""
-    script = f"""
-import json
-from dataclasses import asdict
-from pathlib import Path
-from agent.storage import opal_ioctl, secrets
-pin = secrets.load(Path("{FOLDER}/secrets.json")).opal_admin_pin
-print(json.dumps(asdict(opal_ioctl.range_status("{target.disks["sed"]["by_id"]}", 1, pin))))
-"""
-    status: dict[str, Any] = json.loads(target.python(script))
-    return status
-
-
-def test_every_configuration_is_entered_and_proven(
-    target: Target, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_configuration_is_entered_and_proven(target: Target) -> None:
     """`opal` comes twice: at first, and again after others have used its disk with locking off."""
     names = [c["name"] for c in CONFIGURATIONS]
     lines = target.said(f"storage prove {' '.join([*names, 'opal'])}")
-    with capsys.disabled():
-        print(f"\n{_row('configuration', 'cipher driver of each layer', 'raw', 'range', 's', '')}")
-        for entry in lines:
-            print(_row(*_columns(entry)))
     assert [entry["configuration"] for entry in lines] == [*names, "opal"]
     assert all(entry["proof"]["ok"] for entry in lines)
     proofs = {entry["configuration"]: entry["proof"] for entry in lines}
@@ -266,13 +221,11 @@ def test_every_configuration_is_entered_and_proven(
         "sed-unlocked": "off",
     }
     assert {proofs[n]["opal"]["state_before"] for n in OPAL} == {"locked"}
-    assert {proofs[n]["luks"]["segments"]["0"]["type"] for n in OPAL} == {
-        "hw-opal",
-        "hw-opal-crypt",
-    }
+    segments = {proofs[n]["luks"]["segments"]["0"]["type"] for n in OPAL}
+    assert segments == {"hw-opal", "hw-opal-crypt"}
     for configuration in CONFIGURATIONS:
         _assert_as_planned(configuration, proofs[configuration["name"]])
-    assert _mapped(target) == []
+    assert target.mappings() == []
     assert not target.reads("sed")
 
 
@@ -281,11 +234,9 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
     kind, bits = configuration["kind"], configuration.get("key_bits", 0)
     layers = [layer for layer in proof["layers"] if layer["cipher"]]
     cipher = configuration.get("cipher") or ""
-    if kind == "dmcrypt" and (
-        configuration.get("integrity") or not cipher.endswith("-xts-plain64")
-    ):  # named by the kernel in forms of its own
-        assert len(layers) == 1
-        assert layers[0]["cipher_driver"]
+    tagged = configuration.get("integrity") or not cipher.endswith("-xts-plain64")
+    if kind == "dmcrypt" and tagged:  # named by the kernel in forms of its own
+        assert len(layers) == 1 and layers[0]["cipher_driver"]
     elif kind in ("dmcrypt", "inlinecrypt", "opal_dmcrypt", "tcrypt"):
         words = cipher.removesuffix("-xts-plain64").split("-")
         assert [layer["cipher"].split("-")[0] for layer in layers] == words
@@ -297,39 +248,17 @@ def _assert_as_planned(configuration: dict[str, Any], proof: dict[str, Any]) -> 
             assert f"<{2 * bits}-bit-key>" in table
             for option in ("no_read_workqueue", "no_write_workqueue", "submit_from_crypt_cpus"):
                 assert (option in table) == configuration.get(option, False)
-    has_header = kind in ("opal", "opal_dmcrypt") or (
-        kind == "dmcrypt" and configuration.get("header", "luks2") == "luks2"
-    )
-    assert (proof["luks"] is not None) == has_header
+    luks2 = kind == "dmcrypt" and configuration.get("header", "luks2") == "luks2"
+    assert (proof["luks"] is not None) == (luks2 or kind in ("opal", "opal_dmcrypt"))
     if kind == "inlinecrypt":
         assert "fallback: no engine" in proof["of_kind"]["output"]
     if configuration["kind"] == "tcrypt":
         assert proof["tcrypt"]["chain"] == configuration["cipher"]
 
 
-def _columns(entry: dict[str, Any]) -> tuple[str, str, str, str, str, str]:
-    proof = entry["proof"]
-    drivers = [layer["cipher_driver"] for layer in proof["layers"] if layer["cipher_driver"]]
-    return (
-        entry["configuration"],
-        ", ".join(drivers) or "-",
-        "plaintext" if proof["plaintext_probe"]["on_medium"] else "ciphertext",
-        proof["opal"]["state"] if proof["opal"] else "-",
-        f"{entry['took_s'] - entry['mkfs_s']:.1f} + mkfs {entry['mkfs_s']:.1f}",
-        "proven" if proof["ok"] else "; ".join(one["sentence"] for one in proof["mismatches"]),
-    )
-
-
-def _row(*columns: str) -> str:
-    widths = (30, 62, 10, 8, 15, 0)
-    return "  ".join(text.ljust(width) for text, width in zip(columns, widths, strict=True))
-
-
 def test_a_mapping_that_was_replaced_is_not_proven(target: Target) -> None:
     """The table below a fresh file system is another than the plan's, in one thing each time."""
-    script = (
-        PROLOGUE
-        + """
+    script = """
 def put(name, entered, line):
     run(["umount", str(stack.mount_point)])
     run(["dmsetup", "suspend", "fde-data"])
@@ -353,23 +282,14 @@ try:
     put("place", entered, crypt(start=32760))
     put("linear", entered, f"0 {size} linear {below} 32768")
 """
-        + EPILOGUE
-    )
-    printed = json.loads(target.python(script))
+    printed = told(target, script)
     assert printed.pop("as planned") == []
-    assert printed.pop("state") == "bare"
-    assert {
-        name: [_difference(one) for one in mismatches] for name, mismatches in printed.items()
-    } == {
+    queues = ["no_read_workqueue", "no_write_workqueue"]
+    assert {name: [_difference(one) for one in found] for name, found in printed.items()} == {
         "cipher": [("segment", "cipher", "serpent-xts-plain64", "aes-xts-plain64")],
         "key": [("segment", "key_bits", 256, 512)],
         "sector": [("segment", "sector_size", 512, 4096)],
-        "queues": [
-            (
-                *("segment", "options", ["no_read_workqueue"]),
-                ["no_read_workqueue", "no_write_workqueue"],
-            )
-        ],
+        "queues": [("segment", "options", queues[:1], queues)],
         "place": [("segment", "offset_sectors", 32760, 32768)],
         "linear": [
             ("segment", "target", "linear", "crypt"),
@@ -383,9 +303,7 @@ def _difference(mismatch: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_a_volume_with_other_ciphers_than_planned_is_not_proven(target: Target) -> None:
-    script = (
-        PROLOGUE
-        + """
+    script = """
 class Other(type(registry.load("tcrypt"))):
     def attach(self, place, configuration, secrets):
         told = replace(configuration, settings={**configuration.settings, "cipher": "twofish"})
@@ -394,17 +312,13 @@ stack = Stack(spec, keys, load_kind=lambda n: Other() if n == "tcrypt" else regi
 try:
     tell("cipher", stack.enter("truecrypt-aes256"))
 """
-        + EPILOGUE
-    )
-    cipher, chain = json.loads(target.python(script))["cipher"]
+    cipher, chain = told(target, script)["cipher"]
     assert _difference(cipher) == ("segment", "cipher", "twofish-xts-plain64", "aes-xts-plain64")
     assert _difference(chain) == ("truecrypt", "chain", "twofish", "aes")
 
 
 def test_a_drive_that_does_not_lock_as_planned_is_not_proven(target: Target) -> None:
-    script = (
-        PROLOGUE
-        + """
+    script = """
 import struct
 class Opened(type(registry.load("opal"))):
     def before_attach(self, place, configuration, secrets):
@@ -430,15 +344,12 @@ try:
     opal_ioctl.enable_locks(entered.place.partition, 1, keys.opal_admin_pin, enabled=True)
     tell("locking", entered)
 """
-        + EPILOGUE
-    )
-    printed = json.loads(target.python(script))
+    printed = told(target, script)
     assert [one["code"] for one in printed["open before"]] == ["range-not-locked"]
     assert "shadowed" in [one["code"] for one in printed["shadow"]]
     (locking,) = printed["locking"]
     assert _difference(locking) == ("range", "state", "unlocked", "off")
-    assert printed["state"] == "bare"
-    assert _range(target)["state"] == "locked"
+    assert not target.reads("sed")
 
 
 def test_what_a_crashed_run_left_of_each_kind_is_taken_down(target: Target) -> None:
@@ -446,25 +357,10 @@ def test_what_a_crashed_run_left_of_each_kind_is_taken_down(target: Target) -> N
     for name in ("plain", "opal", "dmcrypt-aes128", CASCADE):
         (line,) = target.said(f"storage enter {name}")
         assert line["state"] == "mounted"
-        assert len(_mapped(target)) == (4 if name == CASCADE else 1)
+        assert len(target.mappings()) == (4 if name == CASCADE else 1)
         assert target.reads("sed") == (name == "opal")
     assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
-    assert _mapped(target) == []
-
-
-@pytest.mark.parametrize("name", ["opal", "dmcrypt-aes256", CASCADE])
-def test_a_mapping_that_a_program_holds_keeps_no_key(target: Target, name: str) -> None:
-    """Desktop portals, ZFS and indexers have one open when it is to be closed."""
-    target.agent(f"storage enter {name}")
-    target.lab.ssh("setsid -f sleep 999 </dev/mapper/fde-data >/dev/null 2>&1")
-    assert "open in sleep[" in target.refusal("storage leave")
-    assert not target.reads("sed")
-    assert _mapped(target) == []
-    tables = target.lab.ssh("dmsetup table | grep ^fde-dead").stdout.splitlines()
-    assert tables and all(table.split()[3] == "error" for table in tables)
-    target.lab.ssh("pkill -x sleep; udevadm settle")
-    assert [line["state"] for line in target.said("storage leave")] == ["bare"]
-    assert "fde-dead" not in target.lab.ssh("dmsetup ls").stdout
+    assert target.mappings() == []
 
 
 def test_half_made_mappings_are_taken_down(target: Target) -> None:
@@ -478,7 +374,7 @@ def test_half_made_mappings_are_taken_down(target: Target) -> None:
     )
     try:
         assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
-        assert _mapped(target) == []
+        assert target.mappings() == []
         assert "not-fde-data" in target.lab.ssh("dmsetup ls").stdout
     finally:
         target.lab.ssh("dmsetup remove not-fde-data")
@@ -494,35 +390,21 @@ def test_an_agent_killed_on_its_way_up_leaves_nothing_that_the_next_cannot_take_
         check=False,
     )
     target.lab.ssh("while pgrep -x cryptsetup > /dev/null; do sleep 0.1; done")
-    assert "fde-data-container" in _mapped(target)
+    assert "fde-data-container" in target.mappings()
     (line,) = target.said("storage enter plain")
     assert line["state"] == "mounted"
     target.agent("storage leave")
-    assert _mapped(target) == []
+    assert target.mappings() == []
 
 
 def test_what_this_machine_lacks_is_said_before_anything_is_touched(target: Target) -> None:
-    wrong = target.description()
-    wrong["configurations"] = [
-        *CONFIGURATIONS,
-        {**CONFIGURATIONS[2], "name": "unheard-of", "cipher": "khazad-xts-plain64"},
-    ]
-    target.put(f"{FOLDER}/target.json", wrong)
+    target.agent("storage enter plain")
+    target.lab.ssh("mv /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.ext4.away")
     try:
-        target.agent("storage enter plain")
-        assert "must be one of aes-xts-plain64" in target.refusal("storage enter unheard-of")
-        lacking = """
-from agent.storage import ciphers
-from contract.plan import Configuration
-print(ciphers.missing("khazad-xts-plain64", Configuration("unheard-of", "dmcrypt", "plain")))
-"""
-        assert "This kernel has no xts(khazad)" in target.python(lacking)
-        target.lab.ssh("mv /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.ext4.away")
         assert "needs mkfs.ext4" in target.refusal(f"storage enter {CASCADE}")
         assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
     finally:
         target.lab.ssh("mv /usr/sbin/mkfs.ext4.away /usr/sbin/mkfs.ext4", check=False)
-        target.put(f"{FOLDER}/target.json", target.description())
 
 
 def test_a_driver_of_the_kernel_can_be_named(target: Target) -> None:
@@ -530,35 +412,64 @@ def test_a_driver_of_the_kernel_can_be_named(target: Target) -> None:
     fastest = driver("xts(aes)", crypto)
     usable = [name for name in dmcrypt.DRIVERS.values() if driver(name, crypto)]
     name = next(name for name in usable if name != fastest)
-    settings = {"cipher": f"capi:{name}-plain64", "key_bits": 256, "sector_size": 4096}
-    entry = {"name": "by-driver", "kind": "dmcrypt", "disk": "plain", **settings}
-    named = registry.complete(entry)
-    described = {"name": named.name, "kind": named.kind, "disk": named.disk, **named.settings}
-    description = target.description()
-    every = {**description, "configurations": [*CONFIGURATIONS, described]}
-    target.put(f"{FOLDER}/target.json", every)
+    by_driver = {"name": "by-driver", "kind": "dmcrypt", "disk": "plain", **AES}
+    described = resolved({**by_driver, "cipher": f"capi:{name}-plain64"})
+    target.put("target.json", {**target.description(), "configurations": [described]})
     try:
         (line,) = target.said("storage prove by-driver")
     finally:
-        target.put(f"{FOLDER}/target.json", description)
+        target.put("target.json", target.description())
     assert line["proof"]["ok"], line
     assert [layer["cipher_driver"] for layer in line["proof"]["layers"]] == [name]
     assert line["proof"]["key_bits"] == 256
 
 
-def test_teardown_leaves_both_disks_factory_fresh(target: Target) -> None:
-    target.agent(f"storage enter {CASCADE}")
-    (line,) = target.said("teardown")
-    assert line["changed"]
-    assert any("reverted by PIN" in action["sentence"] for action in line["actions"])
-    assert target.said("teardown") == [{"changed": False, "actions": []}]
-    assert _mapped(target) == []
-    for disk in target.disks.values():
-        assert target.lab.ssh(f"blkid -p {disk['by_id']}", check=False).stdout == ""
-        assert target.lab.ssh(f"lsblk -nro NAME {disk['by_id']} | wc -l").stdout.strip() == "1"
-    script = f"""
-from agent.storage import opal_ioctl
-found = opal_ioctl.status("{target.disks["sed"]["by_id"]}")
-print(found.locking_enabled, found.mbr_enabled)
-"""
-    assert target.python(script) == "False False"
+def test_preparing_twice_changes_nothing_the_second_time(target: Target) -> None:
+    before = {role: target.medium(role) for role in target.disks}
+    assert target.said("prepare") == [{"changed": False, "actions": []}]
+    assert before == {role: target.medium(role) for role in target.disks}
+    assert not target.reads("sed")
+
+
+def holds(path: Path, needle: bytes) -> bool:
+    """Whether the bytes stand anywhere in a sparse file; its holes are passed over."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+        end = 0
+        while True:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:  # ENXIO: no data beyond
+                return False
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            if memory.find(needle, start, end) >= 0:
+                return True
+
+
+@pytest.mark.parametrize("name", ["plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"])
+def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(
+    target: Target, name: str
+) -> None:
+    """The drive's backing file is read from outside, where no part of the guest can mislead."""
+    text, probe = f"plaintext-of-{name}-seen-from-outside ", f"{MOUNT_POINT}/probe"
+    target.agent(f"storage enter {name}")
+    target.lab.ssh(f"yes '{text}' | head -c 1M > {probe}; sync; grep -c '{text}' {probe}")
+    backing = target.drives["sed" if name == "opal" else "plain"]["backing"]
+    assert holds(Path(backing), text.encode()) == (name == "plain")
+    target.agent("storage leave")
+
+
+@pytest.mark.parametrize(
+    ("behind", "action"),
+    # Taken down behind cryptsetup's back, the range stays open.
+    [("true", "close"), (f"umount {MOUNT_POINT} && dmsetup remove fde-data", "lock")],
+)
+def test_what_was_left_open_is_closed_and_locked_again(
+    target: Target, behind: str, action: str
+) -> None:
+    target.agent("storage enter opal")
+    target.lab.ssh(behind)
+    assert target.reads("sed")
+    (line,) = target.said("prepare")
+    assert [each["code"] for each in line["actions"]] == [action]
+    assert not target.reads("sed")
+    assert target.said("storage leave") == [{"changed": False, "state": "bare"}]

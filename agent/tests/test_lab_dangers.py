@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,22 +9,21 @@ import pytest
 
 from agent.tests import dangers
 from agent.tests.danger_rows import ROWS
-from agent.tests.dangers import FOLDER, Guest, Row, Seen, plain_words
+from agent.tests.dangers import Row, Scene, Seen, plain_words
+from agent.tests.guest import CODE, FOLDER
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def guest(lab: Any) -> Iterator[Guest]:
-    guest = Guest(lab)
+def guest(lab: Any) -> Iterator[Scene]:
+    guest = Scene(lab)
     for role in guest.drives:
         guest.blank(role)
     yield guest
     for role in guest.drives:
         guest.blank(role)
-    guest.sh(
-        f"rm -rf {FOLDER} {dangers.CODE}; modprobe -ra bcache raid0 raid1 dm-multipath || true"
-    )
+    guest.sh(f"rm -rf {FOLDER} {CODE}; modprobe -ra bcache raid0 raid1 dm-multipath || true")
 
 
 @pytest.fixture(scope="module")
@@ -37,39 +35,29 @@ def outcomes() -> Iterator[dict[str, Seen]]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_medium_stays_as_it_is(guest: Guest, outcomes: dict[str, Seen], row: Row) -> None:
+def test_the_medium_stays_as_it_is(guest: Scene, outcomes: dict[str, Seen], row: Row) -> None:
     words = guest.words(row.role)
-    target, secrets = (
-        f"{FOLDER}/target.json",
-        f"{FOLDER}/{'row-' if row.secrets else ''}secrets.json",
-    )
+    target = f"{FOLDER}/target.json"
+    secrets = f"{FOLDER}/{'row-' if row.secrets else ''}secrets.json"
     second = guest.put_second_look(f"{words}{row.second_look}") if row.second_look else ""
     before: tuple[str, ...] = ()
     try:
-        description = json.dumps(guest.target(row)).encode()
-        if row.secrets:
-            guest.put("row-secrets.json", {**guest.secrets, **row.secrets})
-        guest.sh(f"set -e; cat >{target}; {words}{row.make} sync", stdin=description)
+        guest.put("target.json", guest.target(row))
+        guest.put("row-secrets.json", {**guest.secrets, **row.secrets})
+        guest.sh(f"set -e; {words}{row.make} sync")
         if "{print}" in str(row.disk):
-            fingerprint = guest.prints(target)[row.role][:12]
-            guest.sh(f"cat >{target}", stdin=json.dumps(guest.target(row, fingerprint)).encode())
+            guest.put("target.json", guest.target(row, guest.prints(target)[row.role][:12]))
         before = guest.hashes(row.medium)
         checked = guest.checked(target) if row.checked else ""
         if row.late:
             guest.sh(f"set -e; {words}{row.late} sync")
             before = guest.hashes(row.medium) if not row.second_look else before
         for fault in row.faults:
-            assert guest.ask(row.role, "fault", **fault)["ok"]
+            guest.ask(row.role, "fault", **fault)
         if row.vices:
-            assert guest.ask(row.role, "vices", **row.vices)["ok"]
-        runs = [
-            guest.agent(
-                f"{command} --target {target} --secrets {secrets} {checked}",
-                second,
-                chroot=row.chroot,
-            )
-            for command in row.commands
-        ]
+            guest.ask(row.role, "vices", **row.vices)
+        options = f"--target {target} --secrets {secrets} {checked}"
+        runs = [guest.agent(f"{c} {options}", second, chroot=row.chroot) for c in row.commands]
         unchanged = guest.hashes(row.medium) == before
     finally:
         if row.faults or row.vices:

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from agent.tests.guest import CODE, FOLDER, Target
+from agent.tests.guest import AES, CODE, FOLDER, OPAL, Target
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-DMCRYPT = {"cipher": "aes-xts-plain64", "key_bits": 256, "sector_size": 4096}
-CONFIGURATIONS: list[dict[str, Any]] = [
-    {"name": "opal", "kind": "opal", "disk": "sed"},
-    {"name": "dmcrypt", "kind": "dmcrypt", "disk": "plain", **DMCRYPT},
-]
-
-
-@pytest.fixture(scope="module")
-def target(lab: Any) -> Iterator[Target]:
-    target = Target(lab, CONFIGURATIONS, 256 * 2**20)
-    target.agent("prepare")
-    yield target
-    target.agent("teardown")
+EXTENT_BYTES = 256 * 2**20
+CONFIGURATIONS = [OPAL, {"name": "dmcrypt", "kind": "dmcrypt", "disk": "plain", **AES}]
 
 
 @pytest.mark.parametrize("name", ["opal", "dmcrypt"])

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from agent.tests.guest import Target
+from agent.tests.guest import OPAL, PLAIN, Target
 from drive.tests.started import Started
 from lab.network import Network
 
 pytestmark = pytest.mark.lab
 
 OPTIONS = ("--size", "160M", "--second-namespace", "32M", "--opal")
-CONFIGURATIONS = ({"name": "opal", "kind": "opal", "disk": "sed"},)
 LETTER = "the only copy of a letter"
 
 
@@ -47,10 +46,8 @@ class Twofold:
 
     def blank_first(self) -> None:
         """Blank the first namespace, so that nothing else prevents it."""
-        self.target.lab.ssh(
-            f"dd if=/dev/zero of={self.first} bs=1M count=128 oflag=direct status=none; "
-            f"udevadm settle"
-        )
+        zeros = f"dd if=/dev/zero of={self.first} bs=1M count=128 oflag=direct status=none"
+        self.target.lab.ssh(f"{zeros}; udevadm settle")
 
 
 @pytest.fixture
@@ -67,11 +64,11 @@ def drive(lab: Any, tmp_path: Path) -> Iterator[Twofold]:
         f"mkfs.ext4 -qF {second} && mount {second} /mnt && "
         f"echo {LETTER} > /mnt/letter && umount /mnt"
     )
-    target = Target(lab, CONFIGURATIONS, 64 * 2**20)
+    target = Target(lab, [OPAL], 64 * 2**20)
     target.disks = {"sed": {"by_id": first, "serial": serial, "size_bytes": 128 * 2**20}}
     psid = (tmp_path / "disk.img.psid").read_text().strip()
-    target.put("/run/fde-agent-test/target.json", target.description())
-    target.put("/run/fde-agent-test/secrets.json", {**target.secrets, "sed_psid": psid})
+    target.put("target.json", target.description())
+    target.put("secrets.json", {**target.secrets, "sed_psid": psid})
     twofold = Twofold(target, tmp_path / "disk.img", psid, first, second)
     twofold.blank_first()
     assert twofold.letter == LETTER
@@ -107,8 +104,8 @@ def test_no_namespace_is_owned_or_reverted_beside_another(drive: Twofold) -> Non
 
 
 def test_a_plain_configuration_asks_nothing_of_the_drives_security(drive: Twofold) -> None:
-    drive.target.configurations = ({"name": "plain", "kind": "plain", "disk": "sed"},)
-    drive.target.put("/run/fde-agent-test/target.json", drive.target.description())
+    drive.target.configurations = [{**PLAIN, "disk": "sed"}]
+    drive.target.put("target.json", drive.target.description())
     drive.target.agent("prepare")
     drive.target.agent("teardown")
     assert drive.letter == LETTER

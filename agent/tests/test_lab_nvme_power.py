@@ -30,12 +30,8 @@ else:
 """
 
 
-@pytest.fixture(scope="module")
-def target(lab: Any) -> Target:
-    return Target(lab, [], 1 << 30)
-
-
-def test_joules_of_a_drive_that_measures_its_power(target: Target) -> None:
+def test_joules_of_a_drive_that_measures_its_power(lab: Any) -> None:
+    target = Target(lab, [], 1 << 30)
     assert json.loads(target.python(SCRIPT)) == {"refused": "no-nvme-power"}
     target.ask("sed", "measure-power", idle_w=2.5)
     try:

@@ -8,35 +8,26 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from agent.tests.guest import FOLDER, Target
+from agent.tests.guest import FOLDER, OPAL, Target
 from drive.tests.guest_sed import NOT_AUTHORIZED, SCRIPTS, SUCCESS
 
 pytestmark = pytest.mark.lab
 
+CONFIGURATIONS = [OPAL]
 ADMIN1, USER1, USER2 = 0, 1, 2
 UNLOCKED, LOCKED = 2, 4
-DATA_STORE, MBR = "0000100100000000", "0000080400000000"
-
-
-@pytest.fixture(scope="module")
-def target(lab: Any) -> Iterator[Target]:
-    target = Target(lab, [{"name": "opal", "kind": "opal", "disk": "sed"}], 64 * 2**20)
-    target.lab.send(SCRIPTS, FOLDER)
-    target.agent("teardown")
-    target.agent("prepare")
-    yield target
-    target.agent("teardown")
+DATA_STORE = "0000100100000000"
 
 
 @pytest.fixture(scope="module")
 def users_pin(target: Target) -> str:
     """Provide the volume key, in hexadecimal."""
-    by_id = target.disks["sed"]["by_id"]
+    target.lab.send(SCRIPTS, FOLDER)
+    by_id = target.by_id("sed")
     dump = "cryptsetup luksDump --batch-mode --dump-volume-key --key-file -"
     shown = target.lab.ssh(
         f"{dump} --volume-key-file {FOLDER}/key {by_id}-part1 >&2; base64 -w0 {FOLDER}/key; "
@@ -64,7 +55,7 @@ def with_pin(values):
     if "lr" in values:
         values |= {{"key": tuple(pin) + (0,) * (256 - len(pin)), "key_len": len(pin)}}
     return values
-fd = os.open("{target.disks["sed"]["by_id"]}", os.O_RDONLY)
+fd = os.open("{target.by_id("sed")}", os.O_RDONLY)
 steps = json.loads({json.dumps(json.dumps(steps))})
 found = [opal_ioctl._step(fd, name, with_pin(values)).get("code") for name, values in steps]
 print(json.dumps(found))
@@ -84,6 +75,8 @@ def test_it_opens_and_locks_its_own_range(target: Target, users_pin: str) -> Non
     assert not target.reads("sed")
 
 
+FIRST_BLOCKS = {"range_start": 0, "range_length": 8}
+ZEROS = {"data": "00" * 16, "flags": 2}
 OTHERS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "other ranges": [
         ("LOCK_UNLOCK", {"session": session(lr=lr), "l_state": state})
@@ -94,18 +87,9 @@ OTHERS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("GET_LR_STATUS", {"session": session(lr=lr)}) for lr in (0, 2, 3)
     ],
     "the place of a range": [
-        (
-            "LR_SETUP",
-            {
-                "range_start": 0,
-                "range_length": 8,
-                "RLE": enabled,
-                "WLE": enabled,
-                "session": session(lr=lr),
-            },
-        )
+        ("LR_SETUP", {**FIRST_BLOCKS, "RLE": on, "WLE": on, "session": session(lr=lr)})
         for lr in (1, 2)
-        for enabled in (0, 1)
+        for on in (0, 1)
     ],
     "the keys of ranges": [
         (name, session(lr=lr)) for name in ("ERASE_LR", "SECURE_ERASE_LR") for lr in (0, 1, 2)
@@ -123,10 +107,7 @@ OTHERS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "the MBR and the data store": [
         ("ENABLE_DISABLE_MBR", {"key": {"lr": 0}, "enable_disable": 0}),
-        (
-            "GENERIC_TABLE_RW",
-            {"key": {"lr": 0}, "table_uid": DATA_STORE, "data": "00" * 16, "flags": 2},
-        ),
+        ("GENERIC_TABLE_RW", {"key": {"lr": 0}, "table_uid": DATA_STORE, **ZEROS}),
     ],
     "the drive": [("REVERT_TPR", {"lr": 0})],
 }
@@ -151,7 +132,7 @@ from pathlib import Path
 from agent.storage import opal_ioctl, secrets
 own = secrets.load(Path("{FOLDER}/secrets.json"))
 try:
-    opal_ioctl.range_status("{target.disks["sed"]["by_id"]}", 1, own.luks_passphrase)
+    opal_ioctl.range_status("{target.by_id("sed")}", 1, own.luks_passphrase)
 except opal_ioctl.OpalError as error:
     print(error.status)
 """

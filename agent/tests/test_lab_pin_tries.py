@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.storage import secrets
-from agent.tests.guest import FOLDER, Target
-from contract import plan
-from drive.control import ask
+from agent.tests.guest import FOLDER, OPAL, PLAIN, Target
+from agent.tests.suite_lab import planned_runs
 from drive.tests.guest_sed import SCRIPTS
 from workloads import registry
 
 pytestmark = pytest.mark.lab
 
-EXTENT_BYTES = 64 * 2**20
 SUITE = "/var/tmp/fde-agent-test/tries"
-CONFIGURATIONS = [
-    {"name": "plain", "kind": "plain", "disk": "plain"},
-    {"name": "opal", "kind": "opal", "disk": "sed"},
-]
 
 
 @pytest.fixture(scope="module")
 def owned(lab: Any) -> Iterator[Target]:
     """Provide a drive that took our PIN, and an agent that is given another one."""
-    target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
-    target.agent("teardown")
+    target = Target(lab, [PLAIN, OPAL], 64 * 2**20)
     target.agent("prepare")
     yield target
     forget(target)
@@ -41,25 +33,28 @@ def owned(lab: Any) -> Iterator[Target]:
 def target(owned: Target) -> Target:
     """Provide the same, the count of refused tries at nothing and the wrong PIN in the secrets."""
     forget(owned)
-    owned.put(f"{FOLDER}/secrets.json", {**owned.secrets, "opal_admin_pin": "another PIN"})
+    spoil(owned)
     return owned
+
+
+def spoil(target: Target, **changes: str) -> None:
+    """Put another PIN, or other secrets, in place of the right ones."""
+    wrong = changes or {"opal_admin_pin": "another PIN"}
+    target.put("secrets.json", {**target.secrets, **wrong})
 
 
 def forget(target: Target) -> None:
     """Do what a restart does to our count; to the drive's, as Admin1's, the right PIN does it."""
     target.lab.ssh(f"rm -f {secrets.PLACE}")
-    target.put(f"{FOLDER}/secrets.json", target.secrets)
+    target.put("secrets.json", target.secrets)
     target.agent("storage leave")
 
 
 def refused(target: Target) -> int:
     """How many logins the drive has refused since it was started."""
-    calls = ask(Path(target.lab.state["drives"]["sed"]["control"]), "calls")["calls"]
-    return sum(
-        call["count"]
-        for call in calls
-        if call["method"] == "StartSession" and call["status"] == "NOT_AUTHORIZED"
-    )
+    calls = target.ask("sed", "calls")["calls"]
+    wanted = ("StartSession", "NOT_AUTHORIZED")
+    return sum(call["count"] for call in calls if (call["method"], call["status"]) == wanted)
 
 
 def cost(target: Target, arguments: str) -> tuple[int, str]:
@@ -72,12 +67,8 @@ def cost(target: Target, arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "command",
     [
-        "prepare",
-        "teardown",
-        "storage leave",
-        "storage enter plain",
-        "storage enter opal",
-        "storage prove plain opal",
+        *("prepare", "teardown", "storage leave"),
+        *("storage enter plain", "storage enter opal", "storage prove plain opal"),
     ],
 )
 def test_a_wrong_pin_costs_one_try(target: Target, command: str) -> None:
@@ -88,35 +79,9 @@ def test_a_wrong_pin_costs_one_try(target: Target, command: str) -> None:
 
 
 def test_a_suite_with_a_wrong_pin_costs_one_try(target: Target) -> None:
-    idle = registry.complete("idle", {"seconds": 1})
-    frozen = plan.freeze(
-        {
-            **target.description(),
-            "format": plan.FORMAT,
-            "suite_id": "tries",
-            "suite": "tries",
-            "host": "target",
-            "seed": 1,
-            "blocks": 1,
-            "origin": "measured",
-            "extent": {"offset_bytes": plan.DATA_OFFSET_BYTES, "size_bytes": EXTENT_BYTES},
-            "workloads": [{"name": "idle", "parameters": idle}],
-            "runs": [
-                {
-                    "run_id": f"{i:04d}-b00-{name}-idle",
-                    "index": i,
-                    "block": 0,
-                    "configuration": name,
-                    "workload": "idle",
-                }
-                for i, name in enumerate(("plain", "opal"))
-            ],
-            "rapl_hz": 10,
-            "settle_s": 0.2,
-            "tail_s": 0.5,
-            "assets": {},
-        }
-    )
+    idle = {"name": "idle", "parameters": registry.complete("idle", {"seconds": 1})}
+    runs = planned_runs((0, name, "idle") for name in ("plain", "opal"))
+    frozen = target.frozen_plan(workloads=[idle], runs=runs, settle_s=0.2, tail_s=0.5)
     target.lab.ssh(f"rm -rf {SUITE}; mkdir -p {SUITE}")
     target.put(f"{SUITE}/plan.json", frozen)
     before = refused(target)
@@ -132,12 +97,8 @@ def test_the_third_try_is_not_made(target: Target) -> None:
     for command in ("storage leave", "prepare", "storage enter opal"):
         tries, printed = cost(target, command)
         assert tries == 0
-        for word in (
-            "nothing was tried",
-            "power",
-            f"--psid-revert {target.disks['sed']['serial']}",
-        ):
-            assert word in printed
+        way_out = f"--psid-revert {target.disks['sed']['serial']}"
+        assert all(word in printed for word in ("nothing was tried", "power", way_out))
     # The owner of the whole drive is another authority, with a count of its own.
     assert [cost(target, "teardown")[0] for _ in range(3)] == [1, 1, 0]
     # Nothing was locked out: the right PIN opens it once ours and its count are set back.
@@ -148,21 +109,20 @@ def test_the_third_try_is_not_made(target: Target) -> None:
 
 def test_a_right_pin_sets_the_count_back(target: Target) -> None:
     cost(target, "storage leave")
-    target.put(f"{FOLDER}/secrets.json", target.secrets)
+    target.put("secrets.json", target.secrets)
     target.agent("storage leave")
-    target.put(f"{FOLDER}/secrets.json", {**target.secrets, "opal_admin_pin": "another PIN"})
+    spoil(target)
     assert [cost(target, "storage leave")[0] for _ in range(3)] == [1, 1, 0]
 
 
 def test_a_wrong_psid_is_not_tried_for_a_third_time(target: Target) -> None:
-    target.put(f"{FOLDER}/secrets.json", {**target.secrets, "sed_psid": "0" * 32})
+    spoil(target, sed_psid="0" * 32)
     command = f"teardown --psid-revert {target.disks['sed']['serial']}"
     assert [cost(target, command)[0] for _ in range(3)] == [1, 1, 0]
 
 
 def test_an_owner_that_locks_nothing_is_asked_once_with_each_pin(target: Target) -> None:
     """Such a drive looks like one without an owner: the MSID is tried first, then our PIN."""
-    device = target.disks["sed"]["by_id"]
     steps = [
         ["PSID_REVERT_TPR", {"lr": 0, "key": target.secrets["sed_psid"]}],
         ["TAKE_OWNERSHIP", {"lr": 0, "key": "somebody's PIN"}],
@@ -170,7 +130,7 @@ def test_an_owner_that_locks_nothing_is_asked_once_with_each_pin(target: Target)
     target.lab.send(SCRIPTS, FOLDER)
     target.lab.ssh(
         f"python3 {FOLDER}/{SCRIPTS.name}/opal_ioctl.py",
-        stdin=json.dumps({"device": device, "steps": steps}).encode(),
+        stdin=json.dumps({"device": target.by_id("sed"), "steps": steps}).encode(),
     )
     tries, printed = cost(target, "prepare")
     assert (tries, "--psid-revert" in printed) == (2, True)

@@ -9,16 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent.tests.guest import CODE, FOLDER, Target
+from agent.tests.guest import CODE, FOLDER, OPAL, PLAIN, Target
 from contract.places import MOUNT_POINT
 
 pytestmark = pytest.mark.lab
 
-CONFIGURATIONS: list[dict[str, Any]] = [
-    {"name": "plain", "kind": "plain", "disk": "plain"},
-    {"name": "sed-unlocked", "kind": "plain", "disk": "sed"},
-    {"name": "opal", "kind": "opal", "disk": "sed"},
-]
+CONFIGURATIONS = [PLAIN, {**PLAIN, "name": "sed-unlocked", "disk": "sed"}, OPAL]
 EXTENT_BYTES = 64 * 2**20
 
 
@@ -52,8 +48,9 @@ def bare(provisioned: Target) -> Iterator[Target]:
 
 def power_cycle(target: Target) -> None:
     target.ask("sed", "power-cycle")
-    by_id = target.disks["sed"]["by_id"]
-    target.lab.ssh(f"udevadm settle; dd if={by_id} of=/dev/null bs=4096 count=1 iflag=direct")
+    target.lab.ssh(
+        f"udevadm settle; dd if={target.by_id('sed')} of=/dev/null bs=4096 count=1 iflag=direct"
+    )
 
 
 def causes(target: Target, role: str) -> list[str]:
@@ -207,10 +204,8 @@ def test_a_header_that_another_program_has_locked_is_not_waited_for(target: Targ
 def test_a_failed_format_is_told_by_its_cause_and_the_drive_is_given_back(target: Target) -> None:
     target.said("teardown")
     program = f"{CODE}/bin/cryptsetup"
-    script = (
-        '#!/bin/sh\ncase "$*" in *luksFormat*) echo spoilt >&2; exit 1;; esac\n'
-        'exec /usr/sbin/cryptsetup "$@"\n'
-    )
+    spoilt = 'case "$*" in *luksFormat*) echo spoilt >&2; exit 1;; esac'
+    script = f'#!/bin/sh\n{spoilt}\nexec /usr/sbin/cryptsetup "$@"\n'
     target.lab.ssh(f"cat >{program}; chmod +x {program}", stdin=script.encode())
     printed = target.refusal("prepare")
     assert "spoilt" in printed
