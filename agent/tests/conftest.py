@@ -13,7 +13,7 @@ from agent.tests.suite_lab import Lab, blocks_document
 
 
 @pytest.fixture
-def three_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     """Twelve runs, each tried as often as a plan says by itself."""
     lab = Lab(tmp_path, blocks=3)
     monkeypatch.setattr("workloads.registry.load", lab.load)
@@ -29,10 +29,10 @@ def three_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[La
 
 
 @pytest.fixture
-def one_block(three_blocks: Lab) -> Lab:
+def one_block(suite: Lab) -> Lab:
     """Four runs, each tried three times, and a plan that other processes read."""
-    three_blocks.change(**blocks_document(), attempts=3)
-    return three_blocks
+    suite.change(**blocks_document(), attempts=3)
+    return suite
 
 
 @pytest.fixture

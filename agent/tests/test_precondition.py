@@ -74,18 +74,18 @@ def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fio:
 
 
 @pytest.fixture
-def lab(three_blocks: Lab) -> Lab:
+def lab(suite: Lab) -> Lab:
     """Provide a suite that is preconditioned, on a stand-in whose disk is a file."""
-    three_blocks.plan = planned()
+    suite.plan = planned()
 
     @contextmanager
     def below(disk: Disk) -> Iterator[Place]:
-        three_blocks.stack.calls.append(f"below {disk.role}")
-        yield Place(disk, "/dev/sdx1", 1, three_blocks.plan.storage.extent)
-        three_blocks.stack.calls.append("relocked")
+        suite.stack.calls.append(f"below {disk.role}")
+        yield Place(disk, "/dev/sdx1", 1, suite.plan.storage.extent)
+        suite.stack.calls.append("relocked")
 
-    three_blocks.stack.below = below  # type: ignore[attr-defined]
-    return three_blocks
+    suite.stack.below = below  # type: ignore[attr-defined]
+    return suite
 
 
 def planned(**changes: Any) -> Plan:

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from agent import marks
-from agent.tests.suite_lab import Lab
+from agent.tests.suite_lab import Lab, failing
 from contract import journal, plan
-from workloads.base import Context
 
 SHORT = plan.Watermark(chip_s=0.002, pad_s=0.0)
 
@@ -56,15 +55,10 @@ def test_a_torn_line_stays_one_line(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def lab(three_blocks: Lab) -> Lab:
-    return three_blocks
-
-
-@pytest.fixture
-def short(lab: Lab) -> Lab:
+def short(suite: Lab) -> Lab:
     """Provide a suite whose plan has a watermark that is soon over."""
-    lab.plan = replace(lab.plan, watermark=SHORT)
-    return lab
+    suite.plan = replace(suite.plan, watermark=SHORT)
+    return suite
 
 
 def whens(lab: Lab) -> list[str]:
@@ -81,10 +75,7 @@ def test_a_session_has_one_before_its_first_run_and_one_after_its_last(short: La
 
 
 def test_a_session_that_goes_on_has_its_own(short: Lab) -> None:
-    def fail(_context: Context) -> None:
-        raise ValueError("once")
-
-    short.acts["file_io"] = fail
+    short.acts["file_io"] = failing
     short.execute()
     short.acts.clear()
     assert short.execute() == 0

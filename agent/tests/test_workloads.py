@@ -15,7 +15,7 @@ import pytest
 
 from agent import marks, needs, pack
 from agent.system.limits import Stop
-from agent.tests.suite_lab import Lab, blocks_document, entries
+from agent.tests.suite_lab import Lab, blocks_document, entries, failing
 from contract import plan
 from contract.journal import SKIPPED
 from contract.tests.refusal import refuses
@@ -24,42 +24,37 @@ from workloads.base import Context, Needs, Workload
 MIB, GIB = 2**20, 2**30
 
 
-@pytest.fixture
-def lab(three_blocks: Lab) -> Lab:
-    return three_blocks
-
-
-def with_variant(one: Lab) -> None:
+def with_variant(suite: Lab) -> None:
     """Add the suite's second workload under a name of its own, and twice in a block."""
     document = blocks_document()
     document["workloads"][1] = {"name": "big", "workload": "file_io", "parameters": {"x": 1}}
     for run in document["runs"]:
         if run["workload"] == "file_io":
             run.update(workload="big", run_id=f"{run['run_id'][:-7]}big.1", repeat=1)
-    one.plan = plan.parse(plan.freeze(document))
+    suite.change(**document)
 
 
-def test_an_entry_runs_its_workload_under_its_own_name(lab: Lab) -> None:
-    with_variant(lab)
+def test_an_entry_runs_its_workload_under_its_own_name(suite: Lab) -> None:
+    with_variant(suite)
     calls: list[dict[str, Any]] = []
-    lab.acts["file_io"] = lambda context: calls.append(dict(context.parameters))
-    assert lab.execute() == 0
+    suite.acts["file_io"] = lambda context: calls.append(dict(context.parameters))
+    assert suite.execute() == 0
     assert calls == [{"x": 1}, {"x": 1}]
-    record = lab.run_json(1)
+    record = suite.run_json(1)
     assert record["workload"] == "big" and record["parameters"] == {"x": 1}
     assert record["program"] == "the act of file_io"
-    assert lab.run_json(0)["program"] == "the act of idle"
+    assert suite.run_json(0)["program"] == "the act of idle"
 
 
-def test_a_run_tells_the_processors_and_how_busy_they_were(lab: Lab) -> None:
+def test_a_run_tells_the_processors_and_how_busy_they_were(suite: Lab) -> None:
     def spin(_context: Context) -> None:
         end_s = time.process_time() + 0.3
         while time.process_time() < end_s:
             pass
 
-    lab.acts["idle"] = spin
-    assert lab.execute() == 0
-    record = lab.run_json(0)
+    suite.acts["idle"] = spin
+    assert suite.execute() == 0
+    record = suite.run_json(0)
     assert record["cpus"] == os.cpu_count()
     work = record["phases"][0]
     assert work["cpu_busy_s"] > 0
@@ -74,15 +69,17 @@ def test_busy_is_all_but_idle_and_waiting_and_steal_is_what_others_took(tmp_path
     assert marks.cpus_s(stat) == pytest.approx((7600321 / ticks_per_s, 80000000 / ticks_per_s))
 
 
-def test_what_is_left_out_is_told_with_its_reason(lab: Lab) -> None:
-    lab.acts["idle"] = lambda context: context.leave_out("twofish", "There is no module: load it.")
-    assert lab.execute() == 0
+def test_what_is_left_out_is_told_with_its_reason(suite: Lab) -> None:
+    suite.acts["idle"] = lambda context: context.leave_out(
+        "twofish", "There is no module: load it."
+    )
+    assert suite.execute() == 0
     left_out = [{"what": "twofish", "reason": "There is no module: load it."}]
-    assert lab.run_json(0)["left_out"] == left_out
-    assert lab.run_json(1)["left_out"] == []
+    assert suite.run_json(0)["left_out"] == left_out
+    assert suite.run_json(1)["left_out"] == []
 
 
-def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:
+def test_what_is_kept_is_summed_and_of_this_try_alone(suite: Lab) -> None:
     tries: list[int] = []
 
     def keep(context: Context) -> None:
@@ -93,64 +90,58 @@ def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:
         (context.kept / ".hidden").write_text("no")
         (context.kept / "link").symlink_to("fio/1.json")
         if len(tries) == 1:
-            raise ValueError("the first try")
+            failing(context)
 
-    document = {**blocks_document(), "attempts": 2}
-    lab.plan = plan.parse(plan.freeze(document))
-    lab.acts["idle"] = keep
-    assert lab.execute() == 0
-    run_id = lab.plan.runs[0].run_id
-    aside = lab.folder / "runs" / f"{run_id}.void-1"
+    suite.change(**blocks_document(), attempts=2)
+    suite.acts["idle"] = keep
+    assert suite.execute() == 0
+    run_id = suite.plan.runs[0].run_id
+    aside = suite.folder / "runs" / f"{run_id}.void-1"
     assert pack.kept_sums(aside) == {"fio/1.json": hashlib.sha256(b"{}").hexdigest()}
-    assert lab.run_json(0)["kept"] == {"fio/2.json": hashlib.sha256(b"{}").hexdigest()}
-    assert lab.run_json(1)["kept"] == {}
+    assert suite.run_json(0)["kept"] == {"fio/2.json": hashlib.sha256(b"{}").hexdigest()}
+    assert suite.run_json(1)["kept"] == {}
 
     out = io.BytesIO()
-    (lab.folder / "plan.json").write_text("{}")
-    pack.pack(lab.folder, out)
+    (suite.folder / "plan.json").write_text("{}")
+    pack.pack(suite.folder, out)
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
         names = [name for name in tar.getnames() if "/kept/" in name]
     assert f"suite/runs/{run_id}/kept/fio/2.json" in names
     assert not [name for name in names if name.endswith((".hidden", "link"))]
 
 
-def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:
-    lab.reasons["file_io"] = ["file_io needs dd: install it.", "And more."]
-    assert lab.execute() == 0
-    skipped = [entry for entry in entries(lab) if entry.state == "void"]
-    assert len(skipped) == 6, "each once"
-    assert all(
-        (entry.cause, entry.detail) == (SKIPPED, "file_io needs dd: install it. And more.")
-        for entry in skipped
-    )
-    assert entries(lab)[-1].detail == "6 finished, 0 void, 6 skipped"
-    record = lab.run_json(1)
-    assert record["status"] == "skipped"
-    assert record["void_reason"] == "file_io needs dd: install it. And more."
-    lab.reasons.clear()
-    assert lab.execute() == 0, "once it is installed, a suite that is started again runs it"
-    assert set(lab.last().values()) == {"finished"}
+def test_what_cannot_run_is_skipped_and_the_suite_ends_well(suite: Lab) -> None:
+    suite.reasons["file_io"] = ["file_io needs dd: install it.", "And more."]
+    assert suite.execute() == 0
+    reason = "file_io needs dd: install it. And more."
+    skipped = [(entry.cause, entry.detail) for entry in suite.voids()]
+    assert skipped == [(SKIPPED, reason)] * 6, "each once"
+    assert entries(suite)[-1].detail == "6 finished, 0 void, 6 skipped"
+    record = suite.run_json(1)
+    assert (record["status"], record["void_reason"]) == ("skipped", reason)
+    suite.reasons.clear()
+    assert suite.execute() == 0, "once it is installed, a suite that is started again runs it"
+    assert set(suite.last().values()) == {"finished"}
 
 
 @pytest.mark.parametrize("may_skip", [(), ("file_io",)])
 def test_a_suite_goes_without_a_workload_only_where_that_is_meant(
-    lab: Lab, may_skip: tuple[str, ...]
+    suite: Lab, may_skip: tuple[str, ...]
 ) -> None:
-    lab.reasons["file_io"] = ["file_io needs dd: install it."]
-    lab.plan = replace(lab.plan, may_skip=may_skip)
-    assert lab.execute() == (0 if may_skip else 1)
-    ended = entries(lab)[-1].detail
+    suite.reasons["file_io"] = ["file_io needs dd: install it."]
+    suite.plan = replace(suite.plan, may_skip=may_skip)
+    assert suite.execute() == (0 if may_skip else 1)
+    ended = entries(suite)[-1].detail
     if not may_skip:
         assert ended.startswith("file_io cannot run here: file_io needs dd: install it.")
         assert "fde run --skip file_io" in ended
-        assert not (lab.folder / "runs").exists()
+        assert not (suite.folder / "runs").exists()
 
 
 def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
-    lab: Lab,
-    monkeypatch: pytest.MonkeyPatch,
+    suite: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = lab.load
+    real = suite.load
 
     def broken(parameters: object, _assets: object) -> list[str]:
         raise KeyError(parameters)
@@ -162,56 +153,54 @@ def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
         return workload
 
     monkeypatch.setattr("workloads.registry.load", load)
-    with_variant(lab)
-    assert lab.execute() == 0
-    assert "KeyError({'x': 1})" in lab.run_json(1)["void_reason"]
-    assert entries(lab)[-1].detail == "2 finished, 0 void, 2 skipped"
+    with_variant(suite)
+    assert suite.execute() == 0
+    assert "KeyError({'x': 1})" in suite.run_json(1)["void_reason"]
+    assert entries(suite)[-1].detail == "2 finished, 0 void, 2 skipped"
 
 
-def test_too_little_room_or_memory_is_told_before_the_first_run(
-    lab: Lab,
-) -> None:
-    lab.needs = {"idle": Needs(disk_bytes=GIB), "file_io": Needs(memory_bytes=2**60)}
-    assert lab.execute() == 1
-    ended = entries(lab)[-1]
+def test_too_little_room_or_memory_is_told_before_the_first_run(suite: Lab) -> None:
+    suite.needs = {"idle": Needs(disk_bytes=GIB), "file_io": Needs(memory_bytes=2**60)}
+    assert suite.execute() == 1
+    ended = entries(suite)[-1]
     assert ended.state == "suite-failed"
     assert "idle needs 1.0 GiB on the file system under test, which has 973 MiB" in ended.detail
     assert "file_io needs 1073741824.0 GiB of memory" in ended.detail
-    assert not (lab.folder / "runs").exists()
-    lab.reasons["file_io"] = ["file_io cannot run."]
-    lab.needs["idle"] = Needs(disk_bytes=GIB * 9 // 10)
-    assert lab.execute() == 0, "what is skipped needs nothing"
+    assert not (suite.folder / "runs").exists()
+    suite.reasons["file_io"] = ["file_io cannot run."]
+    suite.needs["idle"] = Needs(disk_bytes=GIB * 9 // 10)
+    assert suite.execute() == 0, "what is skipped needs nothing"
 
 
 def test_what_a_run_writes_is_left_out_where_it_is_not_known(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    suite: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.needs = {"idle": Needs(disk_bytes=GIB)}
-    assert needs.written_bytes(lab.plan) == {"idle": GIB, "file_io": 0}
-    known = {"idle": lab.load("idle")}
+    suite.needs = {"idle": Needs(disk_bytes=GIB)}
+    assert needs.written_bytes(suite.plan) == {"idle": GIB, "file_io": 0}
+    known = {"idle": suite.load("idle")}
     monkeypatch.setattr("workloads.registry.load", lambda name: known[name])
-    assert needs.written_bytes(lab.plan) == {"idle": GIB}
+    assert needs.written_bytes(suite.plan) == {"idle": GIB}
 
 
-def test_what_earlier_runs_keep_is_not_needed_once_more(lab: Lab) -> None:
+def test_what_earlier_runs_keep_is_not_needed_once_more(suite: Lab) -> None:
     def interrupt(_context: Context) -> None:
-        lab.needs["idle"] = Needs(scratch_bytes=2**60)
+        suite.needs["idle"] = Needs(scratch_bytes=2**60)
         raise Stop
 
-    lab.acts["file_io"] = interrupt
-    assert lab.execute() == 1
-    lab.acts.clear()
-    assert lab.execute() == 0, "one run was finished before: the need is no longer looked at"
-    assert set(lab.last().values()) == {"finished"}
+    suite.acts["file_io"] = interrupt
+    assert suite.execute() == 1
+    suite.acts.clear()
+    assert suite.execute() == 0, "one run was finished before: the need is no longer looked at"
+    assert set(suite.last().values()) == {"finished"}
 
 
-def test_scratch_is_needed_by_each_workload_once(lab: Lab, tmp_path: Path) -> None:
+def test_scratch_is_needed_by_each_workload_once(suite: Lab, tmp_path: Path) -> None:
     document = blocks_document()
     document["workloads"].append({"name": "big", "workload": "idle", "parameters": {}})
     three = plan.parse(plan.freeze(document))
     free_bytes = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    lab.needs = {"idle": Needs(scratch_bytes=free_bytes * 6 // 10)}
+    suite.needs = {"idle": Needs(scratch_bytes=free_bytes * 6 // 10)}
     needs.check(three, tmp_path)
-    lab.needs["file_io"] = Needs(scratch_bytes=free_bytes * 6 // 10)
+    suite.needs["file_io"] = Needs(scratch_bytes=free_bytes * 6 // 10)
     with refuses("scratch-too-small", names="idle, file_io"):
         needs.check(three, tmp_path)
