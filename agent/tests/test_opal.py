@@ -6,6 +6,7 @@ import errno
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from agent.storage.opal_ioctl import (
     RangeStatus,
     Sid,
     Status,
-    parse_discovery,
 )
-from agent.storage.secrets import PinTriesError, Secrets
+from agent.storage.secrets import PinTriesError
 from agent.system.command import CommandError, Output
+from agent.tests.builders import FRESH, OWNED, SECRETS
+from contract.errors import AgentError
 from contract.plan import Disk, Extent
 from drive.tests.opal_host import Direct
 from drive.vices import Vices
@@ -36,8 +38,6 @@ from instrumentation import nvme
 
 DEVICE = "/dev/null"
 PLACE = Place(Disk("sed", "/dev/disk/by-id/x", "S1", 2**31), DEVICE, 1, Extent(2**24, 2**30))
-KEYS = Secrets(b"passphrase", b"pin")
-OWNED = Status(True, True, True, False, False, False)
 LOCKING = RangeStatus(0, 1, True, True, "locked")
 HEADER = opal.LuksSegment("hw-opal", str(2**24), str(2**30))
 Answers = Callable[[int], list[int]]
@@ -109,7 +109,7 @@ def test_what_is_no_answer_is_neither_a_refusal_nor_a_no(
     tried: list[Callable[[str], object]] = [
         lambda device: opal_ioctl.take(device, b"pin"),
         lambda device: opal_ioctl.revert(device, b"pin"),
-        lambda device: opal.take(device, KEYS, None),
+        lambda device: opal.take(device, SECRETS, None),
     ]
     if returned == "EINVAL":  # so an old kernel answers these; to the others it is an empty answer
         assert opal_ioctl.offered(DEVICE) is None
@@ -124,25 +124,25 @@ def test_what_is_no_answer_is_neither_a_refusal_nor_a_no(
 def test_an_msid_that_cannot_be_read_is_no_try(answers: Answers) -> None:
     calls = answers(NOT_AUTHORISED)
     with pytest.raises(opal.NotTakenError) as refused:
-        opal.take(DEVICE, KEYS, Sid(taken=False, blocked=False))
+        opal.take(DEVICE, SECRETS, Sid(taken=False, blocked=False))
     assert (refused.value.code, len(calls)) == ("no-msid", 1)
     assert secrets.login(DEVICE, secrets.SID).refused == 0
     with pytest.raises(opal.NotTakenError):  # not reported, it may have an owner
-        opal.take(DEVICE, KEYS, None)
+        opal.take(DEVICE, SECRETS, None)
     assert secrets.login(DEVICE, secrets.SID).refused == 2
+
+
+def _exchange(tper: Direct, com_id: int, data: bytes) -> bytes:
+    assert not data or tper.send(1, 1, com_id, data)
+    return (tper.receive(1, 1, com_id, 2048) or b"").ljust(2048, b"\0")
 
 
 @pytest.mark.parametrize("unreadable", [False, True])
 def test_a_drive_is_asked_for_its_msid_without_a_pin(tmp_path: Path, unreadable: bool) -> None:
     tper = Direct.make(tmp_path)
     tper.set_vices(Vices(msid_unreadable=unreadable))
-
-    def exchange(com_id: int, data: bytes) -> bytes:
-        assert not data or tper.send(1, 1, com_id, data)
-        return (tper.receive(1, 1, com_id, 2048) or b"").ljust(2048, b"\0")
-
     for _ in range(2):  # the only session is ended
-        assert msid.refused(exchange) == unreadable
+        assert msid.refused(partial(_exchange, tper)) == unreadable
     assert not tper.status()["session"]
     assert not msid.is_refused(DEVICE)
 
@@ -154,10 +154,10 @@ def test_a_drive_whose_answer_is_cut_has_no_session_left_open(
 
     def exchange(com_id: int, data: bytes) -> bytes:
         asked.append(com_id)
-        assert not data or tper.send(1, 1, com_id, data)
         if len(asked) == 3:
+            assert tper.send(1, 1, com_id, data)
             raise OSError(errno.EIO, "")
-        return (tper.receive(1, 1, com_id, 2048) or b"").ljust(2048, b"\0")
+        return _exchange(tper, com_id, data)
 
     with pytest.raises(OSError):
         msid.refused(exchange)
@@ -237,26 +237,34 @@ def _failed(code: int) -> CommandError:
     return CommandError("program-failed", program="cryptsetup", exit_code=code, reason="")
 
 
-@pytest.mark.parametrize(
-    "error", [_failed(4), CommandError("header-unread", partition="", error="")]
-)
+UNREAD = CommandError("header-unread", partition="", error="")
+SILENT_RANGE = OpalError("status", device="x", action="answer", status=NO_SESSIONS)
+
+
+@pytest.mark.parametrize("error", [_failed(4), UNREAD, SILENT_RANGE])
 def test_a_header_that_cannot_be_read_is_not_made_again(
-    error: CommandError, monkeypatch: pytest.MonkeyPatch
+    error: AgentError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_partition: str) -> opal.LuksHeader:
+    """Nor where the drive does not answer: that is no reason to format what it has."""
+
+    def fail(*_: object) -> Any:
         raise error
 
+    header = opal.LuksHeader({"0": HEADER})
     monkeypatch.setattr(opal_ioctl, "status", lambda _: OWNED)
-    monkeypatch.setattr(opal, "luks_header", fail)
-    with pytest.raises(CommandError):
-        opal.why_not_ready(PLACE, KEYS)
+    monkeypatch.setattr(opal, "luks_header", (lambda _: header) if error is SILENT_RANGE else fail)
+    monkeypatch.setattr(opal_ioctl, "range_status", fail)
+    monkeypatch.setattr(opal, "run", lambda *_, **__: Output(0, "", ""))
+    with pytest.raises(AgentError) as refused:
+        opal.why_not_ready(PLACE, SECRETS)
+    assert refused.value is error
 
 
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
         ({}, None),
-        ({"status": replace(OWNED, locking_enabled=False)}, opal.NotReady.LOCKING_OFF),
+        ({"status": FRESH}, opal.NotReady.LOCKING_OFF),
         ({"header": replace(HEADER, offset="0")}, opal.NotReady.OTHER_RANGE),
         ({"header": _failed(1)}, opal.NotReady.NO_HEADER),
         ({"found": replace(LOCKING, write_lock_enabled=False)}, opal.NotReady.NO_LOCKS),
@@ -265,32 +273,24 @@ def test_a_header_that_cannot_be_read_is_not_made_again(
 def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
     changes: dict[str, Any], cause: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers_by_name = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
+    known = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
 
-    def given(name: str, shape: Callable[[Any], Any] = lambda answer: answer) -> Callable[..., Any]:
-        def give(*_: object, **__: object) -> Any:
-            if isinstance(answers_by_name[name], Exception):
-                raise answers_by_name[name]
-            return shape(answers_by_name[name])
+    def luks_header(_partition: str) -> opal.LuksHeader:
+        if isinstance(known["header"], Exception):
+            raise known["header"]
+        return opal.LuksHeader({"0": known["header"]})
 
-        return give
-
-    monkeypatch.setattr(opal_ioctl, "status", given("status"))
-    monkeypatch.setattr(opal_ioctl, "range_status", given("found"))
-    monkeypatch.setattr(opal, "luks_header", given("header", lambda h: opal.LuksHeader({"0": h})))
+    monkeypatch.setattr(opal_ioctl, "status", lambda _: known["status"])
+    monkeypatch.setattr(opal_ioctl, "range_status", lambda *_: known["found"])
+    monkeypatch.setattr(opal, "luks_header", luks_header)
     monkeypatch.setattr(opal, "run", lambda *_, **__: Output(0, "", ""))
-    missing = opal.why_not_ready(PLACE, KEYS)
-    assert missing == cause
-    # A drive that does not answer is no reason to format what it has.
-    answers_by_name["found"] = OpalError("status", device="x", action="answer", status=NO_SESSIONS)
-    if cause in (None, opal.NotReady.NO_LOCKS, opal.NotReady.OTHER_RANGE):
-        assert _raised(lambda: opal.why_not_ready(PLACE, KEYS)).status == NO_SESSIONS
+    assert opal.why_not_ready(PLACE, SECRETS) == cause
 
 
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
-        (replace(OWNED, locking_enabled=False), "not-owned"),
+        (FRESH, "not-owned"),
         (replace(OWNED, mbr_enabled=True), "shadowed"),
         (OWNED, "not-formatted"),
     ],
@@ -304,10 +304,10 @@ def test_a_drive_that_cannot_lock_says_why(
     answers(0)
     monkeypatch.setattr(opal_ioctl, "status", lambda _: status)
     monkeypatch.setattr(opal, "run", failing)
-    error = _raised(lambda: opal.make_range(PLACE, KEYS))
+    error = _raised(lambda: opal.make_range(PLACE, SECRETS))
     assert error.code == cause
     assert (cause == "shadowed") == ("--psid-revert S1" in str(error))
-    assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).code == "no-psid"
+    assert _raised(lambda: opal.disown(DEVICE, SECRETS, by_psid=True)).code == "no-psid"
 
 
 def test_what_a_drive_says_without_a_pin_is_read_however_short(tmp_path: Path) -> None:
@@ -316,12 +316,14 @@ def test_what_a_drive_says_without_a_pin_is_read_however_short(tmp_path: Path) -
     def page() -> bytes:
         return tper.receive(1, 1, 1, 2048) or b""
 
-    assert parse_discovery(page()) == Discovery(Sid(False, False), Geometry(4096, 1, 0), True)
+    assert opal_ioctl.parse_discovery(page()) == Discovery(
+        Sid(False, False), Geometry(4096, 1, 0), True
+    )
     tper.block_sid()
     tper.set_vices(
         Vices(opal_block_bytes=512, alignment_blocks=8, lowest_lba=3, no_media_encryption=True)
     )
     complete = Discovery(Sid(False, True), Geometry(512, 8, 3), False)
-    assert parse_discovery(page()) == complete
-    cut = [parse_discovery(page()[:length]) for length in range(len(page()))]
+    assert opal_ioctl.parse_discovery(page()) == complete
+    cut = [opal_ioctl.parse_discovery(page()[:length]) for length in range(len(page()))]
     assert cut[0] == SILENT and cut[-1].geometry == complete.geometry
