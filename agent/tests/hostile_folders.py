@@ -387,9 +387,9 @@ class Cases:
         return ("result" if status == 0 else "refused"), faults
 
     def _changes_outside(self) -> Iterator[str]:
-        found = sorted(path.name for path in self.root.iterdir())
-        if found != ["base", "outside", "scratch", "suites", "target.json"]:
-            yield f"written outside: {found}"
+        names_there = sorted(path.name for path in self.root.iterdir())
+        if names_there != ["base", "outside", "scratch", "suites", "target.json"]:
+            yield f"written outside: {names_there}"
         entries = [(path.name, path.read_bytes()) for path in self.outside.iterdir()]
         if entries != [("secret", SECRET)]:
             yield f"written outside: {entries}"

@@ -248,17 +248,17 @@ def _spec(*configurations: Configuration) -> Any:
     return storage_spec(DISK, EXTENT, *configurations)
 
 
-def _found(discovery: Discovery, **changes: Any) -> DiskFacts:
+def _reported(discovery: Discovery, **changes: Any) -> DiskFacts:
     return replace(BLANK, opal=FRESH, block_bytes=4096, discovery=discovery, **changes)
 
 
 def _blocks(*numbers: int) -> DiskFacts:
-    return _found(Discovery(geometry=Geometry(*numbers)))
+    return _reported(Discovery(geometry=Geometry(*numbers)))
 
 
 # By case: what the drive reports, the extent, and why it cannot carry Opal, or None.
 NOT_TAKEN: dict[str, tuple[DiskFacts, Extent, str | None]] = {
-    "geometry not reported": (_found(Discovery()), EXTENT, None),
+    "geometry not reported": (_reported(Discovery()), EXTENT, None),
     "ranges anywhere": (_blocks(4096, 1, 0), EXTENT, None),
     "8 KiB": (_blocks(4096, 2, 0), EXTENT, None),
     "1 MiB": (_blocks(4096, 256, 0), EXTENT, None),
@@ -268,10 +268,10 @@ NOT_TAKEN: dict[str, tuple[DiskFacts, Extent, str | None]] = {
     "from block 1": (_blocks(4096, 2, 1), EXTENT, "opal-alignment"),
     "from block 256": (_blocks(4096, 4096, 256), EXTENT, None),
     "its length": (_blocks(4096, 4096, 256), Extent(2**24, 2**29 + 2**20), "opal-alignment"),
-    "encrypts": (_found(Discovery(encrypts=True)), EXTENT, None),
-    "encrypts nothing": (_found(Discovery(encrypts=False)), EXTENT, "opal-no-encryption"),
-    "blocked": (_found(Discovery(opal_ioctl.Sid(False, True))), EXTENT, "blocked"),
-    "shared": (_found(Discovery(), beside=("/dev/nvme0n2",)), EXTENT, "shared"),
+    "encrypts": (_reported(Discovery(encrypts=True)), EXTENT, None),
+    "encrypts nothing": (_reported(Discovery(encrypts=False)), EXTENT, "opal-no-encryption"),
+    "blocked": (_reported(Discovery(opal_ioctl.Sid(False, True))), EXTENT, "blocked"),
+    "shared": (_reported(Discovery(), beside=("/dev/nvme0n2",)), EXTENT, "shared"),
     "no Opal": (BLANK, EXTENT, "no-opal"),
 }
 
@@ -450,7 +450,7 @@ _GFS2 = struct.pack(">IIQIIII", 0x01161970, 1, 0, 100, 0, 1801, 1900)
 
 
 @pytest.mark.parametrize(
-    ("start", "place", "contents", "found"),
+    ("start", "place", "contents", "codes"),
     [
         ("true", 0, b"", []),
         ("true", 0, b"\xff" * (64 * 2**20), []),
@@ -463,14 +463,14 @@ _GFS2 = struct.pack(">IIQIIII", 0x01161970, 1, 0, 100, 0, 1801, 1900)
     ids=["zeros", "ones", "LUKS1", "two", "unknown start", "unknown end"],
 )
 def test_what_is_on_a_real_disk_is_found(
-    device: Path, start: str, place: int, contents: bytes, found: list[tuple[str, str | None]]
+    device: Path, start: str, place: int, contents: bytes, codes: list[tuple[str, str | None]]
 ) -> None:
     subprocess.run([start, "-q", device], check=True)
     _write(device, place, contents)
     disk_facts = _facts(device)
-    assert disk_facts.blank == (not found)
+    assert disk_facts.blank == (not codes)
     refusals = guard.refusals(_disk(device), disk_facts)
-    assert [(refusal.code, refusal.facts.get("types")) for refusal in refusals] == found
+    assert [(refusal.code, refusal.facts.get("types")) for refusal in refusals] == codes
 
 
 def test_any_write_ends_a_check(device: Path) -> None:

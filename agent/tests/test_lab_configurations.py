@@ -58,7 +58,7 @@ print(json.dumps({**said, "state": stack.state}))
 """
 
 
-def told(target: Target, script: str) -> dict[str, Any]:
+def collected(target: Target, script: str) -> dict[str, Any]:
     """Return what a script collects in the guest, which must end bare."""
     printed: dict[str, Any] = json.loads(target.python(PROLOGUE + script + EPILOGUE))
     assert printed.pop("state") == "bare"
@@ -120,8 +120,10 @@ try:
     for lie in (*LIES, "plain"):
         tell(lie, stack.enter(lie))
 """
-    printed = told(target, script)
-    assert {name: [one["code"] for one in mismatches] for name, mismatches in printed.items()} == {
+    printed = collected(target, script)
+    assert {
+        name: [mismatch["code"] for mismatch in mismatches] for name, mismatches in printed.items()
+    } == {
         "none": [],
         "plaintext": ["probe-plaintext"],
         "swapped": ["probe-plaintext"],
@@ -151,7 +153,7 @@ try:
         said.setdefault(name, []).append([len(found.mismatches), asdict(found.discard), filled])
         run(["sh", "-c", f"yes FILLED | head -c 32M > {stack.mount_point}/filled"])
 """
-    printed = told(target, script)
+    printed = collected(target, script)
     for name, discards in printed.items():
         for mismatches, discard, filled in discards:
             assert mismatches == 0
@@ -189,7 +191,7 @@ try:
     said["kept"] = {{p.stem: json.loads(p.read_text()) for p in folder.glob("*/*.json")}}
     said["lines"] = lines
 """
-    printed = told(target, script)
+    printed = collected(target, script)
     assert printed["same"]
     done = [role for state, role in printed["lines"] if state == "preconditioned"]
     assert done == ["plain", "sed"]
@@ -282,10 +284,12 @@ try:
     put("place", entered, crypt(start=32760))
     put("linear", entered, f"0 {size} linear {below} 32768")
 """
-    printed = told(target, script)
+    printed = collected(target, script)
     assert printed.pop("as planned") == []
     queues = ["no_read_workqueue", "no_write_workqueue"]
-    assert {name: [_difference(one) for one in found] for name, found in printed.items()} == {
+    assert {
+        name: [_difference(mismatch) for mismatch in found] for name, found in printed.items()
+    } == {
         "cipher": [("segment", "cipher", "serpent-xts-plain64", "aes-xts-plain64")],
         "key": [("segment", "key_bits", 256, 512)],
         "sector": [("segment", "sector_size", 512, 4096)],
@@ -312,7 +316,7 @@ stack = Stack(spec, keys, load_kind=lambda n: Other() if n == "tcrypt" else regi
 try:
     tell("cipher", stack.enter("truecrypt-aes256"))
 """
-    cipher, chain = told(target, script)["cipher"]
+    cipher, chain = collected(target, script)["cipher"]
     assert _difference(cipher) == ("segment", "cipher", "twofish-xts-plain64", "aes-xts-plain64")
     assert _difference(chain) == ("truecrypt", "chain", "twofish", "aes")
 
@@ -344,9 +348,9 @@ try:
     opal_ioctl.enable_locks(entered.place.partition, 1, keys.opal_admin_pin, enabled=True)
     tell("locking", entered)
 """
-    printed = told(target, script)
-    assert [one["code"] for one in printed["open before"]] == ["range-not-locked"]
-    assert "shadowed" in [one["code"] for one in printed["shadow"]]
+    printed = collected(target, script)
+    assert [mismatch["code"] for mismatch in printed["open before"]] == ["range-not-locked"]
+    assert "shadowed" in [mismatch["code"] for mismatch in printed["shadow"]]
     (locking,) = printed["locking"]
     assert _difference(locking) == ("range", "state", "unlocked", "off")
     assert not target.reads("sed")

@@ -47,7 +47,7 @@ OPAL_PLAN = _planned("opal")
 PLAIN = _planned("plain")
 CASCADE = _planned("tcrypt", cipher="aes-twofish-serpent", key_bits=256)
 
-# What is found when everything is as planned.
+# What is findings when everything is as planned.
 SOUND: dict[str, tuple[Planned, Found]] = {
     "dmcrypt": (DMCRYPT, Found(DMCRYPT.expectation.layers, LUKS, None, None, SEEN)),
     "no header": (NO_HEADER, Found(NO_HEADER.expectation.layers, None, None, None, SEEN)),
@@ -117,14 +117,14 @@ Change = Callable[[Found], Found]
 
 
 def _with(**changes: Any) -> Change:
-    return lambda found: replace(found, **changes)
+    return lambda findings: replace(findings, **changes)
 
 
 def _with_opal(part: str | None, **changes: Any) -> Change:
-    def change(found: Found) -> Found:
-        assert found.opal
-        inner = {part: replace(getattr(found.opal, part), **changes)} if part else changes
-        return replace(found, opal=replace(found.opal, **inner))
+    def change(findings: Found) -> Found:
+        assert findings.opal
+        inner = {part: replace(getattr(findings.opal, part), **changes)} if part else changes
+        return replace(findings, opal=replace(findings.opal, **inner))
 
     return change
 
@@ -134,10 +134,10 @@ def _with_luks(**changes: Any) -> Change:
 
 
 def _with_top(**changes: Any) -> Change:
-    def change(found: Found) -> Found:
-        top = found.layers[0]
+    def change(findings: Found) -> Found:
+        top = findings.layers[0]
         layer = replace(top, segments=(replace(top.segments[0], **changes),))
-        return replace(found, layers=(layer, *found.layers[1:]))
+        return replace(findings, layers=(layer, *findings.layers[1:]))
 
     return change
 
@@ -214,19 +214,19 @@ SPOILT: list[tuple[str, Change, list[tuple[str, str | None]]]] = [
 def test_what_is_not_as_planned_is_a_mismatch(
     name: str, change: Change, expected: list[tuple[str, str | None]]
 ) -> None:
-    plan, found = SOUND[name]
-    mismatches = proof.mismatches(plan, change(found))
-    assert [(one.code, one.facts.get("field")) for one in mismatches] == expected
-    pairs = [one.facts for one in mismatches if "planned" in one.facts]
+    plan, findings = SOUND[name]
+    mismatches = proof.mismatches(plan, change(findings))
+    assert [(mismatch.code, mismatch.facts.get("field")) for mismatch in mismatches] == expected
+    pairs = [mismatch.facts for mismatch in mismatches if "planned" in mismatch.facts]
     assert all(pair["found"] != pair["planned"] for pair in pairs)
 
 
 def test_a_planned_discard_must_be_mounted() -> None:
-    plan, found = SOUND["plain"]
+    plan, findings = SOUND["plain"]
     for mounted, codes in ((True, []), (False, ["no-discard"])):
-        findings = replace(found, discard=DiscardFindings({}, mounted=mounted))
+        findings = replace(findings, discard=DiscardFindings({}, mounted=mounted))
         mismatches = proof.mismatches(replace(plan, discards=True), findings)
-        assert [one.code for one in mismatches] == codes
+        assert [mismatch.code for mismatch in mismatches] == codes
 
 
 @pytest.mark.parametrize("name", ["fde-data", "fde-data_1", "fde-data_2", "fde-data-container"])
@@ -315,14 +315,14 @@ def test_tags_are_proven_by_header_tables_and_a_probe_that_reached_the_partition
 
     def causes(luks: LuksHeader, **changed: Any) -> list[str]:
         findings = Found(layers, luks, None, None, replace(probe, **changed))
-        return [one.code for one in proof.mismatches(TAGGED, findings)]
+        return [mismatch.code for mismatch in proof.mismatches(TAGGED, findings)]
 
     assert causes(luks) == []
     assert causes(replace(luks, segments=LUKS.segments)) == ["luks"]
     assert causes(luks, written_bytes=0) == ["probe-elsewhere"]
     assert causes(luks, on_medium=True) == ["probe-plaintext"]
     refused = Found(layers, luks, None, None, probe, of_kind=KindFindings("it says no"))
-    assert [one.sentence for one in proof.mismatches(TAGGED, refused)] == ["it says no"]
+    assert [mismatch.sentence for mismatch in proof.mismatches(TAGGED, refused)] == ["it says no"]
 
 
 COMMANDS = {name: ["/usr/local/sbin/product", name] for name in ("open", "close", "prove")}
