@@ -27,11 +27,8 @@ from contract.plan import Disk
 
 DISK = Disk("sed", "/dev/disk/by-id/nvme-x", "S1", 2**31)
 A, B, C = "a" * 64, "b" * 64, "c" * 64
-LEFT = DiskFacts(
-    *("/dev/nvme1n1", True),
-    **{"serial": "S1", "size_bytes": 2**31, "diskseq": 7, "edges": (A, B)},
-    **{"samples": ("1", "", "3"), "unknown": "unrecognised data", "opal": FRESH},
-)
+BARE = DiskFacts("/dev/nvme1n1", True, serial="S1", size_bytes=2**31, diskseq=7, opal=FRESH)
+LEFT = replace(BARE, edges=(A, B), samples=("1", "", "3"), unknown="unrecognised data")
 ZEROS = hashlib.sha256(bytes(2**20)).hexdigest()
 REVERTED = replace(LEFT, edges=(C, "d" * 64), samples=("7", "8", "9"))
 

@@ -32,6 +32,7 @@ from agent.system.command import CommandError, Output
 from agent.tests.builders import FRESH, OWNED, SECRETS
 from contract.errors import AgentError
 from contract.plan import Disk, Extent
+from drive.opal.tper import Tper
 from drive.tests.opal_host import Direct
 from drive.vices import Vices
 from instrumentation import nvme
@@ -132,7 +133,7 @@ def test_an_msid_that_cannot_be_read_is_no_try(answers: Answers) -> None:
     assert secrets.login(DEVICE, secrets.SID).refused == 2
 
 
-def _exchange(tper: Direct, com_id: int, data: bytes) -> bytes:
+def _exchange(tper: Tper, com_id: int, data: bytes) -> bytes:
     assert not data or tper.send(1, 1, com_id, data)
     return (tper.receive(1, 1, com_id, 2048) or b"").ljust(2048, b"\0")
 
