@@ -16,11 +16,8 @@ steady.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import xor
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,18 +39,6 @@ LINE_BYTES = 81
 MATCHED_BYTES = 79  # without CR LF
 CHECKED_BYTES = 74
 LINE_END = b"\r\n"
-GROUPS = ("input", "0", "1")
-
-_OUTPUT = rb"(\d{5}),(\d{4}),(\d{5}),(\d),([0-9a-f]{2}),"
-# A digit before the first one was doubled on the wire; the checksums would not see that.
-LINE = re.compile(
-    rb"(?<![0-9a-f])(\d{10}),(\d{5}),(\d{4}),(\d{5}),(\d),"
-    + _OUTPUT
-    + _OUTPUT
-    + rb"([0-9a-f]{2}),([0-9a-f]{2})"
-)
-# mV, mA, mW and the state among the groups of LINE; the interrupts stand behind an output's state.
-FIELDS = {"input": (2, 3, 4, 5), "0": (6, 7, 8, 9), "1": (11, 12, 13, 14)}
 
 _FORM = b"d" * 10 + b",ddddd,dddd,ddddd,d," + b"ddddd,dddd,ddddd,d,hh," * 2 + b"hh,hh\r\n"
 _KINDS = {b"d": b"0123456789", b"h": b"0123456789abcdef", b",": b",", b"\r": b"\r", b"\n": b"\n"}
@@ -63,18 +48,17 @@ for _bit, _members in enumerate(_KINDS.values()):
     _IS[list(_members)] |= 1 << _bit
 _HEX = np.zeros(256, np.uint8)
 _HEX[list(b"0123456789abcdef")] = range(16)
-
-Signed = NDArray[np.signedinteger[Any]]
-
-
-def checksums(checked: bytes) -> tuple[int, int]:
-    """cs1 and cs2 of the first 74 bytes of a line."""
-    return -sum(checked) & 0xFF, reduce(xor, checked, 0)
-
-
-def sound(match: re.Match[bytes]) -> bool:
-    """Whether a line's checksums are right."""
-    return checksums(match[0][:CHECKED_BYTES]) == (int(match[16], 16), int(match[17], 16))
+# A digit before the first one was doubled on the wire; the checksums would not see that.
+_LINE = re.compile(
+    rb"(?<![0-9a-f])" + _FORM[:MATCHED_BYTES].replace(b"d", b"[0-9]").replace(b"h", b"[0-9a-f]")
+)
+# The figures of a line: its ms, then mV, mA, mW and the state of each of these groups; after them
+# the interrupts of both outputs.
+GROUPS = ("input", "0", "1")
+_WEIGHTS = np.zeros((1 + 4 * len(GROUPS), LINE_BYTES))
+for _row, _digits in enumerate(re.finditer(rb"d+", _FORM)):
+    _WEIGHTS[_row, slice(*_digits.span())] = 10.0 ** np.arange(len(_digits[0]))[::-1]
+_ZEROS = _WEIGHTS.sum(axis=1, keepdims=True) * ord("0")
 
 
 def fits(millivolt: Any, milliampere: Any, milliwatt: Any) -> Any:
@@ -89,57 +73,25 @@ def fits(millivolt: Any, milliampere: Any, milliwatt: Any) -> Any:
     return (low <= milliwatt) & (milliwatt <= high)
 
 
-@dataclass(frozen=True, eq=False)
-class Lines:
-    """n lines: the meter's ms [n]; for each group mV, mA, mW and the state [n].
-
-    For each output whether it has an interrupt [n].
-    """
-
-    t_ms: Signed
-    groups: dict[str, tuple[Signed, Signed, Signed, Signed]]
-    tripped: dict[str, NDArray[np.bool_]]
+def doubted(figures: Ints) -> NDArray[np.bool_]:
+    """Whether any power of a line [n] is not the product of its voltage and current."""
+    return np.asarray(~fits(figures[1:13:4], figures[2:13:4], figures[3:13:4]).all(axis=0))
 
 
-def clean_lines(data: bytes, at: int, limit: int) -> Lines:
-    """Return sound lines that follow one another, with their ends, `limit` at most."""
+def clean_lines(data: bytes, at: int, limit: int) -> Ints:
+    """Return the figures [15, n] of sound lines that follow one another, `limit` at most."""
     count = min(limit, (len(data) - at) // LINE_BYTES)
     raw = np.frombuffer(data, np.uint8, count * LINE_BYTES, at).reshape(count, LINE_BYTES)
     columns = np.ascontiguousarray(raw.T)
     good = np.bitwise_and(_IS[columns], _NEEDED[:, None]).all(axis=0)
     checked = columns[:CHECKED_BYTES]
-    good &= np.add.reduce(checked, axis=0, dtype=np.uint8) + _hex(columns, 74) == 0
-    good &= np.bitwise_xor.reduce(checked, axis=0) == _hex(columns, 77)
-    if not good.all():
-        columns = columns[:, : int(np.argmin(good))]
-    places = {"input": 11, "0": 30, "1": 52}
-    return Lines(
-        _number(columns, 0, 10),
-        {group: _group(columns, place) for group, place in places.items()},
-        {group: _hex(columns, places[group] + 19) != 0 for group in ("0", "1")},
+    sums, parities, *interrupts = (
+        _HEX[columns[at]] << 4 | _HEX[columns[at + 1]] for at in (74, 77, 49, 71)
     )
-
-
-def _hex(columns: NDArray[np.uint8], at: int) -> NDArray[np.uint8]:
-    return np.asarray(_HEX[columns[at]] << 4 | _HEX[columns[at + 1]], np.uint8)
-
-
-def _number(columns: NDArray[np.uint8], at: int, digits: int) -> Signed:
-    value: Any = np.zeros(columns.shape[1], np.int32 if digits < 6 else np.int64)
-    for column in columns[at : at + digits]:
-        value *= 10
-        value += column
-    return np.asarray(value - int("1" * digits) * ord("0"))
-
-
-def _group(columns: NDArray[np.uint8], at: int) -> tuple[Signed, Signed, Signed, Signed]:
-    """mV, mA, mW, state."""
-    return (
-        _number(columns, at, 5),
-        _number(columns, at + 6, 4),
-        _number(columns, at + 11, 5),
-        _number(columns, at + 17, 1),
-    )
+    good &= np.add.reduce(checked, axis=0, dtype=np.uint8) + sums == 0
+    good &= np.bitwise_xor.reduce(checked, axis=0) == parities
+    figures = np.vstack([_WEIGHTS @ columns - _ZEROS, *interrupts]).astype(np.int64)
+    return figures if good.all() else figures[:, : int(np.argmin(good))]
 
 
 _Interval = Literal[5, 10, 50, 100, 500, 1000]
@@ -153,76 +105,57 @@ _AGREEING = 3
 _GAP_INTERVALS = 1.5
 
 
-@dataclass(frozen=True)
-class Step:
-    """One line's time: unwrapped; the window it is the mean of, None where unknown; ms missing."""
+class Steps(NamedTuple):
+    """Times of lines [n], unwrapped, and the windows [n] that end there, 0 where unknown.
 
-    t_device_ms: int
-    window_ms: int | None
-    missing_ms: int
-    restarted: bool
+    All in ms, as is what is missing before the first of them; whether the time restarted there.
+    """
+
+    t_ms: Ints
+    window_ms: Ints
+    missing_ms: int = 0
+    restarted: bool = False
 
 
 class DeviceTime:
     """Follows the times of successive lines, from the opening of the port on."""
 
     def __init__(self) -> None:
-        self._last_ms: int | None = None
-        self._interval_ms: int | None = None
-        self._candidate_ms = 0
-        self._agreed = 0
+        self._last_ms = -1
+        self._interval_ms = self._candidate_ms = self._agreed = 0
 
-    def step(self, raw_ms: int) -> Step:
-        """Take the time of the next line."""
-        if self._last_ms is None:
-            self._last_ms = raw_ms
-            return Step(raw_ms, None, 0, False)
-        delta_ms = (raw_ms - self._last_ms) % _WRAP_MS
-        if delta_ms >= _HALF_MS or delta_ms == 0:
-            self._last_ms = raw_ms
-            return Step(raw_ms, self._interval_ms, 0, True)
-        self._last_ms += delta_ms
-        interval_ms = self._interval(delta_ms)
-        if delta_ms <= _GAP_INTERVALS * interval_ms:
-            return Step(self._last_ms, delta_ms, 0, False)
-        return Step(self._last_ms, interval_ms, delta_ms - interval_ms, False)
-
-    def even(self, raw_ms: Ints) -> tuple[Ints, Ints]:
-        """Take the times of the next lines as far as they continue evenly at the known interval.
-
-        For each of those the time since the one before, which is its window, and its time: what
-        `step` would return for them.
-        """
-        interval_ms = self._interval_ms
-        if self._last_ms is None or interval_ms is None or self._candidate_ms != interval_ms:
-            return raw_ms[:0], raw_ms[:0]
-        delta_ms = np.diff(raw_ms, prepend=self._last_ms % _WRAP_MS) % _WRAP_MS
-        longer_ms = [ms for ms in INTERVALS_MS if ms > interval_ms]
-        good = (delta_ms * _GAP_INTERVALS >= interval_ms) & (
-            delta_ms <= _GAP_INTERVALS * interval_ms
-        )
-        if longer_ms:
-            good &= delta_ms * _GAP_INTERVALS < longer_ms[0]
-        count = len(good) if good.all() else int(np.argmin(good))
-        delta_ms = delta_ms[:count]
-        t_ms = self._last_ms + np.cumsum(delta_ms)
-        if count:
+    def take(self, raw_ms: Ints) -> Steps:
+        """Take the times of lines as far as they continue evenly, at least that of the first."""
+        if self._last_ms < 0:
+            return self._first(int(raw_ms[0]), 0)
+        before_ms = np.concatenate(([self._last_ms], raw_ms[:-1]))
+        delta_ms = (raw_ms - before_ms) % _WRAP_MS
+        # The longest interval that is possible by one step; what three agree on is the meter's.
+        fitting = np.searchsorted(INTERVALS_MS, _GAP_INTERVALS * delta_ms, "right") - 1
+        seen_ms = np.take(INTERVALS_MS, np.maximum(fitting, 0))
+        even = (fitting >= 0) & (seen_ms == self._interval_ms)
+        even &= delta_ms <= _GAP_INTERVALS * self._interval_ms
+        count = len(even) if even.all() else int(np.argmin(even))
+        if count and self._candidate_ms == self._interval_ms:
+            t_ms = self._last_ms + np.cumsum(delta_ms[:count])
             self._last_ms = int(t_ms[-1])
             self._agreed += count
-        return delta_ms, t_ms
+            return Steps(t_ms, delta_ms[:count])
+        step_ms = int(delta_ms[0])
+        if not 0 < step_ms < _HALF_MS:
+            return self._first(int(raw_ms[0]), self._interval_ms)._replace(restarted=True)
+        self._agreed = self._agreed + 1 if seen_ms[0] == self._candidate_ms else 1
+        self._candidate_ms = int(seen_ms[0])
+        if not self._interval_ms or self._agreed >= _AGREEING:
+            self._interval_ms = self._candidate_ms
+        step = self._first(self._last_ms + step_ms, self._interval_ms)
+        if step_ms <= _GAP_INTERVALS * self._interval_ms:
+            return step._replace(window_ms=delta_ms[:1])
+        return step._replace(missing_ms=step_ms - self._interval_ms)
 
-    def _interval(self, delta_ms: int) -> int:
-        """Return the meter's interval as far as known.
-
-        The longest possible, then what three agree on.
-        """
-        fitting = [ms for ms in INTERVALS_MS if ms <= _GAP_INTERVALS * delta_ms]
-        seen_ms = fitting[-1] if fitting else INTERVALS_MS[0]
-        self._agreed = self._agreed + 1 if seen_ms == self._candidate_ms else 1
-        self._candidate_ms = seen_ms
-        if self._interval_ms is None or self._agreed >= _AGREEING:
-            self._interval_ms = seen_ms
-        return self._interval_ms
+    def _first(self, t_ms: int, window_ms: int) -> Steps:
+        self._last_ms = t_ms
+        return Steps(np.array([t_ms]), np.array([window_ms]))
 
 
 _FIRST_LOOK = 8  # lines at once; twice as many while all are clean
@@ -297,64 +230,69 @@ class SmartPower3(Meter):
         return self.feed_all(Pieces([t_ns], [len(data)], data))
 
     def feed_all(self, pieces: Pieces) -> ParseResult:
-        """See `Meter.feed_all`. Clean stretches are read at once, the rest line by line."""
+        """See `Meter.feed_all`. Lines whose time continues evenly are read at once."""
         sizes = np.array([len(self._buffer), *pieces.sizes[:-1]], np.int64)
         self._offsets = np.concatenate([self._offsets, np.cumsum(sizes)])
         self._times = np.concatenate([self._times, np.array(pieces.t_mono_ns, np.int64)])
         self._buffer += pieces.data
         out: list[ParseResult] = []
-        done = self._used
-        while (end := self._stretch(done, out) or self._line(done)) is not None:
-            done = end
+        done, look = self._used, _FIRST_LOOK
+        while (lines := self._lines(done, look)) is not None:
+            at, figures = lines
+            t_ns = self._arrivals_ns(at, figures.shape[1])
+            self._report_junk(int(t_ns[0]))
+            self._in_step = True
+            count = self._take(figures, t_ns, out)
+            look = min(2 * look, _LAST_LOOK) if count == look else _FIRST_LOOK
+            done = at + count * LINE_BYTES - len(LINE_END)
         self._drop(max(done, len(self._buffer) - MATCHED_BYTES), done)  # one byte before a line
         return joined([*out, self._taken()])
 
-    def _stretch(self, done: int, out: list[ParseResult]) -> int | None:
-        """Read the clean lines behind `done` whose time continues evenly; where they end."""
-        start = done + len(LINE_END) * (self._buffer[done : done + len(LINE_END)] == LINE_END)
-        look, at = _FIRST_LOOK, start
-        while len(self._buffer) - at >= look * LINE_BYTES and (self._in_step and start > done):
-            lines = clean_lines(self._buffer, at, look)
-            delta_ms, t_ms = self._time.even(lines.t_ms)
-            if len(t_ms):
-                t_ns = self._arrivals_ns(at, len(t_ms))
-                self._report_junk(int(t_ns[0]))
-                rows = self._rows(lines, delta_ms, t_ms, t_ns)
-                out += [self._taken(), ParseResult(rows)]
-                at += len(t_ms) * LINE_BYTES
-            if len(t_ms) < look:
-                break
-            look = min(2 * look, _LAST_LOOK)
-        return at - len(LINE_END) if at > start else None
-
-    def _rows(self, lines: Lines, delta_ms: Ints, t_ms: Ints, t_ns: Ints) -> Rows:
-        """Return records of the first lines, of as many as there are times."""
-        count = len(t_ms)
-        power_w = [lines.groups[key][2][:count] / 1000 for key in self.channels]
-        return Rows(
-            t_mono_ns=t_ns,
-            t_device_us=t_ms * 1000,
-            window_s=delta_ms / 1000,
-            power_w=np.stack(power_w, axis=1),
-            energy_j=None,
-            flags=self._flags(lines.groups, lines.tripped)[:count].astype(np.uint16),
-        )
-
-    def _line(self, done: int) -> int | None:
-        """Read the next sound line behind `done`; where it ends, None where there is none."""
+    def _lines(self, done: int, look: int) -> tuple[int, Ints] | None:
+        """Return where the next sound lines behind `done` begin, and these, `look` at most."""
+        start = done + len(LINE_END)
+        if self._in_step and self._buffer[done:start] == LINE_END:
+            figures = clean_lines(self._buffer, start, look)
+            if figures.shape[1]:
+                return start, figures
         search_from = done
-        while match := LINE.search(self._buffer, search_from):
-            if not sound(match):
-                self._bad_checksum = True
-                search_from = match.start() + 1
-                continue
-            self._skip(self._buffer[done : match.start()])
-            t_line_ns = int(self._arrivals_ns(match.start(), 1)[0])
-            self._report_junk(t_line_ns)
-            self._add_record(match, t_line_ns)
-            self._in_step = True
-            return match.end()
+        while match := _LINE.search(self._buffer, search_from):
+            figures = clean_lines(match[0] + LINE_END, 0, 1)
+            if figures.shape[1]:
+                self._skip(self._buffer[done : match.start()])
+                return match.start(), figures
+            self._bad_checksum = True
+            search_from = match.start() + 1
         return None
+
+    def _take(self, figures: Ints, t_ns: Ints, out: list[ParseResult]) -> int:
+        """Make records of the lines whose time continues evenly, or of the first; how many."""
+        steps = self._time.take(figures[0])
+        count, first_ns = len(steps.t_ms), int(t_ns[0])
+        if steps.restarted:
+            self._fault(first_ns, "restart", "the meter's own time restarted")
+        if steps.missing_ms:
+            self._fault(first_ns, "gap", f"records of {steps.missing_ms} ms are missing")
+        if not steps.window_ms[0]:
+            return count  # without a time before it, what this is the mean of is unknown
+        flags: Any = GAP * bool(steps.missing_ms) | RESTART * steps.restarted
+        figures = figures[:, :count]
+        flags |= _DOUBTFUL * doubted(figures)
+        for n, (output, is_off) in enumerate(_OFF.items()):
+            if output in self.channels:
+                flags |= is_off * (figures[8 + 4 * n] == 0)
+                flags |= _TRIPPED[output] * (figures[13 + n] != 0)
+        powers = [3 + 4 * GROUPS.index(key) for key in self.channels]
+        rows = Rows(
+            t_mono_ns=t_ns[:count],
+            t_device_us=steps.t_ms * 1000,
+            window_s=steps.window_ms / 1000,
+            power_w=np.ascontiguousarray(figures[powers].T) / 1000,
+            energy_j=None,
+            flags=flags.astype(np.uint16),
+        )
+        out += [self._taken(), ParseResult(rows)]
+        return count
 
     def _skip(self, junk: bytes) -> None:
         self._junk_bytes += len(junk.translate(None, LINE_END))
@@ -383,33 +321,3 @@ class SmartPower3(Meter):
             self._fault(t_ns, "checksum", f"{junk} bytes before this were corrupted")
         else:
             self._fault(t_ns, "framing", f"{junk} bytes before this are no SmartPower3 line")
-
-    def _add_record(self, match: re.Match[bytes], t_ns: int) -> None:
-        step = self._time.step(int(match[1]))
-        if step.restarted:
-            self._fault(t_ns, "restart", "the meter's own time restarted")
-        if step.missing_ms:
-            self._fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
-        if step.window_ms is None:
-            return  # without a time before it, what this is the mean of is unknown
-        groups = {group: [int(match[n]) for n in FIELDS[group]] for group in GROUPS}
-        tripped = {key: match[FIELDS[key][3] + 1] != b"00" for key in _TRIPPED}
-        flags = GAP * bool(step.missing_ms) | RESTART * step.restarted
-        self._out.add(
-            t_ns,
-            step.t_device_ms * 1000,
-            step.window_ms / 1000,
-            [groups[key][2] / 1000 for key in self.channels],
-            flags=flags | int(self._flags(groups, tripped)),
-        )
-
-    def _flags(
-        self, groups: Mapping[str, Sequence[Any]], tripped: Mapping[str, bool | NDArray[np.bool_]]
-    ) -> Any:
-        """Return flags of one line or of n, by their figures: see `Lines`."""
-        flags: Any = 0
-        for group, (millivolt, milliampere, milliwatt, state) in groups.items():
-            flags |= _DOUBTFUL * np.logical_not(fits(millivolt, milliampere, milliwatt))
-            if group in self.channels and group in _OFF:
-                flags |= _OFF[group] * (state == 0) | _TRIPPED[group] * tripped[group]
-        return flags
