@@ -86,6 +86,13 @@ def patience_s(source: str) -> float:
     return PATIENCE_S.get(source, OTHERS_PATIENCE_S)
 
 
+def summed(stretches: Iterable[Stretch]) -> tuple[float, float]:
+    """Return the seconds of some stretches, and their joules as far as these are known."""
+    every = list(stretches)
+    energy_j = math.fsum(stretch.energy_j or 0.0 for stretch in every)
+    return math.fsum(stretch.seconds for stretch in every), energy_j
+
+
 def stood_still(stretches: Sequence[Stretch], patience: float) -> str:
     """Whether a counter is no figure by all its stretches: a code, or empty.
 
@@ -96,50 +103,34 @@ def stood_still(stretches: Sequence[Stretch], patience: float) -> str:
     known = [stretch for stretch in stretches if stretch.energy_j is not None]
     if 2 * len(known) < len(stretches) or not known:
         return ""
+    whole_s, _ = summed(known)
     if not any(stretch.energy_j for stretch in known):
-        whole_s = math.fsum(stretch.seconds for stretch in known)
         return STANDS_STILL if whole_s >= patience else DID_NOT_MOVE
     telling = [stretch for stretch in known if stretch.seconds >= patience / 3]
     still = sum(not stretch.energy_j for stretch in telling)
-    in_a_row_s = [
-        math.fsum(stretch.seconds for stretch in row)
-        for moved, row in groupby(known, key=lambda stretch: bool(stretch.energy_j))
-        if not moved
-    ]
+    rows = groupby(known, key=lambda stretch: bool(stretch.energy_j))
+    in_a_row_s = [summed(row)[0] for moved, row in rows if not moved]
     still_s = math.fsum(seconds for seconds in in_a_row_s if seconds >= patience)
-    whole_s = math.fsum(stretch.seconds for stretch in known)
     many = still > SHARE * len(telling) or still_s > SHARE * whole_s
     return STANDS_STILL if many else ""
 
 
-def frozen(stretches: Sequence[Stretch], patience: float) -> Stretch | None:
-    """Return the longest row of rests and runs through which a sensor showed one power.
+def frozen(stretches: Sequence[Stretch], patience: float) -> tuple[float, float] | None:
+    """Return seconds and joules of the longest row of stretches in which a sensor showed one power.
 
     It must last for `patience` and more than `SHARE` of the whole; rests and runs take turns.
     """
-    rows: list[list[Stretch]] = []
+    rows: list[list[Stretch]] = [[]]
     for stretch in stretches:
         if stretch.energy_j is None or not stretch.seconds:
             continue
-        before = rows[-1][-1] if rows else None
         # Of one mean power, as far as the times of polls show.
-        powers = [(each.energy_j or 0.0) / each.seconds for each in (before or stretch, stretch)]
-        if before is None or not math.isclose(*powers, rel_tol=ALIKE):
+        powers = [(s.energy_j or 0.0) / s.seconds for s in (*rows[-1][-1:], stretch)]
+        if not math.isclose(powers[0], powers[-1], rel_tol=ALIKE):
             rows.append([])
         rows[-1].append(stretch)
-    sums = [
-        Stretch(
-            math.fsum(stretch.seconds for stretch in row),
-            math.fsum(stretch.energy_j or 0 for stretch in row),
-        )
-        for row in rows
-        if len(row) >= SOME
-    ]
-    longest = max(sums, key=lambda stretch: stretch.seconds, default=None)
-    whole_s = math.fsum(stretch.seconds for stretch in stretches)
-    if longest is None or longest.seconds < max(patience, SHARE * whole_s):
-        return None
-    return longest
+    longest = max((summed(row) for row in rows if len(row) >= SOME), default=(0.0, 0.0))
+    return longest if longest[0] >= max(patience, SHARE * summed(stretches)[0]) else None
 
 
 def below(
@@ -155,9 +146,8 @@ def below(
         for stretch, other in zip(total, part, strict=True)
         if stretch.energy_j is not None and other.energy_j is not None
     ]
-    total_j = math.fsum(stretch.energy_j or 0.0 for stretch, _ in both)
-    part_j = math.fsum(other.energy_j or 0.0 for _, other in both)
-    seconds = math.fsum(stretch.seconds for stretch, _ in both)
+    seconds, total_j = summed(stretch for stretch, _ in both)
+    _, part_j = summed(other for _, other in both)
     if not total_j or not seconds:
         return None  # `of_counter` has it
     always = all(
@@ -176,7 +166,7 @@ def update_of(stretches: Sequence[Stretch]) -> float:
     `UPDATE_S`, less where it moved in shorter stretches.
     """
     moved = sum(bool(stretch.energy_j) for stretch in stretches)
-    return min(UPDATE_S, math.fsum(stretch.seconds for stretch in stretches) / max(1, moved))
+    return min(UPDATE_S, summed(stretches)[0] / max(1, moved))
 
 
 def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Objection | None:
@@ -184,14 +174,14 @@ def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Obj
     code = stood_still(stretches, patience)
     if not code:
         return None
-    seconds = math.fsum(stretch.seconds for stretch in stretches)
+    seconds, energy_j = summed(stretches)
     still = sum(stretch.energy_j == 0 for stretch in stretches)
     facts = {"seconds": seconds, "stretches": len(stretches), "still": still}
     way = Objection.way
     if code == DID_NOT_MOVE:
         observation = f"no count changed in {seconds:.3g} s, which is too short for it"
         way = "Let the command repeat its work."
-    elif any(stretch.energy_j for stretch in stretches):
+    elif energy_j:
         observation = (
             f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
         )
@@ -215,13 +205,13 @@ def of_sensor(
     Commands kept the processor busy for `busy_s` of them. Without work for a processor one power
     may be true, unless it is 0.
     """
-    power_w, seconds = only_w, math.fsum(stretch.seconds for stretch in stretches)
+    power_w, seconds = only_w, summed(stretches)[0]
     if power_w is None:
         row = frozen(stretches, patience)
         if row is None:
             return None
-        busy_s *= row.seconds / seconds
-        power_w, seconds = (row.energy_j or 0.0) / row.seconds, row.seconds
+        busy_s *= row[0] / seconds
+        seconds, power_w = row[0], row[1] / row[0]
     if power_w and (seconds < patience or busy_s < BUSY * seconds):
         return None
     work = f", {busy_s:.3g} s of work for the processor among them" if power_w else ""
@@ -282,16 +272,14 @@ def of_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objectio
     """Object to a machine or processor that took less than one can while it runs, or gave power."""
     least_w = LEAST_W.get(source, OTHERS_LEAST_W)
     known = [stretch for stretch in stretches if stretch.energy_j is not None]
-    seconds = math.fsum(stretch.seconds for stretch in known)
-    if seconds < SOME_S:
-        return None
-    power_w = math.fsum(stretch.energy_j or 0 for stretch in known) / seconds
-    if power_w >= least_w:
+    seconds, energy_j = summed(known)
+    if seconds < SOME_S or energy_j / seconds >= least_w:
         return None
     return Objection(
         TOO_LITTLE,
         label,
-        f"{power_w:.3g} W over {seconds:.3g} s is less than the {least_w:g} W that it takes to run",
+        f"{energy_j / seconds:.3g} W over {seconds:.3g} s is less than the {least_w:g} W that it "
+        "takes to run",
         "Check its unit and the direction of its clamp, or take another component.",
     )
 
