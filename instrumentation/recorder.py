@@ -23,7 +23,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -270,9 +270,9 @@ class Recorder:
             self._status.enter("failed", str(refusal))
             raise refusal from None
         last = {"lost": "; the port was lost at the end", "full": "; the disk was full at the end"}
-        end = last.get(self._status.state, "")
+        end = last.get(self._status.content.state, "")
         self._status.enter("stopped")
-        return f"{self._status.summary}, {self._status.bytes} bytes in {writer.path}{end}"
+        return f"{self._status.summary}, {self._status.content.bytes} bytes in {writer.path}{end}"
 
     def _record(self, writer: StreamWriter, stopped: Callable[[], bool]) -> None:
         start_ns = monotonic_ns()
@@ -321,10 +321,10 @@ class Recorder:
     @property
     def _must_be_heard(self) -> bool:
         """Whether it is not yet known that the meter is there."""
-        return not self._wait and not self._status.records
+        return not self._wait and not self._status.content.records
 
     def _open(self, writer: StreamWriter) -> bool:
-        full = self._status.state == "full"
+        full = self._status.content.state == "full"
         if full and shutil.disk_usage(self._out).free < _ROOM_BYTES:
             return False
         self._device = ""
@@ -338,8 +338,9 @@ class Recorder:
             if self._must_be_heard:
                 raise cannot_open(self._config, error, self._device) from None
             self._lose(f"the port cannot be opened ({error.strerror})")
-            if isinstance(error, PortError) and self._status.state == "lost":
-                self._status.message = f"{self._config.name}: {error.strerror}"
+            if isinstance(error, PortError) and self._status.content.state == "lost":
+                message = f"{self._config.name}: {error.strerror}"
+                self._status.content = replace(self._status.content, message=message)
             return False
         known = self._lookup.known
         if known is not None and known.usb_id and "adapter" not in self._described:
@@ -384,12 +385,12 @@ class Recorder:
         self._heard_ns = t_ns
         self._first_ns = self._first_ns or t_ns
         self._first_bytes += data[: _KEPT_BYTES - len(self._first_bytes)]
-        self._status.bytes += len(data)
-        before = self._status.records
+        self._status.count(len(data))
+        before = self._status.content.records
         self._status.take(self._meter.feed(data, t_ns))
-        if self._status.records > before:
+        if self._status.content.records > before:
             self._record_ns = t_ns
-            if self._status.state != "recording":
+            if self._status.content.state != "recording":
                 self._status.enter("recording")
 
     def _check_start(self, start_ns: int) -> None:
@@ -397,7 +398,7 @@ class Recorder:
         now_ns = monotonic_ns()
         if self._first_ns:
             heard_s = (now_ns - self._first_ns) / 1e9
-            fault = self._status.last_fault
+            fault = self._status.content.last_fault
             is_set_wrongly = fault is not None and fault.kind == "configuration"
             # It is this meter, and what is wrong is known; of many wrong logins it may lock.
             is_known = is_set_wrongly and self._meter.framed
@@ -429,7 +430,7 @@ class Recorder:
 
     def _lose(self, message: str) -> None:
         self._close_port()
-        if not self._must_be_heard and self._status.state not in ("lost", "full"):
+        if not self._must_be_heard and self._status.content.state not in ("lost", "full"):
             self._status.enter("lost", f"{self._config.name}: {message}; opening it again")
 
     def _close_port(self) -> None:

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -17,12 +17,11 @@ from contract.plan import MeterEntry
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.rows import ParseResult
 from instrumentation.recorder_port import driver_of
-from instrumentation.trace import Fault
 
 _TO_START_OF_LINE, _CLEAR_REST = "\r", "\x1b[K"
 
 
-def text(status: Status) -> str:
+def text(status: RecorderStatus) -> str:
     """State, watts by channel, records per second of those that are due, gaps and faults."""
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
     words = [
@@ -40,7 +39,7 @@ class LiveLine:
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
 
-    def show(self, status: Status) -> None:
+    def show(self, status: RecorderStatus) -> None:
         """Draw it again."""
         width = shutil.get_terminal_size().columns - 1
         self._write(_TO_START_OF_LINE + text(status)[:width] + _CLEAR_REST)
@@ -55,6 +54,7 @@ class LiveLine:
             self._terminal.flush()
 
 
+Shown = Callable[[RecorderStatus], object]
 _PERIOD_NS = 500_000_000
 _RATE_TICKS = 10
 
@@ -62,57 +62,73 @@ _RATE_TICKS = 10
 class Status:
     """Counts what happens and writes it about twice a second, to `shown` too.
 
-    The file is a `contract.documents.RecorderStatus`: `state` is `full` while the disk is,
-    `rate_hz` is over the last 5 s, `due_hz` what the driver expects.
+    `content` is that of the file: `state` is `full` while the disk is, `rate_hz` is over the
+    last 5 s, `due_hz` what the driver expects.
     """
 
     def __init__(
-        self, config: MeterEntry, path: Path, shown: Callable[[Status], object] | None = None
+        self,
+        config: MeterEntry,
+        path: Path,
+        shown: Callable[[RecorderStatus], object] | None = None,
     ) -> None:
-        self._config = config
+        self._channels = tuple(config.channels.values())
         self._path = path
         self._shown = shown
-        self.name = config.name
-        self.due_hz = 1 / driver_of(config).period_s
-        self.state: RecorderState = "starting"
-        self.message = ""
-        self.epoch = 0
-        self.openings = 0
-        self.records = 0
-        self.bytes = 0
-        self.gaps = 0
-        self.faults = 0
-        self.watts: dict[str, float] = {}
-        self.rate_hz = 0.0
-        self._first_ns = self._last_ns = 0
-        self.last_fault: Fault | None = None
+        self.content = RecorderStatus(
+            format="fde-recorder-status/1",
+            name=config.name,
+            kind=config.kind,
+            origin=config.origin,
+            port=config.port,
+            state="starting",
+            message="",
+            pid=os.getpid(),
+            t_mono_ns=0,
+            t_record_ns=0,
+            epoch=0,
+            records=0,
+            bytes=0,
+            rate_hz=0.0,
+            due_hz=round(1 / driver_of(config).period_s, 4),
+            watts={},
+            gaps=0,
+            faults=0,
+            last_fault=None,
+        )
+        self._openings = 0
+        self._first_ns = 0
         self._ticks: deque[tuple[int, int]] = deque(maxlen=_RATE_TICKS + 1)
         self._due_ns = 0
 
     def opened(self, epoch: int) -> None:
         """Take note that the port was opened (again)."""
-        self.epoch = epoch
-        self.openings += 1
+        self.content = replace(self.content, epoch=epoch)
+        self._openings += 1
+
+    def count(self, count: int) -> None:
+        """Count bytes that came."""
+        self.content = replace(self.content, bytes=self.content.bytes + count)
 
     def take(self, fed: ParseResult) -> None:
         """Count what the driver made of some bytes."""
-        rows = fed.rows
+        rows, gaps = fed.rows, sum(fault.kind == "gap" for fault in fed.faults)
+        self.content = replace(
+            self.content,
+            records=self.content.records + len(rows),
+            gaps=self.content.gaps + gaps,
+            faults=self.content.faults + len(fed.faults) - gaps,
+        )
+        for fault in fed.faults[-1:]:
+            self.content = replace(self.content, last_fault=MeterFault(fault.kind, fault.detail))
         if len(rows):
-            if not self.records:
-                self._first_ns = int(rows.t_mono_ns[0])
-            self._last_ns = int(rows.t_mono_ns[-1])
-            self.records += len(rows)
-            channels = self._config.channels.values()
-            self.watts = dict(zip(channels, rows.power_w[-1].tolist(), strict=True))
-        for fault in fed.faults:
-            self.gaps += fault.kind == "gap"
-            self.faults += fault.kind != "gap"
-            self.last_fault = fault
+            self._first_ns = self._first_ns or int(rows.t_mono_ns[0])
+            watts = dict(zip(self._channels, rows.power_w[-1].tolist(), strict=True))
+            self.content = replace(self.content, watts=watts, t_record_ns=int(rows.t_mono_ns[-1]))
 
     def enter(self, state: RecorderState, message: str = "") -> None:
-        self.state, self.message = state, message
-        if state != "recording":
-            self.watts = {}  # unknown from here on
+        watts = self.content.watts if state == "recording" else {}  # else unknown from here on
+        self.content = replace(self.content, state=state, message=message, watts=watts)
         self.write()
 
     def tick(self) -> None:
@@ -123,45 +139,24 @@ class Status:
     @property
     def summary(self) -> str:
         """All of it in one line, for people."""
-        seconds = (self._last_ns - self._first_ns) / 1e9
-        rate = f" ({(self.records - 1) / seconds:.4g} of {self.due_hz:.4g} Hz)" if seconds else ""
-        reopened = f", opened {self.openings} times" if self.openings > 1 else ""
+        last, seconds = self.content, (self.content.t_record_ns - self._first_ns) / 1e9
+        rate = f" ({(last.records - 1) / seconds:.4g} of {last.due_hz:.4g} Hz)" if seconds else ""
+        reopened = f", opened {self._openings} times" if self._openings > 1 else ""
         return (
-            f"{self.name}: {self.records} records in {seconds:.1f} s{rate}, {self.gaps} gaps, "
-            f"{self.faults} faults{reopened}"
+            f"{last.name}: {last.records} records in {seconds:.1f} s{rate}, {last.gaps} gaps, "
+            f"{last.faults} faults{reopened}"
         )
 
     def write(self) -> None:
         """Replace the file. A failure is ignored: the recording matters, not the display."""
         now_ns = monotonic_ns()
         self._due_ns = now_ns + _PERIOD_NS
-        self._ticks.append((now_ns, self.records))
+        self._ticks.append((now_ns, self.content.records))
         then_ns, then = self._ticks[0]
         seconds = (now_ns - then_ns) / 1e9
-        self.rate_hz = (self.records - then) / seconds if seconds else 0.0
-        fault = self.last_fault
-        content = RecorderStatus(
-            format="fde-recorder-status/1",
-            name=self.name,
-            kind=self._config.kind,
-            origin=self._config.origin,
-            port=self._config.port,
-            state=self.state,
-            message=self.message,
-            pid=os.getpid(),
-            t_mono_ns=now_ns,
-            t_record_ns=self._last_ns,
-            epoch=self.epoch,
-            records=self.records,
-            bytes=self.bytes,
-            rate_hz=round(self.rate_hz, 2),
-            due_hz=round(self.due_hz, 4),
-            watts=self.watts,
-            gaps=self.gaps,
-            faults=self.faults,
-            last_fault=None if fault is None else MeterFault(fault.kind, fault.detail),
-        )
+        rate_hz = round((self.content.records - then) / seconds, 2) if seconds else 0.0
+        self.content = replace(self.content, t_mono_ns=now_ns, rate_hz=rate_hz)
         with contextlib.suppress(OSError):
-            files.write_json(self._path, asdict(content), sync=False)
+            files.write_json(self._path, asdict(self.content), sync=False)
         if self._shown is not None:
-            self._shown(self)
+            self._shown(self.content)
