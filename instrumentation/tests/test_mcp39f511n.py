@@ -20,7 +20,7 @@ from instrumentation.meters.mcp39f511n import (
 from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, opened, talk
 from instrumentation.tests.simulators.mcp39f511n import Mcp39f511nSimulator
 from instrumentation.trace import Frame
-from validation.metrology.conversation import Wire, conversation
+from validation.metrology.conversation import conversation
 
 # Of green-coding-solutions/green-metrics-tool and the data sheet's frame.
 ASK_POWER = bytes.fromhex("A5 08 41 00 16 4E 08 5A")
@@ -184,24 +184,6 @@ def test_value_that_did_not_come_twice_is_dropped() -> None:
         wire = on_the_nth(nth, lambda piece: swap(piece) if len(piece) > 24 else piece)
         output, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
         assert set(output.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        ("checksum", lambda piece: piece[:-1] + bytes([piece[-1] ^ 1])),
-        ("timeout", lambda piece: piece[:0]),
-        ("timeout", lambda piece: piece[:-1]),
-        ("refused", lambda piece: b"\x51" + piece[:0]),
-        ("framing", lambda piece: b"??" + piece),
-    ],
-)
-def test_damaged_answer_is_said_and_asked_for_again(kind: str, change: Wire) -> None:
-    for nth in (0, 4, 12, 25):
-        wire = on_the_nth(nth, change)
-        output, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
-        assert kinds(output) == [kind]
-        assert output.samples.height == len(WATTS) - 1
 
 
 def test_window_of_which_the_end_was_not_watched_is_flagged() -> None:

@@ -15,7 +15,6 @@ from instrumentation.tests.meter_helpers import kinds, on_the_nth, talk
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.wt310 import WT310Simulator
 from instrumentation.tests.simulators.yokogawa import YokogawaSimulator, nr3
-from validation.metrology.conversation import Wire
 
 WATTS = [40.0, 41.5, 43.2, 320.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
 FIXED: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 5.0}
@@ -225,34 +224,6 @@ def test_older_model_errs_twice_as_much_of_the_range() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(MeterError):
         driver("wt310", **wrong)
-
-
-@both
-@pytest.mark.parametrize(
-    ("kind_of_fault", "change"),
-    [
-        ("framing", lambda piece: piece[1:]),
-        ("framing", lambda piece: piece[:-1]),
-        ("framing", lambda piece: piece.replace(b"E+", b"E-", 1) + b"x"),
-        ("framing", lambda piece: piece.replace(b"\r", b"")),
-        ("framing", lambda piece: piece.replace(b"1", b"7", 1).replace(b"0", b"8", 1)),
-        ("framing", lambda piece: b"\x00\xff\n" + piece),
-        ("timeout", lambda piece: piece[:0]),
-    ],
-)
-def test_damaged_line_is_said_and_the_next_one_read(
-    kind: str, kind_of_fault: str, change: Wire
-) -> None:
-    clean, frames = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS * 2)
-    answers = sum(bool(frame.data) and not frame.sent for frame in frames)
-    for nth in range(answers - 14, answers - 8):
-        wire = on_the_nth(nth, change)
-        output, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS * 2, wire)
-        assert kind_of_fault in kinds(output)
-        assert set(output.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
-        assert output.samples.height >= clean.samples.height - (
-            1 if kind_of_fault == "framing" else 2
-        )
 
 
 @both
