@@ -83,19 +83,19 @@ class Apt:
         status: Path | None = None,
         archive: str | None = None,
     ) -> None:
-        self._work, self._run = work, run
+        self.work, self.run = work, run
         mirror = archive or find().url or DEFAULT_MIRROR
         for part in ("lists/partial", "archives/partial"):
             (work / "apt" / part).mkdir(parents=True)
         if status is None:
             status = work / "status"
             status.touch()
-        self._sources = work / "sources.list"
-        self._sources.write_text(
+        self.sources = work / "sources.list"
+        self.sources.write_text(
             "".join(f"deb [signed-by={KEYRING}] {mirror} {suite} main\n" for suite in suites)
         )
         options = {
-            "Dir::Etc::SourceList": self._sources,
+            "Dir::Etc::SourceList": self.sources,
             "Dir::Etc::SourceParts": "/dev/null",
             "Dir::State": work / "apt",
             "Dir::State::Status": status,
@@ -104,37 +104,15 @@ class Apt:
             "APT::Default-Release": suites[0],
             "Acquire::Check-Valid-Until": str(archive is None).lower(),
         }
-        self._words = [f"-o{name}={value}" for name, value in options.items()]
+        self.words = [f"-o{name}={value}" for name, value in options.items()]
         if os.geteuid() == 0:
-            self._words.append("-oAPT::Sandbox::User=root")  # the directory is root's alone
-        run(["apt-get", "-qq", *self._words, "update"], _ignore)
-
-    def depends(self, package: str) -> list[str]:
-        """Return what `apt-cache depends` prints, by line."""
-        lines: list[str] = []
-        self._run(["apt-cache", *self._words, "depends", package], lines.append)
-        return lines
+            self.words.append("-oAPT::Sandbox::User=root")  # the directory is root's alone
+        run(["apt-get", "-qq", *self.words, "update"], _ignore)
 
     def download(self, *packages: str) -> None:
         """Download these packages alone into `work`."""
-        self._in_work("download", *packages)
-
-    def _in_work(self, *words: str) -> None:
-        place = f'cd "{self._work}" && exec apt-get -qq "$@"'
-        self._run(["sh", "-c", place, "sh", *self._words, *words], _ignore)
-
-    def download_source(self, package: str) -> None:
-        """Download the parts of a source package into `work`."""
-        lines = self._sources.read_text(encoding="utf-8")
-        self._sources.write_text(lines.replace("deb [", "deb-src ["), encoding="utf-8")
-        self._run(["apt-get", "-qq", *self._words, "update"], _ignore)
-        self._in_work("source", "--download-only", package)
-
-    def download_with_needs(self, *packages: str) -> list[Path]:
-        """Download packages and the dependencies that `status` lacks."""
-        needs = ["install", "--yes", "--download-only", "--no-install-recommends"]
-        self._run(["apt-get", "-qq", *self._words, *needs, *packages], _ignore)
-        return sorted((self._work / "apt" / "archives").glob("*.deb"))
+        place = f'cd "{self.work}" && exec apt-get -qq "$@"'
+        self.run(["sh", "-c", place, "sh", *self.words, "download", *packages], _ignore)
 
 
 def _ignore(_line: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import image
-from lab.apt import Apt
+from lab.tests.fetched import Fetcher
 
 NEWEST = "sid"
 UNWANTED = ("systemd_", "libsystemd", "gcc-", "libc-gconv", "openssl-provider")
@@ -34,7 +34,7 @@ def run(argv: Sequence[str], say: Callable[[str], None]) -> None:
 def send_newest(lab: Any, folder: str, work: Path) -> None:
     """Put the newest cryptsetup into the guest's `folder`, as bin/cryptsetup; `work` is empty."""
     (work / "newest").mkdir()
-    for package in Apt(work, (NEWEST,), run).download_with_needs("cryptsetup-bin"):
+    for package in Fetcher(work, (NEWEST,), run).download_with_needs("cryptsetup-bin"):
         if not package.name.startswith(UNWANTED):
             run(["dpkg-deb", "-x", str(package), str(work / "newest")], print)
     lab.send(work / "newest", folder)
@@ -50,7 +50,7 @@ def send_tests(lab: Any, suite: str, folder: str, work: Path) -> None:
 
     What they need and the guest lacks, keyctl, is installed in its overlay.
     """
-    Apt(work, (suite,), run).download_source("cryptsetup")
+    Fetcher(work, (suite,), run).download_source("cryptsetup")
     (archive,) = work.glob("cryptsetup_*.orig.tar.gz")
     (work / "tests").mkdir()
     with tarfile.open(archive) as source:
@@ -66,7 +66,7 @@ def send_tests(lab: Any, suite: str, folder: str, work: Path) -> None:
     lab.send(work / "tests", folder)
     keys = work / "keys"
     keys.mkdir()
-    packages = Apt(keys, (image.SUITE,), run).download_with_needs("keyutils")
+    packages = Fetcher(keys, (image.SUITE,), run).download_with_needs("keyutils")
     wanted = [path for path in packages if path.name.startswith(("keyutils_", "libkeyutils1_"))]
     for package in wanted:
         lab.send(package, folder)

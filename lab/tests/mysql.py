@@ -13,9 +13,9 @@ from pathlib import Path
 
 from contract.errors import LabError
 from lab import cache, image
-from lab.apt import Apt
 from lab.cache import Say
 from lab.state import GIB, cache_dir
+from lab.tests.fetched import Fetcher
 
 SUITES = (image.SUITE, "sid")
 PACKAGES = ("mysql-server-core", "mysql-client-core", "mysql-server")
@@ -48,7 +48,7 @@ def ensure(say: Say) -> Path:
             status = image.extracted(guest.root, "/var/lib/dpkg/status", work)
             if status is None:
                 raise LabError(f"the guest's list of packages cannot be read from {guest.root}")
-            apt = Apt(work, SUITES, lambda argv, on: cache.run(argv, log, on), status)
+            apt = Fetcher(work, SUITES, lambda argv, on: cache.run(argv, log, on), status)
             depends = [line for package in PACKAGES[:2] for line in apt.depends(package)]
             libraries = [match[1] for match in map(NEEDED.match, depends) if match]
             older = {name.partition("/")[0] for name in NEWER}
