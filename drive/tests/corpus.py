@@ -1,73 +1,80 @@
-"""The seed corpus: what our own host says to a drive, a message a file, in hexadecimal.
-
-    python -m drive.tests.corpus    records it again from a real drive into tests/seeds/
-
-`pdu-*.hex` are whole NVMe/TCP PDUs. `packet-*.hex` are payloads of Security Send, without padding;
-their first line has security protocol and ComID.
-"""
+"""What our own host says to a drive: the messages that the fuzzer changes."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
-import sys
 import tempfile
-import textwrap
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from drive.initiator import Completion, Initiator
-from drive.nvme_tcp import COMMON, PDU_COMMAND, PDU_H2C_DATA, PDU_ICREQ
+from drive.initiator import Initiator
+from drive.nvme_tcp import COMMON, PDU_COMMAND
 from drive.opal import uids
-from drive.opal.calls import method_name, parse_call
-from drive.opal.packets import COM_ID, Named, PacketError, TokenError, decode, unpack
-from drive.opal.schema import name_of
+from drive.opal.packets import COM_ID, Named, PacketError, unpack
 from drive.tests.opal_host import OWNER, USER2, OpalSession, lock, set_up_range, take_ownership
-from drive.tests.process import NQN, PSID, Drive
+from drive.tests.process import PSID, Drive
 from drive.tests.wire import record
 
-FOLDER = Path(__file__).with_name("seeds")
 _OF_A_KIND = 4
+_KIND_BYTES = 19  # of a call: its token, object and method
 _BEGIN, _COMMIT, _ABORT = b"\xfb\x00", b"\xfc\x00", b"\xfc\x01"
+_SECURITY_SEND, _FABRICS = 0x81, 0x7F
 
 
-@dataclass(frozen=True)
-class Packet:
-    """What one Security Send carries."""
+@dataclass
+class Corpus:
+    """Payloads of Security Send with protocol and ComID, calls in them, and commands by queue."""
 
-    name: str
-    protocol: int
-    com_id: int
-    data: bytes
+    packets: list[tuple[int, int, bytes]] = field(default_factory=list)
+    calls: list[bytes] = field(default_factory=list)
+    admin: list[bytes] = field(default_factory=list)
+    io: list[bytes] = field(default_factory=list)
+    others: list[bytes] = field(default_factory=list)  # ICReq, and data that were asked for
+    _kinds: Counter[bytes] = field(default_factory=Counter)
+
+    def add(self, pdu: bytes, queue: list[bytes]) -> None:
+        """Sort one PDU in, unless there are enough of its kind."""
+        if pdu[0] != PDU_COMMAND:
+            self.others.append(pdu)
+            return
+        kind, data, call = pdu[8:9] + pdu[12:13] * (pdu[8] == _FABRICS), b"", b""
+        if pdu[8] == _SECURITY_SEND:
+            data = pdu[72:].rstrip(b"\0") + bytes(8)
+            with contextlib.suppress(PacketError):
+                call = unpack(data).payload
+            kind = call[:_KIND_BYTES] or data
+        self._kinds[kind] += 1
+        if self._kinds[kind] > _OF_A_KIND:
+            return
+        if not data:
+            queue.append(pdu)
+            return
+        (address,) = struct.unpack_from("<I", pdu, 8 + 40)
+        self.packets.append((address >> 24, address >> 8 & 0xFFFF, data))
+        self.calls += [call] if call else []
 
 
-def packets() -> list[Packet]:
-    """Return the corpus's payloads of Security Send."""
-    payloads = []
-    for path in sorted(FOLDER.glob("packet-*.hex")):
-        head, _, body = path.read_text().partition("\n")
-        protocol, com_id = (int(word, 16) for word in head.split())
-        payloads.append(Packet(path.stem, protocol, com_id, bytes.fromhex(body)))
-    return payloads
-
-
-def pdus() -> dict[str, bytes]:
-    """Return the corpus's PDUs by name."""
-    return {
-        path.stem.removeprefix("pdu-"): bytes.fromhex(path.read_text())
-        for path in sorted(FOLDER.glob("pdu-*.hex"))
-    }
-
-
-class _Noting(Initiator):
-    """Keeps what it sends through Security Send."""
-
-    noted: list[tuple[int, int, bytes]]
-
-    def security_send(self, protocol: int, specific: int, data: bytes) -> Completion:
-        self.noted.append((protocol, specific, data.rstrip(b"\0") + bytes(8)))
-        return super().security_send(protocol, specific, data)
+@cache
+def recorded() -> Corpus:
+    """Record the corpus from a running drive."""
+    corpus = Corpus()
+    with tempfile.TemporaryDirectory() as folder, record() as sent:
+        drive = Drive(Path(folder), opal=True, block_bytes=512)
+        drive.start()
+        _talk_opal(drive.connect())
+        admin = drive.connect()
+        connection = {"queue_id": 1, "controller_id": admin.controller_id}
+        _talk_nvme(admin, drive.connect(**connection, in_capsule_bytes=1024))
+        drive.stop()
+    for stream in map(bytes, sent):
+        while stream:
+            length = COMMON.unpack_from(stream)[4]
+            corpus.add(stream[:length], corpus.io if sent[-1].endswith(stream) else corpus.admin)
+            stream = stream[length:]  # noqa: PLW2901 - what is left of it
+    return corpus
 
 
 def _talk_opal(host: Initiator) -> None:
@@ -129,80 +136,3 @@ def _talk_nvme(admin: Initiator, queue: Initiator) -> None:
     queue.run(0x08, 1, cdw10=8, cdw12=7)
     queue.run(0x09, 1, struct.pack("<IIQ", 0, 8, 16), cdw11=4)
     queue.run(0x00, 1)
-
-
-def _name_packet(protocol: int, com_id: int, data: bytes) -> str:
-    try:
-        payload = unpack(data).payload
-        call = parse_call(decode(payload))
-    except PacketError:
-        return f"protocol-{protocol}-{com_id:04x}-{data[7:8].hex()}"
-    except TokenError:
-        return f"tokens-{payload.hex()}"
-    if call.invoking == uids.SESSION_MANAGER:
-        return "Properties" if call.method == uids.PROPERTIES else "StartSession"
-    return f"{method_name(call.method)}-{name_of(call.invoking)}"
-
-
-def _split(stream: bytes) -> Iterator[bytes]:
-    while stream:
-        length = COMMON.unpack_from(stream)[4]
-        yield stream[:length]
-        stream = stream[length:]
-
-
-_COMMANDS = {
-    0x00: "flush", 0x01: "write", 0x02: "read", 0x08: "zeroes", 0x09: "dataset", 0x7F: "fabrics",
-}  # fmt: skip
-
-
-def _name_pdu(pdu: bytes, admin: bool) -> str:
-    if pdu[0] != PDU_COMMAND:
-        return {PDU_ICREQ: "icreq", PDU_H2C_DATA: "io-data"}[pdu[0]]
-    if admin:
-        return f"admin-{pdu[8]:02x}" + (f"-{pdu[12]:02x}" if pdu[8] == 0x7F else "")
-    return f"io-{_COMMANDS[pdu[8]]}" + ("" if len(pdu) == 72 or pdu[8] != 1 else "-capsule")
-
-
-def _write(kind: str, name: str, number: int, head: str, data: bytes) -> None:
-    lines = textwrap.wrap(data.hex(), 96)
-    path = FOLDER / f"{kind}-{name}-{number}.hex"
-    path.write_text("\n".join([*([head] if head else []), *lines]) + "\n")
-
-
-def main() -> int:
-    """Record the corpus; returns the exit status."""
-    FOLDER.mkdir(exist_ok=True)
-    for old in FOLDER.glob("*.hex"):
-        old.unlink()
-    numbers: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        drive = Drive(Path(folder), opal=True, block_bytes=512)
-        drive.start()
-        host = _Noting(drive.port, NQN)
-        host.noted = []
-        _talk_opal(host)
-        with record() as sent:
-            admin = drive.connect()
-            queue = drive.connect(
-                queue_id=1, controller_id=admin.controller_id, in_capsule_bytes=1024
-            )
-            _talk_nvme(admin, queue)
-        for at, stream in enumerate(sent):
-            for pdu in _split(bytes(stream)):
-                name = _name_pdu(pdu, admin=at == 0)
-                numbers[name] += 1
-                _write("pdu", name, numbers[name], "", pdu)
-        host.close()
-        drive.stop()
-    for protocol, com_id, data in dict.fromkeys(host.noted):
-        name = _name_packet(protocol, com_id, data)
-        numbers[name] += 1
-        if numbers[name] > _OF_A_KIND:
-            continue
-        _write("packet", name, numbers[name], f"{protocol:x} {com_id:04x}", data)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

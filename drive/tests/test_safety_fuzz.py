@@ -5,45 +5,57 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from drive.tests import corpus
-from drive.tests.batches import Batch, Source, seeded
-from drive.tests.fuzz import SECOND_BYTES, STARTS, Target, fuzz
-from drive.tests.fuzz_owned import BLOCK, MARK, Owned
-from drive.tests.fuzz_wire import CHANGE, CRASH, KEY, FindingError
+from drive.opal import uids
+from drive.opal.packets import Control, encode_all
+from drive.tests.corpus import recorded
+from drive.tests.fuzz import (
+    BLOCK,
+    CHANGE,
+    CRASH,
+    KEY,
+    MARK,
+    STARTS,
+    FindingError,
+    Owned,
+    Target,
+    fuzz,
+)
+from drive.tests.fuzz import draw as drawn
 from drive.tests.keys import xts
+from drive.tests.mutate import Batch
 
 INPUTS = 2_000
+METHODS = (
+    uids.ACTIVATE, uids.AUTHENTICATE, uids.GEN_KEY, uids.GET, uids.GET_ACL, uids.NEXT,
+    uids.PROPERTIES, uids.RANDOM, uids.REVERT, uids.REVERT_SP, uids.SET, uids.START_SESSION,
+)  # fmt: skip
 
 
 def test_the_corpus_has_every_method_and_command() -> None:
-    methods = {packet.name.split("-")[1] for packet in corpus.packets()}
-    assert methods >= {
-        "Activate", "Authenticate", "GenKey", "Get", "GetACL", "Next", "Properties", "Random",
-        "Revert", "RevertSP", "Set", "StartSession", "protocol", "tokens",
-    }  # fmt: skip
-    names = {name.rsplit("-", 1)[0] for name in corpus.pdus()}
-    assert names >= {
-        "icreq", "admin-02", "admin-06", "admin-09", "admin-0a", "admin-7f-00", "admin-7f-01",
-        "admin-7f-04", "admin-82", "io-read", "io-write", "io-write-capsule", "io-data",
-        "io-zeroes", "io-dataset", "io-flush",
-    }  # fmt: skip
+    corpus = recorded()
+    methods = {call[10:19] for call in corpus.calls if call.startswith(bytes([Control.CALL]))}
+    assert methods >= {encode_all([method]) for method in METHODS}
+    assert {head[:2] for head in corpus.packets} >= {(1, 0x0800), (2, 0x0800), (2, 4), (2, 5)}
+    assert {pdu[8] for pdu in corpus.admin} >= {0x02, 0x06, 0x09, 0x0A, 0x7F, 0x82}
+    assert {pdu[8] for pdu in corpus.io} >= {0x00, 0x01, 0x02, 0x08, 0x09, 0x7F}
+    assert {pdu[0] for pdu in corpus.others} == {0x00, 0x06}  # ICReq, data
 
 
 def test_a_seed_gives_the_same_inputs_again() -> None:
-    batches = list(islice(seeded(3, 10**6), 200))
-    assert batches == list(islice(seeded(3, 10**6), 200))
-    assert batches != list(islice(seeded(4, 10**6), 200))
-    assert {batch.kind for batch in batches} == {"pdu", "packet", "call", "owner"}
-    assert [Batch.load(batch.dump()) for batch in batches] == batches
+    first, again, other = list[Batch](), list[Batch](), list[Batch]()
+    for seed, batches in ((3, first), (3, again), (4, other)):
+        drawn(seed, 2_000)(batches.append)
+    assert first == again != other
+    assert {kind for kind, *_ in first} == {"pdu", "packet", "call", "owner"}
+    assert sum(len(inputs) for *_, inputs in first) >= 2_000
 
 
 def test_no_input_breaks_the_drive(in_memory: Path) -> None:
-    figures = fuzz(seeded(1, INPUTS), in_memory, in_memory / "kept")
+    figures = fuzz(drawn(1, INPUTS), in_memory, in_memory / "kept")
     assert figures["inputs"] >= INPUTS
     assert figures["kills"] > 5 and figures["erasures"] > 0, figures
 
@@ -51,7 +63,7 @@ def test_no_input_breaks_the_drive(in_memory: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_no_input_of_a_million_breaks_the_drive(in_memory: Path) -> None:
-    assert fuzz(seeded(2, 10**6), in_memory, in_memory / "kept")["inputs"] >= 10**6
+    assert fuzz(drawn(2, 10**6), in_memory, in_memory / "kept")["inputs"] >= 10**6
 
 
 @contextmanager
@@ -66,7 +78,7 @@ def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
     target = Target(in_memory / "drive")
     state, log = target.drive.path("state.json"), target.drive.path("log")
     try:
-        target.run(Source(1).batch(0))
+        drawn(1, 32)(target.run)
         target.check()
         target.drive.fault("refuse-opal")
         with pytest.raises(Exception, match="FAIL"):
@@ -102,9 +114,9 @@ def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
 
 
 def test_what_a_kill_must_not_leave_is_noticed(in_memory: Path) -> None:
-    owned = Owned(in_memory / "owned", SECOND_BYTES)
+    owned = Owned(in_memory / "owned")
     try:
-        owned.run(Source(1).batch(0))
+        owned.run(("owner", "locking", recorded().calls[:8]))
         owned._check_erased()
         lba, _ = owned._marks[1]
         owned._marks[1] = lba, os.urandom(64)

@@ -13,7 +13,6 @@ from drive.opal.calls import encode_call
 from drive.opal.packets import COM_ID, Message, Named, pack
 from drive.opal.uids import Status
 from drive.server import MAX_CONNECTIONS
-from drive.tests.fuzz_wire import connect_pdus
 from drive.tests.opal_host import (
     OWNER,
     USER2,
@@ -26,7 +25,7 @@ from drive.tests.opal_host import (
     take_ownership,
 )
 from drive.tests.process import HANG_S, Drive, until
-from drive.tests.wire import record
+from drive.tests.wire import connect_pdus, record
 
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 ICREQ = IC.pack(0, 0, 128, 0, 128, 0, 0, 0, 0)
