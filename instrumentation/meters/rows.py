@@ -64,11 +64,9 @@ class RowBuilder:
     channels: int
     has_energy: bool = False
     faults: list[Fault] = field(default_factory=list)
-    _times: list[tuple[int, int]] = field(default_factory=list)
-    _window_s: list[float] = field(default_factory=list)
-    _power_w: list[Sequence[float]] = field(default_factory=list)
-    _energy_j: list[Sequence[float]] = field(default_factory=list)
-    _flags: list[int] = field(default_factory=list)
+    _records: list[tuple[int, int, float, Sequence[float], Sequence[float], int]] = field(
+        default_factory=list
+    )
     _done: list[Rows] = field(default_factory=list)
 
     def add(
@@ -82,13 +80,11 @@ class RowBuilder:
         flags: int = 0,
     ) -> None:
         """One record; `power_w` and `energy_j` have a value for each channel."""
-        if len(self._times) >= _PACKED_RECORDS:
+        if len(self._records) >= _PACKED_RECORDS:
             self._done.append(self._pack())
-        self._times.append((t_mono_ns, NO_TIME if t_device_us is None else t_device_us))
-        self._window_s.append(window_s)
-        self._power_w.append(power_w)
-        self._energy_j.append(energy_j or [float("nan")] * self.channels)
-        self._flags.append(flags)
+        time_us = NO_TIME if t_device_us is None else t_device_us
+        joules = energy_j or [float("nan")] * self.channels
+        self._records.append((t_mono_ns, time_us, window_s, power_w, joules, flags))
 
     def fault(self, t_mono_ns: int, kind: str, detail: str) -> None:
         """Something that was no good record. Of one call of `feed`, the first `_MOST_FAULTS`."""
@@ -97,33 +93,29 @@ class RowBuilder:
 
     def take(self) -> ParseResult:
         """All that was gathered."""
-        rows = self._pack()
-        return ParseResult(
-            concatenated([*self._done, rows]) if self._done else rows, tuple(self.faults)
-        )
+        return ParseResult(concatenated([*self._done, self._pack()]), tuple(self.faults))
 
     def _pack(self) -> Rows:
         """Move the records so far into arrays, which take a tenth of the memory."""
-        count = len(self._times)
-        times = np.array(self._times, np.int64).reshape(count, 2)
-        shape = (count, self.channels)
-        rows = Rows(
-            t_mono_ns=times[:, 0],
-            t_device_us=times[:, 1],
-            window_s=np.array(self._window_s, np.float64),
-            power_w=np.array(self._power_w, np.float64).reshape(shape),
-            energy_j=np.array(self._energy_j, np.float64).reshape(shape)
-            if self.has_energy
-            else None,
-            flags=np.array(self._flags, np.uint16),
+        records, self._records = self._records, []
+        shape = (len(records), self.channels)
+        times_ns, times_us, windows_s, powers_w, energies_j, flags = (
+            zip(*records, strict=True) if records else [()] * 6
         )
-        self._times, self._window_s, self._power_w = [], [], []
-        self._energy_j, self._flags = [], []
-        return rows
+        return Rows(
+            t_mono_ns=np.array(times_ns, np.int64),
+            t_device_us=np.array(times_us, np.int64),
+            window_s=np.array(windows_s, np.float64),
+            power_w=np.array(powers_w, np.float64).reshape(shape),
+            energy_j=np.array(energies_j, np.float64).reshape(shape) if self.has_energy else None,
+            flags=np.array(flags, np.uint16),
+        )
 
 
 def concatenated(parts: Sequence[Rows]) -> Rows:
     """Several stretches of one meter's records as one; at least one part."""
+    if len(parts) == 1:
+        return parts[0]
     energies = [part.energy_j for part in parts if part.energy_j is not None]
     return Rows(
         t_mono_ns=np.concatenate([part.t_mono_ns for part in parts]),

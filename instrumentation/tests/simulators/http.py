@@ -11,10 +11,12 @@ import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
+from contract import schema
 from contract.strict_json import Document, Json
+from instrumentation.meters.http import Settings
 from instrumentation.tests.simulators.networked import NetworkSimulator
 
 _QUERY = 'sum(power_watts{host="target"})'
@@ -25,9 +27,8 @@ class HttpSimulator(NetworkSimulator):
 
     `delay_s` is how long it takes for an answer on the network, byte by byte with `dribbles`.
     `challenge` is the login that it asks for, Digest's algorithm or `Basic`, and `opaque` what must
-    come back with it. `errors` are what it reports, `output` whether it lets current through, and
-    `elsewhere` an address that it sends everybody to. Of Home Assistant, a state that is
-    the same as before is reported again only with `reports_anew`.
+    come back with it. `elsewhere` is an address that it sends everybody to. A reading that names
+    itself has another name for the same power only with `reports_anew`.
     """
 
     kind: ClassVar[str] = "http"
@@ -50,11 +51,10 @@ class HttpSimulator(NetworkSimulator):
         self.delay_s, self.dribbles = delay_s, False
         usual = "Basic" if profile.startswith(("shelly-gen1", "redfish")) else "SHA-256"
         self.challenge, self.opaque = challenge or usual, opaque
-        self.errors: list[str] = []
-        self.output = True
         self.elsewhere = ""
         self._reports_anew = reports_anew
-        self._reported = (0.0, 0)  # the state and the number of its refresh
+        self._reported: tuple[list[float], int] = ([], 0)  # powers and the number of their refresh
+        self._device = schema.read(Settings, self.settings).device
 
     @property
     def settings(self) -> Document:
@@ -78,83 +78,32 @@ class HttpSimulator(NetworkSimulator):
         }
 
     def answer(self, request: str) -> tuple[str, bytes]:
-        verb, _, path = request.strip().partition(" ")
         if self.broken:
             return "503 Service Unavailable", b"busy"
-        document = self._document(unquote(path)) if verb == "GET" else None
-        if document is None:
+        if request.strip() != f"GET {self._device.path}":
             return "404 Not Found", b"<html>no such page</html>"
-        return "200 OK", json.dumps(document).encode()
+        return "200 OK", json.dumps(self._document()).encode()
 
-    def _document(self, path: str) -> dict[str, Json] | None:  # noqa: PLR0911, PLR0912 - one a profile
-        watts, joules = self.power_w, self.energy_j
-        url = urlsplit(path)
-        number = parse_qs(url.query).get("id")
-        match self.profile, url.path:
-            case "shelly-gen1" | "shelly-gen1-em", "/status":
-                kind, unit_j = ("emeters", 3600) if self.profile.endswith("em") else ("meters", 60)
-                meter: Document = {"power": round(watts[0], 2), "is_valid": True}
-                total = round(joules[0] / unit_j, 1)
-                return {"uptime": self.refreshes, kind: [{**meter, "total": total}]}
-            case "shelly-switch", "/rpc/Switch.GetStatus" if number == ["0"]:
-                return {"source": "init", "output": self.output, **self._metered()}
-            case "shelly-pm1", "/rpc/PM1.GetStatus" if number == ["0"]:
-                return self._metered()
-            case "shelly-em", "/rpc/EM.GetStatus" if number == ["0"]:
-                phases: Document = {
-                    f"{n}_act_power": round(w, 3) for n, w in zip("abc", watts, strict=True)
-                }
-                errors = {"a_errors": self.errors} if self.errors else {}
-                return {"id": 0, **phases, "total_act_power": round(sum(watts), 3), **errors}
-            case "shelly-em1", "/rpc/EM1.GetStatus" if number == ["0"]:
-                return {"id": 0, "voltage": 230.0, "act_power": round(watts[0], 1), "pf": 0.9}
-            case "shelly-switch", "/rpc/Switch.Set" if number == ["0"]:
-                before, self.output = self.output, "on=true" in url.query
-                return {"was_on": before}
-            case "shelly-gen1", "/relay/0":
-                self.output = "turn=on" in url.query
-                return {"ison": self.output, "source": "http"}
-            case "tasmota", "/cm" if "cmnd=Power" in url.query:
-                self.output = url.query.endswith(" On")
-                return {"POWER": "ON" if self.output else "OFF"}
-            case "tasmota", "/cm" if "cmnd=Status 8" in url.query:
-                return tasmota_status(watts[0], joules[0])
-            case "home-assistant", "/api/states/sensor.plug_power":
-                return self._state(watts[0])
-            case "redfish", "/redfish/v1/Chassis/System.Embedded.1/Power":
-                control: Document = {"MemberId": "0", "PowerConsumedWatts": round(watts[0], 1)}
-                return {"@odata.type": "#Power.v1_2_0.Power", "PowerControl": [control]}
-            case "prometheus", "/api/v1/query" if parse_qs(url.query) == {"query": [_QUERY]}:
-                sample: Document = {"metric": {}, "value": [self.refreshes, f"{watts[0]:.1f}"]}
-                vector: Document = {"resultType": "vector", "result": [sample]}
-                return {"status": "success", "data": vector}
-            case "generic", "/data":
-                reading: Document = {"power": round(watts[0], 3), "energy": joules[0] / 3600}
-                return {"n": self.refreshes, "meter": reading}
-        return None
-
-    def _metered(self) -> dict[str, Json]:
-        total: Document = {
-            "total": round(self.energy_j[0] / 3600, 3),
-            "by_minute": [0.0],
-            "minute_ts": 0,
-        }
-        errors = {"errors": self.errors} if self.errors else {}
-        return {"id": 0, "apower": round(self.power_w[0], 1), "aenergy": total, **errors}
-
-    def _state(self, power_w: float) -> dict[str, Json]:
-        state, reported = self._reported
-        if self._reports_anew or round(power_w, 3) != state:
-            reported = self.refreshes
-        self._reported = (round(power_w, 3), reported)
-        stamp = f"2026-01-01T00:{reported // 60 % 60:02d}:{reported % 60:02d}.{reported}+00:00"
-        return {
-            "entity_id": "sensor.plug_power",
-            "state": str(round(power_w, 3)),
-            "attributes": {"unit_of_measurement": "W", "device_class": "power"},
-            "last_changed": stamp,
-            "last_reported": stamp,
-        }
+    def _document(self) -> Any:
+        """Return what the profile's places point into; its forms are held by test_networked."""
+        device, places = self._device, self._device.places
+        step_w = max(self.step_w, device.resolution_w)
+        watts = [round(power_w / step_w) * step_w for power_w in self.power_w]
+        if self._reports_anew or watts != self._reported[0]:
+            self._reported = watts, self.refreshes
+        figures: dict[str, Json] = {place: str(self._reported[1]) for place in places.stamps[:1]}
+        for key, power_w, energy_j in zip(self.channels, watts, self.energy_j, strict=True):
+            figures[places.power[key]] = round(power_w, 3)
+            if key in places.energy:
+                figures[places.energy[key]] = energy_j / places.energy_unit_j
+            if key in device.valid:
+                figures[device.valid[key]] = True
+        if device.unit:
+            figures[device.unit] = "W"
+        document: Any = None
+        for pointer, value in figures.items():
+            document = put(document, pointer.split("/")[1:], value)
+        return document
 
     def serve(
         self, host: str, port: int, secret: str = "", tls: ssl.SSLContext | None = None
@@ -162,10 +111,16 @@ class HttpSimulator(NetworkSimulator):
         return HttpServer(self, host, port, secret, tls)
 
 
-def tasmota_status(power_w: float, energy_j: float) -> dict[str, Json]:
-    """Tasmota's Status 8: energy in kWh, three decimals; power in whole W."""
-    energy = {"Total": round(energy_j / 3.6e6, 3), "Power": round(power_w), "Voltage": 230}
-    return {"StatusSNS": {"Time": "2026-01-01T00:00:00", "ENERGY": energy}}
+def put(document: Any, tokens: list[str], value: Json) -> Any:
+    """Return a document with a value at the tokens of a JSON Pointer."""
+    if not tokens:
+        return value
+    token, *rest = tokens
+    if token.isdecimal():
+        entries = [*(document or []), *[None] * (int(token) + 1)][: int(token) + 1]
+        entries[int(token)] = put(entries[int(token)], rest, value)
+        return entries
+    return {**(document or {}), token: put((document or {}).get(token), rest, value)}
 
 
 class HttpServer:
