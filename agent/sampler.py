@@ -18,9 +18,9 @@ from instrumentation.sources.powercap import PowercapSource
 class Sampler:
     """Reads the counters at a fixed rate in a separate thread; keeps them in memory as they come.
 
-    Nothing is parsed or written while it runs: that would be part of what is measured. Samples are
-    due at whole periods after the start; one that is missed is left out, for two in a row would
-    add nothing.
+    Nothing is written while it runs: that would be part of what is measured. Samples are due at
+    whole periods after the start; one that is missed is left out, for two in a row would add
+    nothing.
     """
 
     def __init__(self, counters: PowercapSource, rate_hz: float) -> None:

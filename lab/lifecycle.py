@@ -20,7 +20,8 @@ from lab.cache import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
 from lab.host_time import HostPage
 from lab.launcher import Launcher, wait_for
-from lab.machines.base import OVERLAY, Guest, Machine
+from lab.machines import Machine
+from lab.machines.base import OVERLAY, Guest
 from lab.network import Network
 from lab.power_model import rapl_words
 from lab.state import (

@@ -16,7 +16,6 @@ from drive import control
 from lab import machines, ssh
 from lab.cache import Say
 from lab.launcher import Launcher, wait_for
-from lab.machines.base import Machine
 from lab.network import Network
 from lab.state import GuestState, LabState, Layout, Process, read_started
 
@@ -104,7 +103,7 @@ def reset(layout: Layout) -> None:
         write_json(layout.state, state | {"guest": {**state["guest"], **running}})
 
 
-def machine_of(state: LabState) -> Machine:
+def machine_of(state: LabState) -> machines.Machine:
     """Return the machine that a lab runs on."""
     return machines.require(str(state["machine"]["name"]))
 

@@ -19,7 +19,7 @@ from contract.interrupts import term_interrupts
 from contract.places import module_command
 from lab import lifecycle, power, ssh
 from lab.cache import Say
-from lab.machines.base import Machine
+from lab.machines import Machine
 from lab.state import REPOSITORY, LabState, Layout
 
 HOME = "/opt/fde-testbed"

@@ -8,21 +8,21 @@ import shlex
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, monotonic_ns
 from typing import ClassVar
 
 from contract.system_text import not_a_number
-from instrumentation.sources.counter import ReadFailure, Reading, reason
+from instrumentation.sources.counter import ReadFailure, Reading, reason, stamped
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
 from instrumentation.sources.zones import HeldZones, Zone, discover, kind_of, mirrors, named_zones
 
 ROOT = Path("/sys/class/powercap")
 COUNTER_BYTES = 32
-_SEPARATOR = ord(",")
+_MOST_DIGITS = 19  # with the line's end: what an array takes
 _FAILED = -1
 
 
@@ -120,20 +120,26 @@ class PowercapSource(HeldZones):
 
     def value_uj(self, index: int) -> int | None:
         """One counter's number alone; None where it cannot be read."""
-        value = self._read(index)
-        return value.energy_uj if isinstance(value, Reading) else None
+        try:
+            return self.count_uj(index)
+        except OSError:
+            return None
 
-    def _read(self, index: int) -> Reading | ReadFailure:
-        t_before_ns = monotonic_ns()
+    def count_uj(self, index: int) -> int:
+        """One counter's number. Raises OSError; the next read tries to open it again."""
         try:
             data = os.pread(self._descriptors[index], COUNTER_BYTES, 0)
-            if not data:
+            if not data.strip().isdigit() or len(data) > _MOST_DIGITS:
                 raise OSError(not_a_number(data))
         except OSError as error:
             self.away[index] = reason(error)
-            return ReadFailure(t_before_ns, reason(error))
-        epoch, window_ns = len(self.reopened_ns[index]), self.zones[index].update_ns or 0
-        return _reading(t_before_ns, monotonic_ns(), data, epoch, window_ns)
+            raise
+        return int(data)
+
+    def _read(self, index: int) -> Reading | ReadFailure:
+        read = stamped(partial(self.count_uj, index), self.zones[index].update_ns or 0)
+        epoch = len(self.reopened_ns[index])
+        return replace(read, epoch=epoch) if epoch and isinstance(read, Reading) else read
 
     def reopen(self) -> None:
         """Try to open what is away. The reading after it belongs to a new epoch."""
@@ -149,79 +155,47 @@ class PowercapSource(HeldZones):
             self.away.pop(index, None)
 
 
-@dataclass
-class _Column:
-    """One counter's samples: two stamps each, and the texts read, separated by commas.
+class Series:
+    """Samples of all counters of a source. `take` is the hot path, the rest is for afterwards.
 
-    Arrays, because a million small objects would cost memory and the collector's time during a run.
+    Arrays of two stamps and a count each, because a million small objects would cost memory and the
+    collector's time during a run.
     """
 
-    stamps_ns: array[int] = field(default_factory=lambda: array("q"))
-    text: bytearray = field(default_factory=bytearray)
-
-
-class Series:
-    """Samples of all counters of a source. `take` is the hot path, the rest is for afterwards."""
-
-    def __init__(self, files: PowercapSource) -> None:
-        self._files = files
-        self._names = tuple(files.names)
-        self._columns = [_Column() for _ in self._names]
+    def __init__(self, source: PowercapSource) -> None:
+        self._source = source
+        self._names = tuple(source.names)
+        self._columns = [array("q") for _ in self._names]
         self._errors: dict[tuple[int, int], str] = {}
-        self._slots = [
-            (index, descriptor, column.stamps_ns, column.text)
-            for index, (descriptor, column) in enumerate(
-                zip(files._descriptors, self._columns, strict=True)
-            )
-        ]
 
     def take(self) -> None:
         """Read every counter once."""
-        if self._files.away:
-            self._files.reopen()
+        if self._source.away:
+            self._source.reopen()
         # The stamp after one read is the stamp before the next: a call fewer a counter.
         t_before_ns = monotonic_ns()
-        for index, descriptor, stamps_ns, text in self._slots:
-            stamps_ns.append(t_before_ns)
+        for index, column in enumerate(self._columns):
             try:
-                data = os.pread(descriptor, COUNTER_BYTES, 0)
-                if not data:
-                    raise OSError(not_a_number(data))
+                count_uj = self._source.count_uj(index)
             except OSError as error:
-                self._errors[index, len(stamps_ns)] = reason(error)
-                self._files.away[index] = reason(error)
-                t_before_ns = monotonic_ns()
-                stamps_ns.append(_FAILED)
-            else:
-                t_before_ns = monotonic_ns()
-                stamps_ns.append(t_before_ns)
-                text.extend(data)
-            text.append(_SEPARATOR)
+                self._errors[index, len(column)] = reason(error)
+                count_uj = _FAILED
+            t_after_ns = monotonic_ns()
+            column.extend((t_before_ns, t_after_ns, count_uj))
+            t_before_ns = t_after_ns
 
     def readings(self) -> dict[str, list[Reading | ReadFailure]]:
         """Every sample by counter, in order of time."""
         return {name: list(self._parsed(n)) for n, name in enumerate(self._names)}
 
     def _parsed(self, index: int) -> Iterator[Reading | ReadFailure]:
-        column, reopened_ns = self._columns[index], self._files.reopened_ns[index]
-        stamps_ns = column.stamps_ns
-        for n, text in enumerate(bytes(column.text).split(b",")[:-1]):
-            before_ns, after_ns = stamps_ns[2 * n], stamps_ns[2 * n + 1]
-            if after_ns == _FAILED:
-                yield ReadFailure(before_ns, self._errors[index, 2 * n + 1])
+        column, reopened_ns = self._columns[index], self._source.reopened_ns[index]
+        for at in range(0, len(column), 3):
+            before_ns, after_ns, count_uj = column[at : at + 3]
+            if count_uj == _FAILED:
+                yield ReadFailure(before_ns, self._errors[index, at])
             else:
-                epoch = bisect_right(reopened_ns, after_ns)
-                yield _reading(before_ns, after_ns, text, epoch)
-
-
-def _reading(
-    t_before_ns: int, t_after_ns: int, text: bytes, epoch: int, window_ns: int = 0
-) -> Reading | ReadFailure:
-    """Return the reading that a counter file's text stands for."""
-    try:
-        return Reading(t_before_ns, t_after_ns, int(text), epoch, window_ns)
-    except ValueError:
-        return ReadFailure(t_before_ns, not_a_number(text))
+                yield Reading(before_ns, after_ns, count_uj, bisect_right(reopened_ns, after_ns))
 
 
 def _open(zone: Zone) -> int:

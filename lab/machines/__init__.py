@@ -6,10 +6,10 @@ from contract.errors import LabError
 from lab import image
 from lab.cache import Say
 from lab.image import Image
-from lab.machines.base import Machine
 from lab.machines.qemu import Qemu
 from lab.machines.uml import Uml
 
+Machine = Qemu | Uml
 MACHINES: dict[str, Machine] = {m.name: m for m in (Qemu("kvm"), Uml(), Qemu("tcg"))}
 
 

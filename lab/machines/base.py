@@ -1,17 +1,13 @@
-"""What a machine of the lab is: something that runs the guest, and what its guest can do."""
+"""What every machine of the lab needs to start the guest, and what not every guest can do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from lab.cache import Say
 from lab.image import Image
-from lab.launcher import Launcher
 from lab.network import Network
-from lab.state import GuestState, Running
 
 # In the lab's directory: what the guest writes to its root disk, over the image that labs share.
 OVERLAY = "root.overlay"
@@ -40,42 +36,3 @@ class Guest:
     ssh_port: int
     credentials: Mapping[str, Path] = field(default_factory=dict)
     kernel_words: Sequence[str] = ()
-
-
-class Machine(Protocol):
-    """Runs the guest. `guest` is its part of the lab's state."""
-
-    name: str
-    abilities: frozenset[str]
-    needs_wires: bool
-    on_one_processor: bool  # of the host
-
-    def why_not(self, image: Image, say: Say, /) -> str | None:
-        """Why it cannot serve here, None if it can; it may have to be tried or built first."""
-
-    def address(self, guest: Guest, /) -> tuple[str, int]:
-        """Where the guest's SSH server is reached, within the lab's network."""
-
-    def prepare(self, guest: Guest) -> list[str]:
-        """Make the guest's root disk and all else that it needs; returns its command.
-
-        Raises LabError where that fails.
-        """
-
-    def start(self, launcher: Launcher, command: Sequence[str]) -> Running:
-        """Start the guest, or start it again; returns at least its `pid`, and does not wait.
-
-        Raises LabError, with its last lines, where it does not start.
-        """
-
-    def reset(self, launcher: Launcher, guest: GuestState, /) -> Running:
-        """Press the button on the front: the guest starts again at once, its drives stay on.
-
-        Returns what `start` returns, for the guest as it runs now.
-        """
-
-    def set_network(self, guest: GuestState, network: Network, /, *, up: bool) -> None:
-        """Plug the guest's network in or pull it; its drives have another wire."""
-
-    def provenance(self) -> dict[str, str | float]:
-        """Return what a reader of results must know of it."""

@@ -173,12 +173,13 @@ class Qemu:
         return "127.0.0.1", guest.ssh_port
 
     def prepare(self, guest: Guest) -> list[str]:
+        """Make the guest's root disk; returns the command that starts it. Raises LabError."""
         overlay = guest.folder / OVERLAY
         make_overlay(guest.image, overlay)
         return guest.network.enter(qemu_command(program(), self.name, guest, overlay))
 
     def start(self, launcher: Launcher, command: Sequence[str]) -> Running:
-        """Start QEMU and wait until it answers."""
+        """Start QEMU and wait until it answers. Raises LabError with its last lines."""
         socket = launcher.sockets / "qmp"
         socket.unlink(missing_ok=True)
         process = launcher.start("guest", command)
@@ -189,12 +190,12 @@ class Qemu:
         return {"pid": process.pid, "vcpu_tids": vcpu_thread_ids(socket), "qmp": str(socket)}
 
     def reset(self, _launcher: Launcher, guest: GuestState) -> Running:
-        """By QEMU's own reset button."""
+        """Press QEMU's own reset button: the guest starts again at once, its drives stay on."""
         execute(Path(guest["qmp"]), "system_reset")
         return {"pid": guest["pid"], "vcpu_tids": guest["vcpu_tids"], "qmp": guest["qmp"]}
 
     def set_network(self, guest: GuestState, _network: Network, *, up: bool) -> None:
-        """By the link of its first card."""
+        """Plug the guest's network in or pull it, by the link of its first card."""
         execute(Path(guest["qmp"]), "set_link", name="net", up=up)
 
     def provenance(self) -> dict[str, str | float]:
