@@ -15,14 +15,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from contract.names import sentence
 from contract.problem import ProblemError
 from instrumentation.decode import DecodeError, read_through
 from instrumentation.meters.yokogawa import Yokogawa
-from instrumentation.meters.yokogawa_ranges import VOLTAGE_RANGES_V, Extremes
+from instrumentation.meters.yokogawa_ranges import VOLTAGE_RANGES_V
 
 SPARE = 1.1  # a range holds so much more than was seen
 PEAK_FACTOR = 3.0  # a range takes peaks up to so many times itself
@@ -34,57 +34,43 @@ class RangingError(ProblemError):
     """No ranges can be named; the message has the reason and the remedy."""
 
 
-@dataclass(frozen=True)
-class Needs:
-    """Crest factors of voltage and current: a range must hold more than the rms value."""
+def smallest(ranges: Sequence[float], peak: float, crest: float) -> float:
+    """Return the smallest range that holds the rms value `peak`, its peaks and something to spare.
 
-    voltage_crest: float = VOLTAGE_CREST
-    current_crest: float = CURRENT_CREST
-
-
-def smallest(
-    ranges: Sequence[float], peak: float, crest: float, peak_factor: float, spare: float
-) -> float:
-    """Return the smallest range that holds `spare` times the rms value `peak`, and its peaks.
-
-    A range takes peaks of `peak_factor` times itself. Raises RangingError where none does.
+    `crest` is the crest factor. Raises RangingError where none does.
     """
-    needed = spare * peak * max(1.0, crest / peak_factor)
+    needed = SPARE * peak * max(1.0, crest / PEAK_FACTOR)
     for each in sorted(ranges):
         if each >= needed:
             return each
-    raise RangingError("ranges-too-small", largest=max(ranges), peak=peak, spare=spare)
+    raise RangingError("ranges-too-small", largest=max(ranges), peak=peak, spare=SPARE)
 
 
-def advised(meter: Yokogawa, extremes: Extremes, needs: Needs) -> dict[str, float]:
-    """Return the settings to fix.
-
-    Raises RangingError.
-    """
-    if not extremes.readings:
-        raise RangingError("no-reading")
-    volts = VOLTAGE_RANGES_V, extremes.voltage_v, needs.voltage_crest
-    amperes = meter.settings.current_ranges_a, extremes.current_a, needs.current_crest
-    return {
-        "voltage_range_v": smallest(*volts, PEAK_FACTOR, SPARE),
-        "current_range_a": smallest(*amperes, PEAK_FACTOR, SPARE),
-    }
-
-
-def report(name: str, meter: Yokogawa, needs: Needs) -> str:
+def report(
+    name: str,
+    meter: Yokogawa,
+    voltage_crest: float = VOLTAGE_CREST,
+    current_crest: float = CURRENT_CREST,
+) -> str:
     """Return what was read and what to set, for people.
 
     Raises RangingError.
     """
     most = meter.extremes
-    ranges = advised(meter, most, needs)
+    if not most.readings:
+        raise RangingError("no-reading")
+    currents_a = meter.settings.current_ranges_a
+    ranges = {
+        "voltage_range_v": smallest(VOLTAGE_RANGES_V, most.voltage_v, voltage_crest),
+        "current_range_a": smallest(currents_a, most.current_a, current_crest),
+    }
     accuracy = type(meter)(meter.channels, {**asdict(meter.settings), **ranges}).accuracy
     limit_w = accuracy.relative_limit * most.power_w + accuracy.absolute_limit_w
     lines = [
         f"{name}: in {most.readings} readings, at most: {most.voltage_v:.4g} V, "
         f"{most.current_a:.4g} A, {most.power_w:.4g} W.",
         f"The smallest ranges that hold it with {100 * (SPARE - 1):.3g} % to spare and peaks "
-        f"of {needs.voltage_crest:g} (voltage) and {needs.current_crest:g} (current) times the rms "
+        f"of {voltage_crest:g} (voltage) and {current_crest:g} (current) times the rms "
         "value:",
         f"  settings: {json.dumps(ranges)}",
         f"There the meter may err by ±{limit_w:.3g} W at {most.power_w:.4g} W ({accuracy.source}).",
@@ -102,14 +88,6 @@ def report(name: str, meter: Yokogawa, needs: Needs) -> str:
     return "\n".join(lines)
 
 
-def ranging(meter_dir: Path, needs: Needs) -> str:
-    """Return what a recording shows, for people. Raises RangingError and DecodeError."""
-    meter = read_through(meter_dir)
-    if not isinstance(meter, Yokogawa):
-        return f"{meter_dir}: a {meter.kind} has no ranges; there is nothing to set."
-    return report(meter_dir.name, meter, needs)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.ranging")
@@ -117,9 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--voltage-crest", type=float, default=VOLTAGE_CREST)
     parser.add_argument("--current-crest", type=float, default=CURRENT_CREST)
     options = parser.parse_args(arguments)
-    needs = Needs(options.voltage_crest, options.current_crest)
     try:
-        print(ranging(options.recording, needs))
+        meter = read_through(options.recording)
+        if isinstance(meter, Yokogawa):
+            crests = options.voltage_crest, options.current_crest
+            print(report(options.recording.name, meter, *crests))
+        else:
+            print(f"{options.recording}: a {meter.kind} has no ranges; there is nothing to set.")
     except (RangingError, DecodeError) as error:
         print(f"fde: {sentence(str(error))}", file=sys.stderr)
         return 1

@@ -286,7 +286,7 @@ class Yokogawa(Meter):
             self._without_value(reading.power_w, t_ns)
             return
         self.extremes = self.extremes.including(
-            reading.voltage_v, reading.current_a, reading.power_w, reading.ranges
+            reading.voltage_v, reading.current_a, reading.power_w, reading.ranges[1]
         )
         flags = self._flags(reading, t_ns)
         self._last_ns = t_ns

@@ -68,7 +68,7 @@ def power_factor_term(power_factor: float | None, limits: Limits) -> ErrorTerm:
 
 @dataclass(frozen=True)
 class Extremes:
-    """The highest values and ranges so far, and how many readings were beyond the ranges.
+    """The highest values and current range so far, and how many readings were beyond the ranges.
 
     Values are rms in V and A, and mean power in W.
     """
@@ -77,20 +77,18 @@ class Extremes:
     voltage_v: float = 0.0
     current_a: float = 0.0
     power_w: float = 0.0
-    voltage_range_v: float = 0.0
     current_range_a: float = 0.0
     over_range: int = 0
 
     def including(
-        self, voltage_v: float, current_a: float, power_w: float, ranges: tuple[float, float]
+        self, voltage_v: float, current_a: float, power_w: float, current_range_a: float
     ) -> Extremes:
-        """With one more reading, taken in these ranges (V, A)."""
+        """With one more reading, taken in this range (A)."""
         return replace(
             self,
             readings=self.readings + 1,
             voltage_v=max(self.voltage_v, abs(voltage_v)),
             current_a=max(self.current_a, abs(current_a)),
             power_w=max(self.power_w, abs(power_w)),
-            voltage_range_v=max(self.voltage_range_v, ranges[0]),
-            current_range_a=max(self.current_range_a, ranges[1]),
+            current_range_a=max(self.current_range_a, current_range_a),
         )

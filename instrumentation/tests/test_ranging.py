@@ -14,7 +14,7 @@ from instrumentation import ranging
 from instrumentation.meters import registry
 from instrumentation.meters.wt310 import WT310
 from instrumentation.meters.yokogawa_ranges import Extremes
-from instrumentation.ranging import Needs, advised, report, smallest
+from instrumentation.ranging import report, smallest
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.trace import StreamWriter
 from validation.metrology.conversation import conversation
@@ -23,31 +23,29 @@ RANGES = (0.5, 1.0, 2.0, 5.0)
 
 
 @pytest.mark.parametrize(
-    ("peak", "crest", "spare", "range_"),
+    ("peak", "crest", "range_"),
     [
-        (0.5, 3.0, 1.0, 0.5),
-        (0.5, 3.0, 1.1, 1.0),  # something to spare
-        (0.4, 1.4, 1.1, 0.5),  # low crests need no more than the rms value
-        (0.4, 6.0, 1.0, 1.0),  # peaks of 2.4 A need a range that takes 3 A
-        (1.7, 4.0, 1.1, 5.0),
-        (0.0, 3.0, 1.1, 0.5),
+        (0.45, 3.0, 0.5),
+        (0.5, 3.0, 1.0),  # something to spare
+        (0.4, 1.4, 0.5),  # low crests need no more than the rms value
+        (0.4, 6.0, 1.0),  # peaks of 2.4 A need a range that takes 3 A
+        (1.7, 4.0, 5.0),
+        (0.0, 3.0, 0.5),
     ],
 )
-def test_smallest_range_that_holds_it(
-    peak: float, crest: float, spare: float, range_: float
-) -> None:
-    assert smallest(RANGES, peak, crest, 3.0, spare) == range_
+def test_smallest_range_that_holds_it(peak: float, crest: float, range_: float) -> None:
+    assert smallest(RANGES, peak, crest) == range_
 
 
 def test_load_beyond_the_largest_range_is_refused() -> None:
     with refuses("ranges-too-small"):
-        smallest(RANGES, 4.9, 3.0, 3.0, 1.1)
+        smallest(RANGES, 4.9, 3.0)
 
 
 def test_extremes_are_kept_whatever_their_order() -> None:
     extremes = Extremes()
     for volts, amperes, watts in ((230.0, 0.2, 40.0), (229.0, 0.9, 190.0), (231.0, -0.1, -5.0)):
-        extremes = extremes.including(volts, amperes, watts, (300.0, 1.0))
+        extremes = extremes.including(volts, amperes, watts, 1.0)
     assert (extremes.readings, extremes.voltage_v, extremes.current_a, extremes.power_w) == (
         3,
         231.0,
@@ -63,8 +61,8 @@ def meter_that_saw(extremes: Extremes) -> WT310:
 
 
 def test_advice_names_the_ranges_and_the_error_there() -> None:
-    extremes = Extremes(240, 231.0, 0.84, 187.3, 300.0, 1.0)
-    text = report("meter0", meter_that_saw(extremes), Needs())
+    extremes = Extremes(240, 231.0, 0.84, 187.3, 1.0)
+    text = report("meter0", meter_that_saw(extremes))
     settings = json.loads(next(line for line in text.splitlines() if "{" in line).split(": ", 1)[1])
     assert settings == {"voltage_range_v": 300.0, "current_range_a": 2.0}
     assert f"±{0.001 * 187.3 + 0.0005 * 600:.3g} W" in text
@@ -73,15 +71,15 @@ def test_advice_names_the_ranges_and_the_error_there() -> None:
 
 
 def test_advice_tells_of_clipped_readings_and_of_higher_ranges() -> None:
-    extremes = Extremes(240, 231.0, 0.84, 187.3, 300.0, 5.0, over_range=3)
-    text = report("meter0", meter_that_saw(extremes), Needs())
+    extremes = Extremes(240, 231.0, 0.84, 187.3, 5.0, over_range=3)
+    text = report("meter0", meter_that_saw(extremes))
     assert "3 readings were beyond the range" in text
     assert "went up to 5 A" in text
 
 
 def test_nothing_is_advised_from_nothing() -> None:
     with refuses("no-reading"):
-        advised(meter_that_saw(Extremes()), Extremes(), Needs())
+        report("meter0", meter_that_saw(Extremes()))
 
 
 def recorded(folder: Path, kind: str, seconds: int = 10, **settings: Any) -> Path:
