@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from agent.preflight import Facts
 from contract import schema
+from contract.files import write_json
 from contract.journal import FAILED, Entry
 from contract.plan import Plan, TargetDocument
 from contract.status import RunningAnswer
@@ -118,12 +122,30 @@ def plan(**changes: Any) -> dict[str, Any]:
     return document(suite(**changes))
 
 
-def journal(lines: Iterable[tuple[float, str, str]], boot_id: str = "b") -> list[Entry]:
-    """Entries from (seconds, state, run id)."""
+def journal(lines: Iterable[tuple[Any, ...]], boot_id: str = "b") -> list[Entry]:
+    """Entries from (seconds, state, run id), and a cause where it is not the usual one."""
     return [
-        Entry(seq, int(second * 1e9), boot_id, state, run_id, FAILED if state == "void" else "")
-        for seq, (second, state, run_id) in enumerate(lines)
+        Entry(
+            seq, int(second * 1e9), boot_id, state, run_id, *(cause or [FAILED * (state == "void")])
+        )
+        for seq, (second, state, run_id, *cause) in enumerate(lines)
     ]
+
+
+def text_of(entries: Iterable[Entry]) -> str:
+    """Return journal.jsonl."""
+    return "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
+
+
+def suite_folder(
+    folder: Path, plan: Mapping[str, Any], entries: Iterable[Entry] | None = None
+) -> Path:
+    """Make a suite's folder with its plan, and a journal of `entries`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "plan.json", dict(plan))
+    if entries is not None:
+        (folder / "journal.jsonl").write_text(text_of(entries), encoding="utf-8")
+    return folder
 
 
 def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
