@@ -236,7 +236,7 @@ bench-report: venv-dev ## the report's speed and size, in a browser, and what ax
 	@$(PY) -m validation report $(PARTS)
 
 .PHONY: bench-first-use
-bench-first-use: packages venv image ## mistakes that the doctor finds on a guest, and what it predicts: build/bench/first-use.json
+bench-first-use: packages venv image ## mistakes that fde check finds on a guest, and what it predicts: build/bench/first-use.json
 	@$(PY) -m validation.first_use $(PARTS)
 
 .PHONY: bench-drive

@@ -1,4 +1,4 @@
-"""What `fde doctor` and `fde init` ask a target: facts, as JSON on standard output.
+"""What `fde check` and `fde init` ask a target: facts, as JSON on standard output.
 
     python3 -m agent.examine --target FILE      all that a diagnosis rests on
     python3 -m agent.examine --survey           every whole disk of the machine

@@ -40,7 +40,7 @@ class HostChecks:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`fde check` and `fde doctor`; nothing was touched."""
+    """`fde check`; nothing was touched."""
 
     ok: bool
     inventory: str
@@ -382,7 +382,7 @@ class MetersResult:
 
 
 COMMANDS: dict[str, type[Any]] = {
-    **dict.fromkeys(("check", "doctor"), CheckResult),
+    "check": CheckResult,
     "init": InitResult,
     **dict.fromkeys(("provision", "assets", "teardown"), PlayResult),
     "prove": ProveResult,

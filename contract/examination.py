@@ -1,4 +1,4 @@
-"""Parts of an examination of a target, as `agent.examine` prints them for `fde doctor`."""
+"""Parts of an examination of a target, as `agent.examine` prints them for `fde check`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import typer
 
 from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
-from contract.places import command_line, suites_folder
+from contract.places import command_line
 from controller.cli.options import (
     AnyInventory,
     Blocks,
@@ -107,7 +107,7 @@ def run(
     arguments = dict(locals())
 
     from controller.targets import (
-        doctor,  # Ansible's, SSH's and the drivers' modules: not for --help
+        fitness,  # Ansible's, SSH's and the drivers' modules: not for --help
     )
 
     if (suite_dir is None) == (suite is None):
@@ -115,7 +115,7 @@ def run(
     options = _options(**arguments)
     several = _several(options)
     if options.suite_dir is None:
-        doctor.require_ready(options.targets, options.out, say)
+        fitness.require_ready(options.targets, options.out, say)
         options.suite_dir = _planned(options, several)
     return _measured(options, several)
 
@@ -156,7 +156,7 @@ def watch(
     from controller.session import watch as watching
 
     try:
-        return watching.run(suite_dir, suites_folder(), inventory, say)
+        return watching.run(suite_dir, inventory, say)
     except KeyboardInterrupt:  # nothing was interrupted but the looking
         return True
 
@@ -174,7 +174,7 @@ def stop(
     """End a running suite after its run, wherever it was started; `resume` continues with it."""
     from controller.session import watch as watching
 
-    watching.stop(suite_dir, suites_folder(), say, at_once=at_once)
+    watching.stop(suite_dir, say, at_once=at_once)
 
 
 @commands.command(rich_help_panel=MEASURE)

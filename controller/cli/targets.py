@@ -39,35 +39,24 @@ def check(
         ),
     ] = None,
     scale: Scale = None,
-) -> CheckResult:
-    """Check a target and print what would happen to each disk; nothing is touched."""
-    from controller.targets import check as checking
-
-    return checking.run(inventory, say, suite=suite, scale=scale)
-
-
-@commands.command(rich_help_panel=PREPARE)
-@with_json
-def doctor(
-    *,
-    inventory: Inventory,
     noise: Annotated[
-        bool, typer.Option("--noise", help="Measure rest and load for two minutes each.")
-    ] = False,
-    suite: Annotated[
-        str,
+        bool,
         typer.Option(
-            help="Suite for which --noise computes detectable changes.", autocompletion=suites
+            "--noise",
+            help="Measure rest and load for two minutes each, and compute the changes that the "
+            "suite (by default smoke) can detect.",
         ),
-    ] = "smoke",
+    ] = False,
 ) -> CheckResult:
-    """Check a target, its meters and this machine, each with its remedy; nothing is touched."""
-    from contract.places import suites_folder
-    from controller.targets import doctor as examining
-    from controller.targets.doctor import noise as noises
+    """Check a target, its meters and this machine, and print what would happen to each disk.
+
+    Nothing is touched.
+    """
+    from controller.targets import check as checking
+    from controller.targets.fitness import noise as noises
 
     noise_s = noises.STRETCH_S if noise else 0.0
-    return examining.run(inventory, suites_folder(), say, noise_s=noise_s, suite=suite)
+    return checking.run(inventory, say, suite=suite, scale=scale, noise_s=noise_s)
 
 
 @commands.command(rich_help_panel=PREPARE)

@@ -19,7 +19,7 @@ from contract import journal, names, plan, strict_json
 from contract.attempts import History
 from contract.errors import ControllerError
 from contract.journal import Entry
-from contract.places import command_line
+from contract.places import command_line, suites_folder
 from contract.plan import PlanHead, TargetDocument
 from contract.status import SuiteStatus
 from controller.session import suite_folder
@@ -146,14 +146,14 @@ class RemoteSuite(Source):
             self._board.tick({}, {})
 
 
-def run(folder: Path | None, suites: Path, inventory_path: Path | None, say: Say) -> bool:
+def run(folder: Path | None, inventory_path: Path | None, say: Say) -> bool:
     """Show suites until they have ended; whether all went well.
 
-    `folder` of a suite or a group; else all that sessions on this machine work on, below `suites`;
-    else what runs on the inventory's targets. Raises ControllerError if there is nothing to watch.
+    `folder` of a suite or a group; else all that sessions on this machine work on; else what runs
+    on the inventory's targets. Raises ControllerError if there is nothing to watch.
     """
     with tempfile.TemporaryDirectory(prefix="fde-watch-") as scratch:
-        sources: Sequence[Source] = [LocalSuite(path) for path in _chosen(folder, suites)]
+        sources: Sequence[Source] = [LocalSuite(path) for path in _chosen(folder)]
         sources = sources or (_remote(inventory_path, Path(scratch)) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
@@ -165,12 +165,12 @@ def run(folder: Path | None, suites: Path, inventory_path: Path | None, say: Say
     return all(well for well, _ in outcomes)
 
 
-def stop(folder: Path | None, suites: Path, say: Say, *, at_once: bool) -> None:
+def stop(folder: Path | None, say: Say, *, at_once: bool) -> None:
     """Have sessions on this machine end after their run, or `at_once`, and wait for that.
 
     Raises ControllerError where none runs.
     """
-    holders = {path: lock.holder(path / suite_folder.LOCK) for path in _chosen(folder, suites)}
+    holders = {path: lock.holder(path / suite_folder.LOCK) for path in _chosen(folder)}
     running = {LocalSuite(path): pid for path, pid in holders.items() if pid}
     if not running:
         raise ControllerError("nothing-runs", nor="")
@@ -189,13 +189,13 @@ def stop(folder: Path | None, suites: Path, say: Say, *, at_once: bool) -> None:
         say(source.outcome()[1])
 
 
-def _chosen(folder: Path | None, suites: Path) -> list[Path]:
+def _chosen(folder: Path | None) -> list[Path]:
     """Return a suite's folder, those of a group, or what sessions on this machine work on now."""
     if folder and is_group(folder):
         return list(members(folder))
     if folder:
         return [folder]
-    planned = sorted(path.parent for path in suites.glob("*/plan.json"))
+    planned = sorted(path.parent for path in suites_folder().glob("*/plan.json"))
     return [path for path in planned if lock.holder(path / suite_folder.LOCK)]
 
 

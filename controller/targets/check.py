@@ -3,47 +3,104 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from agent import needs
-from contract.command_results import CheckOutcome, CheckResult
+from contract.command_results import CheckOutcome, CheckResult, HostChecks
 from contract.disks import DiskAnswer
-from contract.errors import AgentError
+from contract.errors import AgentError, ControllerError
 from contract.places import command_line, suites_folder
 from contract.plan import Disk, TargetDocument
 from controller.planning import past_durations, wear
 from controller.planning.suites import at_scale, load_suite
-from controller.targets import doctor, first_writes, survey
+from controller.targets import connection, first_writes, fitness, playbook, survey
 from controller.targets import inventory as stacks
-from controller.targets.doctor import Say, print_wrapped
-from controller.targets.doctor.diagnosis import Scene, problem_of, refused
+from controller.targets.fitness.diagnosis import FIRST_SUITE, Scene, passed, problem_of, refused
+from controller.targets.power_return import return_power
 from controller.targets.survey import TargetAnswer, write_record
 
 ONE_DISK = "one-disk"
+WIDTH = 110
+LABEL = 25
+MARKS = {"pass": "pass", "warn": "warn", "fail": "FAIL", "not_made": "  - "}
+
+Say = Callable[[str], None]
 
 
-def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> CheckResult:
-    """Print the page of every host of an inventory.
+def run(
+    path: Path,
+    say: Say,
+    *,
+    suite: str | None = None,
+    scale: str | None = None,
+    noise_s: float = 0.0,
+) -> CheckResult:
+    """Check every host of an inventory and print its page.
 
-    With a `suite` it has what that writes to each disk. Raises ControllerError
-    where the inventory cannot be read at all.
+    With a `suite` it has what that writes to each disk; with `noise_s` rest and load of so many
+    seconds each are measured. Raises ControllerError where the inventory cannot be read at all.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
+    inventory = playbook.resolve(path)
     hosts = []
-    for host, scene in doctor.check_hosts(path, suites_folder(), say):
-        outcomes = _print_scene(scene, suite, scale, say) if scene else []
-        hosts.append(replace(host, ok=host.ok and not outcomes, checks=(*host.checks, *outcomes)))
-        if scene and hosts[-1].ok and has_one_disk(scene.target):
+    for name, problems in inventory.refused.items():
+        outcomes = [replace(refused(each), code="inventory") for each in problems]
+        _print_outcomes(f"{name}, which was not asked", outcomes, say)
+        hosts.append(HostChecks(name, False, tuple(outcomes)))
+    for target in inventory.targets:
+        hosts.append(_check_host(target, suite, scale, noise_s, say))
+        if hosts[-1].ok and has_one_disk(target):
             way = command_line("run", suite=ONE_DISK)
             say(f"\nSUITE  {way} answers first: the Opal disk compared with itself.")
-    if all(host.ok for host in hosts):
-        way = command_line("provision", inventory=path)
-        say(f"\nNothing was touched. {way} does what is listed above.")
-    else:
-        say("\nNothing was touched. Correct what is marked FAIL, then run fde check again.")
-    return CheckResult(all(host.ok for host in hosts), str(path), tuple(hosts))
+    ok = all(host.ok for host in hosts)
+    way = command_line("provision", inventory=path)
+    fix = "Correct what is marked FAIL, then run fde check again."
+    say(f"\nNothing was touched. {f'{way} does what is listed above.' if ok else fix}")
+    return CheckResult(ok, str(path), tuple(hosts))
+
+
+def _check_host(
+    target: TargetDocument, suite: str | None, scale: str | None, noise_s: float, say: Say
+) -> HostChecks:
+    """Print the page of a host; a target that was left off is switched on first."""
+    try:
+        return_power(target, partial(fitness.is_reached, target), say, is_stopped=lambda: True)
+    except ControllerError as error:
+        say(str(error))
+    scene = fitness.examine(target, suites_folder(), noise_s=noise_s, suite=suite or FIRST_SUITE)
+    in_order = replace(passed("Its types and rules hold."), code="inventory")
+    outcomes = [in_order, *fitness.judge(scene)]
+    _print_outcomes(f"{target.host} = {connection.link(target)}", outcomes, say)
+    outcomes += _print_scene(scene, suite, scale, say)
+    disks = scene.answer.disks if scene.answer else ()
+    return HostChecks(target.host, not fitness.blockers(outcomes), tuple(outcomes), disks)
+
+
+def _print_outcomes(title: str, outcomes: Sequence[CheckOutcome], say: Say) -> None:
+    """Print a line for each outcome, its remedy below, and the counts."""
+    say(f"\nCHECKS  {title}\n")
+    for outcome in outcomes:
+        _print_wrapped(f"  {MARKS[outcome.state]}  {outcome.code}", outcome.sentence, say)
+        if outcome.remedy:
+            _print_wrapped("", f"→ {outcome.remedy}", say)
+    count = Counter(outcome.state for outcome in outcomes)
+    say(
+        f"\n{count['fail']} failed, {count['warn']} warnings, {count['pass']} passed, "
+        f"{count['not_made']} not checked."
+    )
+
+
+def _print_wrapped(label: str, text: str, say: Say) -> None:
+    """Print a label and a text beside it, wrapped."""
+    lines = textwrap.wrap(text, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False)
+    for line in lines or [""]:
+        say(f"{label:<{LABEL}}{line}".rstrip())
+        label = ""
 
 
 def _print_scene(
@@ -66,16 +123,16 @@ def _print_disks(target: TargetDocument, answer: TargetAnswer | None, say: Say) 
     for role, named in target.disks.items():
         say("")
         for label, text in _describe_named(role, named, target):
-            print_wrapped(f"  {label}", text, say)
+            _print_wrapped(f"  {label}", text, say)
         for disk in [by_role[role]] if role in by_role else []:
             for label, text in _describe_answer(disk):
-                print_wrapped(f"  {label}", text, say)
+                _print_wrapped(f"  {label}", text, say)
             for problem in disk.refusals:
                 if "allowed" in problem.facts:
-                    say(f"{'':{doctor.LABEL}}erase: {problem.facts['allowed']}")  # to be pasted
+                    say(f"{'':{LABEL}}erase: {problem.facts['allowed']}")  # to be pasted
             if disk in first_writes.new_disks(target, [disk]):
                 way = command_line("provision", confirm=shlex.quote(disk.serial or ""))
-                print_wrapped("  will ask", f"{way}, the first time", say)
+                _print_wrapped("  will ask", f"{way}, the first time", say)
 
 
 def _describe_named(role: str, disk: Disk, target: TargetDocument) -> Iterator[tuple[str, str]]:
@@ -113,18 +170,18 @@ def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[C
         plan = compile_plan(name, at_scale(load_suite(name), scale), target, seed=0)
     except AgentError as error:
         outcome = replace(refused(problem_of(error)), code="suite")
-        doctor.print_outcomes(f"suite {name}", [outcome], say)
+        _print_outcomes(f"suite {name}", [outcome], say)
         return [outcome]
     costs = wear.costs(plan, answer.disks)
     say(f"\nSUITE  {name}: " + ("" if costs else "the disks are taken in their present state"))
     for cost in costs:
-        print_wrapped("  wear", cost.sentences, say)
+        _print_wrapped("  wear", cost.sentences, say)
         if cost.reason and not target.lab:
             way = command_line("run", confirm=shlex.quote(cost.serial))
-            print_wrapped("  will ask", f"{way}, as {cost.reason}", say)
+            _print_wrapped("  will ask", f"{way}, as {cost.reason}", say)
     written = past_durations.read_writes(suites_folder(), plan, survey.read_writes(target, plan))
     for sentence in wear.describe_writes(plan, answer.disks, written):
-        print_wrapped("  writes", sentence, say)
+        _print_wrapped("  writes", sentence, say)
     try:
         needs.require_within_limits(plan, target.disks, wear.written(answer.disks), written)
     except AgentError as error:

@@ -25,7 +25,7 @@ from contract.errors import ControllerError
 from contract.files import write, yaml_text
 from contract.plan import TARGET_FORMAT, Filesystem, MeterEntry, SshLink, TargetDocument
 from controller.targets import inventory, playbook
-from controller.targets.doctor import probe
+from controller.targets.fitness import probe
 from controller.targets.meter_entries import Ask, MeterOptions
 from controller.targets.secrets import PSID_FORM
 from controller.targets.survey import list_disks
@@ -130,7 +130,7 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
     for sentence in open_points:
         say(f"  to do  {sentence}")
     say(FOREIGN)
-    say(f"next: fde doctor --inventory {folder}; fde check --inventory {folder}")
+    say(f"next: fde check --inventory {folder}")
     serials = {role: disk.serial for role, disk in disks.items()}
     labels = tuple(port.label for port in ports)
     return InitResult(True, str(folder), survey.disks, labels, serials, tuple(open_points))

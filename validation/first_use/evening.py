@@ -45,7 +45,7 @@ def _lines(guest: Guest) -> Iterator[str]:
         f"--modelled --meter smartpower3@{guest.state['meter']['port']}=0:system,1:drive"
     )
     yield "export FDE_INVENTORY=mine"
-    yield "fde doctor"
+    yield "fde check"
     yield f"fde provision --confirm {sed}"
     yield f"fde run --suite one-disk --scale lab --blocks 1 --confirm {sed}"
     yield "fde report"

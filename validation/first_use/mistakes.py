@@ -1,13 +1,13 @@
 """Mistakes that owners make, planted on a guest as a foreign machine and on this controller.
 
-Several are planted at once, where none hides another, and the doctor looks at all of them; then
+Several are planted at once, where none hides another, and the check looks at all of them; then
 all are taken back. It has found one where a diagnosis of the mistake's code fails or warns, names
 it, and has a remedy. `how` is what was planted: the thing itself, or what stands in for it (a
 file over one of sysfs, a program in another's place). Needs root here, for a mount namespace.
 
     python -m validation.first_use.mistakes TARGET.json OUT
 
-is one look of the doctor at a resolved target, in a new process: diagnoses as JSON.
+is one look of the check at a resolved target, in a new process: diagnoses as JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from contract.errors import LabError
 from contract.files import write_json
 from contract.plan import read_target
-from controller.targets import doctor
+from controller.targets import fitness
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.tests.simulators import registry
 from instrumentation.tests.simulators.player import Player
@@ -63,7 +63,7 @@ class Patient:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake, with the `code` and a `word` of the doctor's line about it.
+    """A mistake, with the `code` and a `word` of the check's line about it.
 
     `guest` is a script that plants it and `back` one that removes it; `plant` does the rest.
     """
@@ -469,7 +469,7 @@ def _judged(mistake: Mistake, findings: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _looked(patient: Patient) -> list[dict[str, Any]]:
-    """Return the doctor's lines, in a new mount namespace."""
+    """Return the check's lines, in a new mount namespace."""
     write_json(patient.folder / "target.json", patient.target, mode=0o600)
     script = "\n".join(
         [
@@ -488,11 +488,11 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"the doctor failed: {done.stderr[-2000:]}")
+        raise RuntimeError(f"the check failed: {done.stderr[-2000:]}")
     findings: list[dict[str, Any]] = json.loads(done.stdout)
     return findings
 
 
 if __name__ == "__main__":
-    scene = doctor.examine(read_target(Path(sys.argv[1])), Path(sys.argv[2]))
-    print(json.dumps([asdict(outcome) for outcome in doctor.judge(scene)]))
+    scene = fitness.examine(read_target(Path(sys.argv[1])), Path(sys.argv[2]))
+    print(json.dumps([asdict(outcome) for outcome in fitness.judge(scene)]))

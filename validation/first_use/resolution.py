@@ -1,7 +1,7 @@
-"""The smallest detectable change as `fde doctor` predicts it, against what simulated nights find.
+"""The smallest change that `fde check --noise` predicts, against what simulated nights find.
 
 Power is a mean with scatter from reading to reading and a part that is tied over a second (AR(1)).
-Each night has two minutes from which the doctor predicts, and blocks of two runs of one length
+Each night has two minutes from which the check predicts, and blocks of two runs of one length
 whose log-ratios give the change that the report calls detectable. A predicted change is that of the
 scatter of power alone, as in these nights; a workload's own scatter is not in it.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from analysis.stats.comparison import Comparison, LogRatio
 from analysis.stats.planning import detectable
 from analysis.stats.stats import Floats
-from controller.targets.doctor.noise import STRETCH_S, detectable_change, stretch
+from controller.targets.fitness.noise import STRETCH_S, detectable_change, stretch
 from validation.bench import Figure, at_least
 
 NIGHTS, SEED = 20, 20_261_124

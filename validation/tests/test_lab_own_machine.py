@@ -62,7 +62,7 @@ def test_from_pip_to_a_report_and_back(machine: Any) -> None:
     disks = f"--disk plain={plain} --disk sed={sed} --give-up {sed}"
     typed(f"fde init mine --local {disks} --modelled --yes")
     machine.ssh(installed.as_user(f"python3 -c '{PSID}'"), stdin=psid)
-    lines = json.loads(typed("fde doctor --json"))
+    lines = json.loads(typed("fde check --json"))
     assert lines["ok"], lines
     typed(f"fde provision --confirm '{plain} {sed}'")
     proven = json.loads(typed("fde prove plain opal dmcrypt-aes256 --json"))

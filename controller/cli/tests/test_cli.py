@@ -24,11 +24,11 @@ from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
 from contract.plan import read_target
+from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from controller.cli import options
 from controller.cli.app import guarded, main
 from controller.session import session
-from controller.session.tests.test_recorders import wait_until
 from controller.targets import connection, init, prove, secrets, survey
 from controller.targets.answers import Survey
 from controller.targets.connection import TargetError
@@ -90,7 +90,6 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     play = ["--inventory", str(tmp_path / "hosts.yml")]
     words: dict[str, tuple[list[str], int]] = {
         "check": (["--inventory", str(EXAMPLE)], 1),
-        "doctor": (["--inventory", str(EXAMPLE)], 1),
         "init": ([str(tmp_path / "new"), "--host", "h", "--disk", "plain=S1", "--yes"], 0),
         "provision": ([*play, "--confirm", "S1"], 1),
         "assets": (play, 1),

@@ -18,7 +18,7 @@ from controller.cli.app import main
 from controller.planning import plan_folders, wear
 from controller.planning.suites import SuitePrecondition
 from controller.planning.wear import Cost
-from controller.targets import check, doctor, playbook, survey
+from controller.targets import check, fitness, playbook, survey
 from controller.targets.playbook import Inventory
 from controller.targets.survey import TargetAnswer
 from controller.tests.examples import compiled, facts, resolved, suite
@@ -145,8 +145,8 @@ def worn_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
             )
         monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
         monkeypatch.setattr(survey, "read_writes", lambda *_: {"file_io": TB // 10})
-        monkeypatch.setattr(doctor, "look", lambda _target, **_: answer)
-        monkeypatch.setattr(doctor, "judge", lambda _scene: [])
+        monkeypatch.setattr(fitness, "look", lambda _target, **_: answer)
+        monkeypatch.setattr(fitness, "judge", lambda _scene: [])
         monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([target]))
         monkeypatch.setattr(check, "has_one_disk", lambda _target: False)
         monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +14,16 @@ from contract import strict_json
 from contract.documents import PowerLine
 from contract.plan import PowerSwitch
 from contract.strict_json import read_object
+from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from controller.planning import plan_folders
 from controller.session import hang_watch, session, target_identity
 from controller.session.agent_client import AgentClient, Done
 from controller.session.hang_watch import STEP_S, HangWatch
 from controller.session.status import Board
-from controller.session.tests.test_recorders import wait_until
-from controller.targets import doctor, playbook, power_return
+from controller.targets import check, fitness, playbook, power_return
 from controller.targets.power_return import off_mark, return_power
-from controller.tests.examples import plan, resolved
+from controller.tests.examples import plan, resolved, suite_folder
 from instrumentation import power_switch
 from instrumentation.tests.test_power_switch import OBEYS, a_switch, asked
 
@@ -150,13 +149,14 @@ def test_whatever_comes_next_gives_back_the_power_that_a_session_left_off(
         if begin == "session":
             return_power(target, reached, lines.append)
         elif begin == "new-suite":
-            doctor.require_ready([target], scene.folder, lines.append)
+            fitness.require_ready([target], scene.folder, lines.append)
         else:
-            assert len(list(doctor.check_hosts(Path("hosts.yml"), scene.folder, print))) == 1
+            check.run(Path("hosts.yml"), print)
 
-    monkeypatch.setattr(doctor, "_answers", reached)
-    monkeypatch.setattr(doctor, "judge", lambda *_: [])
-    monkeypatch.setattr(doctor, "examine", lambda *_, **__: SimpleNamespace(answer=None))
+    monkeypatch.setattr(fitness, "is_reached", reached)
+    monkeypatch.setattr(fitness, "judge", lambda *_: [])
+    seen = SimpleNamespace(answer=None, target=target)
+    monkeypatch.setattr(fitness, "examine", lambda *_, **__: seen)
     monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([target], {}))
     if begin == "check":  # which tries once
         require_ready()
@@ -189,7 +189,7 @@ def test_a_new_suite_is_not_asked_before_its_target_has_power(
     mark = off_mark(PLAN.host)
     mark.parent.mkdir(parents=True)
     mark.touch()
-    (scene.folder / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    suite_folder(scene.folder, plan())
     monkeypatch.setattr(plan_folders, "needs_consent", lambda *_: True)
     monkeypatch.setattr(AgentClient, "ask", lambda *_, **__: Done((), 255, b"", b""))
     monkeypatch.setattr(target_identity, "require_same_target", lambda *_: None)

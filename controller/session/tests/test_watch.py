@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from contract import plan as plans
 from contract.journal import Entry
+from contract.places import ROOT, suites_folder
+from contract.tests.programs import program
 from contract.tests.refusal import refuses
 from controller.session import group, suite_folder, watch
 from controller.session.seal import MANIFEST
-from controller.tests.examples import journal, plan, resolved
+from controller.tests import examples
+from controller.tests.examples import journal, plan, resolved, text_of
 
-ROOT = Path(watch.__file__).parents[2]
 DOCUMENT = plan(blocks=1)
 PLAN = plans.parse(DOCUMENT)
 IDS = [run.run_id for run in PLAN.runs]
@@ -54,13 +55,9 @@ with suite_folder.locked(folder):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "suites" / PLAN.suite_id
-    made.mkdir(parents=True)
-    (made / "plan.json").write_text(json.dumps(DOCUMENT), encoding="utf-8")
-    lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in ENTRIES)
-    (made / "journal.jsonl").write_text(lines, encoding="utf-8")
-    return made
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return examples.suite_folder(suites_folder().absolute() / PLAN.suite_id, DOCUMENT, ENTRIES)
 
 
 @contextmanager
@@ -92,52 +89,44 @@ def test_a_session_here_is_shown_until_it_has_sealed(
     with session(folder, "seals") as process:
         timer = threading.Timer(1.5, finish, [process])
         timer.start()
-        well = watch.run(folder if named else None, folder.parent, None, messages.append)
+        well = watch.run(folder if named else None, None, messages.append)
         timer.join()
     assert well
     out = capsys.readouterr().out
     assert "block 1 of 1, run 1 of 6: measuring idle on dmcrypt-aes128, system 12.0 W" in out
     assert "suite finished" in out
-    assert len(messages) == 1 and f"fde summary {folder} lists what ran" in messages[0]
+    assert len(messages) == 1 and f"{folder.name} lists what ran" in messages[0]
 
 
 def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
     messages: list[str] = []
     with session(folder, "is killed") as process:
         threading.Timer(0.5, process.kill).start()
-        assert not watch.run(folder, folder.parent, None, messages.append)
+        assert not watch.run(folder, None, messages.append)
     assert "fde resume " in messages[-1] and "not sealed" in messages[-1]
-
-
-def test_a_sealed_suite_points_to_what_shows_it(folder: Path) -> None:
-    (folder / MANIFEST).write_text("{}", encoding="utf-8")
-    messages: list[str] = []
-    assert watch.run(folder, folder.parent, None, messages.append)
-    assert "has ended: fde summary" in messages[-1]
 
 
 def test_a_group_is_told_host_by_host(folder: Path) -> None:
     other = {**DOCUMENT, "suite_id": "smoke-other-20260102T030405Z", "host": "other"}
-    (folder.parent / str(other["suite_id"])).mkdir()
-    (folder.parent / str(other["suite_id"]) / "plan.json").write_text(json.dumps(other))
+    examples.suite_folder(folder.parent / str(other["suite_id"]), other)
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
     (folder.parent / "group").mkdir()
     twin = replace(PLAN, suite_id=other["suite_id"], host="other")
     group.write(folder.parent / "group", [PLAN, twin])
     messages: list[str] = []
-    assert not watch.run(folder.parent / "group", folder.parent, None, messages.append)
-    assert "has ended" in messages[0] and "fde resume" in messages[1]
+    assert not watch.run(folder.parent / "group", None, messages.append)
+    assert "has ended: fde summary" in messages[0] and "fde resume" in messages[1]
 
 
 def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
     with refuses("nothing-runs"):
-        watch.run(None, folder.parent, None, print)
+        watch.run(None, None, print)
     with refuses("no-plan"):
-        watch.run(folder.parent, folder.parent, None, print)
+        watch.run(folder.parent, None, print)
 
 
 # In place of SSH: the command for the target is run here, with the target's folders below $THERE.
-SSH = """#!/bin/sh
+SSH = """
 for command; do :; done
 suites="s#/var/lib/fde-testbed/suites#$THERE#g"
 exec sh -c "$(printf %s "$command" | sed "$suites; s#/opt/fde-testbed#$CODE#g")"
@@ -146,9 +135,7 @@ exec sh -c "$(printf %s "$command" | sed "$suites; s#/opt/fde-testbed#$CODE#g")"
 
 @pytest.fixture
 def there(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ssh").write_text(SSH, encoding="utf-8")
-    (tmp_path / "bin" / "ssh").chmod(0o755)
+    program(tmp_path / "bin" / "ssh", SSH)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("THERE", str(folder.parent))
     code = tmp_path / "code"  # as on a target, no blank in it
@@ -161,7 +148,7 @@ def there(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def append(path: Path, entries: list[Entry]) -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
+        file.write(text_of(entries))
 
 
 def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: Path) -> None:

@@ -1,4 +1,4 @@
-"""A check of the doctor's list: what it looks at, and the outcomes that it can have."""
+"""A check of the list: what it looks at, and the outcomes that it can have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from agent.preflight import Facts
@@ -14,24 +13,16 @@ from contract.command_results import CheckOutcome, State
 from contract.errors import AgentError
 from contract.examination import SleepState
 from contract.plan import TargetDocument
-from contract.problem import Problem, wordings_of
+from contract.problem import Problem
 from controller.targets.answers import Examination
-from controller.targets.doctor.noise import Noise
-from controller.targets.doctor.probe import Probe
+from controller.targets.fitness.noise import Noise
+from controller.targets.fitness.probe import Probe
 from controller.targets.survey import TargetAnswer
 
-WORDINGS = wordings_of("controller/targets/doctor")
 
-
-def _outcome(
-    state: State, wording: str, facts: Mapping[str, Any] = MappingProxyType({}), /, **words: object
-) -> CheckOutcome:
-    """Return an outcome in the words of its wording, filled by `facts` and `words`.
-
-    `judge` fills its code in.
-    """
-    problem = Problem.from_wording(WORDINGS, wording, {**facts, **words})
-    return CheckOutcome("", state, problem.sentence, problem.remedy, dict(facts))
+def _outcome(state: State, sentence: str, remedy: str = "", /, **facts: Any) -> CheckOutcome:
+    """Return an outcome; `judge` fills its code in."""
+    return CheckOutcome("", state, sentence, remedy, facts)
 
 
 passed = partial(_outcome, "pass")
@@ -99,7 +90,7 @@ class Scene:
 
     def unavailable(self, part: str, otherwise: str = "It was not looked at") -> CheckOutcome:
         """Return the outcome of a check whose part of the examination is None."""
-        return not_made("not-examined", why=self.examined.errors.get(part, otherwise).rstrip("."))
+        return not_made(f"{self.examined.errors.get(part, otherwise).rstrip('.')}.")
 
 
 Judge = Callable[[Scene], Iterable[CheckOutcome]]

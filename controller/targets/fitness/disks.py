@@ -8,7 +8,7 @@ from dataclasses import asdict
 from agent.preflight import OPAL_KINDS
 from contract.command_results import CheckOutcome
 from contract.examination import DiskReport
-from controller.targets.doctor.diagnosis import (
+from controller.targets.fitness.diagnosis import (
     Judge,
     Scene,
     failed,
@@ -25,14 +25,15 @@ def disks(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that disks are as named, not in use, and empty, ours or given up."""
     answer = scene.answer
     assert answer is not None
-    if answer.error:
-        error = f"{answer.error[:1].upper()}{answer.error[1:].rstrip('.')}"
-        yield failed("disks-unseen", {"missing": answer.facts.missing}, error=error)
+    if error := answer.error:
+        remedy = "Run fde provision, which installs what the agent needs, then check again."
+        sentence = f"{error[:1].upper()}{error[1:].rstrip('.')}."
+        yield failed(sentence, remedy, missing=answer.facts.missing)
     for disk in answer.disks:
         named = {"role": disk.role, "serial": disk.serial}
         yield from (refused(problem, "", **named) for problem in disk.refusals)
         if not disk.refusals:
-            yield passed("disk-as-named", named, contents=disk.found)
+            yield passed(f"{disk.role} is as named: {disk.found}.", **named)
 
 
 def opal(scene: Scene) -> Iterator[CheckOutcome]:
@@ -40,15 +41,27 @@ def opal(scene: Scene) -> Iterator[CheckOutcome]:
     assert scene.answer is not None
     needing = {entry.disk for entry in scene.target.configurations if entry.kind in OPAL_KINDS}
     for disk in scene.answer.disks:
-        if disk.role not in needing or not disk.path:
+        role, state = disk.role, disk.opal
+        if role not in needing or not disk.path:
             continue
-        if disk.opal is None:
-            yield failed("opal-missing", {"role": disk.role})
-        elif disk.opal.sid_blocked:
-            yield failed("opal-sid-blocked", asdict(disk.opal))
+        if state is None:
+            sentence = f"Disk {role} has no Opal, which its configurations need."
+            remedy = (
+                "Name the self-encrypting disk as sed; docs/hardware.md explains how to find it."
+            )
+            yield failed(sentence, remedy, role=role)
+        elif state.sid_blocked:
+            yield failed(
+                "The firmware has blocked the owner's login (Block SID) until power is lost.",
+                "Switch Block SID off in the firmware, then switch the machine off and on.",
+                **asdict(state),
+            )
         else:
-            sid = "free" if disk.opal.sid_blocked is False else "unknown"
-            yield passed(f"opal-sid-{sid}", asdict(disk.opal), role=disk.role)
+            free = "its SID is free" if state.sid_blocked is False else _SID_UNKNOWN
+            yield passed(f"Disk {role} supports Opal; {free}.", **asdict(state))
+
+
+_SID_UNKNOWN = "it does not report whether its SID is set"
 
 
 def _each(judge: Callable[[str, DiskReport], CheckOutcome]) -> Judge:
@@ -66,7 +79,7 @@ def _each(judge: Callable[[str, DiskReport], CheckOutcome]) -> Judge:
 def _unexamined(scene: Scene) -> CheckOutcome:
     if scene.examined.disks is None:
         return scene.unavailable("disks", "The disks were not looked at")
-    return not_made("no-disk-attached")
+    return not_made("None of the disks that the inventory names is attached.")
 
 
 @_each
@@ -74,15 +87,17 @@ def smart(role: str, disk: DiskReport) -> CheckOutcome:
     """Check the disk's own verdict, its errors and its temperature."""
     health = disk.health
     if health is None:
-        return not_made("smart-missing", role=role)
+        return not_made(f"Disk {role}: SMART or smartctl is not available.")
     facts = {"role": role, **asdict(health)}
     if health.passed is False:
-        return failed("smart-failing", facts)
+        return failed(f"Disk {role} reports by SMART that it is failing.", "Replace it.", **facts)
     if health.errors:
-        return warned("smart-errors", facts)
+        sentence = f"Disk {role} has counted {health.errors} errors of its medium."
+        return warned(sentence, "Look at smartctl -a, and consider replacing it.", **facts)
     if (heat_c := disk.temperature_c or health.temperature_c) and heat_c >= HOT_C:
-        return warned("smart-hot", facts, heat_c=heat_c)
-    return passed("smart-healthy", facts)
+        sentence = f"Disk {role} is at {heat_c:.0f} °C, near where disks slow down."
+        return warned(sentence, "Give it air.", **facts)
+    return passed(f"Disk {role} is healthy by SMART.", **facts)
 
 
 @_each
@@ -92,11 +107,16 @@ def link(role: str, disk: DiskReport) -> CheckOutcome:
     best = f"{disk.link_speed_max}, x{disk.link_width_max}"
     if disk.link_speed is None:
         if speeds := "; ".join(disk.sata_link.values()):
-            return passed("link-known", {"role": role}, speeds=speeds)
-        return not_made("link-unknown", role=role)
+            return passed(f"Disk {role} is linked at {speeds}.", role=role)
+        return not_made(f"Disk {role}: the speed of its link is not available.")
     if speed != best and disk.link_speed_max:
-        return failed("link-slow", {"role": role, "now": speed, "most": best})
-    return passed("link-best", {"role": role}, speed=speed)
+        return failed(
+            f"Disk {role} is linked at {speed}, though it supports {best}.",
+            "Put it into a slot of that speed, see that it sits well, and look at the firmware's "
+            "PCIe settings.",
+            **{"role": role, "now": speed, "most": best},
+        )
+    return passed(f"Disk {role} is linked at its best, {speed}.", role=role)
 
 
 def saving(scene: Scene) -> Iterator[CheckOutcome]:
@@ -112,8 +132,9 @@ def saving(scene: Scene) -> Iterator[CheckOutcome]:
         for role, (a, p) in known.items()
     )
     if not known:
-        yield not_made("saving-unknown")
+        yield not_made("APST and ALPM: not available on these disks.")
     elif len(set(known.values())) > 1:
-        yield warned("saving-differs", settings=words)
+        remedy = "Set both alike, or the comparison holds their settings, too."
+        yield warned(f"The disks save power by different settings ({words}).", remedy)
     else:
-        yield passed("saving-alike", settings=words)
+        yield passed(f"{words}.")

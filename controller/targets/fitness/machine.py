@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from agent import checks
 from contract.command_results import CheckOutcome, State
-from controller.targets.doctor.controller_host import MIB, judge_room, judge_sleep
-from controller.targets.doctor.diagnosis import Judge, Scene, failed, not_made, passed, warned
+from controller.targets.fitness.controller_host import MIB, judge_room, judge_sleep
+from controller.targets.fitness.diagnosis import Judge, Scene, failed, not_made, passed, warned
 from instrumentation.sources.zones import kind_of
 
 ROOM_BYTES = 512 * MIB
@@ -20,12 +20,15 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
     if state is None:
         outcome = scene.unavailable("rapl")
         unread = "rapl" in scene.examined.errors
-        yield failed("rapl-unread", why=outcome.sentence) if unread else outcome
+        remedy = "As root on the target: modprobe intel_rapl_msr."
+        yield failed(outcome.sentence, remedy) if unread else outcome
         return
     facts = asdict(state)
     still = [zone for zone in state.zones if zone not in state.moved]
     if len(still) == len(state.zones):
-        yield failed("rapl-still", facts, names=", ".join(still))
+        sentence = f"RAPL's counters stand still ({', '.join(still)}): they measure nothing."
+        remedy = "Run on the machine itself: a virtual machine shows the counters of its host."
+        yield failed(sentence, remedy, **facts)
         return
     asleep = [zone for zone in still if kind_of(zone) == "uncore"]  # a graphics processor
     faults = {
@@ -34,24 +37,32 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
     }
     for fault, zones in faults.items():
         if zones:
-            yield warned("rapl-zone", facts, names=", ".join(zones), fault=fault)
+            yield warned(
+                f"RAPL's {', '.join(zones)} {fault}: it will have no joules.",
+                "Go by the other zones, or by a meter; a virtual machine, and firmware that feeds "
+                "no counter, show such zones.",
+                **facts,
+            )
     if not any(faults.values()):
         counted = f"; {', '.join(asleep)} did not count in the meantime" if asleep else ""
-        yield passed("rapl-sound", facts, names=", ".join(state.zones), asleep=counted)
+        yield passed(f"RAPL zones {', '.join(state.zones)}{counted}.", **facts)
 
 
 def origin(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that figures of a model are not called measured."""
     simulated, declared = scene.examined.simulated_rapl, scene.target.origin
     if simulated and declared == "measured":
-        yield failed("origin-wrong")
+        sentence = (
+            "The inventory calls its figures measured, but the target's RAPL zone is simulated."
+        )
+        yield failed(sentence, "Set fde_origin: modelled.")
     elif simulated is None:
         yield scene.unavailable("simulated_rapl")
     else:
-        yield passed("origin-right", origin=declared)
+        yield passed(f"Figures are {declared}, which is what the target's counters are.")
 
 
-def _by_agent(name: str) -> Judge:
+def _by_agent(name: str, in_order: str) -> Judge:
     """Return a judge by the check of agent/checks with this name."""
 
     def judge(scene: Scene) -> Iterator[CheckOutcome]:
@@ -60,7 +71,7 @@ def _by_agent(name: str) -> Judge:
             yield scene.unavailable("checks", "The machine does not offer it")
         for finding in findings:
             if finding.ok:
-                yield passed(name, {"value": finding.value})
+                yield passed(in_order, value=finding.value)
                 continue
             problem, facts = checks.problem_of(finding), {"value": finding.value}
             state: State = "fail" if finding.severity == "blocker" else "warn"
@@ -69,19 +80,24 @@ def _by_agent(name: str) -> Judge:
     return judge
 
 
-governor, turbo, load = map(_by_agent, ("governor", "turbo", "load"))
-memory, swap = map(_by_agent, ("memory", "swap"))
+governor = _by_agent("governor", "The governor of every processor is performance.")
+turbo = _by_agent("turbo", "Turbo is off.")
+load = _by_agent("load", "No other program keeps its processors busy.")
+memory = _by_agent("memory", "There is memory to spare.")
+swap = _by_agent("swap", "No swap is in use.")
 
 
 def idle_states(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that no C-state is switched off."""
     states = scene.examined.idle_states
     if not states or not states.allowed:
-        yield not_made("c-states-unknown")
+        yield not_made("C-states: not available on this kernel.")
     elif states.off:
-        yield warned("c-states-off", asdict(states), names=", ".join(states.off))
+        remedy = "Leave them as in normal use: they are part of what is measured."
+        sentence = f"C-states are switched off by hand: {', '.join(states.off)}."
+        yield warned(sentence, remedy, **asdict(states))
     else:
-        yield passed("c-states", asdict(states))
+        yield passed(f"C-states {states.allowed} may be entered.", **asdict(states))
 
 
 def services(scene: Scene) -> Iterator[CheckOutcome]:
@@ -93,11 +109,14 @@ def services(scene: Scene) -> Iterator[CheckOutcome]:
     stopped = {group: units for group, units in groups.items() if group in scene.target.quiet.stop}
     for group, units in groups.items():
         if group not in stopped:
-            yield warned("services-run", {"units": units}, group=group, names=", ".join(units))
+            remedy = (
+                f"Add {group} to fde_stop: then they are stopped for a suite, and started again."
+            )
+            yield warned(f"On the target run {group}: {', '.join(units)}.", remedy, units=units)
     if len(stopped) == len(groups):
         names = "; ".join(f"{group} ({', '.join(units)})" for group, units in stopped.items())
         more = f"; stopped while a suite runs: {names}" if names else ""
-        yield passed("services-stopped", {"stopped": stopped}, more=more)
+        yield passed(f"No service that disturbs will run{more}.", stopped=stopped)
 
 
 def power(scene: Scene) -> Iterator[CheckOutcome]:
@@ -106,11 +125,13 @@ def power(scene: Scene) -> Iterator[CheckOutcome]:
     if supply is None:
         yield scene.unavailable("power")
     elif supply.discharging or (supply.batteries and supply.mains is False):
-        yield failed("power-battery", asdict(supply))
+        sentence = "The target runs on its battery: its firmware then saves power."
+        yield failed(sentence, "Plug it in.", **asdict(supply))
     elif supply.batteries:
-        yield warned("power-charging", asdict(supply))
+        sentence = "It has a battery: while that charges, a meter at the wall counts it, too."
+        yield warned(sentence, "Let it fill up, or take it out.", **asdict(supply))
     else:
-        yield passed("power-mains", asdict(supply))
+        yield passed("It has no battery, so it runs on mains.", **asdict(supply))
 
 
 def sleep(scene: Scene) -> Iterator[CheckOutcome]:
@@ -121,7 +142,8 @@ def sleep(scene: Scene) -> Iterator[CheckOutcome]:
 
 def room(scene: Scene) -> Iterator[CheckOutcome]:
     """Check the room for results on the target."""
+    remedy = "Make room below /var/lib on the target's system disk."
     if (free_bytes := scene.examined.room_bytes) is None:
         yield scene.unavailable("room_bytes")
     else:
-        yield judge_room("target-room", free_bytes, ROOM_BYTES, ROOM_BYTES)
+        yield judge_room("there for results", free_bytes, ROOM_BYTES, ROOM_BYTES, remedy)

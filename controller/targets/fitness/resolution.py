@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from contract.command_results import CheckOutcome
 from contract.errors import AgentError
-from controller.targets.doctor.diagnosis import (
+from controller.targets.fitness.diagnosis import (
     Scene,
     not_made,
     passed,
@@ -17,7 +17,7 @@ from controller.targets.doctor.diagnosis import (
     refused,
     warned,
 )
-from controller.targets.doctor.noise import detectable_change
+from controller.targets.fitness.noise import detectable_change
 
 # Where no earlier suite shows how long a workload takes.
 ASSUMED_S = 60.0
@@ -39,7 +39,8 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
     """Compute the smallest change that each workload of the scene's suite resolves."""
     if scene.noise is None:
         why = scene.noise_error or "The scatter of the power was not measured."
-        yield not_made("noise-unmeasured", why=why)
+        remedy = "fde check --noise measures it, in four minutes of rest and load."
+        yield not_made(why, remedy)
         return
     try:
         resolutions, blocks = _compute(scene)
@@ -58,9 +59,13 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
         f"{n} {100 * r.change:.2g} %" for n, r in resolutions.items() if r.change is not None
     )
     if any(each.change is None for each in resolutions.values()):
-        yield warned("blocks-bound-nothing", facts)
+        yield warned(f"{blocks} blocks bound nothing.", "Run at least 3.", **facts)
     else:
-        yield passed("resolution", facts, detectable=detectable)
+        yield passed(
+            f"{blocks} blocks of suite {scene.suite} find changes from: {detectable} (by "
+            f"{scene.noise.source}; the scatter of the workloads comes on top).",
+            **facts,
+        )
 
 
 def _compute(scene: Scene) -> tuple[dict[str, Resolution], int]:

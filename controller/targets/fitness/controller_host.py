@@ -11,7 +11,7 @@ from contract.errors import ControllerError
 from contract.examination import SleepState
 from controller.session.suite_folder import LEAST_FREE_BYTES
 from controller.targets import secrets
-from controller.targets.doctor.diagnosis import (
+from controller.targets.fitness.diagnosis import (
     Scene,
     failed,
     not_made,
@@ -24,13 +24,18 @@ from controller.targets.doctor.diagnosis import (
 MIB = 2**20
 # A night of a fast meter's raw bytes and the results: below this the suite may have to wait.
 COMFORTABLE_BYTES = 2048 * MIB
+PSID_REMEDY = "Copy the 32 capitals and digits from the drive's label, without dashes."
+SLEEP_REMEDY = (
+    "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target, on it as "
+    "root."
+)
 
 
 def secrets_file(scene: Scene) -> Iterator[CheckOutcome]:
     """Check rights, completeness and strength."""
     path = Path(scene.target.secrets_file)
     try:
-        yield passed("secrets-sound", file=path.name, description=secrets.describe(path))
+        yield passed(f"{path.name}: {secrets.describe(path)}.")
     except ControllerError as error:
         yield refused(problem_of(error), "Correct fde_secrets_file.")
 
@@ -42,30 +47,33 @@ def psid(scene: Scene) -> Iterator[CheckOutcome]:
     try:
         value = secrets.load(Path(scene.target.secrets_file)).sed_psid
     except ControllerError:
-        yield not_made("secrets-unread")
+        yield not_made("The secrets cannot be read.")
         return
     if not value:
-        yield warned("psid-missing")
+        yield warned("No sed_psid: a lost PIN would lock the drive forever.", PSID_REMEDY)
     elif not secrets.PSID_FORM.fullmatch(value):
-        yield failed("psid-form", {"characters": len(value)})
+        sentence = f"The sed_psid is no PSID ({len(value)} characters): the drive will refuse it."
+        yield failed(sentence, PSID_REMEDY, characters=len(value))
     else:
-        yield passed("psid-sound")
+        yield passed("The sed_psid has a PSID's form; it was not tried.")
 
 
 def room(scene: Scene) -> Iterator[CheckOutcome]:
     """Check the room where suites go."""
     host, limits = scene.host, (LEAST_FREE_BYTES, COMFORTABLE_BYTES)
-    yield judge_room("controller-room", host.free_bytes, *limits, out=host.out)
+    remedy = f"Free some at {host.out}, or name another folder with --out."
+    yield judge_room("here where suites go", host.free_bytes, *limits, remedy)
 
 
 def judge_room(
-    wording: str, free_bytes: int, least_bytes: int, comfortable_bytes: int, **words: object
+    where: str, free_bytes: int, least_bytes: int, comfortable_bytes: int, remedy: str
 ) -> CheckOutcome:
     """Judge free bytes by what a suite needs at least, and what it needs for certain."""
-    facts, words["mib"] = {"free_bytes": free_bytes}, free_bytes / MIB
+    sentence = f"{free_bytes / MIB:,.0f} MiB are free {where}."
     if free_bytes >= comfortable_bytes:
-        return passed(wording, facts, **words)
-    return (failed if free_bytes < least_bytes else warned)(f"{wording}-low", facts, **words)
+        return passed(sentence, free_bytes=free_bytes)
+    judge = failed if free_bytes < least_bytes else warned
+    return judge(f"Only {sentence}", remedy, free_bytes=free_bytes)
 
 
 def sleep(scene: Scene) -> Iterator[CheckOutcome]:
@@ -76,16 +84,19 @@ def sleep(scene: Scene) -> Iterator[CheckOutcome]:
 def judge_sleep(who: str, state: SleepState) -> CheckOutcome:
     """Judge what `agent.system.sleep` found on a machine."""
     if state.masked:
-        return passed("sleep-masked", who=who)
-    if state.idle_action:
-        return failed("sleep-idle", {"idle_action": state.idle_action}, who=who)
+        return passed(f"{who} does not sleep: its sleep targets are masked.")
+    if action := state.idle_action:
+        sentence = f"{who} falls asleep when idle (logind: IdleAction={action})."
+        return failed(sentence, SLEEP_REMEDY, idle_action=action)
     if state.able is False:
-        return passed("sleep-unable", who=who)
-    if state.lid_action:
-        return warned("sleep-lid", {"lid_action": state.lid_action}, who=who)
-    if state.desktop:
-        return warned("sleep-desktop", {"desktop": state.desktop}, who=who)
-    return passed("sleep-off", who=who)
+        return passed(f"{who} cannot sleep: its kernel has no sleep state.")
+    if action := state.lid_action:
+        sentence = f"{who} sleeps when its lid is closed ({action})."
+        return warned(sentence, SLEEP_REMEDY, lid_action=action)
+    if desktop := state.desktop:
+        sentence = f"{who} has a desktop ({desktop}), which may let it sleep."
+        return warned(sentence, SLEEP_REMEDY, desktop=desktop)
+    return passed(f"{who} has no setting that lets it sleep.")
 
 
 # Programs by what they do to USB ids that they claim.
@@ -102,6 +113,10 @@ def port_takers(scene: Scene) -> Iterator[CheckOutcome]:
     # /proc/PID/comm holds 15 characters at most.
     programs = [name for name in _CLAIMS if name[:15] in scene.host.names]
     for name in programs:
-        yield warned("port-taker", {"program": name}, habit=_CLAIMS[name])
+        yield warned(
+            f"{name} runs here and {_CLAIMS[name]}.",
+            f"Stop it (systemctl stop {name}), or keep it from the port by a udev rule.",
+            program=name,
+        )
     if not programs:
-        yield passed("no-port-takers")
+        yield passed("No program that opens foreign serial ports runs here.")

@@ -1,8 +1,8 @@
-"""All checks of `fde check` and `fde doctor`, in the order of the page."""
+"""All checks of `fde check`, in the order of the page."""
 
 from __future__ import annotations
 
-from controller.targets.doctor import (
+from controller.targets.fitness import (
     controller_host,
     disks,
     machine,
@@ -11,7 +11,7 @@ from controller.targets.doctor import (
     resolution,
     unattended,
 )
-from controller.targets.doctor.diagnosis import Check
+from controller.targets.fitness.diagnosis import Check
 
 TABLE: tuple[Check, ...] = (
     Check("secrets", "the secrets: rights, completeness", controller_host.secrets_file, False),

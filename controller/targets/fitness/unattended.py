@@ -14,19 +14,16 @@ from contract.command_results import CheckOutcome
 from contract.errors import AgentError
 from contract.places import with_extra
 from contract.private import read_secret
-from controller.targets.doctor.diagnosis import Scene, failed, passed, problem_of, refused
+from controller.targets.fitness.diagnosis import Scene, failed, passed, problem_of, refused
 
-# The library that a kind needs, and the extra that brings it.
-_LIBRARIES = {
-    "webhook": ("requests", "notify"),
-    "apprise": ("apprise", "notify"),
-}
+# The library that a kind needs; the extra `notify` brings them.
+_LIBRARIES = {"webhook": "requests", "apprise": "apprise"}
 
 
 def receivers(scene: Scene) -> Iterator[CheckOutcome]:
     """Check each receiver of messages."""
     if not scene.target.notify.receivers:
-        yield passed("no-receivers")
+        yield passed("No fde_notify: no message is sent while a suite runs.")
     for receiver in scene.target.notify.receivers:
         secrets = [receiver.url_file, receiver.key_file]
         name = f"fde_notify, {receiver.name}"
@@ -36,20 +33,22 @@ def receivers(scene: Scene) -> Iterator[CheckOutcome]:
 def power_switch(scene: Scene) -> Iterator[CheckOutcome]:
     """Check the switch before the target."""
     if (switch := scene.target.power) is None:
-        yield passed("no-power-switch")
+        yield passed("No fde_power: a target that hangs waits for its watchdog or for you.")
     else:
         yield _usable("fde_power", switch.kind, [], switch.argv)
 
 
 def _usable(name: str, kind: str, secrets: Sequence[str], argv: Sequence[str]) -> CheckOutcome:
-    library, extra = _LIBRARIES.get(kind, ("", ""))
+    library = _LIBRARIES.get(kind)
     if library and find_spec(library) is None:
-        return failed("library-missing", name=name, library=library, install=with_extra(extra))
+        sentence = f"{name}: the Python library {library} is missing."
+        return failed(sentence, f"Install it: {with_extra('notify')}.")
     if argv and shutil.which(argv[0]) is None:
-        return failed("program-missing", name=name, program=argv[0])
+        sentence = f"{name}: the program {argv[0]} is not found here."
+        return failed(sentence, "Install it, or write its whole path.")
     try:
         for path in filter(None, secrets):
             read_secret(Path(path))
     except AgentError as error:
         return refused(problem_of(error), f"Correct {name}.", name=name)
-    return passed("unattended-ready", name=name, kind=kind)
+    return passed(f"{name}: the {kind} has what it needs; it was not tried.")

@@ -23,12 +23,13 @@ from contract.examination import SleepState
 from contract.messages import Notify
 from contract.plan import MeterEntry, PowerSwitch
 from contract.problem import Problem
-from controller.targets import doctor
+from controller.targets import check as page
+from controller.targets import fitness
 from controller.targets.answers import Examination
-from controller.targets.doctor import probe, reach, unattended
-from controller.targets.doctor.diagnosis import Host, Scene
-from controller.targets.doctor.noise import Noise, detectable_change, stretch
-from controller.targets.doctor.probe import Probe
+from controller.targets.fitness import probe, reach, unattended
+from controller.targets.fitness.diagnosis import Host, Scene
+from controller.targets.fitness.noise import Noise, detectable_change, stretch
+from controller.targets.fitness.probe import Probe
 from controller.targets.survey import TargetAnswer
 from controller.tests import examples
 from instrumentation.tests.simulators import registry
@@ -122,45 +123,40 @@ def states_of(outcomes: list[CheckOutcome], *states: str) -> list[tuple[str, str
 
 def require_form(outcomes: list[CheckOutcome]) -> None:
     """Require what holds of every outcome."""
-    codes = [row.code for row in doctor.TABLE]
+    codes = [row.code for row in fitness.TABLE]
     assert len(set(codes)) == len(codes)
     for outcome in outcomes:
         assert outcome.code in codes
         assert outcome.sentence.endswith(".") and outcome.sentence[0].isprintable()
         assert "\n" not in outcome.sentence + outcome.remedy
-        assert outcome.state in doctor.MARKS
+        assert outcome.state in page.MARKS
         assert outcome.remedy.endswith(".") or outcome.state not in ("fail", "warn"), outcome
         json.dumps(dict(outcome.facts))
 
 
 def test_a_sound_machine_passes(sound: Scene) -> None:
-    outcomes = doctor.judge(sound)
-    require_form(outcomes)
-    assert states_of(outcomes, "fail", "warn") == []
-    assert {outcome.code for outcome in outcomes} == {row.code for row in doctor.TABLE}
-    assert states_of(outcomes, "not_made") == [("resolution", "not_made")]
-
-
-def test_a_target_that_is_this_machine_is_examined_as_another(sound: Scene) -> None:
-    outcomes = doctor.judge(replace(sound, target=replace(sound.target, ssh=None)))
-    require_form(outcomes)
-    assert states_of(outcomes, "fail", "warn") == []
+    local = replace(sound, target=replace(sound.target, ssh=None))
+    for outcomes in (fitness.judge(sound), fitness.judge(local)):
+        require_form(outcomes)
+        assert states_of(outcomes, "fail", "warn") == []
+        assert {outcome.code for outcome in outcomes} == {row.code for row in fitness.TABLE}
+        assert states_of(outcomes, "not_made") == [("resolution", "not_made")]
 
 
 def test_the_checks_of_a_machine_that_is_not_reached_are_not_made(sound: Scene) -> None:
     unreached = Problem("no-answer", {}, "h cannot be reached.", "Switch it on.")
-    outcomes = doctor.judge(replace(sound, answer=None, unreached=unreached))
+    outcomes = fitness.judge(replace(sound, answer=None, unreached=unreached))
     require_form(outcomes)
-    (ssh,) = doctor.blockers(outcomes)
+    (ssh,) = fitness.blockers(outcomes)
     assert (ssh.code, ssh.facts["cause"]) == ("ssh", "no-answer")
-    needing = {row.code for row in doctor.TABLE if row.needs_target}
+    needing = {row.code for row in fitness.TABLE if row.needs_target}
     assert {code for code, _ in states_of(outcomes, "not_made")} == needing | {"resolution"}
 
 
 @pytest.mark.parametrize("part", sorted(EXAMINED))
 def test_a_part_that_is_not_available_does_not_pass(sound: Scene, part: str) -> None:
-    before = states_of(doctor.judge(sound), "pass")
-    outcomes = doctor.judge(examined("errors", {part: "No such file"}, without=part)(sound))
+    before = states_of(fitness.judge(sound), "pass")
+    outcomes = fitness.judge(examined("errors", {part: "No such file"}, without=part)(sound))
     require_form(outcomes)
     assert len(states_of(outcomes, "pass")) < len(before)
 
@@ -180,6 +176,20 @@ def examined(part: str, value: Any, without: str = "") -> Callable[[Scene], Scen
 
 def disk(**changes: Any) -> Callable[[Scene], Scene]:
     return examined("disks", {"plain": {**DISK, **changes}})
+
+
+def rapl(zones: str, moved: str, below: str = "") -> Callable[[Scene], Scene]:
+    words = {"zones": zones.split(), "moved": moved.split(), "below": below.split()}
+    return examined("rapl", words)
+
+
+def battery(discharging: bool) -> Callable[[Scene], Scene]:
+    state = {"batteries": ["BAT0"], "discharging": discharging, "mains": not discharging}
+    return examined("power", state)
+
+
+def asset(**assets: dict[str, str]) -> Callable[[Scene], Scene]:
+    return examined("assets", assets)
 
 
 def check(name: str) -> Callable[[Scene], Scene]:
@@ -245,13 +255,9 @@ def switch(**described: Any) -> Callable[[Scene], Scene]:
     return lambda scene: replace(scene, target=replace(scene.target, power=power))
 
 
-ASLEEP = {**AWAKE, "masked": False}
-REFUSAL = {
-    "code": "in-use",
-    "facts": {},
-    "sentence": "It is in use.",
-    "remedy": "Unmount it.",
-}
+ASLEEP = {**AWAKE, "masked": False, "idle_action": "suspend"}
+SAVING = {**DISK, "apst_tolerance_us": "0"}
+REFUSAL = {"code": "in-use", "facts": {}, "sentence": "It is in use.", "remedy": "Unmount it."}
 MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "secrets open": (rights, "secrets", "fail"),
     "weak PIN": (secret(opal_admin_pin="1234"), "secrets", "fail"),
@@ -274,29 +280,12 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "allow_tpm": (refused("allow-tpm"), "allow-tpm", "fail"),
     "no package": (refused("no-package"), "packages", "fail"),
     "kernel": (examined("kernel", {"sed_opal": False, "dm_crypt": True}), "kernel", "fail"),
-    "asset": (
-        examined(
-            "assets", {"clip": {"state": "missing", "sentence": "The asset clip is not there"}}
-        ),
-        "assets",
-        "fail",
-    ),
-    "no assets": (examined("assets", {}), "assets", "warn"),
+    "asset": (asset(clip={"state": "missing", "sentence": "It is not there"}), "assets", "fail"),
+    "no assets": (asset(), "assets", "warn"),
     "room": (examined("room_bytes", 2**20), "target-room", "fail"),
-    "still": (examined("rapl", {"zones": ["package-0"], "moved": []}), "rapl", "fail"),
-    "memory still": (
-        examined("rapl", {"zones": ["package-0", "dram"], "moved": ["package-0"], "below": []}),
-        "rapl",
-        "warn",
-    ),
-    "psys below": (
-        examined(
-            "rapl",
-            {"zones": ["package-0", "psys"], "moved": ["package-0", "psys"], "below": ["psys"]},
-        ),
-        "rapl",
-        "warn",
-    ),
+    "still": (rapl("package-0", ""), "rapl", "fail"),
+    "memory still": (rapl("package-0 dram", "package-0"), "rapl", "warn"),
+    "psys below": (rapl("package-0 psys", "package-0 psys", "psys"), "rapl", "warn"),
     "no RAPL": (examined("errors", {"rapl": "No RAPL zone."}, without="rapl"), "rapl", "fail"),
     "simulated": (examined("simulated_rapl", True), "origin", "fail"),
     "governor": (check("governor"), "governor", "warn"),
@@ -306,16 +295,8 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "swap": (check("swap"), "swap", "warn"),
     "c-states": (examined("idle_states", {"allowed": "POLL", "off": ["C6"]}), "c-states", "warn"),
     "database": (examined("disturbers", {"databases": ["mariadb.service"]}), "services", "warn"),
-    "battery": (
-        examined("power", {"batteries": ["BAT0"], "discharging": True, "mains": False}),
-        "power",
-        "fail",
-    ),
-    "charging": (
-        examined("power", {"batteries": ["BAT0"], "discharging": False, "mains": True}),
-        "power",
-        "warn",
-    ),
+    "battery": (battery(discharging=True), "power", "fail"),
+    "charging": (battery(discharging=False), "power", "warn"),
     "target idle": (
         examined("sleep", {**ASLEEP, "idle_action": "suspend"}),
         "target-sleep",
@@ -329,21 +310,9 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "hot": (disk(temperature_c=70.0), "smart", "warn"),
     "slow": (disk(link_speed="2.5 GT/s PCIe"), "disk-link", "fail"),
     "narrow": (disk(link_width=1), "disk-link", "fail"),
-    "APST": (
-        examined("disks", {"plain": DISK, "sed": {**DISK, "apst_tolerance_us": "0"}}),
-        "disk-saving",
-        "warn",
-    ),
-    "entry": (
-        heard(stage="settings", error="It has no pattern."),
-        "meter-settings",
-        "fail",
-    ),
-    "port": (
-        heard(stage="port", errno=13, error="It may not be opened."),
-        "meter-port",
-        "fail",
-    ),
+    "APST": (examined("disks", {"plain": DISK, "sed": SAVING}), "disk-saving", "warn"),
+    "entry": (heard(stage="settings", error="It has no pattern."), "meter-settings", "fail"),
+    "port": (heard(stage="port", errno=13, error="It may not be opened."), "meter-port", "fail"),
     "silent": (heard(stage="heard", error="It is silent."), "meter-heard", "fail"),
     "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
     "rate": (heard(period_s=0.1), "meter-rate", "fail"),
@@ -360,7 +329,7 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_each_mistake_is_found_with_its_remedy_and_no_other(sound: Scene, name: str) -> None:
     change, code, state = MISTAKES[name]
-    outcomes = doctor.judge(change(sound))
+    outcomes = fitness.judge(change(sound))
     require_form(outcomes)
     assert set(states_of(outcomes, "fail", "warn")) == {(code, state)}
 
@@ -372,16 +341,16 @@ def test_receivers_and_a_switch_that_have_what_they_need_pass(
     (tmp_path / "url").chmod(0o600)
     scene = receiver(kind="webhook", url_file=str(tmp_path / "url"))(sound)
     scene = switch(kind="program", argv=["true"])(scene)
-    outcomes = doctor.judge(scene)
+    outcomes = fitness.judge(scene)
     require_form(outcomes)
     assert states_of(outcomes, "fail", "warn") == []
     monkeypatch.setattr(unattended, "find_spec", lambda _: None)
-    assert states_of(doctor.judge(scene), "fail") == [("messages", "fail")]
+    assert states_of(fitness.judge(scene), "fail") == [("messages", "fail")]
 
 
 def test_every_check_can_fail() -> None:
     tried = {code for _, code, _ in MISTAKES.values()} | {"ssh", "resolution"}
-    assert tried == {row.code for row in doctor.TABLE}
+    assert tried == {row.code for row in fitness.TABLE}
 
 
 @contextmanager
@@ -436,7 +405,7 @@ def test_a_machine_that_may_sleep_is_known_by_its_files(tmp_path: Path) -> None:
 
 def test_without_a_meter_the_check_names_what_the_counters_leave_out(sound: Scene) -> None:
     target = replace(sound.target, meters=())
-    outcomes = doctor.judge(replace(sound, target=target, probes={}))
+    outcomes = fitness.judge(replace(sound, target=target, probes={}))
     require_form(outcomes)
     assert states_of(outcomes, "fail", "warn") == [("meter-channels", "warn")]
     (outcome,) = [outcome for outcome in outcomes if outcome.code == "meter-channels"]
@@ -466,7 +435,7 @@ def test_more_blocks_and_longer_runs_find_smaller_changes() -> None:
 def test_the_resolution_is_given_by_workload(sound: Scene) -> None:
     times = np.arange(0, 120, 0.1)
     noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
-    outcomes = doctor.judge(replace(sound, noise=Noise("meter0", noise, noise)))
+    outcomes = fitness.judge(replace(sound, noise=Noise("meter0", noise, noise)))
     require_form(outcomes)
     (outcome,) = [outcome for outcome in outcomes if outcome.code == "resolution"]
     assert outcome.state == "pass", outcome.sentence
@@ -476,11 +445,11 @@ def test_the_resolution_is_given_by_workload(sound: Scene) -> None:
 def test_a_suite_is_not_begun_against_a_blocker(
     sound: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda *_, **__: heard(period_s=0.1)(sound))
+    monkeypatch.setattr(fitness, "examine", lambda *_, **__: heard(period_s=0.1)(sound))
     with pytest.raises(ControllerError, match="gives a record each 100 ms"):
-        doctor.require_ready([sound.target], sound.host.out, print)
-    monkeypatch.setattr(doctor, "examine", lambda *_, **__: sound)
-    doctor.require_ready([sound.target], sound.host.out, print)
+        fitness.require_ready([sound.target], sound.host.out, print)
+    monkeypatch.setattr(fitness, "examine", lambda *_, **__: sound)
+    fitness.require_ready([sound.target], sound.host.out, print)
 
 
 def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:

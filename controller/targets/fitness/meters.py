@@ -1,0 +1,158 @@
+"""Checks of the meters: named rightly, opened, heard, at the rate and on the channels meant."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+
+from contract.command_results import CheckOutcome
+from controller.targets.fitness.diagnosis import Judge, Scene, failed, not_made, passed, warned
+from controller.targets.fitness.probe import Probe
+from instrumentation.meters import registry
+from instrumentation.sources.zones import not_counted
+
+# Between what the driver expects and what came.
+RATE_LIMIT = 0.1
+# Below this no machine that is switched on runs.
+LEAST_SYSTEM_W = 0.2
+_NUMBERED = re.compile(r"/dev/tty(USB|ACM)\d+")
+_RANGES = {"voltage_range_v", "current_range_a"}
+
+
+def _each(judge: Callable[[str, Probe], CheckOutcome]) -> Judge:
+    """Return a judge of every meter by its name."""
+
+    def judge_all(scene: Scene) -> Iterator[CheckOutcome]:
+        if not scene.probes:
+            yield not_made("No meter is named.")
+        yield from (judge(name, probe) for name, probe in scene.probes.items())
+
+    return judge_all
+
+
+@_each
+def settings(name: str, probe: Probe) -> CheckOutcome:
+    """Check the meter's entry."""
+    if probe.stage == "settings":
+        remedy = "Correct its entry in fde_meters; fde meters lists kinds and settings."
+        return failed(probe.error, remedy, meter=name)
+    return passed(f"The entry of {name} is complete.", meter=name)
+
+
+@_each
+def port(name: str, probe: Probe) -> CheckOutcome:
+    """Check that the meter's port opens."""
+    if probe.stage == "settings":
+        return not_made(f"{name} was not opened: its entry is wrong.")
+    if probe.stage != "port":
+        return passed(f"{name} opens.", meter=name, device=probe.device)
+    remedy = "Plug it in, or correct its port in fde_meters; fde meters lists the ports."
+    if probe.errno in (errno.EACCES, errno.EPERM):
+        remedy = "Join the group dialout."
+    return failed(probe.error, remedy, meter=name, errno=probe.errno)
+
+
+@_each
+def heard(name: str, probe: Probe) -> CheckOutcome:
+    """Check that the meter sends records of its kind."""
+    if probe.stage == "heard":
+        remedy = "Do what this names; else switch it on, and compare its entry with fde meters."
+        return failed(probe.error, remedy, meter=name)
+    if probe.stage != "done":
+        return not_made(f"{name} was not heard.")
+    shown = ", ".join(f"{channel} {w:.3g} W" for channel, w in probe.watts.items())
+    return passed(f"{name} reads {shown}.", meter=name, watts=probe.watts)
+
+
+@_each
+def moves(name: str, probe: Probe) -> CheckOutcome:
+    """Check that no channel stands still; at rest only 0 W proves that one does."""
+    if probe.stage != "done":
+        return not_made(f"{name} was not heard.")
+    facts = {"meter": name, "only_w": probe.only_w, "records": probe.records}
+    shown = ", ".join(f"{channel} {w:.6g} W" for channel, w in probe.only_w.items())
+    sentence = f"{name} showed {shown} in each of {probe.records} records"
+    if probe.only_w.get("system") == 0:
+        remedy = "Look at its wires and channels, and restart it."
+        return failed(f"{sentence}: it measures nothing.", remedy, **facts)
+    if probe.only_w:
+        remedy = "fde check --noise loads the machine and shows whether it follows."
+        return not_made(f"{sentence}.", remedy)
+    return passed(f"The readings of {name} change.", **facts)
+
+
+@_each
+def rate(name: str, probe: Probe) -> CheckOutcome:
+    """Check that records come as often as the settings state."""
+    if probe.stage != "done":
+        return not_made(f"{name} was not heard.")
+    facts = {"meter": name, "period_s": probe.period_s, "due_s": probe.due_s, "gaps": probe.gaps}
+    sentence = f"{name} gives a record each {probe.period_s * 1000:.4g} ms"
+    if abs(probe.period_s / probe.due_s - 1) > RATE_LIMIT:
+        remedy = "Set the interval at the meter, or correct the inventory's settings."
+        due = f"its settings state each {probe.due_s * 1000:.4g} ms"
+        return failed(f"{sentence}; {due}.", remedy, **facts)
+    if probe.gaps:
+        gaps = f"but {probe.gaps} gaps came in a few seconds"
+        return warned(f"{sentence}, {gaps}.", "Look at its cable and hub.", **facts)
+    return passed(f"{sentence}, as set.", **facts)
+
+
+def channels(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check for what no machine can do: a disk that draws more than the machine around it."""
+    probes = {name: probe for name, probe in scene.probes.items() if probe.stage == "done"}
+    watts = {channel: w for probe in probes.values() for channel, w in probe.watts.items()}
+    if not scene.target.meters:
+        zones = scene.examined.rapl.moved if scene.examined.rapl else ()
+        remedy = "Name a meter in fde_meters, or have answers for the processor alone."
+        yield warned(f"There is no meter. {not_counted(zones)}", remedy)
+        return
+    if not watts:
+        yield not_made("No meter was heard.")
+        return
+    system_w = watts.get("system")
+    if system_w is None:
+        sentence = "No channel is called system: the whole machine's energy is not measured."
+        remedy = "Call the channel that feeds the machine system."
+        yield warned(sentence, remedy, watts=watts)
+    elif watts.get("drive", 0.0) > system_w:
+        yield failed(
+            f"The drive would draw {watts['drive']:.3g} W and the whole machine {system_w:.3g} W.",
+            "Swap system and drive in the meter's channels, or its wires.",
+            watts=watts,
+        )
+    elif system_w < LEAST_SYSTEM_W:
+        sentence = f"The channel system shows {system_w:.3g} W: no machine hangs on it."
+        yield failed(sentence, "Look at the wiring.", watts=watts)
+    else:
+        yield passed("The channels are plausible.", watts=watts)
+    if over := ", ".join(name for name, probe in probes.items() if probe.over_range):
+        remedy = "Set a larger range, by a ranging run."
+        yield failed(f"{over} was beyond its range meanwhile.", remedy)
+
+
+def naming(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that meters have names that survive replugging."""
+    numbered = [meter for meter in scene.target.meters if _NUMBERED.fullmatch(meter.port)]
+    for meter in numbered:
+        yield warned(
+            f"{meter.name} is named by a number that changes when it is replugged.",
+            "Name it by usb, usb:VVVV:PPPP:SERIAL or a path below /dev/serial/by-path.",
+        )
+    if not numbered and scene.target.meters:
+        yield passed("Meters have names that survive replugging.")
+
+
+def accuracy(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check for ranges that the meter may choose."""
+    for meter in scene.target.meters:
+        chosen = {name for name, value in (meter.settings or {}).items() if value}
+        known = {field.name for field in fields(registry.load(meter.kind).Settings)}
+        if known >= _RANGES and not chosen >= _RANGES:
+            remedy = "Make a ranging run (docs/hardware.md) and set what it prints."
+            sentence = f"{meter.name} chooses its ranges, and its accuracy changes with them."
+            yield warned(sentence, remedy)
+        else:
+            yield passed(f"{meter.name} has fixed ranges.")
