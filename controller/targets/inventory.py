@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from agent.storage import layout, registry
 from agent.system import quiet
 from contract import schema
 from contract.errors import AgentError
-from contract.messages import Notify
 from contract.parameters import described
 from contract.plan import (
     DATA_OFFSET_BYTES,
@@ -23,95 +22,17 @@ from contract.plan import (
     Disk,
     Extent,
     Filesystem,
-    MeterEntry,
-    PowerSwitch,
-    Quiet,
-    SshLink,
     TargetDocument,
 )
 from contract.problem import Problem, wordings_of
-from contract.strict_json import Document
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
-_Number = int | str  # templates yield texts
-
-
-@dataclass(frozen=True)
-class DiskVariables:
-    """A disk of `fde_disks`, before it is checked."""
-
-    by_id: str | None = None
-    serial: str | int | None = None
-    size_bytes: _Number | None = None
-    erase: str | int | None = None
-    endurance_bytes: _Number | None = None
-    max_written_bytes: _Number | None = None
-    unknown: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
-
-    @property
-    def missing(self) -> list[str]:
-        """Keys that every disk needs and this one lacks."""
-        return [key for key in ("by_id", "serial", "size_bytes") if getattr(self, key) is None]
-
-    def disk(self, role: str) -> Disk:
-        """Return the disk; raises ValueError where its size is not a number."""
-        erase = None if self.erase is None else str(self.erase)
-        names = str(self.by_id), str(self.serial)
-        writes = (
-            None if count is None else int(count)
-            for count in (self.endurance_bytes, self.max_written_bytes)
-        )
-        return Disk(role, *names, int(self.size_bytes or 0), erase, *writes)
-
-
-@dataclass(frozen=True)
-class ConfigurationVariables:
-    """An entry of `fde_configurations`, before it is checked; on several disks it means several."""
-
-    name: str | None = None
-    kind: str | None = None
-    disk: str | tuple[str, ...] | None = None
-    filesystem: Filesystem | None = None
-    settings: Annotated[Mapping[str, Any], schema.REST] = field(default_factory=dict)
-
-    @property
-    def missing(self) -> list[str]:
-        """Keys that every configuration needs and this one lacks."""
-        return [key for key in ("disk", "kind", "name") if getattr(self, key) is None]
-
-    def on_each_disk(self) -> Iterator[ConfigurationVariables]:
-        """Yield an entry for each of its disks, called `NAME-on-DISK` where there is a list."""
-        if self.name is None or self.disk is None or isinstance(self.disk, str):
-            yield self
-            return
-        for disk in self.disk:
-            yield replace(self, name=on_disk(self.name, disk), disk=disk)
-
-    def complete(self) -> Configuration:
-        """Return the configuration with its kind's defaults; raises AgentError."""
-        named = {"name": self.name, "kind": self.kind, "disk": self.disk}
-        complete = registry.complete({**self.settings, **named})
-        return replace(complete, filesystem=self.filesystem)
-
-
-@dataclass(frozen=True)
-class Variables:
-    """The variables of a host that have rules beyond their types; Ansible checked the latter."""
-
-    disks: Mapping[str, DiskVariables]
-    extent_bytes: _Number
-    configurations: tuple[ConfigurationVariables, ...]
-    secrets_file: str
-    lab: bool = False
-    meters: tuple[MeterEntry, ...] = ()
-    assets: Mapping[str, Asset] = field(default_factory=dict)
-    quiet: Quiet = field(default_factory=Quiet)
-    notify: Notify = field(default_factory=Notify)
-    power: PowerSwitch | None = None
-    ssh: SshLink | None = None
-    assumptions: Mapping[str, Any] = field(default_factory=dict)
+_DISK_KEYS = ("by_id", "serial", "size_bytes")
+_SIZES = ("size_bytes", "endurance_bytes", "max_written_bytes")
+Entries = Sequence[Mapping[str, Any]]
+Disks = Mapping[str, Mapping[str, Any]]
 
 
 def words(entry: Configuration) -> str:
@@ -133,106 +54,120 @@ def table(entries: Sequence[Configuration]) -> list[str]:
     return [f"{entry.name:<{width}}  {entry.disk:<5}  {words(entry)}" for entry in entries]
 
 
-def resolve(document: Document) -> TargetDocument:
+def resolve(document: Mapping[str, Any]) -> TargetDocument:
     """Resolve the variables of a host; raises AgentError with every broken rule."""
+    unread = {"format": TARGET_FORMAT, "disks": {}, "extent_bytes": 0, "configurations": ()}
     try:
-        variables = schema.read(Variables, document)
-        entries = [each for entry in variables.configurations for each in entry.on_each_disk()]
-        problems = list(_check(replace(variables, configurations=tuple(entries))))
+        assumed = schema.read(dict[str, Any], document["assumptions"], "assumptions")
+        extent_bytes = int(str(document["extent_bytes"]))
+        disks = schema.read(dict[str, dict[str, Any]], document["disks"], "disks")
+        entries = list(_on_each_disk(document["configurations"]))
+        rest = schema.read(TargetDocument, {**document, **unread, "assumptions": {}})
+        problems = [
+            *_check_disks(disks, extent_bytes, lab=rest.lab),
+            *_check_configurations(entries, disks),
+            *assumptions.broken(assumed),
+            *_check_rest(rest),
+        ]
         if problems:
             raise AgentError(*problems)
-        kinds = {str(entry.kind) for entry in entries}
-        resolved = {
-            "format": TARGET_FORMAT,
-            "packages": sorted(name for kind in kinds for name in registry.load(kind).packages),
-            "disks": {role: asdict(entry.disk(role)) for role, entry in variables.disks.items()},
-            "extent_bytes": int(variables.extent_bytes),
-            "configurations": [schema.write(entry.complete()) for entry in entries],
-            "assumptions": assumptions.resolved(variables.assumptions),
-        }
-        return schema.read(TargetDocument, {**document, **resolved})
+        configurations = tuple(map(_complete, entries))
+        kinds = {entry.kind for entry in configurations}
+        return replace(
+            rest,
+            packages=tuple(sorted(name for kind in kinds for name in registry.load(kind).packages)),
+            disks=_read_disks(disks),
+            extent_bytes=extent_bytes,
+            configurations=configurations,
+            assumptions=assumptions.resolved(assumed),
+        )
     except ValueError as error:
         raise AgentError(Problem("type", {"error": str(error)}, f"{error}.")) from None
 
 
-def _check(variables: Variables) -> Iterator[Problem]:
-    """Yield a problem for every rule that does not hold."""
-    yield from _check_disks(variables)
-    yield from _check_configurations(variables)
-    yield from _check_unique("meters", "name", [meter.name for meter in variables.meters])
-    # At one address on a network there may be several: the sockets of a strip.
-    ports = [meter.port for meter in variables.meters if "://" not in meter.port]
-    yield from _check_unique("meters", "port", ports)
-    for name, asset in variables.assets.items():
-        yield from _check_asset(name, asset)
-    for group in sorted(set(variables.quiet.stop) - set(quiet.GROUPS)):
-        yield _problem("stop", group=group, known=", ".join(quiet.GROUPS))
-    governor = variables.quiet.governor
-    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", governor):
-        yield _problem("governor", governor=governor)
-    receivers = variables.notify.receivers
-    yield from _check_unique("receivers", "name", [receiver.name for receiver in receivers])
-    for each in receivers:
-        if each.missing:
-            yield _problem("receiver-incomplete", receiver=each.name, key=each.missing)
-    if variables.power and variables.ssh is None:
-        yield _problem("switch-of-controller")
-    elif variables.power and not variables.power.argv:
-        yield _problem("switch-incomplete")
-    yield from assumptions.broken(variables.assumptions)
-    if Path(variables.secrets_file).name != "secrets.json":
-        yield _problem("secrets-name")
+def _on_each_disk(configurations: Any) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each of its disks, called `NAME-on-DISK` where there is a list."""
+    for entry in schema.read(tuple[dict[str, Any], ...], configurations, "configurations"):
+        name, disks = entry.get("name"), entry.get("disk")
+        if name is None or not isinstance(disks, list):
+            yield entry
+        else:
+            yield from ({**entry, "name": on_disk(name, disk), "disk": disk} for disk in disks)
+
+
+def _read_disks(disks: Disks) -> dict[str, Disk]:
+    """Read the disks; a serial number of digits alone may have been read as a number."""
+    texts = {
+        role: {key: str(entry[key]) for key in ("serial", "erase") if entry.get(key) is not None}
+        for role, entry in disks.items()
+    }
+    sizes = {
+        role: {key: int(entry[key]) for key in _SIZES if entry.get(key) is not None}
+        for role, entry in disks.items()
+    }
+    read = {role: {**entry, **texts[role], **sizes[role]} for role, entry in disks.items()}
+    return schema.read(dict[str, Disk], read, "disks")
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What configurations of every kind have."""
+
+    name: str
+    kind: str
+    disk: str
+    filesystem: Filesystem | None = None
+
+
+def _complete(entry: Mapping[str, Any]) -> Configuration:
+    """Return the configuration with its kind's defaults; raises AgentError, ValueError."""
+    return replace(registry.complete(entry), filesystem=schema.read(_Named, entry).filesystem)
 
 
 def _problem(code: str, **facts: object) -> Problem:
     return Problem.from_wording(wordings_of("controller/targets", "inventory"), code, facts)
 
 
-def _check_disks(variables: Variables) -> Iterator[Problem]:
-    size = int(variables.extent_bytes)
-    if not variables.disks:
+def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
+    if not disks:
         yield _problem("no-disk")
     aligned = size > 0 and size % layout.MIB == 0
     if not aligned:
         yield _problem("extent", size=size)
-    if unnamed := list(_check_disk_keys(variables.disks)):
+    if unnamed := list(_check_disk_keys(disks)):
         yield from unnamed
         return
-    disks = [entry.disk(role) for role, entry in variables.disks.items()]
-    for disk in disks:
-        yield from _check_disk_names(disk)
-        yield from _check_erase(disk, lab=variables.lab)
+    read = _read_disks(disks)
+    for disk in read.values():
+        if not re.fullmatch(r"/dev/disk/by-id/[^/]+", disk.by_id):
+            yield _problem("disk-path", disk=disk.role, by_id=disk.by_id)
+        elif re.search(r"-part\d+$", disk.by_id):
+            yield _problem("disk-partition", disk=disk.role, by_id=disk.by_id)
+        if not disk.serial.strip():
+            yield _problem("disk-serial", disk=disk.role)
+        yield from _check_erase(disk, lab=lab)
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield Problem("disk-size", {"disk": disk.role}, reason.sentence, reason.remedy)
-    identities = {"path": {disk.by_id for disk in disks}, "serial": {disk.serial for disk in disks}}
-    for what, different in identities.items():
+    paths, serials = ({getattr(d, key) for d in read.values()} for key in ("by_id", "serial"))
+    for what, different in {"path": paths, "serial": serials}.items():
         if len(different) < len(disks):
             yield _problem("disk-twice", what=what)
 
 
-def _check_disk_keys(disks: Mapping[str, DiskVariables]) -> Iterator[Problem]:
+def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
     """Yield a problem for names and keys without which a disk cannot be checked further."""
+    known = {field.name for field in fields(Disk)} - {"role"}
     for role, entry in disks.items():
         if not NAME.fullmatch(role):
             yield _problem("disk-name", disk=role)
-        if entry.missing:
-            yield _problem("disk-keys", disk=role, missing=", ".join(entry.missing))
-        for key in ("size_bytes", "endurance_bytes", "max_written_bytes"):
-            count = getattr(entry, key)
+        if missing := ", ".join(key for key in _DISK_KEYS if entry.get(key) is None):
+            yield _problem("disk-keys", disk=role, missing=missing)
+        for key in _SIZES:
+            count = entry.get(key)
             if count is not None and not str(count).isdecimal():
                 yield _problem("disk-size-bytes", disk=role, key=key, count=count)
-        if entry.unknown:
-            unknown = ", ".join(sorted(entry.unknown))
+        if unknown := ", ".join(sorted(entry.keys() - known)):
             yield _problem("disk-unknown-keys", disk=role, unknown=unknown)
-
-
-def _check_disk_names(disk: Disk) -> Iterator[Problem]:
-    if not re.fullmatch(r"/dev/disk/by-id/[^/]+", disk.by_id):
-        yield _problem("disk-path", disk=disk.role, by_id=disk.by_id)
-    elif re.search(r"-part\d+$", disk.by_id):
-        yield _problem("disk-partition", disk=disk.role, by_id=disk.by_id)
-    if not disk.serial.strip():
-        yield _problem("disk-serial", disk=disk.role)
 
 
 def _check_erase(disk: Disk, *, lab: bool) -> Iterator[Problem]:
@@ -247,27 +182,56 @@ def _check_erase(disk: Disk, *, lab: bool) -> Iterator[Problem]:
         yield _problem("erase-anything", **facts)
 
 
-def _check_configurations(variables: Variables) -> Iterator[Problem]:
-    entries = variables.configurations
+def _check_configurations(entries: Entries, disks: Disks) -> Iterator[Problem]:
     if not entries:
         yield _problem("no-configuration")
-    incomplete = [entry for entry in entries if entry.missing]
-    for entry in incomplete:
-        name = entry.name or entry.kind
-        yield _problem("configuration-keys", configuration=name, missing=", ".join(entry.missing))
+    incomplete = False
+    for entry in entries:
+        if missing := ", ".join(k for k in ("disk", "kind", "name") if entry.get(k) is None):
+            incomplete = True
+            name = entry.get("name") or entry.get("kind")
+            yield _problem("configuration-keys", configuration=name, missing=missing)
     if incomplete:
         return
-    yield from _check_unique("configurations", "name", [str(entry.name) for entry in entries])
-    for role in sorted({str(entry.disk) for entry in entries} - set(variables.disks)):
-        names = ", ".join(str(entry.name) for entry in entries if entry.disk == role)
+    named = [schema.read(_Named, entry, "configurations") for entry in entries]
+    yield from _check_unique("configurations", "name", [each.name for each in named])
+    for role in sorted({each.disk for each in named} - set(disks)):
+        names = ", ".join(each.name for each in named if each.disk == role)
         yield _problem("configuration-disk", disk=role, configurations=names)
     for entry in entries:
-        if not NAME.fullmatch(str(entry.name)):
-            yield _problem("configuration-name", configuration=entry.name)
+        if not NAME.fullmatch(entry["name"]):
+            yield _problem("configuration-name", configuration=entry["name"])
+            continue
         try:
-            entry.complete()
+            _complete(entry)
         except AgentError as error:
-            yield _problem("configuration", configuration=entry.name, error=error)
+            yield _problem("configuration", configuration=entry["name"], error=error)
+
+
+def _check_rest(target: TargetDocument) -> Iterator[Problem]:
+    """Yield a problem for every rule that is neither of disks nor of configurations."""
+    yield from _check_unique("meters", "name", [meter.name for meter in target.meters])
+    # At one address on a network there may be several: the sockets of a strip.
+    ports = [meter.port for meter in target.meters if "://" not in meter.port]
+    yield from _check_unique("meters", "port", ports)
+    for name, asset in target.assets.items():
+        yield from _check_asset(name, asset)
+    for group in sorted(set(target.quiet.stop) - set(quiet.GROUPS)):
+        yield _problem("stop", group=group, known=", ".join(quiet.GROUPS))
+    governor = target.quiet.governor
+    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", governor):
+        yield _problem("governor", governor=governor)
+    receivers = target.notify.receivers
+    yield from _check_unique("receivers", "name", [receiver.name for receiver in receivers])
+    for each in receivers:
+        if each.missing:
+            yield _problem("receiver-incomplete", receiver=each.name, key=each.missing)
+    if target.power and target.ssh is None:
+        yield _problem("switch-of-controller")
+    elif target.power and not target.power.argv:
+        yield _problem("switch-incomplete")
+    if Path(target.secrets_file).name != "secrets.json":
+        yield _problem("secrets-name")
 
 
 def _check_asset(name: str, asset: Asset) -> Iterator[Problem]:
