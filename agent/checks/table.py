@@ -76,8 +76,8 @@ def _function(name: str) -> Any:
     return getattr(_MODULES[module], function)
 
 
-def _check(row: dict[str, Any]) -> Check:
-    """Return a row of table.toml with what looks."""
+def _check(name: str, when: str, row: dict[str, Any]) -> Check:
+    """Return a row of table.toml with what looks: a warning, where it has no other severity."""
     read = _function(row.pop("read"))
     if arguments := row.pop("with", None):
         read = partial(read, **arguments)
@@ -86,8 +86,13 @@ def _check(row: dict[str, Any]) -> Check:
     if wait and "help" in wait:
         wait["help"] = _function(wait["help"])
     look = Change(read, _function(judge), lasting) if judge else read
-    return Check(**row, look=look, wait=Wait(**wait) if wait else None)
+    row = {"severity": "wait" if wait else "warning"} | row
+    return Check(name, when, **row, look=look, wait=Wait(**wait) if wait else None)
 
 
 _FILE = Path(__file__).with_suffix(".toml")
-TABLE = tuple(map(_check, tomllib.loads(_FILE.read_text(encoding="utf-8"))["check"]))
+TABLE = tuple(
+    _check(name, when, row)
+    for when, rows in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
+    for name, row in rows.items()
+)
