@@ -12,7 +12,7 @@ from functools import partial
 
 from workloads.base import WorkloadError
 from workloads.children import serving
-from workloads.children.serving import Answer, MissingError, Outcome, Task, serve
+from workloads.children.serving import MissingError, Outcome, Task, serve
 from workloads.crypt import known_answers, libraries
 from workloads.crypt.catalogue import CIPHERS, MIB, WHOLE_BLOCKS, padded
 from workloads.crypt.known_answers import xor
@@ -27,28 +27,17 @@ BLOCKS = {
 Encrypt = Callable[[bytes], bytes]
 
 
-def cbc(encrypt: Encrypt, iv: bytes, plain: bytes, answer: bytes, block: int) -> bytes:
-    """Block number `block` of the answer as CBC (NIST SP 800-38A) has it from the one before."""
-    start = block * BLOCK_BYTES
-    before = answer[start - BLOCK_BYTES : start] if block else iv
-    return encrypt(xor(plain[start : start + BLOCK_BYTES], before))
-
-
 def xts(encrypt: Encrypt, tweak: Encrypt, iv: bytes, plain: bytes, block: int) -> bytes:
     """Block number `block` as XTS (IEEE 1619-2007) has it; `tweak` encrypts with the second key."""
     start = block * BLOCK_BYTES
-    mask = _times_alpha(tweak(iv), block)
-    return xor(encrypt(xor(plain[start : start + BLOCK_BYTES], mask)), mask)
-
-
-def _times_alpha(value: bytes, times: int) -> bytes:
-    """Multiplied so often by x modulo x^128 + x^7 + x^2 + x + 1, least significant byte first."""
-    number = int.from_bytes(value, "little")
-    for _ in range(times):
+    number = int.from_bytes(tweak(iv), "little")
+    # Multiplied so often by x modulo x^128 + x^7 + x^2 + x + 1, least significant byte first.
+    for _ in range(block):
         number <<= 1
         if number >> 128:
             number ^= (1 << 128) | 0x87
-    return number.to_bytes(BLOCK_BYTES, "little")
+    mask = number.to_bytes(BLOCK_BYTES, "little")
+    return xor(encrypt(xor(plain[start : start + BLOCK_BYTES], mask)), mask)
 
 
 # Longer inputs are neither tried out before a phase nor decrypted whole to be compared.
@@ -159,10 +148,4 @@ def _settings() -> str | None:
 
 if __name__ == "__main__":
     libraries.restart_without_legacy()
-    serve(
-        {
-            "answers": Answer(Check, _answers),
-            "stream": Answer(Stream, stream),
-            "instructions": Answer(Ask, _instructions),
-        }
-    )
+    serve(answers=_answers, stream=stream, instructions=_instructions)

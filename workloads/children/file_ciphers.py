@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workloads.base import WorkloadError
 from workloads.children import serving
-from workloads.children.serving import Answer, Outcome, Task, serve
+from workloads.children.serving import Outcome, Task, serve
 from workloads.crypt import libraries, recipes
 from workloads.crypt.recipes import CHUNK_BYTES, RSA_BYTES, Recipe
 
@@ -99,17 +99,10 @@ def file(request: Turn) -> tuple[Outcome, Task]:
 def same(request: Compare) -> tuple[Outcome, None]:
     """Check that two files are alike; WorkloadError where they are not."""
     if not filecmp.cmp(request.first, request.second, shallow=False):
-        name = Path(request.first).name
-        raise WorkloadError("file-changed", file=name)
+        raise WorkloadError("file-changed", file=Path(request.first).name)
     return {}, None
 
 
 if __name__ == "__main__":
     libraries.restart_without_legacy()
-    serve(
-        {
-            "recipe": Answer(Make, recipe),
-            "file": Answer(Turn, file),
-            "same": Answer(Compare, same),
-        }
-    )
+    serve(recipe=recipe, file=file, same=same)

@@ -142,4 +142,4 @@ class Libargon2:
 
 
 if __name__ == "__main__":
-    serve({"repeat": repeating("library", KeyJob, prepare)})
+    serve(repeat=repeating("library", KeyJob, prepare))

@@ -11,11 +11,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from contract import schema
 from workloads.base import WorkloadError
@@ -37,22 +37,12 @@ class Job:
     """What is repeated, and sent to the child as JSON; each kind of child has its own fields."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """How a request of the shape `request` is answered: its outcome, and the task laid out, if any.
-
-    `answer` takes an instance of `request`.
-    """
-
-    request: type[Any]
-    answer: Callable[[Any], tuple[Outcome, Task | None]]
-
-
-def serve(answers: Mapping[str, Answer]) -> None:
+def serve(**answers: Callable[[Any], tuple[Outcome, Task | None]]) -> None:
     """Answer requests by what each asks to `do`. The command line has PARENT PLACE.
 
-    PARENT is who started this, by its number. PLACE is the run's folder, so that a process list
-    shows whose this is.
+    An answer takes a request of the shape that it declares; it returns its outcome, and the task
+    laid out, if any. PARENT is who started this, by its number. PLACE is the run's folder, so that
+    a process list shows whose this is.
     """
     parent, _place = sys.argv[1:]
     # The kernel kills this process when its parent dies, whatever the parent dies of: a task may
@@ -73,8 +63,9 @@ def serve(answers: Mapping[str, Answer]) -> None:
             else:
                 task = None  # its buffers go before there are others
                 document = json.loads(line)
-                asked = answers[document["do"]]
-                outcome, task = asked.answer(schema.read(asked.request, document))
+                answer = answers[document["do"]]
+                shape, _ = get_type_hints(answer).values()
+                outcome, task = answer(schema.read(shape, document))
                 reply = {"outcome": outcome}
         except (WorkloadError, OSError, MemoryError) as error:
             refusal = WorkloadError(error if str(error) else type(error).__name__)
@@ -136,7 +127,7 @@ class Repeat:
 
 def repeating(
     what: str, job: type[_Job], prepare: Callable[[_Job], tuple[object, Step | Sequence[Step]]]
-) -> Answer:
+) -> Callable[[Repeat], tuple[Outcome, Task]]:
     """Return the answer to `repeat`: a job of the shape `job` is laid out, to be repeated.
 
     `prepare` gives what does it, which is reported as `what`, and the step, or one for each thread.
@@ -147,7 +138,7 @@ def repeating(
         again = partial(for_seconds, step, request.seconds)
         return {what: prepared, "job": request.job}, again
 
-    return Answer(Repeat, answer)
+    return answer
 
 
 def calibrate(step: Step) -> tuple[int, float]:

@@ -66,15 +66,6 @@ def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyP
             library()
 
 
-def test_an_impossible_argon2id_is_an_error_in_the_librarys_words() -> None:
-    try:
-        library = Libargon2()
-    except MissingError as reason:
-        pytest.skip(str(reason))
-    with refuses("argon2id-failed", memory="1 KiB of memory", reason="Memory cost is too small"):
-        library.argon2id(Argon2(1, 1, 1), b"one", b"salt" * 4, 32)
-
-
 def test_costs_come_from_counts_and_from_pims_each_once() -> None:
     settings = {"functions": "sha512,ripemd160", "iterations": "1000,500000", "pims": "0, 1"}
     assert phases(**settings) == [
