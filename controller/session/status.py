@@ -23,17 +23,6 @@ from contract.status import Event, RunningAnswer, SuiteStatus
 from controller.session import progress_text
 from controller.session.messenger import Messenger
 from controller.session.progress import suite_status
-from controller.session.progress_text import (
-    changes,
-    clock,
-    compact,
-    doing,
-    left,
-    minutes,
-    position,
-    troubles,
-    utc,
-)
 from controller.session.suite_folder import myself
 from controller.targets.power_return import is_left_off
 
@@ -107,17 +96,17 @@ def rows(status: SuiteStatus) -> list[tuple[str, str]]:
     bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
     gaps = ", ".join(f"{name} {count}" for name, count in status.gaps.items() if count)
-    trouble = [*troubles(status), *([f"gaps of meters: {gaps}"] if gaps else [])]
-    done = position(status) or f"{status.finished} of {status.runs} runs"
+    trouble = [*progress_text.troubles(status), *([f"gaps of meters: {gaps}"] if gaps else [])]
+    done = progress_text.position(status) or f"{status.finished} of {status.runs} runs"
     return [
         ("suite", status.suite_id),
         ("done", f"{bar}  {done}"),
-        ("now", f"{doing(status)} for {minutes(status.since_s)}"),
-        ("left", left(status)),
+        ("now", f"{progress_text.doing(status)} for {progress_text.minutes(status.since_s)}"),
+        ("left", progress_text.left(status)),
         ("power", watts or "unknown"),
-        *([("so far", changes(status.answer))] if status.answer else []),
+        *([("so far", progress_text.changes(status.answer))] if status.answer else []),
         *([("trouble", ", ".join(trouble))] if trouble else []),
-        *((clock(event.wall), event.text) for event in status.events),
+        *((progress_text.clock(event.wall), event.text) for event in status.events),
     ]
 
 
@@ -141,7 +130,7 @@ class Lines:
         lines: list[str] = []
         if status.answer and status.answer != self._answer:
             self._answer = status.answer
-            lines.append(f"so far {changes(status.answer)}")
+            lines.append(f"so far {progress_text.changes(status.answer)}")
         state = status.state
         shown = state in ("running", "waiting") or (between and status.run_index is None)
         long = state != "waiting" or status.since_s >= LONG_WAIT_S
@@ -150,7 +139,7 @@ class Lines:
         if shown and long and due:
             self._printed.add(key)
             self._printed_s = time.monotonic()
-            lines.append(compact(status))
+            lines.append(progress_text.compact(status))
         return lines
 
 
@@ -172,8 +161,8 @@ class Hosts:
     def status(self, host: str, status: SuiteStatus | None) -> None:
         """Show a session's status; nothing where it keeps none now."""
         if status and self._screen.live:
-            so_far = [f"so far {changes(status.answer)}"] if status.answer else []
-            self._now[host] = [compact(status), *so_far]
+            so_far = [f"so far {progress_text.changes(status.answer)}"] if status.answer else []
+            self._now[host] = [progress_text.compact(status), *so_far]
 
     def ended(self, host: str, outcome: str) -> None:
         """Show how a session ended."""
@@ -255,7 +244,7 @@ class Board:
         """Show this as the answer so far."""
         with self._lock:
             self._answer = answer
-            log.info("so far %s", changes(answer))
+            log.info("so far %s", progress_text.changes(answer))
             self._show(self._watts, self._gaps, write=True)
 
     def note(self, sentence: str, level: int = logging.INFO) -> None:
@@ -298,7 +287,8 @@ class Board:
         return self._screen is not None and self._screen.live
 
     def _event(self, sentence: str) -> None:
-        self._events = [*self._events, Event(utc(datetime.now(UTC)), sentence)][-EVENTS:]
+        event = Event(progress_text.utc(datetime.now(UTC)), sentence)
+        self._events = [*self._events, event][-EVENTS:]
 
     def _show(self, watts: Mapping[str, float], gaps: Mapping[str, int], *, write: bool) -> None:
         self._watts, self._gaps = watts, gaps
