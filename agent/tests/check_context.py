@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.checks.context import CheckContext
+from contract.tests import programs
 
 DISK = "sdx"
 Known = TypeVar("Known")
@@ -83,6 +84,7 @@ def build(root: Path) -> Machine:
     for name, text in FILES.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
+    units = f'[ "$1" = show ] && echo Id=cron.service || cat {root}/units'
     context = CheckContext(
         Path("/"),
         suite_dir=root / "suite",
@@ -92,9 +94,7 @@ def build(root: Path) -> Machine:
         kmsg=root / "kmsg",
         run_dir=root / "run",
         smartctl=program(root / "smartctl", f"cat {root}/smart.json"),
-        systemctl=program(
-            root / "systemctl", f'[ "$1" = show ] && echo Id=cron.service || cat {root}/units'
-        ),
+        systemctl=program(root / "systemctl", units),
         window_s=0.01,
         poll_s=10.0,
         min_free_share=0.0,
@@ -104,10 +104,8 @@ def build(root: Path) -> Machine:
 
 
 def program(path: Path, body: str) -> str:
-    """Return a shell script; returns its path."""
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return str(path)
+    """Write a shell script; returns its path."""
+    return str(programs.program(path, body))
 
 
 class Patience:

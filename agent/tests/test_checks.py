@@ -127,17 +127,22 @@ ALWAYS = {"held", "suite-room", "load", "mounted", "free-room", "powercap", "clo
 ALWAYS |= {"stolen-time", "disk-link"}
 
 
+def _waited(
+    place: Machine, memory: Memory, *acts: Callable[[], None]
+) -> tuple[Inspection, list[str], float]:
+    """Inspect before a run; for what was waited, and how long. At each sleep comes the next act."""
+    patience, reasons = Patience(*acts), list[str]()
+    inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
+    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
+    return inspection, reasons, patience.now_s
+
+
 def _inspect(
     place: Machine,
     between: Callable[[], object] = lambda: None,
-    reasons: list[str] | None = None,
     memory: Memory | None = None,
 ) -> list[Finding]:
-    patience = Patience()
-    memory = memory or Memory()
-    inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
-    heard = reasons if reasons is not None else []
-    inspection.before(lambda cause, why: heard.append(f"{cause}: {why}"))
+    inspection, *_ = _waited(place, memory or Memory())
     between()
     inspection.after()
     return inspection.findings
@@ -264,10 +269,8 @@ def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
     place: Machine,
 ) -> None:
     asked = place.root / "asked"
-    smartctl = program(
-        place.root / "counting", f"echo >>{asked} asked; cat {place.root}/smart.json"
-    )
-    place = place.with_scene(smartctl=smartctl)
+    count = f"echo >>{asked} asked; cat {place.root}/smart.json"
+    place = place.with_scene(smartctl=program(place.root / "counting", count))
     memory = Memory()
     assert _failed(_inspect(place, memory=memory)) == []
     assert asked.read_text().split() == ["asked"] * 2
@@ -279,8 +282,7 @@ def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
 
 def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> None:
     """What data/README.md says of `disks` in run.json."""
-    inspection = Inspection(place.context, Memory())
-    inspection.before(lambda *_: None)
+    inspection, *_ = _waited(place, Memory())
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
     place.write(f"{Path(DEVICE).parent}/stat", "9 0 9 9 9 0 3 9 0 9 9 0 0 0 0")
     inspection.after()
@@ -421,10 +423,7 @@ def test_what_cannot_be_read_is_not_in_order_and_not_the_end(place: Machine) -> 
 def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
     _held(place)
     lease = place.root / "run" / "hold.json"
-    reasons: list[str] = []
-    patience = Patience(lambda: None, lambda: None, lease.unlink)
-    inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
-    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
+    inspection, reasons, _ = _waited(place, Memory(), lambda: None, lambda: None, lease.unlink)
     assert reasons == ["held: the meter is silent"]
     held = inspection.findings[0]
     assert held.ok
@@ -433,27 +432,17 @@ def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
 
 def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
     lease = place.root / "run" / "hold.json"
-    reasons: list[str] = []
     lock.take("one", 60, lease)
-    patience = Patience(lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
-    Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock).before(
-        lambda cause, why: reasons.append(f"{cause}: {why}")
-    )
+    acts = (lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
+    _, reasons, _ = _waited(place, Memory(), *acts)
     assert reasons == ["held: one", "held: another"]
 
 
 def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
     place = place.with_scene(load_limit=-1.0)
     memory = Memory()
-    waited = []
-    for _ in range(3):
-        patience = Patience()
-        inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
-        inspection.before(lambda *_: None)
-        waited.append(patience.now_s)
-    assert waited == [180, 90, 50]  # whole polls
-    calm = place.with_scene(load_limit=9.0)
-    Inspection(calm.context, memory).before(lambda *_: None)
+    assert [_waited(place, memory)[2] for _ in range(3)] == [180, 90, 50]  # whole polls
+    _waited(place.with_scene(load_limit=9.0), memory)
     assert memory.given_up["load"] == 0
 
 
@@ -461,10 +450,8 @@ def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
     full = place.with_scene(min_free_bytes=2**62)
     memory = Memory()
     for _ in range(2):
-        patience = Patience()
-        inspection = Inspection(full.context, memory, sleep=patience.sleep, clock=patience.clock)
-        inspection.before(lambda *_: None)
-        assert patience.now_s == 3600
+        inspection, _, waited_s = _waited(full, memory)
+        assert waited_s == 3600
         assert blockers(inspection.findings)
 
 

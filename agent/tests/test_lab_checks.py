@@ -24,16 +24,30 @@ def _failed(findings: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {finding["name"]: finding for finding in findings if not finding["ok"]}
 
 
-def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
+@pytest.fixture(scope="module")
+def target(lab: LabHandle) -> LabHandle:
     for package in PACKAGES:
         lab.send(REPOSITORY / package, CODE)
-    by_id = [
-        f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
-        for drive in lab.state["drives"].values()
-    ]
+    return lab
+
+
+def _by_id(drive: Any) -> str:
+    return f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
+
+
+def _run(lab: LabHandle, script: str, *arguments: str) -> Any:
+    """Return what a script prints in the guest of its first disk."""
+    lab.ssh(f"cat > {CODE}/script.py", stdin=script.encode())
+    words = " ".join((_by_id(lab.state["drives"]["plain"]), "$(mktemp -d)", *arguments))
+    return json.loads(lab.ssh(f"cd {CODE} && PYTHONPATH=. python3 script.py {words}").stdout)
+
+
+def test_the_checks_see_what_happens_in_the_guest(target: LabHandle) -> None:
+    lab = target
+    by_id = " ".join(map(_by_id, lab.state["drives"].values()))
     command = (
         f"cd {CODE} && udevadm settle && PYTHONPATH=. python3 -m agent.tests.lab_checks_script "
-        f"$(for disk in {' '.join(by_id)}; do basename $(readlink -f $disk); done)"
+        f"$(for disk in {by_id}; do basename $(readlink -f $disk); done)"
     )
     printed = json.loads(lab.ssh(command).stdout)
     findings = printed["seen"]
@@ -103,17 +117,11 @@ print(json.dumps(changes))
 WRITABLE = ("read_ahead_kb", "max_sectors_kb", "nomerges", "iostats", "scheduler")
 
 
-def test_any_setting_of_a_real_disk_or_kernel_that_changes_voids(lab: LabHandle) -> None:
+def test_any_setting_of_a_real_disk_or_kernel_that_changes_voids(target: LabHandle) -> None:
     """During the run, in the runs after it, and no more once it is set back."""
-    for package in PACKAGES:
-        lab.send(REPOSITORY / package, CODE)
-    drive = lab.state["drives"]["plain"]
-    disk = f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
-    lab.ssh(f"cat > {CODE}/settings.py", stdin=SETTINGS.encode())
-    files = " ".join(f"/sys/class/block/DISK/queue/{name}" for name in WRITABLE)
-    files += " /proc/sys/vm/dirty_ratio /proc/sys/vm/swappiness"
-    command = f"cd {CODE} && PYTHONPATH=. python3 settings.py {disk} $(mktemp -d) {files}"
-    printed = json.loads(lab.ssh(command).stdout)
+    files = [f"/sys/class/block/DISK/queue/{name}" for name in WRITABLE]
+    files += ["/proc/sys/vm/dirty_ratio", "/proc/sys/vm/swappiness"]
+    printed = _run(target, SETTINGS, *files)
     assert printed.pop("") == [] and len(printed) == len(WRITABLE) + 2
     for file, findings in printed.items():
         assert [when for when, _ in findings] == ["during", "before"], file
@@ -142,19 +150,14 @@ print(json.dumps({"found": now, "disks": asdict(look.disks), "said": said, "late
 """
 
 
-def test_a_disk_that_gets_too_hot_voids_the_run_and_is_waited_for(lab: LabHandle) -> None:
+def test_a_disk_that_gets_too_hot_voids_the_run_and_is_waited_for(target: LabHandle) -> None:
     """96 MiB at 64 MiB/s warm the drive from 30 to nearly 60 °C; it throttles from 45 °C on."""
-    for package in PACKAGES:
-        lab.send(REPOSITORY / package, CODE)
-    drive = lab.state["drives"]["plain"]
+    drive = target.state["drives"]["plain"]
     control = Path(drive["control"])
     hot = {"read_mib_s": 64, "rise_c": 40, "warm_up_s": 1, "throttle_c": 45, "recover_c": 40}
     try:
         assert ask(control, "behave", throttle_slowdown=2, **hot)["ok"]
-        disk = f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
-        lab.ssh(f"cat > {CODE}/heat.py", stdin=HEAT.encode())
-        command = f"cd {CODE} && PYTHONPATH=. python3 heat.py {disk} $(mktemp -d)"
-        printed = json.loads(lab.ssh(command).stdout)
+        printed = _run(target, HEAT)
     finally:
         assert ask(control, "behave")["ok"]
     before, after = (printed["disks"][when][drive["serial"]] for when in ("before", "after"))

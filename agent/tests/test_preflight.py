@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from agent import preflight
-from agent.preflight import Facts, Target
+from agent.preflight import Target
 from contract.plan import parse_target
+from controller.tests import examples
 
 TARGET_JSON = json.dumps(
     {
@@ -34,26 +35,7 @@ TARGET_JSON = json.dumps(
 HCTR2 = Target.from_target(parse_target(json.loads(TARGET_JSON), Path("target.json")))
 TARGET = replace(HCTR2, hctr2=())
 NO_OPAL = replace(TARGET, opal=())
-TRIXIE = Facts(
-    uid=0,
-    distribution="debian",
-    version="13",
-    name="Debian GNU/Linux 13 (trixie)",
-    kernel="6.12",
-    machine="x86_64",
-    python="3.13.5",
-    systemd=True,
-    packages=[],
-    missing=[],
-    servers=[],
-    candidates={"cryptsetup-bin": "2:2.7.5-2"},
-    lists=True,
-    cryptsetup="2.7.5",
-    hw_opal=True,
-    sed_transport="nvme",
-    sed_block_bytes=4096,
-    allow_tpm=False,
-)
+TRIXIE = examples.facts(candidates={"cryptsetup-bin": "2:2.7.5-2"}, sed_block_bytes=4096)
 BOOKWORM = {
     "version": "12",
     "name": "Debian GNU/Linux 12 (bookworm)",
