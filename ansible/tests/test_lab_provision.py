@@ -18,9 +18,10 @@ def _disks(controller: Any) -> dict[str, dict[str, object]]:
     return disks
 
 
-def test_a_second_play_changes_nothing(provisioned: Any) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--check",)])
+def test_a_second_play_changes_nothing(provisioned: Any, arguments: tuple[str, ...]) -> None:
     before = provisioned.media()
-    done = provisioned.play("site.yml")
+    done = provisioned.play("site.yml", *arguments)
     assert done.returncode == 0
     assert provisioned.recap(done)["changed"] == 0
     assert provisioned.media() == before
@@ -34,14 +35,6 @@ def test_a_source_that_differs_there_is_sent_again(provisioned: Any) -> None:
         True,
         False,
     ]
-
-
-def test_check_mode_changes_nothing(provisioned: Any) -> None:
-    before = provisioned.media()
-    done = provisioned.play("site.yml", "--check")
-    assert done.returncode == 0
-    assert provisioned.recap(done)["changed"] == 0
-    assert provisioned.media() == before
 
 
 def test_check_and_diff_show_each_disk_and_write_none(provisioned: Any) -> None:

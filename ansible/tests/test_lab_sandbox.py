@@ -93,19 +93,15 @@ def held(provisioned: Any) -> Iterator[Any]:
 
     It found a configuration that was mounted outside of its sandbox before it was started.
     """
-    lab = provisioned.lab
+    lab, document = provisioned.lab, json.dumps(frozen(provisioned)).encode()
     lab.ssh(f"{AGENT} hold --reason test --for 900 && {AGENT} storage enter plain")
-    lab.ssh(f"rm -rf {SUITE}; mkdir -p {SUITE} && cat >{SUITE}/plan.json", stdin=_json(provisioned))
+    lab.ssh(f"rm -rf {SUITE}; mkdir -p {SUITE} && cat >{SUITE}/plan.json", stdin=document)
     lab.ssh(f"systemctl start {UNIT}")
     until(lab, f"tail -n 1 {SUITE}/journal.jsonl | grep -q held")
     yield lab
     lab.ssh(
         f"systemctl stop {UNIT}; systemctl disable -q {UNIT}; {AGENT} hold --end; rm -r {SUITE}"
     )
-
-
-def _json(controller: Any) -> bytes:
-    return json.dumps(frozen(controller)).encode()
 
 
 def main_pid(lab: Any) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import sys
 from pathlib import Path
 
 import pytest
 
 from contract.places import ROOT
+from contract.tests.programs import program
 from controller.targets import connection
 
 SSH = """#!/bin/sh
@@ -43,13 +43,10 @@ class Standin:
         self.suites.mkdir(parents=True)
         self.unit("inactive")
         programs = folder / "bin"
-        programs.mkdir()
         root = folder / "root"  # as on a target, no blank in it
         root.symlink_to(ROOT)
         for name, text in (("ssh", SSH), ("systemctl", SYSTEMCTL), ("journalctl", "#!/bin/sh\n")):
-            program = programs / name
-            program.write_text(text.format(folder=folder, root=root), encoding="utf-8")
-            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+            program(programs / name, text.format(folder=folder, root=root))
         (programs / "python3").symlink_to(sys.executable)
         venv = Path(sys.executable).parent
         monkeypatch.setenv("PATH", f"{programs}:{venv}:{os.environ['PATH']}")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from contract.plan import FitBasis
 from contract.tests.refusal import refuses
 from controller.planning import past_durations, sizing
 from controller.planning.compiler import Fitted
-from controller.tests.examples import compiled, journal, plan, suite, target
+from controller.tests.examples import compiled, journal, plan, suite, suite_folder, target
 
 # Seconds from running to finished by workload; every switch takes 4 s, every gap between runs 1 s.
 RUN_S = {"idle": 10.0, "file_io": 30.0, "drift_check": 20.0}
@@ -48,11 +48,7 @@ def walk(document: dict[str, Any], slower: Sequence[float] = (1, 1, 1, 1, 1)) ->
 def keep(
     folder: Path, document: dict[str, Any], entries: Sequence[Entry], wall_s: float | None = None
 ) -> None:
-    made = folder / f"{len(list(folder.iterdir()))}"
-    made.mkdir()
-    (made / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-    lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
-    (made / "journal.jsonl").write_text(lines, encoding="utf-8")
+    made = suite_folder(folder / f"{len(list(folder.iterdir()))}", document, entries)
     if wall_s:
         line = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": wall_s}
         (made / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
@@ -258,8 +254,7 @@ def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> N
     assert refused.returncode == 1 and "fde run --suite micro --blocks 1" in refused.stderr
     first = Path(planned("--blocks", "1").stdout.strip())
     document = json.loads((first / "plan.json").read_text(encoding="utf-8"))
-    lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in walk(document))
-    (first / "journal.jsonl").write_text(lines, encoding="utf-8")
+    suite_folder(first, document, walk(document))
     time.sleep(1)  # suites are named by the second
     done = planned("--hours", "1")
     assert done.returncode == 0 and " blocks in 1 h 00 min: a block takes " in done.stdout

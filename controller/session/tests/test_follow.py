@@ -15,7 +15,7 @@ from contract.journal import Entry
 from contract.tests.refusal import refuses
 from controller.session import journal_link
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow
-from controller.tests.examples import journal
+from controller.tests.examples import journal, text_of
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
 ENTRIES = journal([*LINES, (3.0, "suite-finished", "")])
@@ -28,7 +28,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def printing(entries: list[Entry], code: int = 0, cut_off: int = 0, said: str = "") -> list[str]:
     """Return a command that prints entries, the last cut off, complains and ends."""
-    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
+    text = text_of(entries)
     text = text[: len(text) - cut_off]
     script = "import sys; sys.stdout.write(sys.argv[1]); sys.exit(sys.argv[2] or int(sys.argv[3]))"
     if said:
@@ -153,25 +153,6 @@ def test_a_journal_that_cannot_be_read_ends_it() -> None:
     command = printing([], code=1, said="fde: Line 3 of journal.jsonl is damaged.")
     with refuses("journal-not-followed"):
         _all(follow(lambda _: command, Ear().heard, stop=threading.Event()))
-
-
-def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(journal_link, "PATIENCE_S", 0.0)
-    messages: list[str] = []
-    word = LinkMonitor(messages.append)
-    for _ in range(3):
-        word.dropped("Connection refused")
-        word.tick()
-    assert word.gone
-    word.up()
-    word.up()
-    assert not word.gone
-    assert len(messages) == 2
-    assert messages[0].startswith("no word from the target since ")
-    assert "(Connection refused)" in messages[0]
-    assert messages[1].startswith("the target answers again, after ")
 
 
 def test_a_link_that_is_back_soon_is_not_worth_a_word() -> None:

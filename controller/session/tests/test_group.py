@@ -7,11 +7,10 @@ import functools
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,11 @@ from contract import plan as plans
 from contract import schema
 from contract.places import ROOT
 from contract.plan import TargetDocument
-from contract.status import SuiteStatus
 from contract.tests.refusal import refuses
 from controller.planning.plan_folders import Options
 from controller.session import group
-from controller.session.progress_text import compact
 from controller.session.seal import MANIFEST
+from controller.session.tests.test_status import document
 from controller.targets import playbook
 from controller.tests import examples, terminal
 
@@ -333,25 +331,6 @@ def test_the_inventory_says_how_many_hosts_there_are(
         group.several(asked(["alder", "birch"], suite_dir=suite))
 
 
-STATUS = schema.read(
-    SuiteStatus,
-    {
-        **{"format": "fde-status/1", "suite_id": "s", "suite": "smoke", "host": "alder"},
-        **{"state": "running", "since_s": 1.0, "block": 2, "blocks": 3, "run_index": 7},
-        **{"runs": 12, "run_id": "r", "configuration": "opal", "workload": "sql"},
-        **{"finished": 5, "void": 1, "skipped": 0, "repeated": 0, "left_s": 3720},
-        **{"waiting": None, "waiting_for": None, "ends_wall": None, "watts": {"system": 31.24}},
-        **{"gaps": {}, "events": [], "updated_wall": "", "holder": ""},
-    },
-)
-
-
-def test_a_status_is_one_line() -> None:
-    assert compact(STATUS) == (
-        "block 2 of 3, run 7 of 12: measuring sql on opal, about 62 min left, 1 void, system 31.2 W"
-    )
-
-
 HOSTS = """
 import sys
 from contextlib import closing
@@ -370,22 +349,10 @@ with closing(Hosts(["alder", "birch"])) as view:
 
 
 def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
-    answered = replace(STATUS, answer=examples.ANSWER)
-    shown = terminal.run(HOSTS, *(json.dumps(asdict(status)) for status in (STATUS, answered)))
+    statuses = document(), document(answer=examples.ANSWER)
+    shown = terminal.run(HOSTS, *(json.dumps(asdict(status)) for status in statuses))
     heading, *hosts, end = (line.rstrip() for line in shown)
     assert heading == "said" and end == ""
-    assert hosts[0].startswith("alder  block 2 of 3")
+    assert hosts[0].startswith("alder  block 1 of 3")
     so_far = "       so far Opal +0.6 %, AES-128 +41.0 % after block 2 (modelled)"
     assert hosts[1:] == [so_far, "birch  starting"]
-
-
-def test_the_command_itself_refuses_in_one_sentence() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "controller", "plan", "--suite", "smoke"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("fde: Name the inventory") and done.stderr.count("\n") == 1

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agent.system import lock as leases
+from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from controller.session import hold, suite_folder
 
@@ -42,11 +41,6 @@ class Target:
 
     def reason(self) -> str:
         return leases.reason(self.path) or ""
-
-
-def wait_until(wanted: Callable[[], object]) -> None:
-    while not wanted():
-        time.sleep(0.01)
 
 
 def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:

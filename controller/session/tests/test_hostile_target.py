@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from contract import plan as plans
+from contract.tests.programs import program
 from contract.tests.refusal import refuses
 from controller.session import seal
 from controller.session.agent_client import AgentClient
 from controller.session.journal_link import LinkEvents, follow
 from controller.targets import connection, playbook
-from controller.tests.examples import journal, plan, resolved
+from controller.tests.examples import journal, plan, resolved, suite_folder
 from instrumentation.clock import ClockError
 from instrumentation.clock_link import ClockLink
 
@@ -28,12 +29,9 @@ LONG = json.dumps(json.loads(ENTRY) | {"detail": "x" * 70_000})
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a program in ssh's place that answers without end; return where it is."""
-    program = tmp_path / "bin" / "ssh"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n[ $1 = -Q ] && exit 1\n{ENDLESS}\n", encoding="utf-8")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    return program
+    ssh = program(tmp_path / "bin" / "ssh", f"[ $1 = -Q ] && exit 1\n{ENDLESS}")
+    monkeypatch.setenv("PATH", str(ssh.parent), prepend=":")
+    return ssh
 
 
 @pytest.mark.usefixtures("answers")
@@ -75,9 +73,7 @@ def test_no_journal_is_followed_without_end(script: str) -> None:
 def test_an_archive_is_as_large_as_its_plan_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "suite"
-    folder.mkdir()
-    (folder / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    folder = suite_folder(tmp_path / "suite", plan())
     monkeypatch.setattr(seal, "most_archive_bytes", lambda *_: 4 << 20)
     assert not seal.salvage(resolved(), folder)
     assert [path.name for path in folder.iterdir()] == ["plan.json"]
@@ -91,7 +87,7 @@ def test_the_bound_is_the_plans_and_the_disks(tmp_path: Path) -> None:
 
 
 def test_what_unpacks_to_anything_is_not_taken(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    suite_folder(tmp_path, plan())
     (tmp_path / "archive").write_bytes(gzip.compress(bytes(1 << 20)))
     with refuses("results-damaged", error="it is compressed"):
         seal.unpack(tmp_path / "archive", tmp_path)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from contract.errors import AgentError
 from contract.private import PASSWORD_FILE
+from contract.tests.programs import has_ended, program, wait_until
 from controller.session import session_times, timing
 from controller.session.agent_client import AgentClient
 from controller.targets import connection
@@ -27,9 +27,8 @@ ASKS = "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n"
 
 def sudo(folder: Path, text: str, patch: pytest.MonkeyPatch) -> Path:
     """Have an ordinary user's way taken, with this program as sudo; where it leaves its process."""
-    program, pid = folder / "sudo", folder / "pid"
-    program.write_text(text.format(pid=pid), encoding="utf-8")
-    program.chmod(0o755)
+    pid = folder / "pid"
+    program(folder / "sudo", text.format(pid=pid))
     patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     patch.setattr(os, "geteuid", lambda: 1000)
     return pid
@@ -58,9 +57,7 @@ def test_a_command_has_nothing_of_this_process(
 
 def login_shell(folder: Path) -> None:
     """Have ssh do what sshd does: the login shell runs the last argument."""
-    program = folder / "ssh"
-    program.write_text('#!/bin/sh\nfor line; do :; done\nexec sh -c "$line"\n', encoding="utf-8")
-    program.chmod(0o755)
+    program(folder / "ssh", 'for line; do :; done\nexec sh -c "$line"')
 
 
 def test_over_ssh_an_ordinary_user_gets_roots_environment_by_sudo(
@@ -128,23 +125,13 @@ def test_a_command_that_is_killed_ends_with_its_input(
     pid = sudo(tmp_path, SUDO, monkeypatch)
     argv = connection.command(HERE, ["cat"])
     link = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    while not pid.exists() or not pid.read_text():
-        time.sleep(0.01)
+    wait_until(lambda: pid.exists() and pid.read_text())
     assert int(pid.read_text()) != link.pid
     link.kill()
     assert link.wait() == -signal.SIGKILL
     assert link.stdin is not None
     link.stdin.close()
-    # Where this process adopts orphans, it stays as a zombie. The test's limit ends it else.
-    while _is_running(int(pid.read_text())):
-        time.sleep(0.01)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    wait_until(lambda: has_ended(int(pid.read_text())))
 
 
 def test_the_agent_is_asked_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

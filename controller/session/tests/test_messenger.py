@@ -23,10 +23,10 @@ from contract import strict_json
 from contract.messages import Message, Notify, Receiver
 from contract.plan import TargetDocument
 from contract.status import SuiteStatus
+from contract.tests.programs import has_ended, wait_until
 from controller.session import delivery, messenger
 from controller.session.messenger import Messenger, conditions, send_tests
 from controller.session.status import Board
-from controller.session.tests.test_recorders import wait_until
 from controller.session.tests.test_status import ENTRIES, PLAN, document
 from controller.tests.examples import ANSWER, resolved
 
@@ -306,15 +306,7 @@ def test_a_receiver_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> 
     hangs = ("sh", "-c", f"sleep 1000 & echo $! >{pid}; wait")
     receiver = Receiver(name="p", kind="program", argv=hangs)
     assert delivery.deliver(receiver, MESSAGE, 1.0) == "no end in 1 s"
-    number = int(pid.read_text())
-    wait_until(lambda: not Path(f"/proc/{number}/stat").exists() or zombie(number))
-
-
-def zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+    wait_until(lambda: has_ended(int(pid.read_text())))
 
 
 def test_a_program_that_is_missing_and_events_that_are_not_wanted(tmp_path: Path, web: Web) -> None:

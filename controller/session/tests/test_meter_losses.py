@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from contract.plan import Plan
 from contract.tests.refusal import refuses
 from controller.session import meter_losses, seal
 from controller.session.agent_client import AgentClient
-from controller.tests.examples import journal, plan, resolved, run_json
+from controller.tests.examples import journal, plan, resolved, run_json, suite_folder
 from controller.tests.standin import Standin
 from instrumentation.clock import ClockReading, append_reading
 
@@ -64,6 +63,11 @@ def compare_clocks(suite_dir: Path, controller_boot: str, at_s: float, boot: str
     )
 
 
+def seen(suite_dir: Path, *lost: tuple[float, float], meter: str = "m") -> None:
+    """Record a meter over all runs, but for what was lost in between."""
+    record(suite_dir, meter, "c", every(span_s(suite_dir), *lost))
+
+
 def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
     """Return times of records but for those lost in between."""
     times = np.arange(1, round(until_s / PERIOD_S) + 1) * PERIOD_S
@@ -95,11 +99,8 @@ def made(folder: Path, **changes: Any) -> Path:
         whole = {"t_start_ns": start_ns, "t_end_ns": start_ns + 999 * S, "phases": phases}
         (place / "run.json").write_text(json.dumps(run_json(document, run, **whole)))
         lines.append((10.0 * number + 9, "finished", run["run_id"]))
-    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-    entries = journal([*lines, (999.0, "suite-finished", "")])
-    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
-    (folder / "journal.jsonl").write_text(text, encoding="utf-8")
-    return folder
+    compare_clocks(folder, "c", 0)
+    return suite_folder(folder, document, journal([*lines, (999.0, "suite-finished", "")]))
 
 
 def the_plan(suite_dir: Path) -> Plan:
@@ -119,18 +120,10 @@ def numbers(suite_dir: Path, uncovered: Sequence[meter_losses.Uncovered]) -> lis
     return [order.index(run.finished.run_id) for run in uncovered]
 
 
-def test_what_every_meter_has_seen_is_left_alone(suite_dir: Path) -> None:
-    compare_clocks(suite_dir, "c", 0)
-    for name in ("m", "n"):
-        record(suite_dir, name, "c", every(span_s(suite_dir)))
-    assert judged(suite_dir, "m", "n") == meter_losses.Review((), (), ())
-
-
 def test_a_meter_that_stands_still_has_seen_all_and_no_run_is_repeated_for_it(
     suite_dir: Path,
 ) -> None:
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    seen(suite_dir)
     for path in suite_dir.glob("runs/*/run.json"):
         path.write_text(path.read_text("utf-8").replace('"cpu_busy_s": 0.0', '"cpu_busy_s": 8.0'))
     energy = results.energy_of(suite_dir)
@@ -139,10 +132,9 @@ def test_a_meter_that_stands_still_has_seen_all_and_no_run_is_repeated_for_it(
 
 
 def test_a_hole_is_found_in_its_run_alone(suite_dir: Path) -> None:
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    seen(suite_dir)
     holes = ((12.0, 12.3), (25.0, 25.1), (39.1, 40.9))  # 3.8 %, 1.3 %, and between two runs
-    record(suite_dir, "n", "c", every(span_s(suite_dir), *holes))
+    seen(suite_dir, *holes, meter="n")
     uncovered = judged(suite_dir, "m", "n")
     assert numbers(suite_dir, uncovered.repeat) == [1]
     assert uncovered.repeat[0].reason == "n recorded 96% of a phase, 98% are needed"
@@ -151,7 +143,6 @@ def test_a_hole_is_found_in_its_run_alone(suite_dir: Path) -> None:
 
 def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
     """The second boot's clock began again; the run in which the first one died is asked for."""
-    compare_clocks(suite_dir, "c", 0)
     record(suite_dir, "m", "c", every(25.0))
     shift_s = 27.0
     shift_ns = int(shift_s * S) + OFFSET_NS
@@ -163,8 +154,9 @@ def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
 
 
 def test_without_a_comparison_of_clocks_nothing_is_known_to_be_seen(suite_dir: Path) -> None:
+    (suite_dir / "clock.jsonl").unlink()
     compare_clocks(suite_dir, "c", 0, boot="another boot of the target")
-    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    seen(suite_dir)
     uncovered = judged(suite_dir)
     assert len(uncovered.repeat) == len(the_plan(suite_dir).runs)
     assert "and 15 more" in uncovered.sentences()[0]
@@ -172,8 +164,7 @@ def test_without_a_comparison_of_clocks_nothing_is_known_to_be_seen(suite_dir: P
 
 def test_a_run_without_a_try_left_stays_and_is_said(tmp_path: Path) -> None:
     suite_dir = made(tmp_path / "suite", attempts=1)
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(span_s(suite_dir), (12.0, 14.0)))
+    seen(suite_dir, (12.0, 14.0))
     uncovered = judged(suite_dir)
     assert not uncovered.repeat
     assert numbers(suite_dir, uncovered.uncovered) == [1]
@@ -183,14 +174,12 @@ def test_a_run_without_a_try_left_stays_and_is_said(tmp_path: Path) -> None:
 def test_void_runs_are_told(suite_dir: Path) -> None:
     lines = (suite_dir / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (suite_dir / "journal.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    seen(suite_dir)
     assert judged(suite_dir).void == (the_plan(suite_dir).runs[-1].run_id,)
 
 
 def test_damage_is_said(suite_dir: Path) -> None:
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    seen(suite_dir)
     (suite_dir / "meters" / "m" / "samples.parquet").unlink()
     with refuses("meters-unread"):
         judged(suite_dir)
@@ -201,8 +190,7 @@ def test_damage_is_said(suite_dir: Path) -> None:
 
 
 def test_a_meter_that_recorded_nothing_has_seen_no_run(suite_dir: Path) -> None:
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(span_s(suite_dir)))
+    seen(suite_dir)
     uncovered = judged(suite_dir, "m", "n")
     assert {(run.meter, run.share) for run in uncovered.repeat} == {("n", 0.0)}
     assert len(uncovered.repeat) == len(the_plan(suite_dir).runs)
@@ -211,8 +199,7 @@ def test_a_meter_that_recorded_nothing_has_seen_no_run(suite_dir: Path) -> None:
 def test_the_agents_own_command_takes_the_request(
     suite_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare_clocks(suite_dir, "c", 0)
-    record(suite_dir, "m", "c", every(span_s(suite_dir), (12.0, 14.0)))
+    seen(suite_dir, (12.0, 14.0))
     standin = Standin(tmp_path / "there", monkeypatch)
     suite_id = the_plan(suite_dir).suite_id
     suite_dir.rename(standin.suites / suite_id)
@@ -237,7 +224,6 @@ def test_what_is_asked_for_is_what_the_analysis_cannot_use(gaps: list[tuple[int,
     kept = [number for number in range(1, 601) if number not in lost]
     with tempfile.TemporaryDirectory() as folder:
         suite_dir = made(Path(folder) / "suite", blocks=1)
-        compare_clocks(suite_dir, "c", 0)
         record(suite_dir, "m", "c", [number * PERIOD_S for number in kept])
         asked = numbers(suite_dir, judged(suite_dir).repeat)
         energy = results.energy_of(suite_dir)

@@ -55,12 +55,6 @@ def _fetched_and_sealed(folder: Path, archive: Path) -> None:
     seal.seal(folder)
 
 
-def _cuts(folder: Path, archive: Path) -> list[Cut]:
-    with recorded(folder) as medium:
-        _fetched_and_sealed(folder, archive)
-    return medium.cuts
-
-
 def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
     """Return what is wrong with what a cut has left; empty where nothing is."""
     cut.write(folder)
@@ -82,15 +76,11 @@ def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
 ) -> None:
     here, archive = measured
     folder = Path(shutil.copytree(here, tmp_path / "suite"))
-    cuts = _cuts(folder, archive)
+    with recorded(folder) as medium:
+        _fetched_and_sealed(folder, archive)
+    cuts = medium.cuts
     sums = json.loads((folder / manifest.MANIFEST).read_text(encoding="utf-8"))["files"]
-    assert len(cuts) > 100 and {cut.how for cut in cuts} == {
-        "sure",
-        "empty",
-        "half",
-        "zeros",
-        "all",
-    }
+    assert len(cuts) > 100 and len({cut.how for cut in cuts}) == 5
     different = {json.dumps(sorted((k, str(v)) for k, v in c.tree.items())): c for c in cuts}
     bad = []
     for number, cut in enumerate(list(different.values())[:: 1 if thorough else 4]):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,10 +22,11 @@ from contract.files import sha256_of
 from contract.journal import boot_id
 from contract.places import ROOT
 from contract.plan import MeterEntry
+from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from controller.session import recorders, seal
 from controller.session.recorders import Recorders, end_leftovers, folder_for
-from controller.tests.examples import plan
+from controller.tests.examples import plan, suite_folder
 from instrumentation.decode import decode
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
@@ -62,26 +63,33 @@ def meter(link: Path, name: str = "meter0") -> MeterEntry:
     return MeterEntry(name, "smartpower3", str(link), "modelled", {"0": "system"}, 115200)
 
 
-def wait_until(wanted: Callable[[], object]) -> None:
-    while not wanted():
-        time.sleep(0.05)
-
-
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorders, "PAUSE_S", 0.0)
 
 
+@contextlib.contextmanager
+def recording(suite_dir: Path, messages: list[str]) -> Iterator[Recorders]:
+    with (
+        speaking(suite_dir / "m"),
+        Recorders([meter(suite_dir / "m")], suite_dir, messages.append) as all_,
+    ):
+        yield all_
+
+
+def recorder(suite_dir: Path) -> int:
+    """Return the process that records."""
+    pid = lock.holder(suite_dir / "meters" / "meter0")
+    assert pid is not None
+    return pid
+
+
 def test_a_killed_recorder_is_started_again_in_its_stream(tmp_path: Path) -> None:
     messages: list[str] = []
     folder = tmp_path / "meters" / "meter0"
-    with (
-        speaking(tmp_path / "m"),
-        Recorders([meter(tmp_path / "m")], tmp_path, messages.append) as all_,
-    ):
+    with recording(tmp_path, messages) as all_:
         wait_until(lambda: all_.watts() == {"system": pytest.approx(20.0)})
-        pid = lock.holder(folder)
-        assert pid is not None
+        pid = recorder(tmp_path)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: "not at work" in all_.silence())
         wait_until(lambda: all_.tend() or messages)  # type: ignore[func-returns-value]
@@ -98,17 +106,12 @@ def test_a_recorder_that_hangs_is_ended_and_started_again(
 ) -> None:
     monkeypatch.setattr(recorders, "HUNG_NS", 3 * 10**9)
     messages: list[str] = []
-    folder = tmp_path / "meters" / "meter0"
-    with (
-        speaking(tmp_path / "m"),
-        Recorders([meter(tmp_path / "m")], tmp_path, messages.append) as all_,
-    ):
-        pid = lock.holder(folder)
-        assert pid is not None
+    with recording(tmp_path, messages) as all_:
+        pid = recorder(tmp_path)
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: all_.tend() or len(messages) > 1)  # type: ignore[func-returns-value]
         wait_until(lambda: not all_.silence())
-        assert lock.holder(folder) not in (pid, None)
+        assert recorder(tmp_path) != pid
     assert ["hung" in messages[0], "started again" in messages[1]] == [True, True]
 
 
@@ -117,15 +120,10 @@ def test_it_is_started_again_so_often_and_no_more(
 ) -> None:
     monkeypatch.setattr(recorders, "MOST_STARTS_AN_HOUR", 2)
     messages: list[str] = []
-    with (
-        speaking(tmp_path / "m"),
-        Recorders([meter(tmp_path / "m")], tmp_path, messages.append) as all_,
-    ):
+    with recording(tmp_path, messages) as all_:
         for _ in range(3):
             wait_until(lambda: not all_.silence())
-            pid = lock.holder(tmp_path / "meters" / "meter0")
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)
+            os.kill(recorder(tmp_path), signal.SIGKILL)
             wait_until(lambda: "not at work" in all_.silence())
             all_.tend()
         assert "not at work" in all_.silence()
@@ -158,9 +156,7 @@ def _left_behind(tmp_path: Path) -> int:
         assert controller.stdout is not None
         assert controller.stdout.readline() == "heard\n"
         controller.kill()
-    pid = lock.holder(tmp_path / "meters" / "meter0")
-    assert pid is not None
-    return pid
+    return recorder(tmp_path)
 
 
 def test_what_a_killed_session_left_behind_records_on_and_is_taken_over(tmp_path: Path) -> None:
@@ -178,8 +174,7 @@ def test_what_a_killed_session_left_behind_records_on_and_is_taken_over(tmp_path
 
 
 def test_nothing_records_on_into_a_seal(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
-    (tmp_path / "journal.jsonl").write_text("", encoding="utf-8")
+    suite_folder(tmp_path, plan(), [])
     with speaking(tmp_path / "m"):
         _left_behind(tmp_path)
         sums = json.loads(seal.seal(tmp_path).read_text(encoding="utf-8"))["files"]
@@ -201,12 +196,9 @@ def test_each_boot_of_the_controller_has_a_folder_of_its_own(tmp_path: Path) -> 
     assert folder_for("m", tmp_path).name == "m.3"
     record("m.3", boot_id())
     assert folder_for("m", tmp_path).name == "m.3"
-    with refuses("meters-too-alike"), _named("m", "m.2", tmp_path):
+    meters = [meter(tmp_path / "m", name) for name in ("m", "m.2")]
+    with refuses("meters-too-alike"), Recorders(meters, tmp_path):
         pass
-
-
-def _named(one: str, other: str, suite_dir: Path) -> Recorders:
-    return Recorders([meter(suite_dir / "m", one), meter(suite_dir / "m", other)], suite_dir)
 
 
 def test_a_silent_meter_is_refused_with_the_recorders_words(tmp_path: Path) -> None:

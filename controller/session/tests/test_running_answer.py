@@ -13,7 +13,7 @@ from analysis.stats.results import results
 from contract import plan as plans
 from contract.status import RunningAnswer
 from controller.session.running_answer import RunningAnswers, compute
-from controller.tests.examples import journal, plan
+from controller.tests.examples import journal, plan, suite_folder
 from validation.synthetic.suite import Options, write_suite
 
 DOCUMENT = plan(blocks=2)
@@ -24,8 +24,7 @@ DONE = [(9.0, "finished", run_id) for run_id in FIRST]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "plan.json").write_text(json.dumps(DOCUMENT), encoding="utf-8")
-    return tmp_path
+    return suite_folder(tmp_path, DOCUMENT)
 
 
 @pytest.fixture

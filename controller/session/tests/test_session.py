@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import tarfile
-from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -17,10 +16,10 @@ from contract import journal as journals
 from contract import packed
 from contract import plan as plans
 from contract.files import sha256_of
-from contract.plan import TargetDocument
 from contract.tests.refusal import refuses
-from controller.session import seal, session, suite_folder
-from controller.tests.examples import journal, plan, resolved, run_json, target
+from controller.session import seal, session
+from controller.session.suite_folder import locked
+from controller.tests.examples import journal, plan, resolved, suite_folder, target
 from instrumentation.trace import StreamWriter
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
@@ -32,21 +31,11 @@ RUN = plan()["runs"][0]["run_id"]
 ENTRIES = journal([*LINES, (3.0, "suite-finished", "")])
 
 
-def _lines(entries: list[journals.Entry]) -> str:
-    return "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
-
-
-def _write_lines(path: Path, entries: list[journals.Entry]) -> None:
-    path.write_text(_lines(entries), encoding="utf-8")
-
-
 def _suite_folder(folder: Path) -> Path:
     """Make a fetched, unsealed suite with one meter of one record."""
     (folder / "meters" / "meter0").mkdir(parents=True)
     (folder / "runs" / RUN).mkdir(parents=True)
-    document = plan()
-    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-    (folder / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
+    suite_folder(folder, plan(), ENTRIES)
     (folder / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
     (folder / "sessions.jsonl").write_text(SESSIONS, encoding="utf-8")
     phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
@@ -102,10 +91,8 @@ def test_a_suite_that_cannot_be_decoded_is_not_sealed(tmp_path: Path) -> None:
 
 
 def _archive(folder: Path, document: dict[str, object], out: Path) -> Path:
-    came = folder / str(document["suite_id"])
+    came = suite_folder(folder / str(document["suite_id"]), document, ENTRIES)
     (came / "runs" / "r").mkdir(parents=True)
-    (came / "plan.json").write_text(json.dumps(document), encoding="utf-8")
-    (came / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
     (came / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
     (came / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
     (came / "precondition").mkdir()
@@ -120,7 +107,7 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
     (suite_dir / "runs" / "r").mkdir(parents=True)
     (suite_dir / "runs" / "r" / "run.json").write_text("old", encoding="utf-8")
     (suite_dir / "runs" / "r" / "failure.txt").write_text("of a void try", encoding="utf-8")
-    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    suite_folder(suite_dir, plan())
     seal.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
     assert (suite_dir / "runs" / "r" / "run.json").read_text(encoding="utf-8") == "{}"
     assert [path.name for path in (suite_dir / "runs" / "r").iterdir()] == ["run.json"]
@@ -131,9 +118,7 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
 
 @pytest.mark.parametrize("damage", ["changed", "cut off", "no sums", "outside"])
 def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -> None:
-    suite_dir = tmp_path / "suite"
-    suite_dir.mkdir()
-    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    suite_dir = suite_folder(tmp_path / "suite", plan())
     archive = _archive(tmp_path / "there", plan(), tmp_path / "a.tar")
     data = bytearray(archive.read_bytes())
     if damage == "changed":
@@ -161,24 +146,17 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
 
 
 def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
-    suite_dir = tmp_path / "suite"
-    suite_dir.mkdir()
-    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    suite_dir = suite_folder(tmp_path / "suite", plan())
     other = plans.freeze({k: v for k, v in plan().items() if k != "sha256"} | {"rapl_hz": 5})
     with refuses("results-of-other-plan"):
         seal.unpack(_archive(tmp_path / "there", other, tmp_path / "a.tar"), suite_dir)
     assert not (suite_dir / "journal.jsonl").exists()
 
 
-def _run(suite_dir: Path, where: TargetDocument) -> None:
-    session.run(suite_dir, where, Path("inventory"), lambda _: None)
-
-
 def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
-    changed = plan() | {"settle_s": 0}
-    (tmp_path / "plan.json").write_text(json.dumps(changed), encoding="utf-8")
+    suite_folder(tmp_path, plan() | {"settle_s": 0})
     with refuses("plan-changed"):
-        _run(tmp_path, resolved())
+        session.run(tmp_path, resolved(), Path("inventory"), print)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +174,7 @@ def test_a_suite_of_another_target_is_not_gone_on_with(
     keys: tuple[str, ...], value: object, said: str, tmp_path: Path
 ) -> None:
     """`fde resume`, which says which folder it takes before anything else."""
-    suite_dir = tmp_path / "suite"
-    suite_dir.mkdir()
-    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    suite_dir = suite_folder(tmp_path / "suite", plan())
     other = target()
     inner: dict[str, object] = other
     for key in keys[:-1]:
@@ -218,20 +194,6 @@ def test_a_suite_of_another_target_is_not_gone_on_with(
     assert [path.name for path in suite_dir.iterdir()] == ["plan.json"]
 
 
-def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
-    (tmp_path / seal.MANIFEST).write_text("{}", encoding="utf-8")
-    done = [(float(n), "finished", run["run_id"]) for n, run in enumerate(plan()["runs"])]
-    _write_lines(tmp_path / "journal.jsonl", journal(done))
-    times = {"t_start_ns": 0, "t_end_ns": 1}
-    for run in plan()["runs"]:
-        found = run_json(plan(), run, **times, phases=[{"name": "rest", **times}])
-        (tmp_path / "runs" / run["run_id"]).mkdir(parents=True)
-        (tmp_path / "runs" / run["run_id"] / "run.json").write_text(json.dumps(found))
-    with refuses("suite-sealed"):
-        _run(tmp_path, resolved())
-
-
 def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib\nfrom controller.session import suite_folder\n"
@@ -246,9 +208,9 @@ def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with refuses("suite-in-use") as refusal, suite_folder.locked(tmp_path):
+        with refuses("suite-in-use") as refusal, locked(tmp_path):
             pass
         assert str(holder.pid) in str(refusal.value.facts["holder"])
         holder.kill()
-    with suite_folder.locked(tmp_path):  # a killed holder leaves no lock behind
+    with locked(tmp_path):  # a killed holder leaves no lock behind
         pass

@@ -36,14 +36,15 @@ from contract.files import sha256_of
 from contract.journal import REPEAT
 from contract.messages import Message, Notify, Receiver
 from contract.places import ROOT
+from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from controller.planning import plan_folders
 from controller.session import ending, journal_link, seal, session, watch
 from controller.session.morning import make_report
-from controller.session.tests.test_recorders import meter, speaking, wait_until
+from controller.session.tests.test_recorders import meter, recorder, speaking
 from controller.targets import connection, playbook, survey
 from controller.targets.survey import TargetAnswer
-from controller.tests.examples import NOW, facts, plan, resolved
+from controller.tests.examples import NOW, facts, plan, resolved, suite_folder
 from controller.tests.standin import Standin
 
 pytestmark = pytest.mark.usefixtures("interruptible")
@@ -67,7 +68,6 @@ class Scene:
         systemctl = standin.folder / "bin" / "systemctl"
         systemctl.write_text(SYSTEMCTL.format(folder=standin.folder), encoding="utf-8")
         self.here = folder / "here"
-        self.here.mkdir()
         self.take(6)
         self.there = standin.suites / self.plan.suite_id
         self.target = resolved(meters=[schema.write(meter(link))], secrets_file="none")
@@ -82,7 +82,7 @@ class Scene:
         kept = {key: value for key, value in made.items() if key != "sha256"}
         self.document = plans.freeze(kept | {"runs": kept["runs"][:runs], "blocks": runs // 6})
         self.plan = plans.parse(self.document)
-        (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
+        suite_folder(self.here, self.document)
 
     def play(self, tag: str, **given: Any) -> None:
         """Do what the plays do."""
@@ -160,12 +160,6 @@ def meanwhile(act: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-def recorder(scene: Scene) -> int:
-    pid = lock.holder(scene.here / "meters" / "meter0")
-    assert pid is not None
-    return pid
-
-
 def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene: Scene) -> None:
     scene.run()
     scene.require_complete()
@@ -239,16 +233,6 @@ def test_a_report_that_fails_is_an_outcome_and_no_error(tmp_path: Path) -> None:
     assert "report failed" in outcome and "verify failed" in outcome
 
 
-def test_a_session_that_fails_says_so(scene: Scene, tmp_path: Path) -> None:
-    scene.run()
-    log = tmp_path / "message"
-    receiver = Receiver(name="log", kind="program", argv=("sh", "-c", f"cat >>{log}"))
-    scene.target = replace(scene.target, notify=Notify(receivers=(receiver,)))
-    with refuses("suite-sealed"):
-        scene.run()
-    assert strict_json.parse(Message, log.read_bytes()).event == "failed"
-
-
 def test_after_each_block_the_changes_so_far_are_there_and_cost_the_target_no_command(
     scene: Scene,
 ) -> None:
@@ -285,8 +269,7 @@ def test_a_suite_without_a_meter_comes_to_its_seal(scene: Scene) -> None:
 def test_what_the_meter_did_not_see_is_repeated_before_the_seal(scene: Scene) -> None:
     def deafen() -> None:
         scene.wait_for_run(2)
-        pid = recorder(scene)
-        os.kill(pid, signal.SIGKILL)
+        os.kill(recorder(scene.here), signal.SIGKILL)
         scene.wait_for_run(4)
 
     with meanwhile(deafen):
@@ -355,9 +338,9 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
         scene.play("start", variables=variables)
         scene.wait_for_run(1)
         first.kill()
-    left = recorder(scene)
+    left = recorder(scene.here)
     scene.wait_for_run(2)
-    assert recorder(scene) == left
+    assert recorder(scene.here) == left
     scene.run()
     scene.require_complete()
     finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
@@ -431,7 +414,7 @@ def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once
 
     def stop() -> None:
         scene.wait_for_run(1)
-        watch.stop(scene.here, scene.here.parent, lines.append, at_once=at_once)
+        watch.stop(scene.here, lines.append, at_once=at_once)
 
     scene.run_s = 3.0
     if at_once:
@@ -454,4 +437,4 @@ def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once
     scene.run()
     scene.require_complete()
     with refuses("nothing-runs"):
-        watch.stop(None, scene.here.parent, lines.append, at_once=False)
+        watch.stop(scene.here, lines.append, at_once=False)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from contract.tests.programs import program
 from controller.session import sleep_inhibitor as module
 from controller.session.sleep_inhibitor import awake
 
 # Whether it is at work is a file, as the real one's lock is a file that logind watches.
-INHIBIT = """#!/bin/sh
+INHIBIT = """
 echo "$1" >>{folder}/asked
 {refuse}
 touch {folder}/held
@@ -28,10 +29,7 @@ def _with_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def inhibit(folder: Path, refuse: str = "") -> str:
     """Make a systemd-inhibit that may refuse."""
-    program = folder / "systemd-inhibit"
-    program.write_text(INHIBIT.format(folder=folder, refuse=refuse), encoding="utf-8")
-    program.chmod(0o755)
-    return str(program)
+    return str(program(folder / "systemd-inhibit", INHIBIT.format(folder=folder, refuse=refuse)))
 
 
 def test_sleep_is_held_off_while_within(tmp_path: Path) -> None:

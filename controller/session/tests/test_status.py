@@ -20,7 +20,7 @@ from contract.journal import Entry
 from contract.status import Event, SuiteStatus
 from controller.session import progress, status
 from controller.tests import terminal
-from controller.tests.examples import ANSWER, NOW, journal, plan
+from controller.tests.examples import ANSWER, NOW, journal, plan, suite_folder
 
 PLAN = plans.parse(plan(blocks=3))
 IDS = [run.run_id for run in PLAN.runs]
@@ -210,7 +210,7 @@ print("which nobody reads", flush=True)
 
 
 def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps(plan(blocks=3)), encoding="utf-8")
+    suite_folder(tmp_path, plan(blocks=3))
     leader, here = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", CLOSED, tmp_path],

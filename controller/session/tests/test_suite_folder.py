@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +14,8 @@ from contract.identity import Identity
 from contract.tests.refusal import Refusal, refuses
 from controller.session import suite_folder, target_identity
 from controller.session.agent_client import AgentClient
-from controller.tests.examples import journal, plan, resolved
+from controller.tests import examples
+from controller.tests.examples import journal, plan, resolved, text_of
 from controller.tests.standin import Standin
 
 PLAN = plans.parse(plan())
@@ -31,8 +30,7 @@ def found(lines: int | None, machine_id: str = "m") -> Identity:
 def begun(tmp_path: Path) -> Path:
     """Make a suite of which three lines were fetched."""
     target_identity.require_same_machine(PLAN, tmp_path, found(0), None)
-    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
-    (tmp_path / "journal.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "journal.jsonl").write_text(text_of(journal(LINES)), encoding="utf-8")
     return tmp_path
 
 
@@ -41,30 +39,22 @@ def test_it_goes_on_where_it_was_begun(begun: Path) -> None:
         target_identity.require_same_machine(PLAN, begun, found(lines), PLAN.sha256)
 
 
-def test_another_machine_is_refused(begun: Path) -> None:
-    kept = (begun / target_identity.IDENTITY).read_text(encoding="utf-8")
-    with refuses("other-machine"):
-        target_identity.require_same_machine(PLAN, begun, found(3, "another"), PLAN.sha256)
-    assert (begun / target_identity.IDENTITY).read_text(encoding="utf-8") == kept
-
-
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("identity", "plan_sha256", "said"),
     [
-        (2, refuses("target-journal-shorter", lines=2, copied=3)),
-        (None, refuses("target-journal-damaged")),
+        (found(3, "another"), PLAN.sha256, refuses("other-machine")),
+        (found(2), PLAN.sha256, refuses("target-journal-shorter", lines=2, copied=3)),
+        (found(None), PLAN.sha256, refuses("target-journal-damaged")),
+        (Identity("m", "b"), None, refuses("target-journal-shorter", lines=0)),
     ],
 )
-def test_a_journal_that_lost_lines_is_refused(
-    begun: Path, lines: int | None, said: Refusal
+def test_another_machine_and_lost_lines_are_refused(
+    begun: Path, identity: Identity, plan_sha256: str | None, said: Refusal
 ) -> None:
+    kept = (begun / target_identity.IDENTITY).read_text(encoding="utf-8")
     with said:
-        target_identity.require_same_machine(PLAN, begun, found(lines), PLAN.sha256)
-
-
-def test_a_target_that_knows_nothing_of_the_suite_any_more_is_refused(begun: Path) -> None:
-    with refuses("target-journal-shorter", lines=0):
-        target_identity.require_same_machine(PLAN, begun, Identity("m", "b"), None)
+        target_identity.require_same_machine(PLAN, begun, identity, plan_sha256)
+    assert (begun / target_identity.IDENTITY).read_text(encoding="utf-8") == kept
 
 
 def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
@@ -80,11 +70,7 @@ def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(agent.identity().machine_id) == 64
     assert agent.journal() == []
     assert agent.plan_sha256() is None
-    folder = standin.suites / PLAN.suite_id
-    folder.mkdir()
-    (folder / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
-    text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
-    (folder / "journal.jsonl").write_text(text, encoding="utf-8")
+    folder = examples.suite_folder(standin.suites / PLAN.suite_id, plan(), journal(LINES))
     assert agent.journal() == journal(LINES)
     assert agent.plan_sha256() == PLAN.sha256
     (folder / "plan.json").write_text("{", encoding="utf-8")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from contract.documents import Phase, SessionLine
 from contract.journal import Entry
 from contract.timing import PARTS, Timing
 from controller.session import session_times, timing
-from controller.tests.examples import plan
+from controller.tests import examples
+from controller.tests.examples import plan, suite_folder
 from instrumentation.clock import ClockReading
 
 IDS = [run.run_id for run in plans.parse(plan(blocks=1)).runs]
@@ -30,12 +32,7 @@ CLOCK = [
 ]
 
 
-def journal(lines: Iterable[tuple[float, str, str, str]], boot_id: str = "a") -> list[Entry]:
-    """Entries from (seconds, state, run id, detail)."""
-    return [
-        Entry(seq, int(second * 1e9), boot_id, state, run_id, detail)
-        for seq, (second, state, run_id, detail) in enumerate(lines)
-    ]
+journal = partial(examples.journal, boot_id="a")
 
 
 def total(result: Timing) -> float:
@@ -166,9 +163,7 @@ def test_no_more_is_lost_than_the_sessions_lasted() -> None:
 
 
 def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps(plan(blocks=1)), encoding="utf-8")
-    lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(WHOLE))
-    (tmp_path / "journal.jsonl").write_text(lines, encoding="utf-8")
+    suite_folder(tmp_path, plan(blocks=1), journal(WHOLE))
     for name in (IDS[0], f"{IDS[0]}.void-1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "run.json").write_text(

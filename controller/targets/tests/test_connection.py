@@ -17,6 +17,7 @@ import pytest
 
 from contract import private
 from contract.places import ROOT
+from contract.tests.programs import program
 from controller.targets import connection, playbook
 from controller.targets.connection import LinkError
 from controller.tests.examples import resolved
@@ -109,7 +110,7 @@ def test_plays_by_hand_have_the_same_options() -> None:
 
 
 # Refuses options as OpenSSH 8.0 does, in a file and on the command line; all others are real.
-OLD_SSH = """#!/bin/sh
+OLD_SSH = """
 lacks='KnownHostsCommand|StdinNull|ForkAfterAuthentication|SessionType|GSSAPIKeyExchange'
 [ "$3" != /dev/stdin ] || file=$(cat)
 bad=$(printf '%s\\n' "$@" "$file" | grep -oE "^($lacks)=")
@@ -124,9 +125,7 @@ printf '%s\\n' "$file" | exec {real} "$@"
 def test_an_ssh_is_given_no_option_that_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old_ssh = tmp_path / "ssh"
-    old_ssh.write_text(OLD_SSH.format(real=shutil.which("ssh")), encoding="utf-8")
-    old_ssh.chmod(0o755)
+    program(tmp_path / "ssh", OLD_SSH.format(real=shutil.which("ssh")))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for argv in (connection.ssh(TARGET, ["true"]), ansibles()):
         assert "\nforwardagent no\n" in settings(argv, tmp_path, "ForwardAgent yes")
@@ -136,8 +135,7 @@ def test_an_ssh_is_given_no_option_that_it_lacks(
 def test_an_ssh_that_answers_nothing_gets_all_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
-    (tmp_path / "ssh").chmod(0o755)
+    program(tmp_path / "ssh", "exit 255")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     every = (*connection.STRICT, *connection.STRICT_IF_KNOWN)
     assert connection.strict_options() == every
@@ -194,10 +192,7 @@ def test_an_impostor_gets_nothing(
     )
     master = f"ControlMaster auto\nControlPath {tmp_path}/master\nControlPersist 60"
     real = shutil.which("ssh")
-    wrapper = tmp_path / "bin" / "ssh"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nexec {real} -F {config} "$@"\n', encoding="utf-8")
-    wrapper.chmod(0o755)
+    wrapper = program(tmp_path / "bin" / "ssh", f'exec {real} -F {config} "$@"')
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
     user = pwd.getpwuid(os.getuid()).pw_name
     link = {"host": "127.0.0.1", "port": port, "user": user, "key": str(key)}
@@ -213,17 +208,13 @@ def test_an_impostor_gets_nothing(
         with playbook.environment() as variables:
             arguments = ["--inventory", "127.0.0.1,", "--module-name", "raw", "--args"]
             hands = [
-                f"-e{name}={value}"
-                for name, value in {
-                    "ansible_port": port,
-                    "ansible_user": user,
-                    "ansible_ssh_private_key_file": key,
-                    "ansible_ssh_common_args": f"-oUserKnownHostsFile={known_hosts}",
-                }.items()
+                *(f"-eansible_port={port}", f"-eansible_user={user}"),
+                f"-eansible_ssh_private_key_file={key}",
+                f"-eansible_ssh_common_args=-oUserKnownHostsFile={known_hosts}",
             ]
-            program = str(Path(sys.executable).with_name("ansible"))
+            ansible = str(Path(sys.executable).with_name("ansible"))
             once = {**variables, "ANSIBLE_SSH_RETRIES": "0"}
-            play = [program, "all", *arguments, f"touch {got}", *hands]
+            play = [ansible, "all", *arguments, f"touch {got}", *hands]
             assert subprocess.run(play, env=once, stdout=subprocess.DEVNULL, check=False).returncode
         assert not got.exists()
     subprocess.run(
@@ -249,8 +240,8 @@ def test_ansibles_connections_lie_in_a_folder_that_is_ours_alone(tmp_path: Path)
         with playbook.environment() as variables:
             folder = Path(variables["ANSIBLE_SSH_CONTROL_PATH_DIR"])
             private.require(folder)
-            program = str(Path(sys.executable).with_name("ansible-config"))
-            dump = [program, "dump", "--type", "connection", "--only-changed"]
+            config = str(Path(sys.executable).with_name("ansible-config"))
+            dump = [config, "dump", "--type", "connection", "--only-changed"]
             done = subprocess.run(
                 dump, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
             )

@@ -45,15 +45,18 @@ targets:
 """
 
 
+def play(folder: Path, plays: str, inventory: str) -> playbook.Play:
+    """Play on an inventory, both as they stand here."""
+    (folder / "play.yml").write_text(plays, encoding="utf-8")
+    (folder / "hosts.yml").write_text(inventory, encoding="utf-8")
+    with (folder / "log").open("w", encoding="utf-8") as output:
+        return playbook._play(["-i", f"{folder}/hosts.yml", f"{folder}/play.yml"], output)
+
+
 def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path) -> None:
-    (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
-    (tmp_path / "hosts.yml").write_text(INVENTORY, encoding="utf-8")
-    with (tmp_path / "log").open("w", encoding="utf-8") as output:
-        play = playbook._play(
-            ["-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")], output
-        )
-    assert play.code != 0
-    failures = {failure.host: failure for failure in play.failures}
+    done = play(tmp_path, PLAY, INVENTORY)
+    assert done.code != 0
+    failures = {failure.host: failure for failure in done.failures}
     assert set(failures) == {"hides", "loops", "away"}
     assert failures["hides"].task == "Hidden" and "no_log" in failures["hides"].reasons[0]
     assert [reason.rpartition("=> ")[2] for reason in failures["loops"].reasons] == [
@@ -62,8 +65,8 @@ def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path)
     ]
     reason = failures["away"].reasons[0]
     assert "Connection refused" in reason or "could not be sent" in reason  # whichever came first
-    assert "hunter2" not in str(play)
-    counts = {host: (count.failures, count.unreachable) for host, count in play.counts.items()}
+    assert "hunter2" not in str(done)
+    counts = {host: (count.failures, count.unreachable) for host, count in done.counts.items()}
     assert counts == {"well": (0, 0), "hides": (1, 0), "loops": (1, 0), "away": (0, 1)}
 
 
@@ -85,14 +88,9 @@ def test_a_play_is_the_same_in_anybodys_environment(
     hosts = "targets: {hosts: {well: {ansible_connection: local}}}"
     task = "{ansible.builtin.command: {cmd: 'true'}}"
     text = f"[{{hosts: targets, gather_facts: false, tasks: [{task}]}}]"
-    (tmp_path / "play.yml").write_text(text, encoding="utf-8")
-    (tmp_path / "hosts.yml").write_text(hosts, encoding="utf-8")
-    with (tmp_path / "log").open("w", encoding="utf-8") as output:
-        play = playbook._play(
-            ["-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")], output
-        )
-    assert (play.code, play.failures) == (0, [])
-    assert play.counts["well"].changed == 1
+    done = play(tmp_path, text, hosts)
+    assert (done.code, done.failures) == (0, [])
+    assert done.counts["well"].changed == 1
 
 
 def test_a_play_that_fails_names_its_task_and_its_reason(

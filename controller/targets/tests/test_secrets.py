@@ -13,6 +13,7 @@ import pytest
 
 from contract.places import ROOT
 from contract.problem import Fact
+from contract.tests.programs import program
 from controller.targets import secrets
 from controller.targets.secrets import SecretsError
 
@@ -75,7 +76,8 @@ def test_an_incomplete_file_is_refused(
     assert refused(written(tmp_path, document, mode)) == (code, key)
 
 
-def test_a_pipe_and_another_users_file_are_refused(tmp_path: Path) -> None:
+def test_no_file_a_pipe_and_another_users_file_are_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path / "secrets.json") == ("secrets-unread", None)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     assert refused(pipe) == ("secrets-no-file", None)
@@ -159,20 +161,19 @@ def settings(folder: Path, program: Path) -> None:
 def test_no_program_of_a_foreign_repository_runs(
     trap: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, ran, program = tmp_path / "theirs", tmp_path / "ran", tmp_path / "program"
-    program.write_text(f'#!/bin/sh\necho "$0" "$@" >>{ran}\n')
-    program.chmod(0o755)
+    folder, ran = tmp_path / "theirs", tmp_path / "ran"
+    theirs = program(tmp_path / "program", f'echo "$0" "$@" >>{ran}')
     path = tracked_repository(folder)
-    trap(folder, program)
+    trap(folder, theirs)
     ran.unlink(missing_ok=True)
-    monkeypatch.setenv("GIT_PAGER", str(program))
+    monkeypatch.setenv("GIT_PAGER", str(theirs))
     code, _ = refused(path)
     assert not ran.exists()
     assert code == "secrets-tracked"
 
 
 # Of git 2.36, which takes safe.directory from no command line.
-OLD_GIT = """#!/bin/sh
+OLD_GIT = """
 echo "fatal: unsafe repository ('/srv' is owned by someone else)
 To add an exception for this directory, call:
 
@@ -185,8 +186,7 @@ def test_an_old_git_at_another_users_repository_is_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tracked_repository(tmp_path / "kept")
-    (tmp_path / "git").write_text(OLD_GIT, encoding="utf-8")
-    (tmp_path / "git").chmod(0o755)
+    program(tmp_path / "git", OLD_GIT)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert refused(path)[0] == "secrets-git-owner"
 
@@ -222,10 +222,6 @@ def test_git_takes_no_secrets_beside_an_inventory() -> None:
         check=False,
     )
     assert done.stdout.split() == places
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path / "secrets.json") == ("secrets-unread", None)
 
 
 def test_a_real_vault_is_opened_by_its_password_alone(

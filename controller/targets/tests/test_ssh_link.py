@@ -28,11 +28,5 @@ def test_what_is_not_set_is_what_ssh_itself_takes() -> None:
 @pytest.mark.parametrize("argument", ["-F", "--", "gate"])
 def test_what_is_no_option_is_refused(argument: str) -> None:
     with refuses("ssh-argument", argument=argument, variable="ansible_ssh_args"):
-        link(
-            *("h",),
-            user="u",
-            port=1,
-            key=None,
-            arguments={"ansible_ssh_args": argument},
-            become=False,
-        )
+        arguments = {"ansible_ssh_args": argument}
+        link("h", user="u", port=1, key=None, arguments=arguments, become=False)
