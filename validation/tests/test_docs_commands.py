@@ -26,6 +26,7 @@ import typer
 import yaml
 
 from contract.places import ROOT, version
+from contract.tests.programs import program
 from controller.cli.app import app
 from instrumentation.tests.trees import TREES, P, child
 
@@ -141,8 +142,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "data" / "examples", folder / "data" / "examples")
     (folder / ".venv").symlink_to(sys.prefix)
     (folder / "build").mkdir()
-    (folder / "fde").write_text(PROGRAM.format(python=sys.executable, root=str(ROOT)))
-    (folder / "fde").chmod(0o755)
+    program(folder / "fde", PROGRAM.format(python=sys.executable, root=str(ROOT)))
     return folder
 
 

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from contract.tests.programs import program, wait_until
 from validation import host_load, testbed, testbed_figures
 
 pytestmark = pytest.mark.usefixtures("interruptible")
@@ -31,15 +31,14 @@ lab-down:
 """
 
 
-FDE = """#!/bin/sh
+FDE = """
 echo did $1 >> done; echo "$@" >> commands
 """
 
 
 def _start(folder: Path, lab: str, labs: Sequence[str] = ("build/lab",)) -> subprocess.Popen[str]:
     (folder / "Makefile").write_text(MAKEFILE.format(lab=lab), encoding="utf-8")
-    (folder / "fde").write_text(FDE, encoding="utf-8")
-    (folder / "fde").chmod(0o755)
+    program(folder / "fde", FDE)
     return subprocess.Popen(
         ["/usr/bin/env", *COMMAND, "--target", "lab", "--labs", *labs, "--", "--blocks", "2"],
         cwd=folder,
@@ -51,14 +50,20 @@ def _start(folder: Path, lab: str, labs: Sequence[str] = ("build/lab",)) -> subp
     )
 
 
+def _run(folder: Path, lab: str, code: int = 0, labs: Sequence[str] = ("build/lab",)) -> str:
+    """Return what it printed once it has ended with this code."""
+    process = _start(folder, lab, labs)
+    out, err = process.communicate()
+    assert process.returncode == code
+    return out + err
+
+
 def _done(folder: Path) -> list[str]:
     return (folder / "done").read_text(encoding="utf-8").split()[1::2]
 
 
 def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
-    process = _start(tmp_path, "true")
-    out, _ = process.communicate()
-    assert process.returncode == 0
+    out = _run(tmp_path, "true")
     steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "verify", "lab-down"]
     assert _done(tmp_path) == steps
     commands = (tmp_path / "commands").read_text(encoding="utf-8").splitlines()
@@ -71,14 +76,10 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
 
 
 def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
-    process = _start(tmp_path, "false", labs=())
-    out, _ = process.communicate()
-    assert process.returncode == 0
+    out = _run(tmp_path, "false", labs=())
     steps = ["packages", "venv", "provision", "run", "report", "verify"]
     assert _done(tmp_path) == steps
-    assert re.findall(r"^ 0:\d\d  (\d/6)  ", out, re.MULTILINE) == [
-        f"{number}/6" for number in range(1, 7)
-    ]
+    assert len(re.findall(r"^ 0:\d\d  \d/6  ", out, re.MULTILINE)) == 6
 
 
 @pytest.mark.parametrize(
@@ -112,9 +113,7 @@ def test_several_hosts_have_one_report(tmp_path: Path) -> None:
     (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/true")
     made = [tmp_path / "data" / "suites" / f"smoke-{name}1" for name in ("", "first-", "second-")]
     files = f"{made[0]}/group.json {made[0]}/hosts.csv"
-    process = _start(tmp_path, f"mkdir -p {' '.join(map(str, made))}; touch {files}")
-    out, _ = process.communicate()
-    assert process.returncode == 0
+    out = _run(tmp_path, f"mkdir -p {' '.join(map(str, made))}; touch {files}")
     assert _done(tmp_path)[-2:] == ["lab-down", "summary"]
     assert out.splitlines()[-1] == f"Report: {made[0].as_uri()}/report.html"
     beside = json.loads((tmp_path / "build/bench/testbed.machine.json").read_text(encoding="utf-8"))
@@ -122,18 +121,14 @@ def test_several_hosts_have_one_report(tmp_path: Path) -> None:
 
 
 def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> None:
-    process = _start(tmp_path, "exit 3")
-    _, err = process.communicate()
-    assert process.returncode == 1
+    assert "step lab failed" in _run(tmp_path, "exit 3", code=1)
     assert _done(tmp_path) == ["packages", "venv", "image", "lab", "lab-down"]
-    assert "step lab failed" in err
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_takes_the_lab_down(tmp_path: Path, how: signal.Signals) -> None:
     process = _start(tmp_path, "exec sleep 600")
-    while "lab" not in (_done(tmp_path) if (tmp_path / "done").exists() else []):
-        time.sleep(0.05)
+    wait_until(lambda: (tmp_path / "done").exists() and "lab" in _done(tmp_path))
     process.send_signal(how)
     process.communicate()
     assert process.returncode == 130
@@ -220,11 +215,8 @@ def test_a_load_that_disturbs_the_labs_is_reported(
 def test_the_minutes_left_are_those_of_the_steps_to_come(
     factor: float, suite: str, minutes: str
 ) -> None:
-    steps = {
-        "lab": testbed.Step("", 60),
-        "run": testbed.Step("", 290),
-        "report": testbed.Step("", 9),
-    }
+    seconds = {"lab": 60, "run": 290, "report": 9}
+    steps = {name: testbed.Step("", each) for name, each in seconds.items()}
     forecast = testbed.Forecast(steps, factor, known=suite == "smoke")
     assert forecast.minutes_left("lab") == minutes
     last = "less than a minute left" if minutes else ""

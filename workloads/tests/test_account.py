@@ -11,6 +11,7 @@ import pytest
 
 from contract import account
 from contract.documents import Bounds, Phase
+from contract.tests.programs import program
 from workloads import programs, registry
 from workloads.base import WorkloadError
 from workloads.tests import contract
@@ -129,10 +130,7 @@ def test_a_program_that_does_part_of_its_work_voids_the_run(
     real = programs.find(wrapper.program)
     if real is None:
         pytest.skip(f"{wrapper.program} is not installed")
-    front = root / "bin" / wrapper.program
-    front.parent.mkdir()
-    front.write_text("#!/bin/sh\n" + wrapper.script.replace("real", str(real)) + "\n")
-    front.chmod(0o755)
+    front = program(root / "bin" / wrapper.program, wrapper.script.replace("real", str(real)))
     needed = {key: assets[key] for key in registry.load(wrapper.workload).assets}
     assert differences(wrapper.workload, root / "sound", needed) == []
     monkeypatch.setenv("PATH", f"{front.parent}:{os.environ['PATH']}")

@@ -33,6 +33,9 @@ class Done:
     report: dict[str, Any]
 
 
+AES_OFF = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+
+
 def done(root: Path, name: str, **settings: Any) -> Done:
     context, phases = contract.performed(name, root / "run", **{"seconds": 0.01, **settings})
     return Done(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
@@ -78,13 +81,7 @@ def test_a_cipher_that_no_library_has_is_left_out(
 
 @needs_aes
 def test_aes_without_the_processors_instructions_is_proven(root: Path) -> None:
-    settings = {
-        "ciphers": "aes-128,des",
-        "modes": "ecb",
-        "sizes": "1000",
-        "aes_instructions": False,
-    }
-    run = done(root, "cipher_modes", **settings)
+    run = done(root, "cipher_modes", **AES_OFF)
     assert len(run.phases.names) == 4 and run.phases.left_out == []
     rates = run.report["aes_instructions"]
     assert rates["with"]["aes_mib_per_s"] > rates["without"]["aes_mib_per_s"]
@@ -109,8 +106,7 @@ def test_a_processor_that_has_no_instructions_needs_no_mask(
     monkeypatch.setattr(catalogue, "MASK", "~0x0")
     # Far beyond what another program's load makes of two like rates.
     monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
-    settings = {"ciphers": "aes-128", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
-    run = done(root, "cipher_modes", **settings)
+    run = done(root, "cipher_modes", **{**AES_OFF, "ciphers": "aes-128"})
     assert run.phases.left_out == [] and len(run.phases.names) == 2
 
 
@@ -122,13 +118,7 @@ def test_a_mask_that_is_not_believed_leaves_aes_out(
     monkeypatch.setattr(catalogue, "MASK", "~0x0")
     # Far beyond what another program's load makes of two like rates.
     monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
-    settings = {
-        "ciphers": "aes-128,des",
-        "modes": "ecb",
-        "sizes": "1000",
-        "aes_instructions": False,
-    }
-    run = done(root, "cipher_modes", **settings)
+    run = done(root, "cipher_modes", **AES_OFF)
     assert [what for what, _ in run.phases.left_out] == ["AES"]
     assert not any(name.startswith("aes") for name in run.phases.names)
 

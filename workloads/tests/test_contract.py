@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from contract.parameters import Parameter
+from contract.tests import programs
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
 from workloads.tests import contract
@@ -83,12 +84,8 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     skip_unless_possible(name, assets)
-    shadow = root / "shadow" / program
-    shadow.parent.mkdir()
-    shadow.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && exit 0\necho first >&2\necho it is broken >&2\nexit 9\n'
-    )
-    shadow.chmod(0o755)
+    broken = '[ "$1" = --version ] && exit 0\necho first >&2\necho it is broken >&2\nexit 9'
+    shadow = programs.program(root / "shadow" / program, broken)
     monkeypatch.setenv("PATH", str(shadow.parent), prepend=":")
     context = contract.context_for(
         root / "run", contract.Phases(), assets, registry.complete(name, registry.load(name).small)

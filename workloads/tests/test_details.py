@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from contract import account
+from contract.tests import programs as stand_ins
 from contract.tests.refusal import Refusal, refuses
 from workloads import database, programs, registry, trees
 from workloads.base import Context, Needs
@@ -89,10 +90,8 @@ def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
 
     def put(program: str) -> Path:
         real, notes = programs.find(program), root / "notes"
-        shadow = root / "shadow" / program
-        shadow.parent.mkdir()
-        shadow.write_text(f'#!/bin/sh\necho "$@" >>{notes}\nexec {real} "$@"\n')
-        shadow.chmod(0o755)
+        script = f'echo "$@" >>{notes}\nexec {real} "$@"'
+        shadow = stand_ins.program(root / "shadow" / program, script)
         monkeypatch.setenv("PATH", str(shadow.parent), prepend=":")
         return notes
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from contract.tests.programs import wait_until
 from contract.tests.refusal import Refusal, refuses
 from workloads import access_patterns, block_sizes, fio, programs, registry
 from workloads.base import Context, WorkloadError
@@ -273,11 +274,7 @@ def test_a_held_fio_ends_with_whoever_holds_it(laid: tuple[Context, Path]) -> No
         assert parent.stdout and parent.stdout.readline() == b"held\n"
         assert contract.processes_using(file)
         parent.kill()
-    for _ in range(100):
-        if not contract.processes_using(file):
-            break
-        time.sleep(0.1)
-    assert contract.processes_using(file) == []
+    wait_until(lambda: not contract.processes_using(file))
 
 
 def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from workloads import programs
 from workloads.tests.contract import processes_using
@@ -68,10 +69,8 @@ def test_too_long_a_run_is_ended_with_its_children(tmp_path: Path) -> None:
     file.touch()
     with refuses("not-done", program="sh", timeout_s=0.5):
         programs.run(["sh", "-c", f"tail -f {file} | cat; true"], timeout_s=0.5)
-    deadline = time.monotonic() + 60  # they are killed, but the kernel takes its time to end them
-    while processes_using(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert processes_using(tmp_path) == []
+    # They are killed, but the kernel takes its time to end them.
+    wait_until(lambda: not processes_using(tmp_path))
 
 
 def test_settings_go_to_the_given_home(tmp_path: Path) -> None:

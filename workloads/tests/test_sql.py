@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract import account
+from contract.tests.programs import program
 from contract.tests.refusal import refuses
 from workloads import database, registry, sql
 from workloads.base import Context
@@ -140,9 +141,7 @@ COLD = {("query-cold", "disk-read-less", "bytes")}
 def install(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a program before the one of that name; `REAL` in its text is that one."""
     real = shutil.which(name) or str(database.find("mariadb").server)  # type: ignore[union-attr]
-    folder.mkdir()
-    (folder / name).write_text(f"#!/bin/sh\n{text.replace('REAL', real)}\n")
-    (folder / name).chmod(0o755)
+    program(folder / name, text.replace("REAL", real))
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
