@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.secrets import Secrets
@@ -34,6 +34,15 @@ class Place:
     def size_sectors(self) -> int:
         """Length of the data."""
         return self.extent.size_bytes // SECTOR_BYTES
+
+    @property
+    def device(self) -> str:
+        """The partition as a segment names it."""
+        return Path(self.partition).name
+
+    def segment(self, target: str, **fields: Any) -> Segment:
+        """Return a segment of the extent itself, with these further fields."""
+        return Segment(self.size_sectors, target, self.device, self.offset_sectors, **fields)
 
 
 @dataclass(frozen=True)
@@ -242,8 +251,3 @@ def _broken(kind: Kind, disk: str, stated: Document) -> Iterator[str]:
 def cipher_label(cipher: str) -> str:
     """AES, Serpent, Twofish."""
     return cipher.upper() if cipher == "aes" else cipher.capitalize()
-
-
-def partition_name(place: Place) -> str:
-    """Return the partition as a segment names it."""
-    return Path(place.partition).name

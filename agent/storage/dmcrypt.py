@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from agent.storage import ciphers, mapping
 from agent.storage.base import (
@@ -17,7 +18,6 @@ from agent.storage.base import (
     Place,
     Segment,
     cipher_label,
-    partition_name,
 )
 from agent.storage.devices import SECTOR_BYTES, opened, progress
 from agent.storage.facts import LUKS_LABEL, partition_uuid
@@ -71,6 +71,14 @@ _PERFORMANCE = {
     "not by one thread",
     "same_cpu_crypt": "a request is encrypted on the processor that made it",
 }
+AES = "aes-xts-plain64"
+CHOICES = (*(f"{cipher}-xts-plain64" for cipher in CIPHERS), *OTHERS, *DRIVERS)
+SECTOR_SIZES = (512, 1024, 2048, 4096)
+_UNIT = "what is encrypted at a time"
+_KEY_SIZE = "the cipher's own key size; XTS keys are twice as long"
+_HEADERS = "LUKS2, LUKS1 as in 2011, or none for plain dm-crypt"
+_TAGS = "tags of each sector, kept by dm-integrity: HMAC's beside the cipher, or the cipher's"
+_NO_JOURNAL = "write data and tags without a journal: faster, and a power cut can part them"
 
 
 class DmCrypt(Kind):
@@ -79,50 +87,12 @@ class DmCrypt(Kind):
     name: ClassVar[str] = "dmcrypt"
     encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     fields: ClassVar[tuple[Parameter, ...]] = (
-        Parameter(
-            "cipher",
-            "aes-xts-plain64",
-            "",
-            "as cryptsetup names it",
-            choices=(*(f"{cipher}-xts-plain64" for cipher in CIPHERS), *OTHERS, *DRIVERS),
-            required=True,
-        ),
-        Parameter(
-            "key_bits",
-            256,
-            "",
-            "the cipher's own key size; XTS keys are twice as long",
-            choices=(128, 256),
-            required=True,
-        ),
-        Parameter(
-            "sector_size",
-            4096,
-            "B",
-            "what is encrypted at a time",
-            choices=(512, 1024, 2048, 4096),
-            required=True,
-        ),
-        Parameter(
-            "header",
-            "luks2",
-            "",
-            "LUKS2, LUKS1 as in 2011, or none for plain dm-crypt",
-            choices=("luks2", "luks1", "none"),
-        ),
-        Parameter(
-            "integrity",
-            "none",
-            "",
-            "tags of each sector, kept by dm-integrity: HMAC's beside the cipher, or the cipher's",
-            choices=("none", HMAC, AEAD),
-        ),
-        Parameter(
-            "integrity_no_journal",
-            False,
-            "",
-            "write data and tags without a journal: faster, and a power cut can part them",
-        ),
+        Parameter("cipher", AES, "", "as cryptsetup names it", choices=CHOICES, required=True),
+        Parameter("key_bits", 256, "", _KEY_SIZE, choices=(128, 256), required=True),
+        Parameter("sector_size", 4096, "B", _UNIT, choices=SECTOR_SIZES, required=True),
+        Parameter("header", "luks2", "", _HEADERS, choices=("luks2", "luks1", "none")),
+        Parameter("integrity", "none", "", _TAGS, choices=("none", HMAC, AEAD)),
+        Parameter("integrity_no_journal", False, "", _NO_JOURNAL),
         *(Parameter(name, False, "", text) for name, text in _PERFORMANCE.items()),
         DISCARD,
     )
@@ -169,59 +139,35 @@ class DmCrypt(Kind):
         if configuration.settings["integrity"] != "none":
             return _authenticated(place, configuration)
         header = str(configuration.settings["header"])
-        segment = Segment(
-            place.size_sectors,
-            "crypt",
-            partition_name(place),
-            place.offset_sectors,
-            cipher=cipher(configuration),
-            key_bits=volume_key_bits(configuration),
-            sector_size=int(configuration.settings["sector_size"]),
-            iv_offset_sectors=0,
-            options=options(configuration),
-        )
+        fields = crypt_fields(configuration)
+        segment = place.segment("crypt", **fields, options=options(configuration))
         makers = {"luks2": "CRYPT-LUKS2", "luks1": "CRYPT-LUKS1", "none": "CRYPT-PLAIN"}
         layer = Layer(MAPPING, makers[header], (segment,))
         return Expectation(layers=(layer,), luks_segment="crypt" if header == "luks2" else None)
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         header = str(configuration.settings["header"])
-        if header != "none":
-            # cryptsetup wipes the whole keyslot area: a small one makes switches short.
-            ours = {
-                "luks1": ["--uuid", partition_uuid(place.disk.serial)],
-                "luks2": ["--luks2-keyslots-size", "1m", "--label", LUKS_LABEL],
-            }
-            run(
-                [
-                    *("cryptsetup", "luksFormat", "--batch-mode", "--type", header),
-                    *_cipher_arguments(place, configuration),
-                    *ours[header],
-                    *CHEAP_PBKDF,
-                    *("--key-file", "-", place.partition),
-                ],
-                stdin=secrets.luks_passphrase,
-                progress=progress(place.partition),
-            )
-            open_luks(place, secrets, open_arguments(configuration))
-            if configuration.settings["integrity"] != "none":
-                with opened(mapping.PATH, os.O_RDWR) as fd:
-                    size = os.lseek(fd, 0, os.SEEK_END)
-                    for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
-                        os.pwrite(fd, bytes(EDGE_BYTES), offset)
-                    os.fsync(fd)
-        else:
-            with mapping.free_name() as name:
-                run(
-                    [
-                        *("cryptsetup", "open", "--batch-mode", "--type", "plain"),
-                        *_cipher_arguments(place, configuration),
-                        *("--size", str(place.size_sectors)),
-                        *open_arguments(configuration),
-                        *("--key-file", "-", place.partition, name),
-                    ],
-                    stdin=os.urandom(volume_key_bits(configuration) // 8),
-                )
+        arguments = _cipher_arguments(place, configuration)
+        if header == "none":
+            arguments += ["--size", str(place.size_sectors), *open_arguments(configuration)]
+            key = os.urandom(volume_key_bits(configuration) // 8)
+            open_with(["--batch-mode", "--type", "plain", *arguments], place, key)
+            return Evidence()
+        # cryptsetup wipes the whole keyslot area: a small one makes switches short.
+        ours = {
+            "luks1": ["--uuid", partition_uuid(place.disk.serial)],
+            "luks2": ["--luks2-keyslots-size", "1m", "--label", LUKS_LABEL],
+        }
+        argv = ["cryptsetup", "luksFormat", "--batch-mode", "--type", header, *arguments]
+        argv += [*ours[header], *CHEAP_PBKDF, "--key-file", "-", place.partition]
+        run(argv, stdin=secrets.luks_passphrase, progress=progress(place.partition))
+        open_luks(place, secrets, open_arguments(configuration))
+        if configuration.settings["integrity"] != "none":
+            with opened(mapping.PATH, os.O_RDWR) as fd:
+                size = os.lseek(fd, 0, os.SEEK_END)
+                for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
+                    os.pwrite(fd, bytes(EDGE_BYTES), offset)
+                os.fsync(fd)
         return Evidence()
 
 
@@ -235,6 +181,16 @@ def volume_key_bits(configuration: Configuration) -> int:
     return ciphers.key_factor(cipher(configuration)) * int(configuration.settings["key_bits"])
 
 
+def crypt_fields(configuration: Configuration) -> dict[str, Any]:
+    """Return what a segment that encrypts has of its configuration."""
+    return {
+        "cipher": cipher(configuration),
+        "key_bits": volume_key_bits(configuration),
+        "sector_size": int(configuration.settings["sector_size"]),
+        "iv_offset_sectors": 0,
+    }
+
+
 def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     """Return the cipher's mapping above dm-integrity's, which keeps tags between the data."""
     settings = configuration.settings
@@ -244,29 +200,15 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     # What cryptsetup keeps of a sector: HMAC-SHA-256, or the tag and the nonce of the cipher.
     of_cipher = 16 + (12 if name == "gcm(aes)" else 16)
     tag_bytes = HMAC_BITS // 8 if of_hmac else of_cipher
-    crypt = Segment(
-        None,
-        "crypt",
-        INTEGRITY,
-        0,
-        cipher=f"capi:authenc(hmac(sha256),{name})-{nonce}" if of_hmac else f"capi:{name}-{nonce}",
-        key_bits=volume_key_bits(configuration) + (HMAC_BITS if of_hmac else 0),
-        sector_size=int(settings["sector_size"]),
-        iv_offset_sectors=0,
-        options=tuple(sorted((*options(configuration), f"integrity:{tag_bytes}:aead"))),
-    )
-    tags = Segment(
-        None,
-        "integrity",
-        partition_name(place),
-        place.offset_sectors,
-        options=(f"mode:{'D' if settings['integrity_no_journal'] else 'J'}",),
-    )
+    fields = crypt_fields(configuration)
+    fields["cipher"] = f"capi:{f'authenc(hmac(sha256),{name})' if of_hmac else name}-{nonce}"
+    fields["key_bits"] += HMAC_BITS if of_hmac else 0
+    shown = tuple(sorted((*options(configuration), f"integrity:{tag_bytes}:aead")))
+    crypt = Segment(None, "crypt", INTEGRITY, 0, **fields, options=shown)
+    mode = f"mode:{'D' if settings['integrity_no_journal'] else 'J'}"
+    tags = replace(place.segment("integrity"), length_sectors=None, options=(mode,))
     return Expectation(
-        layers=(
-            Layer(MAPPING, "CRYPT-LUKS2", (crypt,)),
-            Layer(INTEGRITY, "", (tags,)),
-        ),
+        layers=(Layer(MAPPING, "CRYPT-LUKS2", (crypt,)), Layer(INTEGRITY, "", (tags,))),
         luks_segment="crypt",
         luks_cipher=(cipher(configuration), "hmac(sha256)" if of_hmac else AEAD),
         interleaved=True,
@@ -288,14 +230,14 @@ def open_arguments(configuration: Configuration) -> list[str]:
 
 def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
     """Open a LUKS partition as the mapping; unlocks an Opal range on the way."""
+    open_with(["--type", "luks", *arguments], place, secrets.luks_passphrase)
+
+
+def open_with(arguments: list[str], place: Place, key: bytes) -> None:
+    """Have cryptsetup open the partition as the mapping."""
     with mapping.free_name() as name:
-        run(
-            [
-                *("cryptsetup", "open", "--type", "luks", *arguments),
-                *("--key-file", "-", place.partition, name),
-            ],
-            stdin=secrets.luks_passphrase,
-        )
+        argv = ["cryptsetup", "open", *arguments, "--key-file", "-", place.partition, name]
+        run(argv, stdin=key)
 
 
 def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:

@@ -31,7 +31,6 @@ from agent.storage.base import (
     Layer,
     Place,
     Segment,
-    partition_name,
 )
 from agent.storage.devices import BLOCK, SECTOR_BYTES, progress
 from agent.storage.guard import MAPPING
@@ -103,7 +102,7 @@ class External(Kind):
         below = Segment(
             place.size_sectors + _BEFORE_SECTORS,
             "linear",
-            partition_name(place),
+            place.device,
             place.offset_sectors - _BEFORE_SECTORS,
         )
         return Expectation(

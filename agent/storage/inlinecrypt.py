@@ -20,11 +20,9 @@ from agent.storage.base import (
     KindFindings,
     Layer,
     Place,
-    Segment,
-    partition_name,
 )
 from agent.storage.devices import BLOCK, SECTOR_BYTES, is_whole_disk
-from agent.storage.dmcrypt import cipher, volume_key_bits
+from agent.storage.dmcrypt import AES, SECTOR_SIZES, cipher, crypt_fields, volume_key_bits
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.storage.uses import chain
@@ -41,13 +39,9 @@ class InlineCrypt(Kind):
     name: ClassVar[str] = "inlinecrypt"
     encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     fields: ClassVar[tuple[Parameter, ...]] = (
-        Parameter(
-            "cipher", "aes-xts-plain64", "", "the one that it knows", choices=("aes-xts-plain64",)
-        ),
+        Parameter("cipher", AES, "", "the one that it knows", choices=(AES,)),
         Parameter("key_bits", 256, "", "the cipher's own key size", choices=(256,)),
-        Parameter(
-            "sector_size", 4096, "B", "what is encrypted at a time", choices=(512, 1024, 2048, 4096)
-        ),
+        Parameter("sector_size", 4096, "B", "what is encrypted at a time", choices=SECTOR_SIZES),
         DISCARD,
     )
 
@@ -68,17 +62,8 @@ class InlineCrypt(Kind):
         return ciphers.missing(cipher(configuration), configuration)
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
-        segment = Segment(
-            place.size_sectors,
-            self.name,
-            partition_name(place),
-            place.offset_sectors,
-            cipher=cipher(configuration),
-            key_bits=volume_key_bits(configuration),
-            sector_size=int(configuration.settings["sector_size"]),
-            iv_offset_sectors=0,
-            options=tuple(_options(configuration)),
-        )
+        options = tuple(_options(configuration))
+        segment = place.segment(self.name, **crypt_fields(configuration), options=options)
         return Expectation(layers=(Layer(MAPPING, mapping.OURS, (segment,)),))
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:

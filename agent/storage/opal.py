@@ -12,16 +12,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from agent.storage import msid, opal_ioctl
-from agent.storage.base import (
-    DRIVE,
-    Evidence,
-    Expectation,
-    Kind,
-    Layer,
-    Place,
-    Segment,
-    partition_name,
-)
+from agent.storage.base import DRIVE, Evidence, Expectation, Kind, Layer, Place
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.facts import LUKS_LABEL
@@ -85,9 +76,8 @@ class Opal(Kind):
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         del configuration
-        segment = Segment(place.size_sectors, "linear", partition_name(place), place.offset_sectors)
         return Expectation(
-            layers=(Layer(MAPPING, "CRYPT-LUKS2", (segment,)),),
+            layers=(Layer(MAPPING, "CRYPT-LUKS2", (place.segment("linear"),)),),
             luks_segment="hw-opal",
             range_state=self.range_state,
             plaintext_on_medium=True,

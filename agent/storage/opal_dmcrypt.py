@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from agent.storage import ciphers
-from agent.storage.base import BOTH, Expectation, Place, cipher_label, partition_name
-from agent.storage.dmcrypt import CIPHERS, DmCrypt, cipher, volume_key_bits
+from agent.storage.base import BOTH, Expectation, Place, cipher_label
+from agent.storage.dmcrypt import CIPHERS, DmCrypt, cipher, crypt_fields, volume_key_bits
 from agent.storage.opal import OPAL_KEY_BITS, Header, Opal
 from contract.parameters import Parameter
 from contract.plan import Configuration, EncryptedBy
@@ -48,19 +48,10 @@ class OpalDmCrypt(Opal):
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         drive = super().expectation(place, configuration)
-        (layer,) = drive.layers
-        segment = replace(
-            layer.segments[0],
-            target="crypt",
-            device=partition_name(place),
-            cipher=cipher(configuration),
-            key_bits=volume_key_bits(configuration),
-            sector_size=int(configuration.settings["sector_size"]),
-            iv_offset_sectors=0,
-        )
+        segment = place.segment("crypt", **crypt_fields(configuration))
         return replace(
             drive,
-            layers=(replace(layer, segments=(segment,)),),
+            layers=(replace(drive.layers[0], segments=(segment,)),),
             luks_segment="hw-opal-crypt",
             luks_more_bits=OPAL_KEY_BITS,
             plaintext_on_medium=False,

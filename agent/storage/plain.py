@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from agent.storage import mapping
-from agent.storage.base import (
-    Evidence,
-    Expectation,
-    Kind,
-    Layer,
-    Place,
-    Segment,
-    partition_name,
-)
+from agent.storage.base import Evidence, Expectation, Kind, Layer, Place
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from contract.plan import Configuration
@@ -29,8 +21,7 @@ class Plain(Kind):
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         del configuration
-        segment = Segment(place.size_sectors, "linear", partition_name(place), place.offset_sectors)
-        layer = Layer(MAPPING, mapping.OURS, (segment,))
+        layer = Layer(MAPPING, mapping.OURS, (place.segment("linear"),))
         return Expectation(layers=(layer,), plaintext_on_medium=True)
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:

@@ -27,7 +27,6 @@ from agent.storage.base import (
     Segment,
     VolumeHeader,
     cipher_label,
-    partition_name,
 )
 from agent.storage.devices import SECTOR_BYTES, opened
 from agent.storage.dmcrypt import cipher
@@ -106,25 +105,14 @@ class TrueCrypt(Kind):
         words = _words(configuration)
         names = [MAPPING, *(f"{MAPPING}_{number}" for number in range(1, len(words)))]
         below = [*names[1:], mapping.CONTAINER]
-        layers = [
-            Layer(
-                name,
-                "CRYPT-TCRYPT" if name == MAPPING else "",
-                (
-                    Segment(
-                        place.size_sectors,
-                        "crypt",
-                        device,
-                        HEADERS_SECTORS if device == mapping.CONTAINER else 0,
-                        cipher=_dm_cipher(word),
-                        key_bits=2 * KEY_BITS,
-                        sector_size=512,
-                        iv_offset_sectors=HEADERS_SECTORS,
-                    ),
-                ),
+        layers = []
+        for name, word, device in zip(names, words, below, strict=True):
+            offset = HEADERS_SECTORS if device == mapping.CONTAINER else 0
+            segment = Segment(
+                *(place.size_sectors, "crypt", device, offset, _dm_cipher(word), 2 * KEY_BITS, 512),
+                iv_offset_sectors=HEADERS_SECTORS,
             )
-            for name, word, device in zip(names, words, below, strict=True)
-        ]
+            layers.append(Layer(name, "CRYPT-TCRYPT" if name == MAPPING else "", (segment,)))
         return Expectation(layers=(*layers, _container(place)), chain=cipher(configuration))
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
@@ -132,10 +120,8 @@ class TrueCrypt(Kind):
         lines, start = [], 0
         for segment in _container(place).segments:
             assert segment.length_sectors is not None
-            lines.append(
-                f"{start} {segment.length_sectors} linear {place.partition} "
-                f"{segment.offset_sectors}"
-            )
+            words = (start, segment.length_sectors, "linear", place.partition)
+            lines.append(" ".join(map(str, (*words, segment.offset_sectors))))
             start += segment.length_sectors
         with mapping.free_name(mapping.CONTAINER) as name:
             mapping.create(name, lines)
@@ -147,10 +133,8 @@ class TrueCrypt(Kind):
             for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
                 os.pwrite(fd, _header(configuration, passphrase, keys, data_bytes), offset)
             os.fsync(fd)
-        how = [
-            *("--batch-mode", "--type", "tcrypt", *_format(configuration).how),
-            *("--hash", "sha512", "--cipher", cipher(configuration)),
-        ]
+        how = ["--batch-mode", "--type", "tcrypt", *_format(configuration).how]
+        how += ["--hash", "sha512", "--cipher", cipher(configuration)]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
         with mapping.free_name() as name:
             run(["cryptsetup", "open", *how, path, name], stdin=passphrase + b"\n")
@@ -210,13 +194,7 @@ def _dm_cipher(word: str) -> str:
 
 
 def _container(place: Place) -> Layer:
-    below = partition_name(place)
-    data = HEADERS_SECTORS + place.size_sectors
-    return Layer(
-        mapping.CONTAINER,
-        mapping.OURS,
-        (
-            Segment(data, "linear", below, place.offset_sectors - HEADERS_SECTORS),
-            Segment(HEADERS_SECTORS, "linear", below, BACKUP_OFFSET_SECTORS),
-        ),
-    )
+    length, start = HEADERS_SECTORS + place.size_sectors, place.offset_sectors - HEADERS_SECTORS
+    data = Segment(length, "linear", place.device, start)
+    backup = Segment(HEADERS_SECTORS, "linear", place.device, BACKUP_OFFSET_SECTORS)
+    return Layer(mapping.CONTAINER, mapping.OURS, (data, backup))

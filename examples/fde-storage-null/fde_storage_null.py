@@ -8,16 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from agent.storage import ciphers, mapping
-from agent.storage.base import (
-    DISCARD,
-    Evidence,
-    Expectation,
-    Kind,
-    Layer,
-    Place,
-    Segment,
-    partition_name,
-)
+from agent.storage.base import DISCARD, Evidence, Expectation, Kind, Layer, Place
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter
@@ -43,17 +34,8 @@ class DmCryptNull(Kind):
         return ciphers.missing(CIPHER, configuration)
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
-        segment = Segment(
-            place.size_sectors,
-            "crypt",
-            partition_name(place),
-            place.offset_sectors,
-            cipher=CIPHER,
-            key_bits=0,
-            sector_size=512,
-            iv_offset_sectors=0,
-            options=_options(configuration),
-        )
+        fields = {"cipher": CIPHER, "key_bits": 0, "sector_size": 512, "iv_offset_sectors": 0}
+        segment = place.segment("crypt", **fields, options=_options(configuration))
         layer = Layer(MAPPING, mapping.OURS, (segment,))
         return Expectation(layers=(layer,), plaintext_on_medium=True)
 

@@ -147,9 +147,11 @@ def test_a_package_that_breaks_the_contract_fails_it(site: Path, tmp_path: Path)
         (broken / path.name).symlink_to(path)
     source = (broken / "fde_storage_null.py").read_text()
     (broken / "fde_storage_null.py").unlink()
-    (broken / "fde_storage_null.py").write_text(
-        source.replace("            place.offset_sectors,", "            place.offset_sectors + 8,")
+    moved = source.replace("Place\n", "Place, Segment\n").replace(
+        'place.segment("crypt"',
+        'Segment(place.size_sectors, "crypt", place.device, place.offset_sectors + 8',
     )
+    (broken / "fde_storage_null.py").write_text(moved)
     plugin = ("-m", "pytest", "-p", "validation.contract_plugin", "-p", "no:cacheprovider", "-q")
     done = run(broken, *plugin, f"--fde-contract={STORAGE}")
     assert done.returncode == 1
