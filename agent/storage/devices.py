@@ -59,9 +59,13 @@ def size_bytes(name: str) -> int:
 
 def block_bytes(name: str) -> int:
     """Logical block size of a whole disk or one of its partitions."""
+    return int(system_text.read(queue(name) / "logical_block_size"))
+
+
+def queue(name: str) -> Path:
+    """Return the folder of a device's queue, which is its disk's for a partition."""
     device = (BLOCK / name).resolve()
-    queue = (device if (device / "queue").exists() else device.parent) / "queue"
-    return int(system_text.read(queue / "logical_block_size"))
+    return (device if (device / "queue").exists() else device.parent) / "queue"
 
 
 def read_only(name: str) -> bool:
@@ -256,13 +260,6 @@ def ata_security_off(name: str) -> bool:
         return False
     allowed = Path("/sys/module/libata/parameters/allow_tpm")
     return allowed.exists() and system_text.read(allowed).strip() in ("0", "N")
-
-
-def read_edges(path: str, size: int) -> tuple[bytes, bytes]:
-    """First and last MiB of a disk of `size` bytes, past the page cache; raises OSError."""
-    length = min(EDGE_BYTES, size)
-    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
-        return read(fd, 0, length), read(fd, size - length, length)
 
 
 def read(fd: int, offset: int, length: int) -> bytes:

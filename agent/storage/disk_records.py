@@ -125,7 +125,7 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
     record = _record(place, disk)
     if record.edges is False or facts.serial != disk.serial or not facts.unknown:
         return False
-    if facts.opal_error or (facts.opal is not None and facts.opal.locking_enabled):
+    if facts.opal_error or facts.owned:
         return False
     if record.edges is None:
         if facts.opal is None or (facts.sid is not None and facts.sid.taken):

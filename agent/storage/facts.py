@@ -119,6 +119,11 @@ class DiskFacts:
     given_away: tuple[str, ...] = ()
 
     @property
+    def owned(self) -> bool:
+        """Whether the drive locks: it has an owner, whose PIN is in force."""
+        return self.opal is not None and self.opal.locking_enabled
+
+    @property
     def sid(self) -> opal_ioctl.Sid | None:
         """State of the owner's PIN, if the drive reports it."""
         return self.discovery.sid
@@ -275,7 +280,10 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
     if facts.path is None or facts.read_error is not None:
         return facts
     try:
-        edges = devices.read_edges(facts.path, facts.size_bytes)
+        length = min(devices.EDGE_BYTES, facts.size_bytes)
+        with devices.opened(facts.path, os.O_RDONLY | os.O_DIRECT) as fd:
+            last = facts.size_bytes - length
+            edges = devices.read(fd, 0, length), devices.read(fd, last, length)
         between = samples.take(facts.path, facts.size_bytes, facts.serial)
         volumes = [(p.start_bytes, p.size_bytes) for p in facts.partitions]
         known = facts.table or facts.signatures

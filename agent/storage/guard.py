@@ -89,7 +89,7 @@ def shared(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 def blocked(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Reasons why the drive cannot be taken now, as it reports itself."""
-    if facts.sid is None or not facts.sid.blocked or (facts.opal and facts.opal.locking_enabled):
+    if facts.sid is None or not facts.sid.blocked or facts.owned:
         return []
     return [refusal("blocked", disk, facts)]
 
@@ -136,13 +136,12 @@ def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Return what keeps us from knowing what is on it; `erase` is no way past these."""
     if facts.opal_error is not None:
         return [refusal("unanswered", disk, facts, error=facts.opal_error)]
-    owned = facts.opal is not None and facts.opal.locking_enabled
     if facts.shadowed:
         return [refusal("shadowed", disk, facts)]
     if facts.read_error is not None:
-        code = "locked" if owned else "dead" if facts.reverted else "unreadable"
+        code = "locked" if facts.owned else "dead" if facts.reverted else "unreadable"
         return [refusal(code, disk, facts, error=facts.read_error)]
-    if owned and facts.partition is None and not facts.taking:
+    if facts.owned and facts.partition is None and not facts.taking:
         return [refusal("owned", disk, facts)]
     return [refusal("stale", disk, facts)] if facts.stale else []
 

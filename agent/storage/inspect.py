@@ -116,8 +116,8 @@ def opal_in_words(facts: DiskFacts) -> str:
 
 def is_ready(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> bool:
     """Whether provisioning has nothing to do, as far as no PIN is tried."""
-    owned = facts.opal is not None and facts.opal.locking_enabled
-    return layout.ready(disk, facts, spec.extent) and (owned or not carries_opal(spec, disk.role))
+    opal = facts.owned or not carries_opal(spec, disk.role)
+    return opal and layout.ready(disk, facts, spec.extent)
 
 
 def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
@@ -127,7 +127,6 @@ def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
     """
     steps = []
     ready = layout.ready(disk, facts, spec.extent)
-    owned = facts.opal is not None and facts.opal.locking_enabled
     if not ready:
         erased = guard.foreign(disk, facts)
         if disk_records.left_by_us(disk, facts):
@@ -137,7 +136,7 @@ def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
         size_mib = layout.partition_bytes(spec.extent) // layout.MIB
         steps.append(f"write a GPT with one marked partition of {size_mib} MiB")
     if carries_opal(spec, disk.role):
-        if not owned:
+        if not facts.owned:
             steps.append("take ownership with the PIN of the secrets, make and lock its range")
         elif not ready:
             steps.append("make its locking range again with the PIN of the secrets")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from agent.storage import devices, disk_records, guard, nvme, plaintext_probe, samples
 from agent.storage.base import Place
-from agent.storage.devices import BLOCK
 from agent.storage.facts import (
     MARKER_NAME,
     MARKER_TYPE,
@@ -29,7 +28,7 @@ from agent.system.command import run
 from contract import system_text
 from contract.errors import AgentError
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
-from contract.problem import Fact, Problem, wordings_of
+from contract.problem import Problem, wordings_of
 
 # Outcomes of a discard; only `DISCARDED` was looked at, on a disk that promises zeros.
 NOT_OFFERED, REFUSED, IGNORED = "not-offered", "refused", "ignored"
@@ -73,9 +72,7 @@ class DiscardLimits:
     @classmethod
     def from_kernel(cls, name: str) -> DiscardLimits:
         """Read those of a device by its kernel name."""
-        device = (BLOCK / name).resolve()
-        queue = (device if (device / "queue").exists() else device.parent) / "queue"
-        files = (queue / "discard_granularity", queue / "discard_max_bytes")
+        files = (devices.queue(name) / f"discard_{file}" for file in ("granularity", "max_bytes"))
         return cls(*(int(system_text.read(file)) if file.exists() else 0 for file in files))
 
 
@@ -133,11 +130,7 @@ def fits(disk: Disk, extent: Extent) -> Problem | None:
         return Problem.from_wording(guard.WORDINGS, "extent-size", size)
     needed = START_BYTES + partition_bytes(extent) + END_BYTES
     if needed > disk.size_bytes:
-        sizes: dict[str, Fact] = {
-            "role": disk.role,
-            "size_bytes": disk.size_bytes,
-            "needed": needed,
-        }
+        sizes = {"role": disk.role, "size_bytes": disk.size_bytes, "needed": needed}
         return Problem.from_wording(guard.WORDINGS, "extent-large", sizes)
     return None
 
@@ -197,10 +190,8 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
         path = blanked.path or disk.by_id
         if not blanked.bare or blanked.diskseq != approved.diskseq:
             raise LayoutError("not-blank", role=disk.role, by_id=disk.by_id)
-        run(
-            ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path],
-            stdin=script(disk, extent).encode(),
-        )
+        argv = ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path]
+        run(argv, stdin=script(disk, extent).encode())
     if devices.wait_for_partition(Path(path).name) is None:
         raise LayoutError("no-partition", path=path)
 
@@ -227,9 +218,8 @@ def _try_medium(disk: Disk, facts: DiskFacts, end: int) -> None:
                 os.pwrite(fd, buffer, at)
             os.fsync(fd)
             lost = [at for at in blocks if devices.read(fd, at, len(buffer)) != blocks[at]]
-            lost += [START_BYTES] * bool(
-                devices.read(fd, START_BYTES, DATA_OFFSET_BYTES).strip(b"\0")
-            )
+            header = devices.read(fd, START_BYTES, DATA_OFFSET_BYTES)
+            lost += [START_BYTES] * bool(header.strip(b"\0"))
     except OSError as error:
         raise LayoutError("not-written", **_named(disk, facts), error=error.strerror) from error
     if lost:

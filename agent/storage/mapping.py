@@ -82,26 +82,18 @@ def parse_line(text: str) -> Segment:
         if target == "linear":
             return Segment(length, target, fields[3], int(fields[4]))
         if target == "integrity":
-            return Segment(
-                length, target, fields[3], int(fields[4]), options=(f"mode:{fields[6]}",)
-            )
+            mode = (f"mode:{fields[6]}",)
+            return Segment(length, target, fields[3], int(fields[4]), options=mode)
         if target not in ENCRYPTING:
             return Segment(length, target)
         if target == "inlinecrypt":
             del fields[5]  # the type of the key
         options = fields[9 : 9 + int(fields[8])] if len(fields) > 8 else []
         sizes = [option.partition(":")[2] for option in options if option.startswith("sector_size")]
-        return Segment(
-            length,
-            target,
-            fields[6],
-            int(fields[7]),
-            cipher=fields[3],
-            key_bits=_key_bits(fields[4]),
-            sector_size=int(sizes[0]) if sizes else SECTOR_BYTES,
-            iv_offset_sectors=int(fields[5]),
-            options=tuple(sorted(o for o in options if not o.startswith("sector_size"))),
-        )
+        sector_size = int(sizes[0]) if sizes else SECTOR_BYTES
+        others = tuple(sorted(o for o in options if not o.startswith("sector_size")))
+        cipher = (fields[3], _key_bits(fields[4]), sector_size, int(fields[5]))
+        return Segment(length, target, fields[6], int(fields[7]), *cipher, others)
     except (IndexError, ValueError) as error:
         # What follows may be a key.
         start = " ".join(fields[:4])
@@ -181,10 +173,8 @@ def strangers(disks: Collection[str]) -> list[str]:
 
 def create(name: str, lines: list[str], uuid: str | None = None) -> None:
     """Make a mapping from the lines of its table, which are on no command line."""
-    run(
-        ["dmsetup", "create", name, "--uuid", uuid or f"{OURS}-{name}"],
-        stdin="".join(f"{line}\n" for line in lines).encode(),
-    )
+    table = "".join(f"{line}\n" for line in lines).encode()
+    run(["dmsetup", "create", name, "--uuid", uuid or f"{OURS}-{name}"], stdin=table)
 
 
 def close() -> None:
@@ -346,16 +336,12 @@ def holders() -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _namespace(process: Path) -> Path:
-    return (process / "ns/mnt").readlink()
-
-
 def _mounted_anywhere(kernel_names: Collection[str]) -> Iterator[tuple[str, Path]]:
     """(process, folder) of each mount, one process for each mount namespace."""
     namespaces = set()
     for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):
-            namespace = _namespace(process)
+            namespace = (process / "ns/mnt").readlink()
             if namespace not in namespaces:
                 namespaces.add(namespace)
                 yield from ((process.name, each) for each in _mounts(process.name, kernel_names))

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from agent.storage import msid, opal_ioctl
 from agent.storage.base import DRIVE, Evidence, Expectation, Kind, Layer, Place
-from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.facts import LUKS_LABEL
 from agent.storage.guard import MAPPING
@@ -190,9 +189,8 @@ def luks_header(partition: str) -> LuksHeader:
         dump = strict_json.parse(_Dump, printed)
     except ValueError as error:
         raise CommandError("header-unread", partition=partition, error=error) from error
-    return LuksHeader(
-        dump.segments, tuple(sorted({8 * k.key_size for k in dump.keyslots.values()}))
-    )
+    key_bits = {8 * keyslot.key_size for keyslot in dump.keyslots.values()}
+    return LuksHeader(dump.segments, tuple(sorted(key_bits)))
 
 
 def why_not_ready(
@@ -212,13 +210,8 @@ def why_not_ready(
         luks = luks_header(place.partition)
         segment = luks.segments["0"]
         if try_passphrase:
-            run(
-                [
-                    *("cryptsetup", "open", "--type", "luks2", "--test-passphrase"),
-                    *("--key-file", "-", place.partition),
-                ],
-                stdin=secrets.luks_passphrase,
-            )
+            argv = ["cryptsetup", "open", "--type", "luks2", "--test-passphrase", "--key-file", "-"]
+            run([*argv, place.partition], stdin=secrets.luks_passphrase)
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError as error:
         # That it has none, or another passphrase, are answers; nothing else is.
@@ -227,9 +220,7 @@ def why_not_ready(
         return NotReady.NO_HEADER
     made = (segment.type, segment.encryption, segment.sector_size, luks.key_bits)
     is_made_so = header is None or made == (
-        header.segment,
-        header.encryption,
-        header.sector_size,
+        *(header.segment, header.encryption, header.sector_size),
         (header.key_bits,),
     )
     lies = (segment.offset, segment.size)
@@ -271,11 +262,6 @@ def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
         raise
 
 
-def has_our_pin(device: str, secrets: Secrets) -> None:
-    """See that a drive with locking enabled takes our PIN; raises AgentError."""
-    opal_ioctl.range_status(device, 1, secrets.opal_admin_pin)
-
-
 def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> None:
     """Make the locking range of a drive that we own and its LUKS2 header; ends locked.
 
@@ -289,19 +275,13 @@ def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> 
     if status.mbr_enabled and not status.mbr_done:
         raise OpalError("shadowed", **named)
     # Formatting spoils the header before it asks the drive for its PIN.
-    has_our_pin(place.partition, secrets)
+    opal_ioctl.range_status(place.partition, 1, secrets.opal_admin_pin)
+    argv = ["cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2", *header.arguments]
+    argv += ["--label", LUKS_LABEL, "--offset", str(place.offset_sectors), *CHEAP_PBKDF]
+    # The order is cryptsetup's: passphrase, then Admin PIN; it would not notice a swap.
+    keys = secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n"
     try:
-        run(
-            [
-                *("cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2"),
-                *(*header.arguments, "--label", LUKS_LABEL),
-                *("--offset", str(place.extent.offset_bytes // SECTOR_BYTES)),
-                *CHEAP_PBKDF,
-                place.partition,
-            ],
-            # The order is cryptsetup's: passphrase, then Admin PIN; it would not notice a swap.
-            stdin=secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n",
-        )
+        run([*argv, place.partition], stdin=keys)
     except CommandError as error:
         raise OpalError("not-formatted", error=str(error), **named) from error
 
@@ -311,23 +291,16 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
 
     Returns what was done, None if the drive has no owner. Raises AgentError where it refuses.
     """
-    locking = opal_ioctl.status(device).locking_enabled
-    if not by_psid:
-        if not locking:
-            return None
-        _revert(device, secrets.opal_admin_pin)
-        return "reverted by PIN"
     # Asked for by name, it is done even where locking is off: an ownership taken by half shows so.
-    if secrets.sed_psid is None:
+    pin = secrets.sed_psid if by_psid else secrets.opal_admin_pin
+    if pin is None:
         raise OpalError("no-psid", device=device)
-    _revert(device, secrets.sed_psid, psid=True)
-    return "reverted by PSID"
-
-
-def _revert(device: str, pin: bytes, *, psid: bool = False) -> None:
-    opal_ioctl.revert(device, pin, psid=psid)
+    if not by_psid and not opal_ioctl.status(device).locking_enabled:
+        return None
+    opal_ioctl.revert(device, pin, psid=by_psid)
     if opal_ioctl.status(device).locking_enabled:
         raise OpalError("still-owned", device=device)
+    return "reverted by PSID" if by_psid else "reverted by PIN"
 
 
 @dataclass(frozen=True)

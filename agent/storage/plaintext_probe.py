@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import hashlib
 import mmap
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,13 +82,7 @@ def look(
     ProbeError.
     """
     block = content(key)
-    path = folder / f"plaintext-probe-{key}"
-    try:
-        before_bytes = written_bytes(Path(partition))
-        with path.open("wb") as file:
-            os.pwrite(file.fileno(), block, 0)
-            os.fsync(file.fileno())
-            place = physical(file.fileno())
+    with _placed(folder / f"plaintext-probe-{key}", block, partition) as (place, before_bytes):
         return Probe(
             hashlib.sha256(block).hexdigest(),
             offset_bytes + place,
@@ -95,11 +90,27 @@ def look(
             on_medium=contains(partition, offset_bytes + place, room_bytes, block),
             written_bytes=written_bytes(Path(partition)) - before_bytes,
         )
+
+
+@contextmanager
+def _placed(path: Path, block: bytes, partition: str) -> Iterator[tuple[int, int]]:
+    """Write a file that goes with the block; raises ProbeError.
+
+    Gives its physical place, and the bytes that were written to the partition before.
+    """
+    try:
+        before_bytes = written_bytes(Path(partition))
+        with path.open("wb") as file:
+            file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+            place = physical(file.fileno())
+        yield place, before_bytes
     except OSError as error:
         raise ProbeError("failed", error=error.strerror) from error
     finally:
         # A file system that failed has gone read-only: what it said first is what counts.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             path.unlink(missing_ok=True)
 
 
@@ -110,38 +121,26 @@ def look_everywhere(folder: Path, key: str, mapping: str, partition: str, size_b
     kernel left. A `size_bytes` of the partition of 0 leaves the search out. Raises ProbeError.
     """
     block, path = content(key, LARGE_BYTES), folder / f"plaintext-probe-{key}"
-    try:
-        os.sync()
-        read, written = transferred_bytes(partition)
-        with path.open("wb") as file:
-            file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-            place = physical(file.fileno())
-        written_bytes = transferred_bytes(partition)[1] - written
+    os.sync()
+    with _placed(path, block, partition) as (place, before_bytes):
+        moved_bytes = written_bytes(Path(partition)) - before_bytes
         DROP_CACHES.write_text("3\n")
-        read = transferred_bytes(partition)[0]
+        read = _read_bytes(partition)
         is_same = read_direct(str(path), 0, LARGE_BYTES) == block
         return Probe(
             hashlib.sha256(block).hexdigest(),
             through_mapping=is_same and read_direct(mapping, place) == block[:BLOCK_BYTES],
-            written_bytes=written_bytes,
+            written_bytes=moved_bytes,
             size_bytes=LARGE_BYTES,
-            read_bytes=transferred_bytes(partition)[0] - read,
+            read_bytes=_read_bytes(partition) - read,
             on_medium=bool(size_bytes) and contains(partition, 0, size_bytes - BLOCK_BYTES, block),
             searched_bytes=size_bytes,
         )
-    except OSError as error:
-        raise ProbeError("failed", error=error.strerror) from error
-    finally:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
 
 
-def transferred_bytes(partition: str) -> tuple[int, int]:
-    """Bytes read and written by the kernel's count (Documentation/block/stat.rst)."""
-    fields = system_text.read(BLOCK / Path(partition).name / "stat").split()
-    return SECTOR_BYTES * int(fields[2]), SECTOR_BYTES * int(fields[6])
+def _read_bytes(partition: str) -> int:
+    """Bytes read by the kernel's count (Documentation/block/stat.rst)."""
+    return SECTOR_BYTES * int(system_text.read(BLOCK / Path(partition).name / "stat").split()[2])
 
 
 def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> bool:

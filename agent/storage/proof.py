@@ -77,6 +77,9 @@ class Found:
     of_kind: KindFindings = field(default_factory=KindFindings)
 
 
+_OF_SEGMENT = ("target", "device", "offset_sectors", "cipher", "sector_size", "options")
+
+
 @dataclass(frozen=True)
 class LayerReport:
     """A layer with its table, without keys, and the driver of its cipher."""
@@ -209,21 +212,19 @@ def _luks_mismatches(plan: Planned, luks: LuksHeader | None) -> list[Problem]:
     segment = luks.segments.get("0") if luks else None
     if luks is None or segment is None:
         return [_mismatch("luks-missing")]
-    wanted: dict[str, Value] = {
-        "type": plan.expectation.luks_segment,
-        "offset": str(plan.offset_bytes),
-    }
-    tags = None
+    wanted: dict[str, Value] = {"type": plan.expectation.luks_segment}
+    wanted |= {"offset": str(plan.offset_bytes)}
+    differing = []
     if plan.top.cipher is not None:
         cipher, tags = plan.expectation.luks_cipher or (plan.top.cipher, None)
         wanted |= {"encryption": cipher, "sector_size": plan.top.sector_size}
+        tags_found = segment.integrity.type if segment.integrity else None
+        if tags_found != tags:
+            integrity = {"field": "integrity", "found": tags_found, "planned": tags}
+            differing.append(_mismatch("luks", **integrity))
     else:
         wanted |= {"size": str(plan.size_bytes)}
-    differing = _differences("luks", segment, wanted)
-    tags_found = segment.integrity.type if segment.integrity else None
-    if plan.top.cipher is not None and tags_found != tags:
-        integrity = {"field": "integrity", "found": tags_found, "planned": tags}
-        differing.append(_mismatch("luks", **integrity))
+    differing = _differences("luks", segment, wanted) + differing
     if plan.top.key_bits is not None:
         key_bits = plan.top.key_bits + plan.expectation.luks_more_bits
         differing += _differences("luks", luks, {"key_bits": (key_bits,)})
@@ -235,12 +236,8 @@ def _opal_mismatches(plan: Planned, opal_findings: OpalFindings | None) -> list[
     planned_state = plan.expectation.range_state
     differing = _differences("range", opal_findings, {"state": planned_state})
     if planned_state != "off":
-        wanted: dict[str, Value] = {
-            "start_blocks": plan.start_blocks,
-            "length_blocks": plan.length_blocks,
-            "read_lock_enabled": True,
-            "write_lock_enabled": True,
-        }
+        wanted: dict[str, Value] = {"read_lock_enabled": True, "write_lock_enabled": True}
+        wanted |= {"start_blocks": plan.start_blocks, "length_blocks": plan.length_blocks}
         differing += _differences("range", opal_findings and opal_findings.range, wanted)
         if opal_findings is None or opal_findings.state_before != "locked":
             differing.append(_mismatch("range-not-locked"))
@@ -312,15 +309,8 @@ def prove(
         planned=plan,
         layers=layers,
         dmsetup_table="\n".join(top.table) if top else "",
-        luks=findings.luks,
-        opal=findings.opal,
-        tcrypt=findings.tcrypt,
-        of_kind=findings.of_kind,
-        cipher_driver=top.cipher_driver if top else None,
-        key_bits=top.key_bits if top else None,
-        sector_size=top.sector_size if top else None,
-        plaintext_probe=findings.plaintext_probe,
-        discard=findings.discard,
+        **{name: getattr(top, name, None) for name in ("cipher_driver", "key_bits", "sector_size")},
+        **{name: value for name, value in vars(findings).items() if name != "layers"},
     )
 
 
@@ -336,20 +326,17 @@ def _plaintext_probe(
 ) -> Probe:
     """Return what was observed of it; an error, so that all other findings are kept as well."""
     offset_bytes, room_bytes = place.extent.offset_bytes, 0
+    where = (folder, key, mapping.PATH, place.partition)
     try:
         if expectation.declared:
             size = layout.partition_bytes(place.extent) if search else 0
-            where = (folder, key, mapping.PATH, place.partition)
             return plaintext_probe.look_everywhere(*where, size)
         if expectation.interleaved:
             mapped = int(system_text.read(BLOCK / Path(mapping.PATH).resolve().name / "size"))
             offset_bytes -= plaintext_probe.BEFORE_BYTES
             room_bytes = layout.partition_bytes(place.extent) - offset_bytes
             room_bytes -= SECTOR_BYTES * mapped
-        return plaintext_probe.look(
-            *(folder, key, mapping.PATH, place.partition, offset_bytes),
-            room_bytes=room_bytes,
-        )
+        return plaintext_probe.look(*where, offset_bytes, room_bytes=room_bytes)
     except plaintext_probe.ProbeError as error:
         return Probe(error=str(error))
 
@@ -360,13 +347,8 @@ def _report(layer: Layer, lines: Sequence[str], crypto: str) -> LayerReport:
         name=layer.name,
         made_by=layer.made_by,
         table=tuple(mapping.without_key(line) for line in lines),
-        target=first.target,
-        device=first.device,
-        offset_sectors=first.offset_sectors,
         length_sectors=sum(segment.length_sectors or 0 for segment in layer.segments),
-        cipher=first.cipher,
         volume_key_bits=first.key_bits,
-        sector_size=first.sector_size,
-        options=first.options,
+        **{name: getattr(first, name) for name in _OF_SEGMENT},
         cipher_driver=(first.cipher and driver(ciphers.algorithm(first.cipher), crypto)) or None,
     )

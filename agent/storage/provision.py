@@ -166,10 +166,9 @@ def _reasons_not_to_clear(disk: Disk, facts: DiskFacts, *, by_psid: bool) -> lis
         if facts.path and facts.opal is None and facts.opal_error is None:
             return [_no_opal(disk, facts)]
         return guard.refusals_to_revert(disk, facts)
-    owned = facts.opal is not None and facts.opal.locking_enabled
     if facts.partition is not None or facts.taking:
         reasons = guard.refusals(_given_up(disk, facts), facts)
-        return reasons + (guard.shared(disk, facts) if owned or facts.taking else [])
+        return reasons + (guard.shared(disk, facts) if facts.owned or facts.taking else [])
     # Not ours, so not to be cleared; but ours may be behind a lock or a shadow.
     return guard.hidden(disk, facts)
 
@@ -178,7 +177,7 @@ def _give_back(
     disk: Disk, before: DiskFacts, secrets: Secrets, *, by_psid: bool, dry: bool
 ) -> list[Action]:
     """Revert the drive if anybody owns it, and leave it blank."""
-    locks = before.opal is not None and before.opal.locking_enabled
+    locks = before.owned
     half = before.taking and not locks and not by_psid
     if dry:
         how = "by PSID" if by_psid else "by PIN"
@@ -263,16 +262,12 @@ def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
     if not dry:
         layout.write(_given_up(disk, facts), spec.extent, facts)
     erased = guard.foreign(disk, facts) and not disk_records.left_by_us(disk, facts)
-    words = {
-        (True, True): "would erase and partition",
-        (True, False): "would partition",
-        (False, True): "erased and partitioned",
-        (False, False): "partitioned",
-    }
-    if not dry:
+    if dry:
+        done = "would erase and partition" if erased else "would partition"
+    else:
         disk_records.forget_contents(disk)
-    code = "erase" if erased else "partition"
-    return [Action(code, disk.role, f"{words[dry, bool(erased)]} {disk.by_id}")]
+        done = "erased and partitioned" if erased else "partitioned"
+    return [Action("erase" if erased else "partition", disk.role, f"{done} {disk.by_id}")]
 
 
 def _take(
@@ -280,10 +275,9 @@ def _take(
 ) -> list[Action]:
     """Have the drive take our PIN before anything on it is cleared; it may have it already."""
     path = before.path or disk.by_id
-    owned = before.opal is not None and before.opal.locking_enabled
-    if owned:
+    if before.owned:
         if not layout.ready(disk, before, spec.extent):
-            opal.has_our_pin(path, secrets)
+            opal_ioctl.range_status(path, 1, secrets.opal_admin_pin)
         return []
     if dry:
         return []
@@ -334,7 +328,7 @@ def _give_back_after(error: AgentError, disk: Disk, secrets: Secrets) -> opal_io
     given_up, owned = replace(disk, erase=disk.serial), False
     try:
         facts = disk_facts.gather(disk)
-        owned = facts.opal is not None and facts.opal.locking_enabled
+        owned = facts.owned
         actions = _give_back(given_up, facts, secrets, by_psid=False, dry=False)
     except AgentError as second:
         causes = {"first": str(error), "second": str(second)}

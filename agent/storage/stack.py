@@ -14,12 +14,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Protocol
+from typing import Any
 
 from agent.storage import (
     devices,
@@ -52,20 +51,6 @@ class StorageError(AgentError):
     WORDINGS = wordings_of("agent/storage", "StorageError")
 
 
-class Mapper(Protocol):
-    """What the stack needs of `agent.storage.mapping`."""
-
-    PATH: str
-
-    def devices(self) -> dict[str, str]: ...
-    def strangers(self, disks: Collection[str]) -> list[str]: ...
-    def close(self) -> None: ...
-    def mounts(self) -> list[Path]: ...
-    def release(self) -> None: ...
-    def holders(self) -> list[str]: ...
-    def formatted(self) -> bool: ...
-
-
 @dataclass(frozen=True)
 class Entered:
     """A configuration that is entered; `first_discard` is the outcome of the discard before it.
@@ -93,7 +78,7 @@ class Stack:
         hold: Callable[[Disk], AbstractContextManager[None]] = guard.holding,
         check: Callable[[Disk], Partition] = guard.check_ours,
         load_kind: Callable[[str], Kind] = registry.load,
-        mapper: Mapper | ModuleType = mapping,
+        mapper: Any = mapping,
         mount_point: Path = Path(MOUNT_POINT),
     ) -> None:
         self.spec = spec
@@ -241,12 +226,8 @@ class Stack:
             for place in self._locking()
             if (status := opal.range_found(place, self.secrets)) and status.state == "locked"
         )
-        return {
-            place.disk.serial: plaintext_probe.locked_read(
-                place.partition, place.extent.offset_bytes
-            )
-            for place in locked
-        }
+        read = plaintext_probe.locked_read
+        return {p.disk.serial: read(p.partition, p.extent.offset_bytes) for p in locked}
 
     # The ways up.
 
