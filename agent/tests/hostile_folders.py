@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import copy
 import faulthandler
-import hashlib
 import io
 import json
 import os
@@ -23,7 +22,6 @@ import resource
 import shutil
 import stat
 import sys
-import tarfile
 import tempfile
 import traceback
 from collections import Counter
@@ -35,13 +33,12 @@ from typing import Any
 
 from agent import pack
 from analysis.suite.bundle import ABOUT
-from contract import journal, names
+from contract import journal
 from contract import plan as plans
 from contract.documents import BundleDocument
-from contract.errors import AgentError
 from contract.status import Event
 from controller.cli.app import main as fde
-from controller.session import agent_client, seal, suite_folder
+from controller.session import agent_client
 from controller.session.progress import suite_status
 from controller.sharing import sandbox
 from controller.targets import connection
@@ -214,28 +211,6 @@ def resealed(folder: Path, chance: Chance) -> None:
 CHANGES = {values: 40, raw: 10, damage: 12, kinds: 20, group: 4, resealed: 9}
 
 
-def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
-    """Return what a target that is not to be trusted may send for its results."""
-    held = io.BytesIO()
-    members = {f"{suite_id}/plan.json": plan, f"{suite_id}/journal.jsonl": b"{}\n"}
-    for name in chance.choices((*TEXTS, f"{suite_id}/runs/../../../x"), k=chance.choice((0, 3))):
-        members[name] = b"x"
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
-    first = written(change_value(sums, chance) if chance.random() < 0.3 else sums)
-    link = tarfile.TarInfo(f"{suite_id}/runs")
-    link.type = chance.choice((tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE))
-    link.linkname = "../../outside"
-    with tarfile.open(fileobj=held, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name, content in {"sums.json": first, **members}.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            with contextlib.suppress(ValueError):  # a name that no tar has
-                tar.addfile(info, io.BytesIO(content))
-        tar.addfile(link)
-        tar.addfile(tarfile.TarInfo(f"{suite_id}/runs/secret"))
-    return torn(held.getvalue(), chance)
-
-
 def torn(content: bytes, chance: Chance) -> bytes:
     """Return an archive with other bytes in one place, cut there, or as it is."""
     place = chance.randrange(len(content))
@@ -309,7 +284,6 @@ class Cases:
         }
         self.commands: dict[str, tuple[Callable[[Chance], object], int]] = {
             **{line[0]: (partial(_call_fde, line), n) for line, n in lines.items()},
-            "fetched": (self._fetched, 12),
             "bundle": (self._bundle, 6),
         }
 
@@ -317,13 +291,6 @@ class Cases:
         shutil.rmtree(self.outside, ignore_errors=True)
         self.outside.mkdir()
         (self.outside / "secret").write_bytes(SECRET)
-
-    def _fetched(self, chance: Chance) -> object:
-        content = archive((self.base / "plan.json").read_bytes(), self.plan["suite_id"], chance)
-        (self.scratch / "a.tar").write_bytes(content)
-        suite_folder.require_plain(self.suite)  # as a session begins, and continues
-        seal.unpack(self.scratch / "a.tar", self.suite)
-        return 0
 
     def _bundle(self, chance: Chance) -> object:
         """Give the suite as a bundle that says of itself what it wants."""
@@ -373,9 +340,6 @@ class Cases:
                 status = command(chance)
         except SystemExit as error:
             status = error.code
-        except AgentError as error:  # as a command says what its functions raise
-            print(f"fde: {names.sentence(str(error))}", file=err)
-            status = 1
         except BaseException:  # noqa: BLE001 (whatever it is, a person would see a traceback)
             faults.append(f"traceback: {traceback.format_exc()[-700:]}")
         finally:

@@ -24,7 +24,7 @@ def test_hostile_folders_end_in_a_result_or_a_sentence(tmp_path: Path, thorough:
     assert not figures["faults"], json.dumps(figures["found"], indent=1)
     assert figures["cases"] == count
     assert min(figures["outcomes"][ending] for ending in ("result", "refused")) >= count / 10
-    assert len(figures["commands"]) > 8
+    assert len(figures["commands"]) > 5
 
 
 def test_the_watch_hears_what_must_not_happen(tmp_path: Path) -> None:

@@ -17,17 +17,11 @@ from contract.plan import CONFIGURATION_KEYS, Configuration, Disk, EncryptedBy, 
 
 EXTENT = Extent(2**24, 2**25)
 SIZE_BYTES = layout.partition_bytes(EXTENT)
-TREE = {
-    "dmcrypt": "off",
-    "external": "off",
-    "inlinecrypt": "off",
-    "opal": "unlocked",
-    "opal_dmcrypt": "unlocked",
-    "plain": "off",
-    "tcrypt": "off",
-}
+TREE = dict.fromkeys(("dmcrypt", "external", "inlinecrypt", "plain", "tcrypt"), "off")
+TREE |= {"opal": "unlocked", "opal_dmcrypt": "unlocked"}
 AES: dict[str, Any] = {"cipher": "aes-xts-plain64", "key_bits": 256}
 AES_4096 = {**AES, "sector_size": 4096}
+CRYPT_CPUS = {"submit_from_crypt_cpus": True, "same_cpu_crypt": True}
 HMAC, ADIANTUM = {"integrity": "hmac-sha256"}, "xchacha12,aes-adiantum-plain64"
 EXTERNAL: dict[str, Any] = {
     "product": "BestCrypt 4",
@@ -85,6 +79,11 @@ def test_every_kind_puts_its_data_on_exactly_the_common_extent(
     top = expectation.layers[0]
     assert Path(mapping.PATH).name == top.name
     assert all(mapping.is_ours(name) for name in layers)
+    for segment in (segment for layer in expectation.layers for segment in layer.segments):
+        assert segment.offset_sectors is not None
+        if segment.device == "sdx1" and segment.length_sectors is not None:
+            end = segment.offset_sectors + segment.length_sectors
+            assert 0 <= segment.offset_sectors < end <= SIZE_BYTES // 512
     if any(segment.length_sectors is None for segment in top.segments):
         # Tags and journal take a share of the extent that only cryptsetup knows.
         assert expectation.interleaved
@@ -100,40 +99,20 @@ def test_every_kind_puts_its_data_on_exactly_the_common_extent(
 
 
 @every_kind
-def test_no_layer_of_a_kind_leaves_our_partition(kind: str, entry: dict[str, Any]) -> None:
-    for layer in registry.load(kind).expectation(PLACE, made(kind, **entry)).layers:
-        for segment in layer.segments:
-            assert segment.offset_sectors is not None
-            if segment.device == "sdx1" and segment.length_sectors is not None:
-                end = segment.offset_sectors + segment.length_sectors
-                assert 0 <= segment.offset_sectors < end <= SIZE_BYTES // 512
-
-
-@every_kind
 def test_a_kind_declares_itself(kind: str, entry: dict[str, Any]) -> None:
-    one = registry.load(kind)
-    assert one.name == kind
-    assert one.encrypted_by in get_args(EncryptedBy)
-    assert one.range_state in ("off", "unlocked")
-    assert len({field.name for field in one.fields}) == len(one.fields)
-    for field in one.fields:
-        assert field.help
-        assert field.name not in CONFIGURATION_KEYS
+    storage, configuration = registry.load(kind), made(kind, **entry)
+    assert storage.name == kind
+    assert storage.encrypted_by in get_args(EncryptedBy)
+    assert storage.range_state in ("off", "unlocked")
+    assert len({field.name for field in storage.fields}) == len(storage.fields)
+    for field in storage.fields:
+        assert field.help and field.name not in CONFIGURATION_KEYS
         assert not field.choices or field.default in field.choices
-    expected = one.expectation(PLACE, made(kind, **entry))
-    assert expected.range_state == one.range_state
+    expected = storage.expectation(PLACE, configuration)
+    assert expected.range_state == storage.range_state
     # What nobody encrypts is there to be read, and so is what a drive does once it is open.
-    assert expected.plaintext_on_medium == (one.encrypted_by not in (PROCESSOR, BOTH))
-
-
-@every_kind
-def test_reports_can_call_it_by_what_it_is(kind: str, entry: dict[str, Any]) -> None:
-    assert re.fullmatch(r"[\w ,.–-]{1,60}", registry.label(made(kind, **entry)))
-
-
-@every_kind
-def test_all_settings_survive_the_plan(kind: str, entry: dict[str, Any]) -> None:
-    configuration = made(kind, **entry)
+    assert expected.plaintext_on_medium == (storage.encrypted_by not in (PROCESSOR, BOTH))
+    assert re.fullmatch(r"[\w ,.–-]{1,60}", registry.label(configuration))
     document = {"name": "c", "kind": kind, "disk": configuration.disk, **configuration.settings}
     assert registry.complete(json.loads(json.dumps(document))) == configuration
 
@@ -163,9 +142,8 @@ def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
             assert segment.device is not None
             assert segment.offset_sectors is not None
             below = sector + segment.offset_sectors
-            return (
-                _lands(layers, layers[segment.device], below) if segment.device in layers else below
-            )
+            under = layers.get(segment.device)
+            return _lands(layers, under, below) if under else below
         sector -= segment.length_sectors
     raise AssertionError(f"{layer.name} has no sector {sector}")
 
@@ -239,10 +217,7 @@ def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
                 ({"sector_size": 512}, "AES-256, 512 B sectors"),
                 ({"header": "none"}, "AES-256, no header"),
                 ({"no_write_workqueue": True}, "AES-256, no queues"),
-                (
-                    {"submit_from_crypt_cpus": True, "same_cpu_crypt": True},
-                    "AES-256, submit from crypt CPUs, same CPU",
-                ),
+                (CRYPT_CPUS, "AES-256, submit from crypt CPUs, same CPU"),
                 ({"disk": "sed"}, "AES-256, on the SED"),
                 ({"disk": "hdd"}, "AES-256, on hdd"),
                 ({"cipher": "serpent-xts-plain64", "key_bits": 128}, "Serpent-128"),
