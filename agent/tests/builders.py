@@ -41,11 +41,11 @@ class LoopDisks:
         os.truncate(backing, size_bytes)
         return self.attach(backing)
 
-    def attach(self, backing: Path) -> Path:
+    def attach(self, backing: Path, *options: str) -> Path:
         """Return a loop device over a file or another device."""
         if os.geteuid() != 0:
             pytest.skip("loop devices need root")
-        argv = ["losetup", "-f", "--show", "-P", str(backing)]
+        argv = ["losetup", "-f", "--show", "-P", *options, str(backing)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"no loop devices here: {done.stderr.strip()}")
