@@ -1,7 +1,6 @@
 """Create dangerous situations in the guest, and write the page that lists them.
 
-`docs/dangers.md` lists the outcomes: the tests leave them in build/dangers.json, from which
-`python -m agent.tests.dangers` writes the list.
+`python -m agent.tests.dangers` writes the list of `docs/dangers.md` from the rows; each is a test.
 """
 
 from __future__ import annotations
@@ -12,23 +11,17 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.storage import secrets as pin_tries
 from agent.tests.guest import CODE, FOLDER, REPOSITORY, Guest
-from contract.files import write_json
 from drive.tests.guest_sed import SCRIPTS
 from drive.tests.marked import insert
 
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
-SEEN = REPOSITORY / "build" / "dangers.json"
-# What other tests leave: hostile suite folders and wires, the fuzzed drive, the search for secrets.
-OTHERS = ("hostile-folders", "hostile-wires", "drive-fuzz", "secrets")
-BENCH = REPOSITORY / "build" / "bench" / "dangers.json"
 BEGIN = "<!-- list of dangers: begin (written by python -m agent.tests.dangers) -->"
 END = "<!-- list of dangers: end -->"
 _CHUNK_BYTES = 2**20
@@ -66,16 +59,6 @@ class Row:
     chroot: bool = False
     checked: bool = False
     allowed: bool = False
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What happened: whether every command was refused and both media stayed unchanged."""
-
-    name: str
-    situation: str
-    unchanged: bool
-    refused: bool
 
 
 def poke(offset: int | str, data: bytes) -> str:
@@ -225,50 +208,13 @@ def plain_words(text: str) -> str:
     return text.strip()
 
 
-def line(row: Mapping[str, Any]) -> str:
-    """Return a line of the page."""
-    return f"- {'' if row['refused'] else '*done:* '}{row['situation']} (`{row['name']}`)"
-
-
-def figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Of what was seen: how many situations, refused, of those with both media unchanged.
-
-    `allowed`: those that stand for contrast.
-    """
-    outcomes = list(rows)
-    refused = [row for row in outcomes if row["refused"]]
-    return {
-        "rows": len(outcomes),
-        "refused": len(refused),
-        "unchanged": sum(bool(row["unchanged"]) for row in refused),
-        "allowed": len(outcomes) - len(refused),
-    }
-
-
-def keep(rows: Mapping[str, Seen]) -> None:
-    """Add what was seen to what the page is made from."""
-    known = json.loads(SEEN.read_text(encoding="utf-8")) if SEEN.exists() else {}
-    known |= {name: asdict(row) for name, row in rows.items()}
-    SEEN.parent.mkdir(exist_ok=True)
-    SEEN.write_text(json.dumps(known, indent=1), encoding="utf-8")
+def page_lines(rows: Iterable[Row]) -> list[str]:
+    """Return the page's line of each row."""
+    return [f"- {'*done:* ' * row.allowed}{row.situation} (`{row.name}`)" for row in rows]
 
 
 if __name__ == "__main__":
     from agent.tests.danger_rows import ROWS
 
-    known = json.loads(SEEN.read_text(encoding="utf-8"))
-    if missing := [row.name for row in ROWS if row.name not in known]:
-        print(f"fde: not seen yet, so left out: {', '.join(missing)}", file=sys.stderr)
-    rows = [known[row.name] for row in ROWS if row.name in known]
-    BENCH.parent.mkdir(parents=True, exist_ok=True)
-    others = {name: BENCH.with_name(f"{name}.json") for name in OTHERS}
-    there = {
-        name: json.loads(path.read_text(encoding="utf-8"))
-        for name, path in others.items()
-        if path.exists()
-    }
-    write_json(BENCH, {"situations": figures(rows), **there})
-    lines = "\n".join(map(line, rows))
-    DOCUMENT.write_text(
-        insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, lines), encoding="utf-8"
-    )
+    page = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(insert(page, BEGIN, END, "\n".join(page_lines(ROWS))), encoding="utf-8")

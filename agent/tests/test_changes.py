@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +10,17 @@ import pytest
 
 from agent.storage import samples
 from agent.tests import changes
-from controller.targets.agent_bundle import PACKAGES
+from agent.tests.builders import LoopDisks
+from agent.tests.guest import CODE, Guest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_files_on_a_disk_without_a_counter_are_noticed(tmp_path: Path) -> None:
+def test_files_on_a_disk_without_a_counter_are_noticed(loop: LoopDisks, tmp_path: Path) -> None:
     """On a loop device, as far as this machine has the programs; the rest on the guest's disk."""
-    if os.geteuid() != 0:
-        pytest.skip("loop devices and mounts need root")
-    backing, folder = tmp_path / "disk", tmp_path / "mount"
+    folder = tmp_path / "mount"
     folder.mkdir()
-    with backing.open("wb") as file:
-        file.truncate(2**28)
-    made = subprocess.run(
-        ["losetup", "-f", "--show", backing], capture_output=True, text=True, check=False
-    )
-    if made.returncode:
-        pytest.skip(f"no loop devices here: {made.stderr.strip()}")
-    device = made.stdout.strip()
-    try:
-        noticed = changes.notice(device, "S1", folder, ["whole-ext4"])
-    finally:
-        subprocess.run(["umount", "-q", device], check=False)
-        subprocess.run(["losetup", "-d", device], check=True)
+    noticed = changes.notice(str(loop.make(2**28)), "S1", folder, ["whole-ext4"])
     assert len(noticed) == len(changes.SCENARIOS["whole-ext4"].changes)
     assert [name for name, pair in noticed.items() if not all(pair)] == []
 
@@ -45,11 +30,8 @@ def test_files_on_a_disk_without_a_counter_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", changes.SCENARIOS)
 def test_changes_to_a_real_disk_are_noticed(lab: Any, name: str) -> None:
     """By contents alone, but for blocks that belong to nothing, which the drive's count tells."""
-    for part in PACKAGES:
-        lab.send(ROOT / part, "/opt/fde-changes")
-    drive = lab.state["drives"]["plain"]
-    device = f"$(readlink -f /dev/disk/by-id/nvme-{drive['model']}_{drive['serial']})"
-    done = lab.ssh(f"cd /opt/fde-changes && python3 -m agent.tests.changes {device} {name}")
+    device = f"$(readlink -f {Guest(lab).by_id('plain')})"
+    done = lab.ssh(f"cd {CODE} && python3 -m agent.tests.changes {device} {name}")
     noticed: dict[str, list[bool]] = json.loads(done.stdout)
     unmarked = [change for change, (_, contents) in noticed.items() if not contents]
     assert [change for change, (any_, _) in noticed.items() if not any_] == []

@@ -6,45 +6,13 @@ import errno
 import os
 import socket
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from agent.storage import ciphers
-from agent.tests.suite_lab import blocks_document
-from contract.plan import Configuration, freeze, parse
+from contract.plan import Configuration
 from workloads.children import kernel_ciphers
-
-
-class Asked:
-    """The kernel's interface, answering as this machine's cannot be made to."""
-
-    answer = 0
-
-    def __init__(self, *_kind: int) -> None:
-        pass
-
-    def __enter__(self) -> Asked:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        pass
-
-    def bind(self, _address: object) -> None:
-        if self.answer:
-            raise OSError(self.answer, os.strerror(self.answer))
-
-
-@pytest.fixture
-def configuration(monkeypatch: pytest.MonkeyPatch) -> Configuration:
-    monkeypatch.setattr(socket, "socket", Asked)
-    return parse(freeze(blocks_document())).storage.configurations["plain"]
-
-
-@pytest.fixture
-def restriction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "af_alg_restrict"
-    monkeypatch.setattr(kernel_ciphers, "RESTRICTION", path)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -59,15 +27,17 @@ def restriction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_cipher_is_missing_only_where_the_kernel_would_give_it(
-    answer: int,
-    level: str,
-    missing: bool,
-    configuration: Configuration,
-    restriction: Path,
+    answer: int, level: str, missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The kernel's interface answers as this machine's cannot be made to."""
+    asked = MagicMock()
+    error = OSError(answer, os.strerror(answer)) if answer else None
+    asked.return_value.__enter__.return_value.bind.side_effect = error
+    monkeypatch.setattr(socket, "socket", asked)
+    monkeypatch.setattr(kernel_ciphers, "RESTRICTION", tmp_path / "af_alg_restrict")
     if level:
-        restriction.write_text(f"{level}\n")
-    Asked.answer = answer
+        kernel_ciphers.RESTRICTION.write_text(f"{level}\n")
+    configuration = Configuration("c", "dmcrypt", "plain")
     reason = ciphers.missing("serpent-xts-plain64", configuration)
     assert (reason is not None) == missing
     assert reason is None or "This kernel has no xts(serpent)" in reason

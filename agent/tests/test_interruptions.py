@@ -78,22 +78,6 @@ def test_a_run_that_kills_the_agent_each_time_is_given_up(one_block: Lab) -> Non
     assert is_complete(one_block)
 
 
-def test_a_kill_between_a_whole_run_and_its_line_does_not_count(one_block: Lab) -> None:
-    first = one_block.plan.runs[0].run_id
-
-    def deadly(_number: int, line: dict[str, Any]) -> str | None:
-        return "before" if (line["state"], line["run_id"]) == ("finished", first) else None
-
-    assert killed(one_block, deadly)
-    record = (one_block.run_folder(0) / "run.json").read_bytes()
-    assert one_block.run_json(0)["status"] == "finished"
-    assert one_block.execute() == 0
-    aside = one_block.folder / "runs" / f"{first}.void-1" / "run.json"
-    assert aside.read_bytes() == record
-    assert is_complete(one_block)
-    assert one_block.states_of(0)[3:5] == ["void", "switching"]
-
-
 def test_a_kill_in_the_middle_of_a_workload(one_block: Lab) -> None:
     one_block.acts["file_io"] = lambda _context: die()
     assert killed(one_block, lambda _n, _line: None)

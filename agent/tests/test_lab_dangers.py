@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent.tests import dangers
 from agent.tests.danger_rows import ROWS
-from agent.tests.dangers import Row, Scene, Seen, plain_words
+from agent.tests.dangers import Row, Scene, plain_words
 from agent.tests.guest import CODE, FOLDER
 
 pytestmark = pytest.mark.lab
@@ -26,16 +25,8 @@ def guest(lab: Any) -> Iterator[Scene]:
     guest.sh(f"rm -rf {FOLDER} {CODE}; modprobe -ra bcache raid0 raid1 dm-multipath || true")
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> Iterator[dict[str, Seen]]:
-    """Provide what the tests saw; the page is made from it."""
-    rows: dict[str, Seen] = {}
-    yield rows
-    dangers.keep(rows)
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_medium_stays_as_it_is(guest: Scene, outcomes: dict[str, Seen], row: Row) -> None:
+def test_the_medium_stays_as_it_is(guest: Scene, row: Row) -> None:
     words = guest.words(row.role)
     target = f"{FOLDER}/target.json"
     secrets = f"{FOLDER}/{'row-' if row.secrets else ''}secrets.json"
@@ -69,12 +60,3 @@ def test_the_medium_stays_as_it_is(guest: Scene, outcomes: dict[str, Seen], row:
         assert row.allowed or (text.startswith("fde: ") and "Traceback" not in text)
         assert [part for part in row.says if part not in text] == [], text
     assert unchanged != row.allowed
-    outcomes[row.name] = Seen(row.name, row.situation, unchanged, not row.allowed)
-
-
-def test_the_page_tells_what_was_seen(outcomes: dict[str, Seen]) -> None:
-    page = dangers.DOCUMENT.read_text(encoding="utf-8")
-    lines = [dangers.line(vars(row)) for row in outcomes.values()]
-    assert [line for line in lines if line not in page] == [], (
-        "docs/dangers.md is old: run python -m agent.tests.dangers"
-    )
