@@ -246,7 +246,7 @@ def require_output(target: TargetDocument, done: subprocess.CompletedProcess[byt
 
 
 def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
-    """Build the problem of a command that failed, from what ssh, sudo or the command printed."""
+    """Build the problem of a failed command, from what ssh, sudo or our agent printed."""
     name = address(target)
     stderr = done.stderr.decode(errors="replace").strip()
     output = " ".join(stderr.split())
@@ -260,6 +260,10 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
                 return worded(code, host=name, user=user)
     if done.returncode != SSH_FAILED or target.ssh is None:
         last = stderr.splitlines()[-1] if stderr else "no output"
+        if last.startswith("fde: "):
+            return Problem("agent", {}, last.removeprefix("fde: "))
+        if "No module named agent" in stderr:
+            return Problem.from_wording(ControllerError.wordings(), "no-agent", {"host": name})
         host = name.capitalize() if target.ssh is None else name
         return worded("command-failed", host=host, status=done.returncode, output=last)
     # The words of a changed key come before those that every key ends with that is refused.
@@ -271,19 +275,6 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
             return describe(name, ssh(target, ["true"]), target.ssh.known_hosts)
     code = next((code for words, code in _SSH_CODES.items() if words in stderr), "ssh-failed")
     return worded(code, host=name, output=output or "no output")
-
-
-def describe_agent_failure(
-    target: TargetDocument, done: subprocess.CompletedProcess[bytes]
-) -> Problem:
-    """Build the problem of a command of the agent that failed and named none as JSON."""
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    if lines and lines[-1].startswith("fde: "):
-        return Problem("agent", {}, lines[-1].removeprefix("fde: "))
-    if any("No module named agent" in line for line in lines):
-        facts = {"host": address(target)}
-        return Problem.from_wording(ControllerError.wordings(), "no-agent", facts)
-    return describe_failure(target, done)
 
 
 # Runs our packages on the target.

@@ -140,7 +140,7 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
 
 def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
     """Build the problem of proofs that ended early without a refusal."""
-    problem = connection.describe_agent_failure(target, done)
+    problem = connection.describe_failure(target, done)
     if problem.code not in ("agent", "no-agent"):
         try:
             survey.look(target, disks=False)

@@ -161,7 +161,7 @@ class TestbedAction(ActionBase):
             return answer
         if "problems" in answer:
             raise ControllerError(*(schema.read(Problem, each) for each in answer["problems"]))
-        raise ControllerError(connection.describe_agent_failure(target, done))
+        raise ControllerError(connection.describe_failure(target, done))
 
 
 def _specification(action):

@@ -13,6 +13,7 @@ import pytest
 
 from contract.errors import AgentError
 from contract.private import PASSWORD_FILE
+from contract.problem import Problem
 from contract.tests.programs import has_ended, program, wait_until
 from controller.session import session_times, timing
 from controller.session.agent_client import AgentClient
@@ -116,6 +117,17 @@ def test_what_sudo_refuses_has_a_code_and_a_remedy(
     problem = connection.describe_failure(HERE, failed)
     facts = {"host": "This machine", "status": 3, "output": "no room"}
     assert (problem.code, dict(problem.facts)) == ("command-failed", facts)
+
+
+def test_a_target_without_the_agent_is_told_from_one_whose_agent_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.chdir(tmp_path)
+    absent = connection.run(HERE, ["python3", "-m", "agent", "lock"])
+    assert connection.describe_failure(HERE, absent).code == "no-agent"
+    refusal = subprocess.CompletedProcess([], 1, b"", b"warning\nfde: The lock is held.")
+    assert connection.describe_failure(HERE, refusal) == Problem("agent", {}, "The lock is held.")
 
 
 def test_a_command_that_is_killed_ends_with_its_input(
