@@ -20,8 +20,9 @@ from workloads.crypt.known_answers import xor
 BLOCK_BYTES = 16
 # (key, block, encrypted block) by cipher and bits of key.
 BLOCKS = {
-    (each["cipher"], each["bits"]): (each["key"], each["plain"], each["answer"])
-    for each in known_answers.KNOWN["blocks"]
+    (cipher, int(bits)): (known["key"], known["plain"], known["answer"])
+    for cipher, sizes in known_answers.KNOWN["blocks"].items()
+    for bits, known in sizes.items()
 }
 
 Encrypt = Callable[[bytes], bytes]

@@ -38,11 +38,12 @@ class Vector:
 
 def published(cipher: str, mode: str) -> Vector | None:
     """Return the published answer; None where none is known for this mode."""
-    modes = KNOWN["modes"].get(cipher) or KNOWN["modes"].get(CIPHERS[cipher].algorithm, {})
-    if mode not in modes:
+    known = KNOWN["modes"].get(cipher) or KNOWN["modes"].get(CIPHERS[cipher].algorithm, {})
+    if mode not in known:
         return None
-    source, *words = modes[mode].values()
-    return Vector(source, *map(bytes.fromhex, words))
+    texts = {**known, **known[mode]}  # what a mode has of its own comes last
+    key, iv, plain, answer = (bytes.fromhex(texts[k]) for k in ("key", "iv", "plain", "answer"))
+    return Vector(texts["source"], key, iv, plain[: len(answer)], answer)
 
 
 def check(cipher: str, mode: str) -> list[str]:
