@@ -36,7 +36,7 @@ class DecodeError(ProblemError):
 
 @dataclass
 class Decoder:
-    """What a driver makes of frames; iterating over `tables` fills `faults`. `meter` is fresh."""
+    """What a driver makes of a stream; iterating over `tables` fills `faults`. `meter` is fresh."""
 
     meter: Meter
     faults: list[Fault] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Decoder:
         return replace(rows, flags=flags)
 
     def _fed(self, stream: Iterable[Frame | Pieces]) -> Iterator[tuple[int, Rows]]:
-        for part in _together(stream):
+        for part in stream:
             if isinstance(part, Pieces):
                 fed = self.meter.feed_all(part)
                 self.faults += fed.faults[: _MOST_FAULTS - len(self.faults)]
@@ -103,21 +103,6 @@ class Decoder:
                 joules = np.ascontiguousarray(rows.energy_j[:, number])
                 columns[f"energy_j_{name}"] = pl.Series(joules).fill_nan(None)
         return pl.DataFrame(columns, schema_overrides=self.schema).select(list(self.schema))
-
-
-def _together(stream: Iterable[Frame | Pieces]) -> Iterator[Frame | Pieces]:
-    """Received frames that follow one another as one; the others are left alone."""
-    received: list[Frame] = []
-    for part in stream:
-        if isinstance(part, Frame) and part.data and not part.sent:
-            received.append(part)
-            continue
-        if received:
-            yield Pieces.from_frames(received)
-            received = []
-        yield part
-    if received:
-        yield Pieces.from_frames(received)
 
 
 def _in_chunks(fed: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
@@ -158,12 +143,10 @@ class Decoded:
     faults: tuple[Fault, ...]
 
 
-def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
-    """Return what a driver makes of frames, all at once.
-
-    `meter` must be fresh.
-    """
-    return _all(Decoder(meter), frames)
+def decode_all(decoder: Decoder, stream: Iterable[Frame | Pieces]) -> Decoded:
+    """Return all that a decoder makes of a stream at once."""
+    tables = pl.concat([pl.DataFrame(schema=decoder.schema), *decoder.tables(stream)])
+    return Decoded(tables.with_columns(pl.col("flags").cast(pl.String)), tuple(decoder.faults))
 
 
 def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
@@ -203,7 +186,7 @@ def decode(meter_dir: Path) -> Decoded:
     """
     decoder, stream = open_recording(meter_dir)
     with _as_decode_errors(meter_dir):
-        return _all(decoder, stream)
+        return decode_all(decoder, stream)
 
 
 def read_through(meter_dir: Path) -> Meter:
@@ -213,11 +196,6 @@ def read_through(meter_dir: Path) -> Meter:
         for _ in decoder.tables(stream):
             pass
     return decoder.meter
-
-
-def _all(decoder: Decoder, stream: Iterable[Frame | Pieces]) -> Decoded:
-    tables = pl.concat([pl.DataFrame(schema=decoder.schema), *decoder.tables(stream)])
-    return Decoded(tables.with_columns(pl.col("flags").cast(pl.String)), tuple(decoder.faults))
 
 
 def write_samples(meter_dir: Path) -> Decoder:

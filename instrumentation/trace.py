@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -63,11 +62,6 @@ class Pieces:
     sizes: Sequence[int]
     data: bytes
 
-    @classmethod
-    def from_frames(cls, frames: Sequence[Frame]) -> Pieces:
-        data = b"".join([frame.data for frame in frames])
-        return cls([f.t_mono_ns for f in frames], [len(f.data) for f in frames], data)
-
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -118,31 +112,16 @@ def _parts(file: BinaryIO) -> Iterator[Frame | Pieces]:
         data, start = data[offset:], start + offset
 
 
-def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, int]]:
-    """Frames of a stream and the offset at which each ends; stops before a cut-off one."""
-    end = 0
-    for part in _parts(file):
-        for frame in part if isinstance(part, Pieces) else (part,):
-            end += _HEADER.size + len(frame.data)
-            yield frame, end
-
-
-def read_frames(path: Path) -> Iterator[Frame]:
-    """Yield the whole frames of a stream, in order.
-
-    Raises StreamError where the file is not a stream.
-    """
-    with _named(path) as file:
-        yield from (frame for frame, _ in _whole_frames(file))
-
-
 def read_pieces(path: Path) -> Iterator[Frame | Pieces]:
-    """Yield the same as `read_frames`, what was received some megabytes at a time.
+    """Yield the whole frames of a stream, in order; what was received some megabytes at a time.
 
-    A fast meter leaves millions of frames.
+    A fast meter leaves millions of frames. Raises StreamError where the file is not a stream.
     """
-    with _named(path) as file:
-        yield from _parts(file)
+    try:
+        with path.open("rb") as file:
+            yield from _parts(file)
+    except StreamError as error:
+        raise StreamError("not-a-stream", path=path, error=error) from None
 
 
 def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
@@ -180,16 +159,6 @@ def _frames_of(length: int) -> struct.Struct:
     return struct.Struct("<" + f"qI{length}s" * _ALIKE)
 
 
-@contextmanager
-def _named(path: Path) -> Iterator[BinaryIO]:
-    """Name the error of the file where it is no stream."""
-    try:
-        with path.open("rb") as file:
-            yield file
-    except StreamError as error:
-        raise StreamError("not-a-stream", path=path, error=error) from None
-
-
 class StreamWriter:
     """Appends frames to a file; one write each, so that a crash cuts off at most the last.
 
@@ -203,9 +172,10 @@ class StreamWriter:
         whole_bytes = self.openings = 0
         if path.exists():
             with path.open("rb") as file:
-                for frame, end in _whole_frames(file):
-                    whole_bytes = end
-                    self.openings += not frame.data
+                for part in _parts(file):
+                    for frame in part if isinstance(part, Pieces) else (part,):
+                        whole_bytes += _HEADER.size + len(frame.data)
+                        self.openings += not frame.data
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         os.ftruncate(self._fd, whole_bytes)
         self.size_bytes = whole_bytes

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from instrumentation import decode
-from instrumentation.trace import StreamWriter, read_frames
+from instrumentation.trace import StreamWriter
+from validation.metrology.conversation import read_frames
 from validation.synthetic.folder import Clocks, dump, write_journal, write_lines, write_manifest
 
 FIRST, SECOND = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"

@@ -26,10 +26,10 @@ from typing import Any
 
 from instrumentation import network
 from instrumentation.clock import monotonic_ns
-from instrumentation.decode import decode_frames
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.trace import Frame
+from validation.metrology.conversation import decode_frames
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"

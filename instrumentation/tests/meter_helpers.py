@@ -10,12 +10,12 @@ import numpy as np
 
 from contract import schema, strict_json
 from contract.documents import RecorderStatus
-from instrumentation.decode import Decoded, decode_frames
+from instrumentation.decode import Decoded
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
 from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
-from validation.metrology.conversation import Wire, conversation, faultless
+from validation.metrology.conversation import Wire, conversation, decode_frames, faultless
 
 AnyMeter = TypeVar("AnyMeter", bound=Meter)
 

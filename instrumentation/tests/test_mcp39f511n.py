@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from contract.strict_json import Json
-from instrumentation.decode import decode_frames
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.mcp39f511n import (
     Mcp39f511n,
@@ -20,7 +19,7 @@ from instrumentation.meters.mcp39f511n import (
 from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, opened, talk
 from instrumentation.tests.simulators.mcp39f511n import Mcp39f511nSimulator
 from instrumentation.trace import Frame
-from validation.metrology.conversation import conversation
+from validation.metrology.conversation import conversation, decode_frames
 
 # Of green-coding-solutions/green-metrics-tool and the data sheet's frame.
 ASK_POWER = bytes.fromhex("A5 08 41 00 16 4E 08 5A")

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from contract.tests.refusal import refuses
-from instrumentation.decode import Decoded, decode_frames
+from instrumentation.decode import Decoded
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
-from validation.metrology.conversation import Wire, conversation, faultless
+from validation.metrology.conversation import Wire, conversation, decode_frames, faultless
 from validation.metrology.faulty_meters import FaultyWire, WireFaults
 
 KINDS = registry.kinds()

@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from instrumentation.decode import Decoded, decode, decode_frames
+from instrumentation.decode import Decoded, decode
 from instrumentation.meters import registry
 from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, parse_meter
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.player import Player
-from instrumentation.trace import read_frames
-from validation.metrology.conversation import conversation
+from validation.metrology.conversation import conversation, decode_frames, read_frames
 from validation.metrology.faulty_meters import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults
 
 WATTS = (12.0, 5.0, 3.0, 2.0, 7.0, 1.0, 4.0, 6.0)

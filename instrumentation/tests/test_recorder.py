@@ -30,7 +30,8 @@ from instrumentation.recorder_status import Status
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.tests.meter_helpers import read_status
-from instrumentation.trace import Fault, read_frames
+from instrumentation.trace import Fault
+from validation.metrology.conversation import read_frames
 
 SYSTEM_W, DRIVE_W = 20.0, 0.06
 Send = Callable[[SimulatedPort], object]

@@ -18,7 +18,8 @@ from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.meters.smartpower3 import SmartPower3, clean_lines, doubted, fits
 from instrumentation.simulators.smartpower3 import encode_line
 from instrumentation.tests.meter_helpers import flag_words, kinds, opened
-from instrumentation.trace import Frame, Pieces
+from instrumentation.trace import Frame
+from validation.metrology.conversation import pieces_of
 
 # A line of the maker's documentation.
 VECTOR = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,0,00,14,12\r\n"
@@ -235,7 +236,7 @@ def test_stretches_and_single_lines_give_the_same(
         patch.setattr(smartpower3, "_FIRST_LOOK", 1)
         patch.setattr(smartpower3, "_LAST_LOOK", 1)
         first = joined([meters[0].feed(piece.data, piece.t_mono_ns) for piece in pieces])
-    other = meters[1].feed_all(Pieces.from_frames(pieces))
+    other = meters[1].feed_all(pieces_of(pieces))
     assert first.faults == other.faults
     for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):
         assert getattr(first.rows, name).tolist() == getattr(other.rows, name).tolist(), name

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from instrumentation.decode import Decoded, Decoder, decode_all
 from instrumentation.meters.base import Meter
 from instrumentation.tests.simulators.registry import Simulator
-from instrumentation.trace import Frame
+from instrumentation.trace import Frame, Pieces, read_pieces
 
 Wire = Callable[[bytes], bytes]
 
@@ -62,3 +65,24 @@ def _ask(meter: Meter, simulator: Simulator, wire: Wire, now_ns: int) -> Iterato
     if answer:
         meter.feed(answer, now_ns)
         yield Frame(now_ns, answer)
+
+
+def read_frames(path: Path) -> Iterator[Frame]:
+    """Yield the frames of a stream one by one. Raises StreamError."""
+    for part in read_pieces(path):
+        yield from part if isinstance(part, Pieces) else (part,)
+
+
+def pieces_of(frames: Sequence[Frame]) -> Pieces:
+    """Return received frames that follow one another as a stream yields them."""
+    data = b"".join([frame.data for frame in frames])
+    return Pieces([f.t_mono_ns for f in frames], [len(f.data) for f in frames], data)
+
+
+def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
+    """Return what a fresh driver makes of frames, all at once."""
+    parts: list[Frame | Pieces] = []
+    for received, group in groupby(frames, lambda frame: bool(frame.data) and not frame.sent):
+        each = list(group)
+        parts += [pieces_of(each)] if received else each
+    return decode_all(Decoder(meter), parts)

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from instrumentation.decode import Decoded, decode_frames
+from instrumentation.decode import Decoded
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import ParseResult
@@ -29,7 +29,7 @@ from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
 from validation.bench import Figure, at_least, at_most
-from validation.metrology.conversation import Wire, conversation, faultless
+from validation.metrology.conversation import Wire, conversation, decode_frames, faultless
 from validation.metrology.faulty_meters import (
     WIRE_FAULTS,
     FaultyMeter,

@@ -24,11 +24,11 @@ from contract.errors import LabError
 from fde_instruments.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.decode import write_samples
 from instrumentation.simulators.play import SimulatedPort
-from instrumentation.trace import read_frames
 from lab.launcher import wait_for
 from lab.state import REPOSITORY
 from validation import processes
 from validation.bench import Figure, at_most
+from validation.metrology.conversation import read_frames
 
 FRAMES_HZ = 20_000
 FRAME_BYTES = 18

@@ -27,7 +27,8 @@ from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import parse_meter
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.tests.meter_helpers import flag_words, kinds, opened
-from instrumentation.trace import Frame, Pieces
+from instrumentation.trace import Frame
+from validation.metrology.conversation import pieces_of
 
 RAILS = {"0": "system", "2": "drive"}
 US = 1000
@@ -415,7 +416,7 @@ def test_pieces_taken_together_give_the_same_as_one_by_one(
     pieces.sort(key=lambda piece: piece.t_mono_ns)
     same(
         joined([first.feed(piece.data, piece.t_mono_ns) for piece in pieces]),
-        other.feed_all(Pieces.from_frames(pieces)),
+        other.feed_all(pieces_of(pieces)),
     )
 
 
@@ -436,7 +437,7 @@ def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -
     for some in (pieces[:part], pieces[part:]):
         same(
             joined([first.feed(piece.data, piece.t_mono_ns) for piece in some]),
-            other.feed_all(Pieces.from_frames(some)),
+            other.feed_all(pieces_of(some)),
         )
         assert vars(first._time) == vars(other._time)
 
