@@ -55,18 +55,6 @@ def ensure(say: Say, directory: Path | None = None) -> Image:
     return image
 
 
-def extracted(root: Path, path: str, folder: Path) -> Path | None:
-    """Extract an image's file into `folder`; None without debugfs, image or file."""
-    debugfs = shutil.which("debugfs", path=cache.system_path())
-    if debugfs is None or not root.exists():
-        return None
-    copy = folder / Path(path).name
-    # It needs no mount, and ends with 0 whether or not it found the file.
-    request = f'dump "{path}" "{copy}"'
-    subprocess.run([debugfs, "-R", request, root], capture_output=True, check=False)
-    return copy if copy.exists() and copy.stat().st_size else None
-
-
 def words(name: str) -> list[str]:
     """Return the lines of lab/guest/`name` that are not comments."""
     lines = (GUEST / name).read_text(encoding="utf-8").splitlines()

@@ -48,6 +48,7 @@ from controller.planning.suites import SuiteWorkload, load_suite
 from instrumentation.sources.powercap import PowercapSource
 from lab import image
 from lab.state import require_room
+from lab.tests.fetched import extracted
 from validation import bench, processes
 from validation.bench import Figure, at_least, at_most
 from validation.metrology.cost import TMPFS, zones_tree
@@ -192,7 +193,7 @@ def provide(folder: Path) -> Assets:
     Where the image is not in the cache: Python's library as an archive, and no clip.
     """
     root = image.location().root
-    source = image.extracted(root, SOURCE, folder)
+    source = extracted(root, SOURCE, folder)
     if source is None:
         source = folder / "libraries.tar.gz"
         with tarfile.open(source, "w:gz", compresslevel=6) as packed:
@@ -204,7 +205,7 @@ def provide(folder: Path) -> Assets:
         source_name = f"{source.name} of the guest's image"
     source_name = f"{source_name}, {source.stat().st_size / 1e6:.0f} MB packed"
     paths = {"kernel_tree": source, "kernel_grep": source}
-    clip = image.extracted(root, CLIP, folder)
+    clip = extracted(root, CLIP, folder)
     return Assets({**paths, "clip": clip} if clip else paths, source_name)
 
 

@@ -1,9 +1,12 @@
-"""Debian's packages with all that they need, and their sources, for guests of tests."""
+"""Debian's packages with all that they need, and files of the guest's image, for tests."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
+from lab import cache
 from lab.apt import Apt
 
 
@@ -30,3 +33,15 @@ class Fetcher(Apt):
         needs = ["install", "--yes", "--download-only", "--no-install-recommends"]
         self.run(["apt-get", "-qq", *self.words, *needs, *packages], print)
         return sorted((self.work / "apt" / "archives").glob("*.deb"))
+
+
+def extracted(root: Path, path: str, folder: Path) -> Path | None:
+    """Extract an image's file into `folder`; None without debugfs, image or file."""
+    debugfs = shutil.which("debugfs", path=cache.system_path())
+    if debugfs is None or not root.exists():
+        return None
+    copy = folder / Path(path).name
+    # It needs no mount, and ends with 0 whether or not it found the file.
+    request = f'dump "{path}" "{copy}"'
+    subprocess.run([debugfs, "-R", request, root], capture_output=True, check=False)
+    return copy if copy.exists() and copy.stat().st_size else None

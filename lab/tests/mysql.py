@@ -15,7 +15,7 @@ from contract.errors import LabError
 from lab import cache, image
 from lab.cache import Say
 from lab.state import GIB, cache_dir
-from lab.tests.fetched import Fetcher
+from lab.tests.fetched import Fetcher, extracted
 
 SUITES = (image.SUITE, "sid")
 PACKAGES = ("mysql-server-core", "mysql-client-core", "mysql-server")
@@ -45,7 +45,7 @@ def ensure(say: Say) -> Path:
     def fetch(target: Path) -> None:
         cache.require_programs("apt-get", "debugfs")
         with cache.work_directory("mysql", ROOM_BYTES, target) as (work, log):
-            status = image.extracted(guest.root, "/var/lib/dpkg/status", work)
+            status = extracted(guest.root, "/var/lib/dpkg/status", work)
             if status is None:
                 raise LabError(f"the guest's list of packages cannot be read from {guest.root}")
             apt = Fetcher(work, SUITES, lambda argv, on: cache.run(argv, log, on), status)

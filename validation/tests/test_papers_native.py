@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from controller.planning.suites import SuiteWorkload
-from lab import image
+from lab.tests.fetched import extracted
 from validation import papers_native
 from validation.metrology.cost import zones_tree
 from validation.papers_native import Native, Taken, programs_s
@@ -109,10 +109,10 @@ def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -
     out.mkdir()
     make = ["mkfs.ext4", "-q", "-d", str(tmp_path / "tree"), str(root), "8M"]
     subprocess.run(make, check=True)
-    copy = image.extracted(root, papers_native.SOURCE, out)
+    copy = extracted(root, papers_native.SOURCE, out)
     assert copy is not None
     assert copy.read_text() == "source"
-    assert image.extracted(root, papers_native.CLIP, out) is None
+    assert extracted(root, papers_native.CLIP, out) is None
 
 
 def test_without_an_image_an_archive_of_this_environment_will_do(
