@@ -35,7 +35,9 @@ def chosen(lock: Path) -> Iterator[int | None]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        busy = busy_ticks(WINDOW_S)
+        before = _ticks()
+        time.sleep(WINDOW_S)
+        busy = {cpu: ticks - before.get(cpu, ticks) for cpu, ticks in _ticks().items()}
         shared = {cpu: sum(busy.get(sibling, 0) for sibling in siblings(cpu)) for cpu in usable}
         yield best(usable, taken(), shared)
 
@@ -69,14 +71,8 @@ def taken(proc: Path = PROC) -> set[int]:
     return cpus
 
 
-def busy_ticks(window_s: float) -> dict[int, int]:
-    """Ticks that each processor was busy within a window from now on."""
-    before = _ticks()
-    time.sleep(window_s)
-    return {cpu: ticks - before.get(cpu, ticks) for cpu, ticks in _ticks().items()}
-
-
 def _ticks() -> dict[int, int]:
+    """Return the ticks that each processor has been busy since the start."""
     lines = (line.split() for line in (PROC / "stat").read_text(encoding="ascii").splitlines())
     return {
         int(name[3:]): sum(int(fields[place]) for place in BUSY)

@@ -108,12 +108,6 @@ def find_answer(received: bytes, request: Request) -> Answer | None:
     return None
 
 
-def is_damaged(received: bytes, request: Request) -> bool:
-    """Whether as many bytes as the answer has are there, but not the answer."""
-    starts = received[:2] == bytes([_ACK, request.answer_bytes])
-    return starts and len(received) >= request.answer_bytes
-
-
 def power_w(raw: int, range_register: int) -> float:
     """Active power in W.
 
@@ -300,7 +294,9 @@ class Mcp39f511n(Meter):
         elif len(self._inbox) == 1 and self._inbox.data[0] in REFUSALS:
             self._fault(t_ns, "refused", f"the meter reports: {REFUSALS[self._inbox.data[0]]}")
             self._answered(0, asked_ns)
-        elif is_damaged(self._inbox.data, request):
+        elif len(self._inbox) >= request.answer_bytes and self._inbox.data[:2] == bytes(
+            [_ACK, request.answer_bytes]
+        ):  # as many bytes as the answer has, but not the answer
             self._fault(t_ns, "checksum", f"{len(self._inbox)} bytes are not a valid answer")
             self._answered(0, asked_ns)
         return self._taken()

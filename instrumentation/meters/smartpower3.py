@@ -239,7 +239,8 @@ class SmartPower3(Meter):
         done, look = self._used, _FIRST_LOOK
         while (lines := self._lines(done, look)) is not None:
             at, figures = lines
-            t_ns = self._arrivals_ns(at, figures.shape[1])
+            begins = at + LINE_BYTES * np.arange(figures.shape[1])
+            t_ns = self._times[np.searchsorted(self._offsets, begins, "right") - 1]
             self._report_junk(int(t_ns[0]))
             self._in_step = True
             count = self._take(figures, t_ns, out)
@@ -306,11 +307,6 @@ class SmartPower3(Meter):
         known = max(0, int(np.searchsorted(self._offsets, end, "right")) - 1)
         self._offsets = np.maximum(self._offsets[known:] - end, 0)
         self._times = self._times[known:]
-
-    def _arrivals_ns(self, at: int, count: int) -> Ints:
-        """When the first bytes of lines that follow one another arrived."""
-        places = at + LINE_BYTES * np.arange(count)
-        return np.asarray(self._times[np.searchsorted(self._offsets, places, "right") - 1])
 
     def _report_junk(self, t_ns: int) -> None:
         junk, self._junk_bytes = self._junk_bytes, 0

@@ -201,15 +201,6 @@ def _of_machine(root: Path) -> Iterator[tuple[Path, str]]:
             yield folder, system_text.read_line_or_empty(folder / "type")
 
 
-def _online(supplies: Sequence[Path]) -> list[str]:
-    """Return the names of those that feed the machine.
-
-    1 is a fixed supply, 2 one that can be set.
-    """
-    online = ((folder, system_text.read_line_or_empty(folder / "online")) for folder in supplies)
-    return [folder.name for folder, state in online if state not in ("", "0")]
-
-
 def _require_discharging(batteries: Sequence[_Battery], supplies: Sequence[Path]) -> None:
     """Raise OSError where the machine does not live on its batteries alone."""
     states = {battery.folder.name: battery.status() for battery in batteries}
@@ -218,7 +209,9 @@ def _require_discharging(batteries: Sequence[_Battery], supplies: Sequence[Path]
         state not in _IDLE | {"Discharging"} for state in states.values()
     ):
         raise OSError(f"{' and '.join(others)}, so the machine is on mains")
-    if online := _online(supplies):
+    # 1 is a fixed supply that feeds the machine, 2 one that can be set.
+    shown = {folder.name: system_text.read_line_or_empty(folder / "online") for folder in supplies}
+    if online := [name for name, state in shown.items() if state not in ("", "0")]:
         raise OSError(
             f"{', '.join(online)} is online while {', '.join(states)} is discharged, so the "
             "battery gives only what the supply does not"
