@@ -1,10 +1,14 @@
-"""What tests of drivers share: a driver and its simulator in counted time, faults and flags."""
+"""What tests of meters share: a driver and its simulator in counted time, and recorders."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -78,3 +82,38 @@ def read_status(path: Path) -> RecorderStatus | None:
         return schema.read(RecorderStatus, strict_json.loads(path.read_text()))
     except FileNotFoundError:
         return None
+
+
+def an_entry(port: object, kind: str = "smartpower3", **changes: Any) -> str:
+    """Return a meter of the inventory, as JSON."""
+    entry = {
+        **{"name": "meter0", "kind": kind, "port": str(port), "origin": "modelled"},
+        "channels": {"0": "system", "1": "drive"},
+    }
+    return json.dumps(entry | changes)
+
+
+class Running:
+    """A recorder process; `status_path` is where it shows what it does."""
+
+    def __init__(self, entry: str, out: Path, *options: str) -> None:
+        self.status_path = out / "status.json"
+        command = [sys.executable, "-m", "instrumentation.recorder", "--meter", entry]
+        self.process = subprocess.Popen(
+            [*command, "--out", str(out), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_until(self, wanted: Callable[[RecorderStatus], bool]) -> RecorderStatus:
+        while (status := read_status(self.status_path)) is None or not wanted(status):
+            if self.process.poll() is not None:
+                raise AssertionError(f"it ended: {self.process.communicate()}")
+            time.sleep(0.02)
+        return status
+
+    def end(self) -> tuple[int, str, str]:
+        """Return exit status and output of a process that was told to end."""
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from instrumentation.decode import decode
 from instrumentation.meters import registry
 from instrumentation.tests.hostile_wires import MOST_MEMORY_MB, Answer, TcpServer
-from instrumentation.tests.meter_helpers import read_status
+from instrumentation.tests.meter_helpers import Running, an_entry
 
 
 def test_every_driver_comes_back_from_hostile_answers(tmp_path: Path, thorough: bool) -> None:
@@ -42,29 +41,6 @@ def served(answer: Answer) -> Iterator[int]:
         server.close()
 
 
-def a_recorder(port: int, out: Path) -> subprocess.Popen[str]:
-    entry = {
-        "name": "meter0",
-        "kind": "scpi",
-        "port": f"TCPIP::127.0.0.1::{port}::SOCKET",
-        "origin": "modelled",
-        "channels": {"0": "system"},
-        "settings": {"query": "P?", "period_s": 0.1, "resolution_w": 0.1},
-    }
-    argv = [sys.executable, "-m", "instrumentation.recorder", "--meter", json.dumps(entry)]
-    return subprocess.Popen([*argv, "--out", str(out)], stderr=subprocess.PIPE, text=True)
-
-
-def wait_until(out: Path, process: subprocess.Popen[str], state: str, least_epoch: int = 0) -> None:
-    """Wait until the recorder is in this state; fail where it has ended before."""
-    while True:
-        status = read_status(out / "status.json")
-        if status is not None and status.state == state and status.epoch >= least_epoch:
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("piece", [b"1" * 65_536, b""])
 def test_a_meter_that_turns_hostile_is_lost_found_and_leaves_a_gap(
     piece: bytes, tmp_path: Path
@@ -78,14 +54,18 @@ def test_a_meter_that_turns_hostile_is_lost_found_and_leaves_a_gap(
             yield piece
 
     with served(answer) as port:
-        process = a_recorder(port, tmp_path)
-        wait_until(tmp_path, process, "recording")
+        settings = {"query": "P?", "period_s": 0.1, "resolution_w": 0.1}
+        address = f"TCPIP::127.0.0.1::{port}::SOCKET"
+        named = {"channels": {"0": "system"}, "settings": settings}
+        running = Running(an_entry(address, "scpi", **named), tmp_path)
+        running.wait_until(lambda status: status.state == "recording")
         good[0] = False
-        wait_until(tmp_path, process, "lost")
+        running.wait_until(lambda status: status.state == "lost")
         good[0] = True
-        wait_until(tmp_path, process, "recording", 2) if piece else None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        if piece:
+            running.wait_until(lambda status: status.state == "recording" and status.epoch >= 2)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end()[0] == 0
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "stopped"
     samples = decode(tmp_path).samples
     again = samples.filter(samples["epoch"] > 1)["flags"]

@@ -36,7 +36,7 @@ from instrumentation.meters.base import Meter
 from instrumentation.network import recognised
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
-from instrumentation.tests.meter_helpers import read_status
+from instrumentation.tests.meter_helpers import an_entry, read_status
 from instrumentation.tests.simulators.http import HttpSimulator
 from instrumentation.tests.simulators.ipmi import IpmiSimulator
 from instrumentation.tests.simulators.networked import Live, NetworkSimulator, Server, TcpServer
@@ -66,15 +66,9 @@ def on_the_network(
 
 
 def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> MeterEntry:
-    entry = {
-        "name": "plug",
-        "kind": simulator.kind,
-        "port": address,
-        "origin": "modelled",
-        "channels": {key: f"ch_{key}" for key in simulator.channels},
-        "settings": {**simulator.settings, **settings},
-    }
-    return parse_meter(json.dumps(entry))
+    named = {"name": "plug", "channels": {key: f"ch_{key}" for key in simulator.channels}}
+    described = {**simulator.settings, **settings}
+    return parse_meter(an_entry(address, simulator.kind, settings=described, **named))
 
 
 def recorded(config: MeterEntry, out: Path, until: Callable[[RecorderStatus], bool]) -> str:
@@ -594,11 +588,8 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
     thread = threading.Thread(target=play)
     thread.start()
     try:
-        entry = {
-            **{"name": "mains", "kind": "wt310", "port": server.address, "origin": "modelled"},
-            **{"channels": {"1": "system"}, "settings": dict(meter.settings)},
-        }
-        config = parse_meter(json.dumps(entry))
+        named = {"channels": {"1": "system"}, "settings": dict(meter.settings)}
+        config = parse_meter(an_entry(server.address, "wt310", **named))
         recorded(config, tmp_path / "mains", records(5))
     finally:
         over.set()
@@ -630,12 +621,10 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
 def test_wrong_entries_are_refused_before_anything_is_asked(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    entry = {
-        **{"name": "plug", "kind": "http", "port": "http://plug.invalid", "origin": "measured"},
-        **{"channels": {"0": "system"}, "settings": {"profile": "tasmota"}},
-    }
+    usual: dict[str, Any] = {"port": "http://plug.invalid", "kind": "http", "origin": "measured"}
+    usual |= {"channels": {"0": "system"}, "settings": {"profile": "tasmota"}}
     out = tmp_path / "plug"
-    assert recorder.main(["--meter", json.dumps(entry | changes), "--out", str(out)]) == 1
+    assert recorder.main(["--meter", an_entry(**{**usual, **changes}), "--out", str(out)]) == 1
     error = capsys.readouterr().err
     assert message in error
     assert error.startswith("fde: ") and error.count("\n") == 1
@@ -659,10 +648,8 @@ def test_no_kind_without_a_server() -> None:
 
 def test_a_library_that_only_some_need_is_named_where_it_is_missing() -> None:
     """In a Python that does not have it."""
-    entry = {
-        **{"name": "m", "kind": "http", "port": "http://127.0.0.1:1", "origin": "measured"},
-        **{"channels": {"0": "system"}, "settings": {"profile": "shelly-switch"}},
-    }
+    described = {"channels": {"0": "system"}, "settings": {"profile": "shelly-switch"}}
+    entry = an_entry("http://127.0.0.1:1", "http", origin="measured", **described)
     program = (
         "import sys; sys.modules['requests'] = None\n"
         "from contract import places; places.CHECKOUT = False\n"
@@ -672,6 +659,6 @@ def test_a_library_that_only_some_need_is_named_where_it_is_missing() -> None:
         "try: opened(entry.port, driver_of(entry))\n"
         "except OSError as error: print(error)"
     )
-    words = [sys.executable, "-c", program, json.dumps(entry)]
+    words = [sys.executable, "-c", program, entry]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "lacks requests" in done.stdout and "[plugs]" in done.stdout

@@ -15,6 +15,7 @@ from instrumentation.meters import registry
 from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, parse_meter
+from instrumentation.tests.meter_helpers import an_entry
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.player import Player
 from validation.metrology.conversation import conversation, decode_frames, read_frames
@@ -28,14 +29,8 @@ def recorded(kind: str, link: Path, out: Path) -> Decoded:
     """Return some records of a played meter, made by a recorder in this process."""
     simulator = simulators.load(kind)()
     player = Player(simulator, link, WATTS[: len(simulator.channels)])
-    entry = {
-        "name": "meter0",
-        "kind": kind,
-        "port": str(link),
-        "origin": "modelled",
-        "settings": dict(simulator.settings),
-        "channels": {key: f"ch_{n}" for n, key in enumerate(simulator.channels)},
-    }
+    channels = {key: f"ch_{n}" for n, key in enumerate(simulator.channels)}
+    entry = an_entry(link, kind, channels=channels, settings=dict(simulator.settings))
     unplugged = threading.Event()
     playing = threading.Thread(target=player.run, args=(unplugged.is_set,))
     playing.start()
@@ -45,7 +40,7 @@ def recorded(kind: str, link: Path, out: Path) -> Decoded:
         return status.exists() and json.loads(status.read_text())["records"] >= RECORDS
 
     try:
-        Recorder(parse_meter(json.dumps(entry)), out, status).run(enough)
+        Recorder(parse_meter(entry), out, status).run(enough)
     finally:
         unplugged.set()
         playing.join()

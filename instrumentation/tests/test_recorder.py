@@ -29,7 +29,7 @@ from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.recorder_status import Status
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
-from instrumentation.tests.meter_helpers import read_status
+from instrumentation.tests.meter_helpers import Running, an_entry, read_status
 from instrumentation.trace import Fault
 from validation.metrology.conversation import read_frames
 
@@ -68,46 +68,9 @@ def plugged_in(link: Path, send: Send) -> Iterator[SimulatedPort]:
         port.close()
 
 
-def an_entry(port: object, **changes: Any) -> str:
-    """Return a meter of the inventory, as JSON."""
-    entry = {
-        "name": "meter0",
-        "kind": "smartpower3",
-        "port": str(port),
-        "origin": "modelled",
-        "channels": {"0": "system", "1": "drive"},
-    }
-    return json.dumps(entry | changes)
-
-
 def state_of(out: Path) -> str:
     status = read_status(out / "status.json")
     return status.state if status else ""
-
-
-class Running:
-    """A recorder process."""
-
-    def __init__(self, link: Path, out: Path, *options: str) -> None:
-        self.status_path = out / "status.json"
-        command = [sys.executable, "-m", "instrumentation.recorder", "--meter", an_entry(link)]
-        self.process = subprocess.Popen(
-            [*command, "--out", str(out), *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def wait_until(self, wanted: Callable[[RecorderStatus], bool]) -> RecorderStatus:
-        while (status := read_status(self.status_path)) is None or not wanted(status):
-            if self.process.poll() is not None:
-                raise AssertionError(f"it ended: {self.process.communicate()}")
-            time.sleep(0.05)
-        return status
-
-    def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=60)
-        return self.process.returncode, out, err
 
 
 class Bench:
@@ -177,7 +140,7 @@ def out(tmp_path: Path) -> Path:
 
 def test_records_until_it_is_stopped(link: Path, out: Path) -> None:
     with plugged_in(link, smartpower3()):
-        running = Running(link, out)
+        running = Running(an_entry(link), out)
         status = running.wait_until(lambda s: s.records > 100)
         running.process.send_signal(signal.SIGTERM)
         code, summary, err = running.end()
@@ -211,7 +174,7 @@ def test_the_last_fault_is_written_with_its_kind_and_detail(link: Path, out: Pat
 
 def test_live_line_is_drawn_where_it_is_wanted(link: Path, out: Path) -> None:
     with plugged_in(link, smartpower3()):
-        running = Running(link, out, "--live")
+        running = Running(an_entry(link), out, "--live")
         running.wait_until(lambda s: s.records > 100)
         running.process.terminate()
         _, _, err = running.end()
@@ -256,7 +219,7 @@ def test_goes_on_in_an_existing_stream_of_the_same_meter(
 
 def test_full_disk_keeps_all_that_came(link: Path, out: Path) -> None:
     with plugged_in(link, smartpower3()):
-        running = Running(link, out)
+        running = Running(an_entry(link), out)
         running.wait_until(lambda s: s.records > 20)
         limit = (out / "stream.raw").stat().st_size + 1000  # in the middle of a frame, most likely
         resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (limit, limit))

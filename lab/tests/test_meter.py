@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from instrumentation.decode import decode
+from instrumentation.tests.meter_helpers import Running, an_entry
 from lab.host_time import HostPage
 from lab.meter import Integral, main
 from lab.power_model import Activity, DriveActivity, DrivePower, PowerModel
@@ -101,27 +102,8 @@ class Lab:
             time.sleep(0.02)
         return meter
 
-    def start_recorder(self) -> subprocess.Popen[str]:
-        entry = {
-            "name": "meter0",
-            "kind": "smartpower3",
-            "port": str(self.directory / "meter"),
-            "origin": "modelled",
-            "channels": {"0": "system", "1": "drive"},
-        }
-        command = [sys.executable, "-m", "instrumentation.recorder", "--meter", json.dumps(entry)]
-        return subprocess.Popen(
-            [*command, "--out", str(self.directory / "out")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def recorded(self) -> dict[str, Any]:
-        """Return the recorder's status."""
-        status = self.directory / "out" / "status.json"
-        nothing = {"state": "", "records": 0}
-        return dict(json.loads(status.read_text())) if status.exists() else nothing
+    def start_recorder(self) -> Running:
+        return Running(an_entry(self.directory / "meter"), self.directory / "out")
 
     def truth(self) -> list[dict[str, float]]:
         return [json.loads(line) for line in (self.directory / "truth").read_text().splitlines()]
@@ -174,9 +156,7 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
     meter = lab.start_meter()
     recorder = lab.start_recorder()
     moved = 0
-    while not lab.recorded()["records"]:
-        assert recorder.poll() is None
-        time.sleep(0.05)
+    recorder.wait_until(lambda status: status.records > 0)
     first = len(lab.truth())  # the first that lies within the recording
     while len(lab.truth()) < first + 7:  # one more than is looked at: what was sent is read by then
         moved += 40_000_000
@@ -187,8 +167,8 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
             meter.send_signal(signal.SIGSTOP)
             time.sleep(0.3)
             meter.send_signal(signal.SIGCONT)
-    recorder.terminate()
-    assert ended(recorder)[0] == 0
+    recorder.process.terminate()
+    assert recorder.end()[0] == 0
     meter.terminate()
     assert ended(meter)[0] == 0
 
@@ -307,26 +287,17 @@ def test_the_meter_outlives_a_power_cut_and_shows_none(lab: Lab) -> None:
 
 def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) -> None:
     meter, recorder = lab.start_meter(), lab.start_recorder()
-
-    def state() -> tuple[Any, Any]:
-        recording = lab.recorded()
-        return recording["state"], recording["records"]
-
-    while state()[0] != "recording":
-        time.sleep(0.02)
+    recorder.wait_until(lambda status: status.state == "recording")
     meter.send_signal(signal.SIGUSR1)
-    while state()[0] != "lost":
-        time.sleep(0.02)
+    lost = recorder.wait_until(lambda status: status.state == "lost")
     assert not (lab.directory / "meter").is_symlink()
     lines = len(lab.truth())
     while len(lab.truth()) < lines + 2:
         time.sleep(0.02)
     meter.send_signal(signal.SIGUSR2)
-    records = state()[1]
-    while state() <= ("recording", records):
-        time.sleep(0.02)
-    recorder.terminate()
-    assert ended(recorder)[0] == 0
+    recorder.wait_until(lambda s: s.state == "recording" and s.records > lost.records)
+    recorder.process.terminate()
+    assert recorder.end()[0] == 0
     meter.terminate()
     assert ended(meter)[0] == 0
     samples = decode(lab.directory / "out").samples
@@ -342,11 +313,9 @@ def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
         time.sleep(0.05)
     stale = lab.truth()[-1]["t_device_ms"]
     recorder = lab.start_recorder()
-    while not lab.recorded()["records"]:
-        assert recorder.poll() is None
-        time.sleep(0.05)
-    recorder.terminate()
-    ended(recorder)
+    recorder.wait_until(lambda status: status.records > 0)
+    recorder.process.terminate()
+    recorder.end()
     meter.terminate()
     code, out, _ = ended(meter)
     assert code == 0
