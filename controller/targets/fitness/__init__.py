@@ -27,6 +27,7 @@ from controller.targets.fitness.diagnosis import (
     Scene,
     not_made,
     problem_of,
+    refused,
 )
 from controller.targets.fitness.table import TABLE
 from controller.targets.power_return import return_power
@@ -90,7 +91,10 @@ def judge(scene: Scene, checks: Iterable[Check] = TABLE) -> list[CheckOutcome]:
         if check.needs_target and scene.answer is None:
             results = [not_made("The target was not reached.")]
         else:
-            results = list(check.judge(scene)) or [not_made(f"Not applicable: {check.about}.")]
+            problems = scene.answer.refusals if scene.answer else ()
+            results = [refused(each) for each in problems if each.code in check.refusals]
+            results = results or list(check.judge(scene))
+            results = results or [not_made(f"Not applicable: {check.about}.")]
         outcomes += [replace(outcome, code=check.code) for outcome in results]
     return outcomes
 

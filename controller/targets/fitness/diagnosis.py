@@ -88,22 +88,34 @@ class Scene:
         assert self.answer is not None
         return self.answer.facts
 
-    def unavailable(self, part: str, otherwise: str = "It was not looked at") -> CheckOutcome:
+    def unavailable(self, part: str) -> CheckOutcome:
         """Return the outcome of a check whose part of the examination is None."""
-        return not_made(f"{self.examined.errors.get(part, otherwise).rstrip('.')}.")
+        return not_made(f"{self.examined.errors.get(part, 'It was not looked at').rstrip('.')}.")
 
 
 Judge = Callable[[Scene], Iterable[CheckOutcome]]
+
+
+def by_part(part: str, judge: Callable[[Scene, Any], Iterable[CheckOutcome]]) -> Judge:
+    """Return a judge of a part of the examination; without that its check is not made."""
+
+    def judge_part(scene: Scene) -> Iterable[CheckOutcome]:
+        value = getattr(scene.examined, part)
+        return [scene.unavailable(part)] if value is None else judge(scene, value)
+
+    return judge_part
 
 
 @dataclass(frozen=True)
 class Check:
     """A row of the list: `code` is of all its outcomes, `about` names what it looks at.
 
-    With `needs_target` it cannot be made where the target was not reached.
+    With `needs_target` it cannot be made where the target was not reached; a refusal of
+    agent.preflight whose code is among `refusals` is its outcome.
     """
 
     code: str
     about: str
     judge: Judge
     needs_target: bool = True
+    refusals: tuple[str, ...] = ()

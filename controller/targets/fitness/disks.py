@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from agent.preflight import OPAL_KINDS
 from contract.command_results import CheckOutcome
 from contract.examination import DiskReport
 from controller.targets.fitness.diagnosis import (
-    Judge,
     Scene,
     failed,
     not_made,
@@ -64,22 +63,15 @@ def opal(scene: Scene) -> Iterator[CheckOutcome]:
 _SID_UNKNOWN = "it does not report whether its SID is set"
 
 
-def _each(judge: Callable[[str, DiskReport], CheckOutcome]) -> Judge:
+Reports = Mapping[str, DiskReport]
+NONE_ATTACHED = not_made("None of the disks that the inventory names is attached.")
+
+
+def _each(
+    judge: Callable[[str, DiskReport], CheckOutcome],
+) -> Callable[[Scene, Reports], Iterable[CheckOutcome]]:
     """Return a judge of every disk by its role."""
-
-    def judge_all(scene: Scene) -> Iterator[CheckOutcome]:
-        if states := scene.examined.disks:
-            yield from (judge(role, state) for role, state in states.items())
-        else:
-            yield _unexamined(scene)
-
-    return judge_all
-
-
-def _unexamined(scene: Scene) -> CheckOutcome:
-    if scene.examined.disks is None:
-        return scene.unavailable("disks", "The disks were not looked at")
-    return not_made("None of the disks that the inventory names is attached.")
+    return lambda _, disks: [judge(*each) for each in disks.items()] or [NONE_ATTACHED]
 
 
 @_each
@@ -119,19 +111,17 @@ def link(role: str, disk: DiskReport) -> CheckOutcome:
     return passed(f"Disk {role} is linked at its best, {speed}.", role=role)
 
 
-def saving(scene: Scene) -> Iterator[CheckOutcome]:
+def saving(_: Scene, reports: Reports) -> Iterator[CheckOutcome]:
     """Check that APST and ALPM are alike for disks that are compared."""
-    states = scene.examined.disks
-    if not states:
-        yield _unexamined(scene)
-        return
-    settings = {role: (d.apst_tolerance_us, d.alpm_policy) for role, d in states.items()}
+    settings = {role: (d.apst_tolerance_us, d.alpm_policy) for role, d in reports.items()}
     known = {role: pair for role, pair in settings.items() if any(pair)}
     words = "; ".join(
         f"{role}: " + ", ".join(filter(None, [a and f"APST up to {a} µs", p and f"ALPM {p}"]))
         for role, (a, p) in known.items()
     )
-    if not known:
+    if not reports:
+        yield NONE_ATTACHED
+    elif not known:
         yield not_made("APST and ALPM: not available on these disks.")
     elif len(set(known.values())) > 1:
         remedy = "Set both alike, or the comparison holds their settings, too."

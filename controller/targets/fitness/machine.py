@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from agent import checks
 from contract.command_results import CheckOutcome, State
+from contract.examination import PowerSupply, SleepState
 from controller.targets.fitness.controller_host import MIB, judge_room, judge_sleep
 from controller.targets.fitness.diagnosis import Judge, Scene, failed, not_made, passed, warned
 from instrumentation.sources.zones import kind_of
 
 ROOM_BYTES = 512 * MIB
+NOT_OFFERED = "The machine does not offer it."
 
 
 def rapl(scene: Scene) -> Iterator[CheckOutcome]:
@@ -48,16 +50,14 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed(f"RAPL zones {', '.join(state.zones)}{counted}.", **facts)
 
 
-def origin(scene: Scene) -> Iterator[CheckOutcome]:
+def origin(scene: Scene, simulated: bool) -> Iterator[CheckOutcome]:
     """Check that figures of a model are not called measured."""
-    simulated, declared = scene.examined.simulated_rapl, scene.target.origin
+    declared = scene.target.origin
     if simulated and declared == "measured":
         sentence = (
             "The inventory calls its figures measured, but the target's RAPL zone is simulated."
         )
         yield failed(sentence, "Set fde_origin: modelled.")
-    elif simulated is None:
-        yield scene.unavailable("simulated_rapl")
     else:
         yield passed(f"Figures are {declared}, which is what the target's counters are.")
 
@@ -68,7 +68,8 @@ def _by_agent(name: str, in_order: str) -> Judge:
     def judge(scene: Scene) -> Iterator[CheckOutcome]:
         findings = [each for each in scene.examined.checks or () if each.name == name]
         if not findings:
-            yield scene.unavailable("checks", "The machine does not offer it")
+            missing = scene.examined.checks is None
+            yield scene.unavailable("checks") if missing else not_made(NOT_OFFERED)
         for finding in findings:
             if finding.ok:
                 yield passed(in_order, value=finding.value)
@@ -100,12 +101,8 @@ def idle_states(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed(f"C-states {states.allowed} may be entered.", **asdict(states))
 
 
-def services(scene: Scene) -> Iterator[CheckOutcome]:
+def services(scene: Scene, groups: Mapping[str, Sequence[str]]) -> Iterator[CheckOutcome]:
     """Check for services that disturb and that no suite may stop."""
-    groups = scene.examined.disturbers
-    if groups is None:
-        yield scene.unavailable("disturbers")
-        return
     stopped = {group: units for group, units in groups.items() if group in scene.target.quiet.stop}
     for group, units in groups.items():
         if group not in stopped:
@@ -119,12 +116,9 @@ def services(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed(f"No service that disturbs will run{more}.", stopped=stopped)
 
 
-def power(scene: Scene) -> Iterator[CheckOutcome]:
+def power(_: Scene, supply: PowerSupply) -> Iterator[CheckOutcome]:
     """Check that the target runs on mains."""
-    supply = scene.examined.power
-    if supply is None:
-        yield scene.unavailable("power")
-    elif supply.discharging or (supply.batteries and supply.mains is False):
+    if supply.discharging or (supply.batteries and supply.mains is False):
         sentence = "The target runs on its battery: its firmware then saves power."
         yield failed(sentence, "Plug it in.", **asdict(supply))
     elif supply.batteries:
@@ -134,16 +128,12 @@ def power(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed("It has no battery, so it runs on mains.", **asdict(supply))
 
 
-def sleep(scene: Scene) -> Iterator[CheckOutcome]:
+def sleep(_: Scene, state: SleepState) -> Iterator[CheckOutcome]:
     """Check whether the target may fall asleep."""
-    state = scene.examined.sleep
-    yield scene.unavailable("sleep") if state is None else judge_sleep("The target", state)
+    yield judge_sleep("The target", state)
 
 
-def room(scene: Scene) -> Iterator[CheckOutcome]:
+def room(_: Scene, free_bytes: int) -> Iterator[CheckOutcome]:
     """Check the room for results on the target."""
     remedy = "Make room below /var/lib on the target's system disk."
-    if (free_bytes := scene.examined.room_bytes) is None:
-        yield scene.unavailable("room_bytes")
-    else:
-        yield judge_room("there for results", free_bytes, ROOM_BYTES, ROOM_BYTES, remedy)
+    yield judge_room("there for results", free_bytes, ROOM_BYTES, ROOM_BYTES, remedy)

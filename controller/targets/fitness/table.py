@@ -11,7 +11,12 @@ from controller.targets.fitness import (
     resolution,
     unattended,
 )
-from controller.targets.fitness.diagnosis import Check
+from controller.targets.fitness.diagnosis import Check, by_part
+
+# Refusals of agent.preflight by the check that reports them.
+SYSTEM = ("distribution", "machine", "no-systemd")
+CRYPTSETUP = ("cryptsetup", "cryptsetup-offered", "cryptsetup-blocks", "cryptsetup-cipher")
+PACKAGES = ("other-database", "no-mysql", "no-package")
 
 TABLE: tuple[Check, ...] = (
     Check("secrets", "the secrets: rights, completeness", controller_host.secrets_file, False),
@@ -22,30 +27,30 @@ TABLE: tuple[Check, ...] = (
     Check("messages", "what its receivers need", unattended.receivers, False),
     Check("power-switch", "what the target's switch needs", unattended.power_switch, False),
     Check("ssh", "the way to the target", reach.ssh, False),
-    Check("rights", "root on the target", reach.rights),
-    Check("system", "distribution, architecture, systemd, Python", reach.system),
-    Check("kernel", "what the kernel was built with", reach.kernel),
-    Check("cryptsetup", "its version, and Opal", reach.cryptsetup),
-    Check("packages", "what is installed, and can be", reach.packages),
-    Check("assets", "the workloads' files, and their sums", reach.assets),
-    Check("target-room", "room for results on the target", machine.room),
+    Check("rights", "root on the target", reach.rights, refusals=("not-root",)),
+    Check("system", "distribution, architecture, systemd, Python", reach.system, True, SYSTEM),
+    Check("kernel", "what the kernel was built with", by_part("kernel", reach.kernel)),
+    Check("cryptsetup", "its version, and Opal", reach.cryptsetup, True, CRYPTSETUP),
+    Check("packages", "what is installed, and can be", reach.packages, True, PACKAGES),
+    Check("assets", "the workloads' files, and their sums", by_part("assets", reach.assets)),
+    Check("target-room", "room for results on the target", by_part("room_bytes", machine.room)),
     Check("rapl", "RAPL's zones, and that they count", machine.rapl),
-    Check("origin", "measured or modelled, and rightly so called", machine.origin),
+    Check("origin", "measured or modelled", by_part("simulated_rapl", machine.origin)),
     Check("governor", "cpufreq's governor", machine.governor),
     Check("turbo", "frequencies beyond the base frequency", machine.turbo),
     Check("c-states", "idle states that are switched off", machine.idle_states),
     Check("load", "processor time that others take", machine.load),
     Check("memory", "memory that programs can have", machine.memory),
     Check("swap", "swap in use", machine.swap),
-    Check("services", "services that disturb", machine.services),
-    Check("power", "mains or battery", machine.power),
-    Check("target-sleep", "whether the target may fall asleep", machine.sleep),
+    Check("services", "services that disturb", by_part("disturbers", machine.services)),
+    Check("power", "mains or battery", by_part("power", machine.power)),
+    Check("target-sleep", "whether the target may fall asleep", by_part("sleep", machine.sleep)),
     Check("disks", "disks as named, unused, empty or ours", disks.disks),
     Check("opal", "Opal, and Block SID", disks.opal),
-    Check("allow-tpm", "Opal commands on SATA", reach.allow_tpm),
-    Check("smart", "health and heat of the disks", disks.smart),
-    Check("disk-link", "speed and width of the disks' links", disks.link),
-    Check("disk-saving", "APST and ALPM", disks.saving),
+    Check("allow-tpm", "Opal commands on SATA", reach.allow_tpm, refusals=("allow-tpm",)),
+    Check("smart", "health and heat of the disks", by_part("disks", disks.smart)),
+    Check("disk-link", "speed and width of the disks' links", by_part("disks", disks.link)),
+    Check("disk-saving", "APST and ALPM", by_part("disks", disks.saving)),
     Check("meter-settings", "the meters' entries", meters.settings, False),
     Check("meter-name", "names that survive replugging", meters.naming, False),
     Check("meter-range", "ranges that change by themselves", meters.accuracy, False),

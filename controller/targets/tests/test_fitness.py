@@ -26,7 +26,7 @@ from contract.problem import Problem
 from controller.targets import check as page
 from controller.targets import fitness
 from controller.targets.answers import Examination
-from controller.targets.fitness import probe, reach, unattended
+from controller.targets.fitness import probe, unattended
 from controller.targets.fitness.diagnosis import Host, Scene
 from controller.targets.fitness.noise import Noise, detectable_change, stretch
 from controller.targets.fitness.probe import Probe
@@ -453,5 +453,5 @@ def test_a_suite_is_not_begun_against_a_blocker(
 
 
 def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:
-    causes = {cause for row in reach._CODES.values() for cause in row}
+    causes = {cause for row in fitness.TABLE for cause in row.refusals}
     assert causes == set(preflight.WORDINGS)
