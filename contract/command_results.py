@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from contract.disks import DiskAnswer, SurveyedDisk
+from contract.disks import DiskAnswer
 from contract.measured_command import CommandDocument
 from contract.notes import ContrastResult, Note
-from contract.problem import Problem
 
 State = Literal["pass", "warn", "fail", "not_made"]
 
@@ -48,102 +47,8 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class InitResult:
-    """`fde init`: the folder, the target's disks, the ports of this machine.
-
-    `roles` are the disks that were chosen, by their serials; `open` what the owner must still do
-    before `fde check` passes.
-    """
-
-    ok: bool
-    inventory: str
-    disks: tuple[SurveyedDisk, ...]
-    ports: tuple[str, ...]
-    roles: Mapping[str, str]
-    open: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PlayFailure:
-    """A task that failed on a host; one of ours has its `problems`."""
-
-    host: str
-    task: str
-    reasons: tuple[str, ...]
-    problems: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True)
-class HostCounts:
-    """Ansible's counts of a host's tasks."""
-
-    ok: int
-    changed: int
-    failures: int
-    unreachable: int
-
-
-@dataclass(frozen=True)
-class PlayResult:
-    """`fde provision`, `assets`, `teardown`: counts by host."""
-
-    ok: bool
-    hosts: Mapping[str, HostCounts]
-    failures: tuple[PlayFailure, ...]
-
-
-@dataclass(frozen=True)
-class ConfigurationProof:
-    """A configuration that was entered, and whether it is what it claims to be.
-
-    Of one that is `declared`, no more is known than that nothing was found against it.
-    """
-
-    configuration: str
-    ok: bool
-    took_s: float | None
-    mkfs_s: float | None
-    declared: bool = False
-
-
-@dataclass(frozen=True)
-class HostProofs:
-    """The proofs of a host; `file` has them whole."""
-
-    host: str
-    ok: bool
-    file: str
-    proofs: tuple[ConfigurationProof, ...]
-
-
-@dataclass(frozen=True)
-class ProveResult:
-    """`fde prove`."""
-
-    ok: bool
-    hosts: tuple[HostProofs, ...]
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """What came of a message to a receiver of a host; `problem` is empty where it was taken."""
-
-    host: str
-    receiver: str
-    problem: str
-
-
-@dataclass(frozen=True)
-class NotifyResult:
-    """`fde notify`: a test message to every receiver."""
-
-    ok: bool
-    deliveries: tuple[Delivery, ...]
-
-
-@dataclass(frozen=True)
 class SuiteResult:
-    """`fde plan`, `run`, `resume`, `seal`: the folder of the suite, or of a group of suites."""
+    """`fde plan`, `run`, `resume`: the folder of the suite, or of a group of suites."""
 
     ok: bool
     folder: str
@@ -383,11 +288,7 @@ class MetersResult:
 
 COMMANDS: dict[str, type[Any]] = {
     "check": CheckResult,
-    "init": InitResult,
-    **dict.fromkeys(("provision", "assets", "teardown"), PlayResult),
-    "prove": ProveResult,
-    "notify": NotifyResult,
-    **dict.fromkeys(("plan", "run", "resume", "seal"), SuiteResult),
+    **dict.fromkeys(("plan", "run", "resume"), SuiteResult),
     "report": ReportResult,
     "verify": VerifyResult,
     "publish": PublishResult,

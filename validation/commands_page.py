@@ -34,8 +34,8 @@ inventory where the lab is up and none is named.
 
 ![The help page of fde: its commands by subject, examples, exit status, environment](fde-help.svg)
 
-With `--json` a command prints one document alone on standard output, by the schema that is named,
-and its text on standard error; it is not listed below. Suites are written to `data/suites` in a
+With `--json` a command with results prints one document alone on standard output, by the schema
+named below, and its text on standard error. Suites are written to `data/suites` in a
 checkout, elsewhere to `fde-suites` in the current folder, or where `--out` points.
 """
 

@@ -345,16 +345,11 @@ def compared(logs: Floats, margin: float) -> Comparison:
     n = len(logs)
     if n < 2:
         return Comparison(n, exp(logs[0]), margin)
-    return of_mean(LogRatio.of(logs), n, margin, logs)
-
-
-def of_mean(mean: LogRatio, n: int, margin: float, logs: Floats) -> Comparison:
-    """From a single mean over `n` blocks with these log-ratios."""
-    error, df = float(mean.error), float(mean.df)
+    mean = LogRatio.of(logs)
     observed = float(sample_skewness(logs))
     used = float(skewness_used(np.asarray(observed), np.asarray(float(n))))
-    doubts = doubts_of(logs)
-    return Comparison(n, exp(mean.mean), margin, error, df, observed, used, doubts=doubts)
+    spread = float(mean.error), float(mean.df), observed, used
+    return Comparison(n, exp(mean.mean), margin, *spread, doubts=doubts_of(logs))
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Decision:

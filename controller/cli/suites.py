@@ -178,8 +178,7 @@ def stop(
 
 
 @commands.command(rich_help_panel=MEASURE)
-@with_json
-def seal(suite_dir: SuiteDir = None) -> SuiteResult:
+def seal(suite_dir: SuiteDir = None) -> None:
     """Seal what an interrupted suite has measured, if it is not to be continued."""
     from contract import plan as plans
     from controller.session import seal as sealing
@@ -189,7 +188,6 @@ def seal(suite_dir: SuiteDir = None) -> SuiteResult:
     with suite_folder.locked(folder):
         plans.load(folder / "plan.json")
         say(f"sealed: {sealing.seal(folder)}")
-    return SuiteResult(True, str(folder))
 
 
 def _options(**arguments: Any) -> Options:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contract.command_results import CheckResult, Delivery, NotifyResult, PlayResult, ProveResult
+from contract.command_results import CheckResult
 from contract.errors import ControllerError
 from controller.cli.options import (
     AnyInventory,
     Inventory,
-    Json,
     Scale,
     Target,
     suites,
     words,
 )
-from controller.cli.output import finished, say, with_json
+from controller.cli.output import say, with_json
 
 commands = typer.Typer()
 PREPARE, RESTORE = "Prepare a target", "Put it back"
@@ -105,15 +103,14 @@ def init(
     yes: Annotated[
         bool, typer.Option("--yes", help="Ask nothing; take what there is one of.")
     ] = False,
-    as_json: Json = False,
-) -> bool | int:
+) -> None:
     """Look at a target and at the meters here, and write an inventory; no disk is touched."""
     from controller.targets import init as writing
     from controller.targets.meter_entries import MeterOptions
 
     if (host is not None) == local:
         raise ControllerError("no-target-named")
-    ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
+    ask = None if yes or not sys.stdin.isatty() else writing.at_terminal
     options = writing.Options(
         link=writing.parse_link(host) if host else None,
         roles=writing.named_disks(words(disk)),
@@ -123,7 +120,7 @@ def init(
         give_up=tuple(words(give_up)),
         replace=replace,
     )
-    return finished(as_json, lambda: writing.run(inventory, options, ask, say))
+    writing.run(inventory, options, ask, say)
 
 
 @commands.command(rich_help_panel=PREPARE)
@@ -134,15 +131,15 @@ def provision(
         list[str] | None,
         typer.Option(metavar="SERIAL", help="A disk that may be written for the first time."),
     ] = None,
-    as_json: Json = False,
-) -> bool | int:
+) -> bool:
     """Bring the disks to what the configurations need; asks before a disk is first written."""
     from controller.targets import first_writes as confirming
+    from controller.targets import playbook
 
     ask = confirming.at_terminal if sys.stdin.isatty() else None
     confirmed = words(confirm)
     serials = confirming.run(inventory, confirmed, ask) if ask else confirmed
-    return _play("site.yml", inventory, {"fde_confirm": serials}, as_json)
+    return playbook.run("site.yml", inventory, {"fde_confirm": serials})
 
 
 @commands.command(rich_help_panel=PREPARE)
@@ -153,16 +150,16 @@ def assets(
         Path | None, typer.Option(exists=True, help="Archive of Linux' source to take.")
     ] = None,
     clip: Annotated[Path | None, typer.Option(exists=True, help="Clip to take.")] = None,
-    as_json: Json = False,
-) -> bool | int:
+) -> bool:
     """Make on the target the archives and the clip that the workloads read."""
+    from controller.targets import playbook
+
     paths = {"assets_kernel": kernel, "assets_clip": clip}
     variables = {name: str(path.absolute()) for name, path in paths.items() if path}
-    return _play("assets.yml", inventory, variables, as_json)
+    return playbook.run("assets.yml", inventory, variables)
 
 
 @commands.command(rich_help_panel=PREPARE)
-@with_json
 def prove(
     configurations: Annotated[
         list[str] | None, typer.Argument(metavar="CONFIGURATION", help="Default: all.")
@@ -173,32 +170,31 @@ def prove(
         typer.Option("--inventory", "-i", envvar="FDE_INVENTORY", help="Every host of it."),
     ] = None,
     target: Target = None,
-) -> ProveResult:
+) -> bool:
     """Enter, prove and leave each configuration; a table of it."""
     from controller.planning.plan_folders import Options
     from controller.session import group
     from controller.targets import prove as proving
 
     targets = group.targets_of(Options(inventory=inventory, target=target))
-    proven = tuple(proving.run(each, configurations or [], say) for each in targets)
-    return ProveResult(all(each.ok for each in proven), proven)
+    unproven = [t.host for t in targets if not proving.run(t, configurations or [], say)]
+    return not unproven
 
 
 @commands.command(rich_help_panel=PREPARE)
-@with_json
-def notify(*, inventory: AnyInventory = None, target: Target = None) -> NotifyResult:
+def notify(*, inventory: AnyInventory = None, target: Target = None) -> bool:
     """Send a test message to each receiver of fde_notify, and print what came of it."""
     from controller.planning.plan_folders import Options
     from controller.session import group, messenger
 
-    deliveries = []
+    problems = []
     for each in group.targets_of(Options(inventory=inventory, target=target)):
         for receiver, problem in messenger.send_tests(each):
             say(f"{each.host}, {receiver}: {problem or 'delivered'}")
-            deliveries.append(Delivery(each.host, receiver, problem))
-    if not deliveries:
+            problems.append(problem)
+    if not problems:
         raise ControllerError("no-receivers")
-    return NotifyResult(not any(each.problem for each in deliveries), tuple(deliveries))
+    return not any(problems)
 
 
 @commands.command(rich_help_panel=RESTORE)
@@ -211,24 +207,13 @@ def teardown(
             metavar="SERIAL", help="Revert this drive by its PSID; ALL ON IT IS DESTROYED."
         ),
     ] = None,
-    as_json: Json = False,
-) -> bool | int:
+) -> bool:
     """Put the disks back, and remove what provisioning brought.
 
     Mappings are closed, the drive is reverted; marks, secrets, the agent and its packages are
     removed.
     """
-    variables = {"fde_psid_revert": psid_revert} if psid_revert else {}
-    return _play("teardown.yml", inventory, variables, as_json)
-
-
-def _play(
-    name: str, inventory: Path, variables: Mapping[str, str | list[str]], as_json: bool
-) -> bool | int:
     from controller.targets import playbook
 
-    def work() -> PlayResult:
-        play = playbook.run(name, inventory, variables, sys.stderr if as_json else None)
-        return PlayResult(play.code == 0, play.counts, tuple(play.failures))
-
-    return finished(as_json, work)
+    variables = {"fde_psid_revert": psid_revert} if psid_revert else {}
+    return playbook.run("teardown.yml", inventory, variables)

@@ -19,7 +19,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from contract import names, schema
-from contract.command_results import InitResult
 from contract.disks import SurveyedDisk
 from contract.errors import ControllerError
 from contract.files import write, yaml_text
@@ -94,7 +93,7 @@ FOREIGN = (
 )
 
 
-def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult:
+def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> None:
     """Write the inventory; `ask` is None where no user is asked. Raises ControllerError."""
     from instrumentation.ports import all_ports, what_is_here
 
@@ -113,8 +112,7 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
             say(f"    in use: {use}")
     disks = choose_disks(survey.disks, options.roles, ask)
     say(what_is_here())
-    ports = all_ports()
-    meters = meters or options.meters.find(ports, ask)
+    meters = meters or options.meters.find(all_ports(), ask)
     for name, result in probe.probe_all(meters).items():
         watts = ", ".join(f"{channel} {w:.3g} W" for channel, w in result.watts.items())
         say(f"meter {name}: {result.error or f'{watts}, a record each {result.period_s:.4g} s'}")
@@ -131,9 +129,6 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
         say(f"  to do  {sentence}")
     say(FOREIGN)
     say(f"next: fde check --inventory {folder}")
-    serials = {role: disk.serial for role, disk in disks.items()}
-    labels = tuple(port.label for port in ports)
-    return InitResult(True, str(folder), survey.disks, labels, serials, tuple(open_points))
 
 
 def choose_disks(

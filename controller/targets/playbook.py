@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO
 
 from contract import schema
-from contract.command_results import HostCounts, PlayFailure
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown_name
@@ -64,7 +63,7 @@ def resolve(path: Path) -> Inventory:
         or [Problem("type", {}, f"{reason.rstrip('.')}.") for reason in failure.reasons]
         for failure in play.failures
     }
-    hosts = [host for host, count in play.counts.items() if not count.failures]
+    hosts = [host for host, count in play.counts.items() if not count["failures"]]
     if not hosts and not refused:
         raise ControllerError("ansible-refuses", path=path, output=_first_complaint(output_text))
     return Inventory([play.targets[host] for host in hosts], refused)
@@ -120,14 +119,24 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 @dataclass(frozen=True)
+class PlayFailure:
+    """A task that failed on a host; one of ours has its `problems`."""
+
+    host: str
+    task: str
+    reasons: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
 class Play:
     """A play as the callback plugin `fde_events` reported it; failures are oldest first.
 
-    `targets` are the resolved targets by host.
+    `counts` are Ansible's of each host's tasks, `targets` the resolved targets by host.
     """
 
     code: int
-    counts: Mapping[str, HostCounts]
+    counts: Mapping[str, Mapping[str, int]]
     failures: Sequence[PlayFailure]
     targets: Mapping[str, TargetDocument]
 
@@ -177,7 +186,7 @@ def _play(
     counts = [line["hosts"] for line in lines if line["event"] == "stats"]
     return Play(
         done.returncode,
-        schema.read(dict[str, HostCounts], counts[0] if counts else {}),
+        counts[0] if counts else {},
         [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
         {resolved.host: resolved for resolved in targets},
     )
@@ -218,7 +227,7 @@ def suite(
         )
 
 
-def run(name: str, inventory: Path, variables: Document, output: IO[str] | None = None) -> Play:
-    """Play our `name` on all hosts of an inventory; without `output` in this terminal."""
+def run(name: str, inventory: Path, variables: Document) -> bool:
+    """Play our `name` on all hosts of an inventory, in this terminal; whether all went well."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
-    return _play([*arguments, str(PLAYBOOKS / name)], output)
+    return _play([*arguments, str(PLAYBOOKS / name)], None).code == 0

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from contract import bounded, schema, strict_json
-from contract.command_results import ConfigurationProof, HostProofs
 from contract.plan import Configuration, TargetDocument
 from contract.problem import Problem
 from contract.strict_json import Document
@@ -67,8 +66,8 @@ class RefusalLine:
     problems: tuple[Problem, ...]
 
 
-def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
-    """Have the agent prove the named configurations, or all.
+def run(target: TargetDocument, names: Sequence[str], say: Say) -> bool:
+    """Have the agent prove the named configurations, or all; return whether all were.
 
     A line of the table is printed as soon as its configuration is finished; all is kept below the
     build folder. Raises TargetError where the target cannot be asked.
@@ -124,18 +123,7 @@ def run(target: TargetDocument, names: Sequence[str], say: Say) -> HostProofs:
         facts = {**cause.facts, "configuration": name}
         end = f"{name} was not reached" if name else f"{wanted[-1]} was not left"
         raise TargetError(Problem(cause.code, facts, f"{end}. {cause.sentence}", cause.remedy))
-    return HostProofs(
-        target.host,
-        done_all,
-        str(place),
-        tuple(
-            ConfigurationProof(
-                *(each.configuration, each.proof.ok, each.took_s, each.mkfs_s),
-                declared=each.proof.declared,
-            )
-            for each in proofs
-        ),
-    )
+    return done_all
 
 
 def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:

@@ -69,9 +69,12 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-# What `measure` prints is held against its schema in test_measured_command.py.
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "measure"])
-def test_every_result_is_a_document_of_its_schema_and_alone(
+# `measure` is held against its schema in test_measured_command.py; `watch` and `stop` need a suite
+# that runs.
+@pytest.mark.parametrize(
+    "command", sorted(commands_page.commands().keys() - {"measure", "stop", "watch"})
+)
+def test_a_command_ends_with_its_status_and_its_document_alone(
     command: str,
     suites: list[str],
     target: str,
@@ -112,6 +115,9 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
         "meters": ([], 0),
     }
     arguments, status = words[command]
+    if command not in COMMANDS:
+        fde(command, *arguments, status=status)
+        return
     document = json.loads(fde(command, *arguments, "--json", status=status).out)
     published = json.loads((schema.FOLDER / f"fde-{command}.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, published)
@@ -148,14 +154,13 @@ def test_proofs_end_with_what_the_agent_refuses(
     assert (problem.code, problem.facts["configuration"]) == (code, configuration)
 
 
-def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:
-    """`watch` shows what changes, `stop` changes it; both are seen in status/status.json."""
+def test_commands_with_a_result_have_json() -> None:
     with_json = {
         name
         for name, command in commands_page.commands().items()
         if any("--json" in left for left, _ in commands_page.parameters(command))
     }
-    assert with_json == set(COMMANDS) == set(commands_page.commands()) - {"stop", "watch"}
+    assert with_json == set(COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +305,7 @@ def test_what_standard_output_does_not_take_is_no_success(
     assert len(sentences) == (where == "full")
 
 
-@pytest.mark.parametrize("words", ["verify {bundle}", "run --rest 0 -- true"])
+@pytest.mark.parametrize("words", ["verify {bundle}", "measure --rest 0 -- true"])
 def test_too_little_address_space_is_refused_before_a_library_hangs(words: str) -> None:
     argv = words.format(bundle=ROOT / "data" / "examples" / "paper-synthetic.tar.gz").split()
     done = subprocess.run(

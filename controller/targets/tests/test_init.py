@@ -72,18 +72,19 @@ def test_what_it_writes_is_an_inventory_that_ansible_and_our_rules_accept(
     answer(monkeypatch, odd, SED)
     meters = MeterOptions((METER,), ("meter0.interval_ms=100",))
     options = Options(HOST, meters=meters, give_up=("S1",))
-    result = init.run(build, options, None, lambda _: None)
-    assert result.roles == {"plain": "P1", "sed": "S1"}
+    lines: list[str] = []
+    init.run(build, options, None, lines.append)
     resolved = playbook.resolve(build)
     assert not resolved.refused
     (target,) = resolved.targets
     assert target.ssh == SshLink("bench", "alice", 2222, become=True)
+    assert [disk.serial for disk in target.disks.values()] == ["P1", "S1"]
     assert target.disks["plain"].erase is None
     assert target.disks["sed"].erase == "S1 0123456789ab"
     assert target.meters[0].settings == {"interval_ms": 100}
     secrets = build / "secrets.json"
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
-    assert "sed_psid" in " ".join(result.open)
+    assert "sed_psid" in " ".join(lines)
     assert "secrets.json" in (build / ".gitignore").read_text()
 
 
@@ -173,8 +174,9 @@ def test_who_is_asked_chooses_and_gives_the_psid_unseen(
         return answers[key]
 
     lines: list[str] = []
-    result = init.run(build, Options(HOST), ask, lines.append)
-    assert result.roles == {"sed": "S1"} and len(hidden) == 1
+    init.run(build, Options(HOST), ask, lines.append)
+    variables = yaml.safe_load((build / "group_vars" / "targets.yml").read_text())
+    assert list(variables["fde_disks"]) == ["sed"] and len(hidden) == 1
     secrets = json.loads((build / "secrets.json").read_text())
     assert secrets["sed_psid"] == "ABCDEFGH" * 4
     assert not any(value in line for value in secrets.values() for line in lines)
