@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CHECKOUT = (ROOT / "pyproject.toml").is_file()
 SHARE = ROOT if CHECKOUT else ROOT / "share"
 """Above the collection and `data/`, which are no packages: setup.py puts them there."""
+SCHEMAS = SHARE / "data" / "schema"
 DISTRIBUTION = "fde-energy-testbed"
 COLLECTION = Path("ansible_collections", "fde", "testbed")
 ANSIBLE = ROOT / "ansible" if CHECKOUT else SHARE / COLLECTION

@@ -1,14 +1,13 @@
-"""Read and write documents by the shape of a dataclass, or publish it as JSON Schema (2020-12).
+"""Read and write documents by the shape of a dataclass.
 
 A shape is a dataclass, a builtin, a Literal, a union, Any, `tuple[X, ...]`, `tuple[X, Y]`,
 `Sequence[X]` or `Mapping[str, X]`; `Annotated` bounds it with `Range`, `Text` or `Items`. A field
-with a default may be missing. `python -m contract.schema` writes `data/schema/`.
+with a default may be missing. `validation.schemas` publishes shapes as JSON Schema.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import sys
 import types
@@ -27,11 +26,6 @@ from typing import (
     get_type_hints,
 )
 
-from contract.places import SHARE
-
-FOLDER = SHARE / "data" / "schema"
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_BUILTINS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _WORDS = {
     str: "text",
     int: "a whole number",
@@ -55,9 +49,9 @@ class Range:
     @property
     def words(self) -> str:
         """The bounds in words."""
-        names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
-        bounds = self.keywords().items()
-        return " and ".join(f"{names.get(key, 'below')} {bound}" for key, bound in bounds)
+        words = {"at least": self.least, "at most": self.most}
+        words |= {"above": self.above, "below": self.below}
+        return " and ".join(f"{word} {bound}" for word, bound in words.items() if bound is not None)
 
     def holds(self, value: Any) -> bool:
         """Return whether a value keeps to it."""
@@ -67,16 +61,6 @@ class Range:
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
         )
-
-    def keywords(self) -> dict[str, float]:
-        """Return it as keywords of JSON Schema."""
-        bounds = {
-            "minimum": self.least,
-            "maximum": self.most,
-            "exclusiveMinimum": self.above,
-            "exclusiveMaximum": self.below,
-        }
-        return {key: bound for key, bound in bounds.items() if bound is not None}
 
 
 @dataclass(frozen=True)
@@ -89,10 +73,6 @@ class Text:
     def holds(self, value: Any) -> bool:
         """Return whether a text keeps to it."""
         return re.fullmatch(self.pattern, value) is not None
-
-    def keywords(self) -> dict[str, str]:
-        """Return it as keywords of JSON Schema."""
-        return {"pattern": f"^(?:{self.pattern})$"}
 
 
 @dataclass(frozen=True)
@@ -110,12 +90,6 @@ class Items:
     def holds(self, value: Any) -> bool:
         """Return whether a list or mapping keeps to it."""
         return len(value) >= self.least and (self.most is None or len(value) <= self.most)
-
-    def keywords(self) -> dict[str, int]:
-        """Return it as keywords of JSON Schema."""
-        least = {"minItems": self.least, "minProperties": self.least}
-        most = {} if self.most is None else {"maxItems": self.most, "maxProperties": self.most}
-        return least | most
 
 
 class Closed:
@@ -165,7 +139,7 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
             raise _ShapeError(shape, value, place)
         numbered = enumerate(zip(shapes, value, strict=True))
         return tuple(_read(part, item, f"{place}[{number}]") for number, (part, item) in numbered)
-    if _is_mapping(origin) and isinstance(value, Mapping):
+    if is_mapping(origin) and isinstance(value, Mapping):
         return {
             _read(inner[0], name, f"a key of {place}"): _read(
                 inner[1], item, _inside(place, name), name
@@ -176,7 +150,7 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
         return _read_object(shape, value, place, key)
     if shape is float and type(value) in (int, float) and abs(value) <= _LARGEST:
         return float(value)
-    if shape in _BUILTINS and type(value) is shape:
+    if shape in _WORDS and type(value) is shape:
         return value
     raise _ShapeError(shape, value, place)
 
@@ -193,7 +167,7 @@ def _read_bounded(shape: Any, value: Any, place: str) -> Any:
 
 
 def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> Any:
-    layout = _layout(shape)
+    layout = layout_of(shape)
     arguments: dict[str, Any] = {} if layout.key is None else {layout.key: key}
     for name, (hint, needed) in layout.fields.items():
         if name in value and (needed or not layout.closed or value[name] is not None):
@@ -227,7 +201,7 @@ def _read_union(shape: Any, value: Any, place: str) -> Any:
     raise deepest or _ShapeError(shape, value, place)
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
     """What of a dataclass is read: by name the shape of each field and whether it is needed.
 
     `rest` is the field of all other keys with its shape, `key` the one of the object's own key.
@@ -240,7 +214,8 @@ class _Layout(NamedTuple):
 
 
 @cache
-def _layout(shape: Any) -> _Layout:
+def layout_of(shape: Any) -> Layout:
+    """Return what of a dataclass is read and written."""
     hints = get_type_hints(shape, include_extras=True)
     named: dict[str, tuple[Any, bool]] = {}
     rest, key = None, None
@@ -253,10 +228,11 @@ def _layout(shape: Any) -> _Layout:
         else:
             needed = field.default is MISSING and field.default_factory is MISSING
             named[field.name] = hint, needed
-    return _Layout(named, rest, key, issubclass(shape, Closed))
+    return Layout(named, rest, key, issubclass(shape, Closed))
 
 
-def _is_mapping(origin: Any) -> bool:
+def is_mapping(origin: Any) -> bool:
+    """Whether the origin of a shape is a kind of mapping."""
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
@@ -321,7 +297,7 @@ def write(value: Any) -> Any:
 
 
 def _write_object(shape: Any, value: Any) -> dict[str, Any]:
-    layout = _layout(shape)
+    layout = layout_of(shape)
     document: dict[str, Any] = {}
     for field in fields(shape):
         item = getattr(value, field.name)
@@ -332,65 +308,3 @@ def _write_object(shape: Any, value: Any) -> dict[str, Any]:
         ):
             document[field.name] = write(item)
     return document
-
-
-def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
-    """Return the JSON Schema of a document of this shape."""
-    origin, inner = get_origin(shape), get_args(shape)
-    if origin is Annotated:
-        bounded = schema(inner[0])
-        for limit in inner[1:]:
-            bounded |= limit.keywords()
-        return bounded
-    if origin is Literal:
-        return {"enum": list(inner)}
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [schema(each) for each in inner]}
-    if origin is Sequence:
-        origin, inner = tuple, (*inner, ...)
-    if origin is tuple:
-        if inner[1:] == (...,):
-            return {"type": "array", "items": schema(inner[0])}
-        same = {"minItems": len(inner), "maxItems": len(inner)}
-        return {"type": "array", "prefixItems": [schema(each) for each in inner], **same}
-    if _is_mapping(origin):
-        names = {} if inner[0] is str else {"propertyNames": schema(inner[0])}
-        return {"type": "object", "additionalProperties": schema(inner[1]), **names}
-    if isinstance(shape, type) and is_dataclass(shape):
-        layout = _layout(shape)
-        rest = layout.rest and schema(get_args(layout.rest[1])[1] | None)
-        return {
-            "description": " ".join((shape.__doc__ or "").partition("\n\n")[0].split()),
-            "type": "object",
-            "properties": {name: schema(hint) for name, (hint, _) in layout.fields.items()},
-            "required": [name for name, (_, needed) in layout.fields.items() if needed],
-            **({"additionalProperties": rest} if rest else {}),
-        }
-    return {} if shape is Any else {"type": _BUILTINS[shape]}
-
-
-def texts() -> dict[str, str]:
-    """Return the files of `data/schema/`, by name."""
-    from contract.command_results import COMMANDS
-    from contract.documents import DOCUMENTS  # whose shapes are read with this module
-
-    printed = {f"fde-{name}": (f"fde {name} --json", shape) for name, shape in COMMANDS.items()}
-    return {
-        f"{name}.json": json.dumps(
-            {"$schema": DIALECT, "title": title, **schema(shape)}, ensure_ascii=False, indent=1
-        )
-        + "\n"
-        for name, (title, shape) in {**DOCUMENTS, **printed}.items()
-    }
-
-
-def main() -> int:
-    """Write them."""
-    FOLDER.mkdir(exist_ok=True)
-    for name, text in texts().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

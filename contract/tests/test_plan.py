@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract import plan, schema
+from contract import plan
 from contract.tests.refusal import refuses
+from validation import schemas
 
 RUN = {"run_id": "0000-b00-plain-idle", "index": 0, "block": 0}
 DOCUMENT: dict[str, Any] = {
@@ -82,12 +83,12 @@ def numbers(shape: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_every_number_that_costs_time_room_or_wear_is_bounded() -> None:
     bounds = {
         name: shape.get("maximum", float("inf"))
-        for name, shape in numbers(schema.schema(plan.Plan), "")
+        for name, shape in numbers(schemas.schema(plan.Plan), "")
         if name not in HARMLESS
     }
     assert {"settle_s", "pad_s", "chip_s", "round_s", "attempts", "run_limit_s"} < set(bounds)
     assert {name: most for name, most in bounds.items() if most > 10**6} == {}
-    assert schema.schema(plan.Plan)["properties"]["runs"]["maxItems"] == plan.MOST_RUNS
+    assert schemas.schema(plan.Plan)["properties"]["runs"]["maxItems"] == plan.MOST_RUNS
 
 
 @pytest.mark.parametrize(

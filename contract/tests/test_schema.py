@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import documents, journal, plan, schema
+from contract.places import ANSIBLE, SCHEMAS
 from contract.tests.test_plan import DOCUMENT
+from validation import schemas
 
 SUM = "0" * 64
 EDGE = {"t_before_ns": 1, "t_after_ns": 2, "energy_uj": 3}
@@ -83,7 +85,7 @@ def _plan(document: Any) -> None:
 
 VALIDATORS = {
     name: jsonschema.Draft202012Validator(json.loads(text))
-    for name, text in ((name.removesuffix(".json"), t) for name, t in schema.texts().items())
+    for name, text in ((name.removesuffix(".json"), t) for name, t in schemas.texts().items())
 }
 READERS: dict[str, Callable[[Any], object]] = {
     "plan": _plan,
@@ -92,13 +94,13 @@ READERS: dict[str, Callable[[Any], object]] = {
 
 
 def test_the_files_are_current() -> None:
-    published = {path.name: path.read_text("utf-8") for path in schema.FOLDER.glob("*.json")}
-    assert published == schema.texts(), "run: python -m contract.schema"
+    published = {path.name: path.read_text("utf-8") for path in SCHEMAS.glob("*.json")}
+    assert published == schemas.texts(), "run: python -m validation.schemas"
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
 def test_a_schema_is_one_and_takes_its_example(name: str) -> None:
-    published = json.loads((schema.FOLDER / f"{name}.json").read_text("utf-8"))
+    published = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(published)
     jsonschema.validate(EXAMPLES[name], published)
     schema.read(documents.DOCUMENTS[name][1], EXAMPLES[name])
@@ -166,10 +168,10 @@ def test_a_fault_is_told_with_its_place() -> None:
 
 def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
     """The variables of the inventory have rules of their own beside; their keys are the same."""
-    role = schema.FOLDER.parents[1] / "ansible" / "roles" / "target_spec"
+    role = ANSIBLE / "roles" / "target_spec"
     specified = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))
     options = specified["argument_specs"]["main"]["options"]
-    described = schema.schema(plan.TargetDocument)["properties"]
+    described = schemas.schema(plan.TargetDocument)["properties"]
     # Disks have any names, which a specification of arguments cannot say: it names their keys.
     disk = described["disks"]["additionalProperties"]["properties"]
     assert [key for key in disk if f"`{key}`" not in options["fde_disks"]["description"]] == []

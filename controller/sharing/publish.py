@@ -29,13 +29,13 @@ from analysis.suite import group, manifest
 from analysis.suite.bundle import ABOUT, FORMAT, unpacked
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
-from contract import exports, schema
+from contract import exports
 from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
 from contract.files import sha256_of, write, write_json
 from contract.packed import SUMS
-from contract.places import SHARE, version
+from contract.places import SCHEMAS, SHARE, version
 from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
 from controller.session import seal, suite_folder
 from controller.sharing import identifying_data
@@ -201,10 +201,9 @@ def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
 
 def _describe(folder: Path, suite_results: Results, authors: Sequence[str]) -> None:
     """Everything that a bundle has beside the suite."""
-    texts = schema.texts()
     (folder / "schema").mkdir()
     for name in DOCUMENTS:
-        write(folder / "schema" / f"{name}.json", [texts[f"{name}.json"].encode()])
+        shutil.copyfile(SCHEMAS / f"{name}.json", folder / "schema" / f"{name}.json")
     shutil.copyfile(SHARE / "LICENSE", folder / "LICENSE")
     software = yaml.safe_load((SHARE / "CITATION.cff").read_text(encoding="utf-8"))
     what = BundleDocument(FORMAT, suite_results.suite.suite_id, version(), manifest.code())

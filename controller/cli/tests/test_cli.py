@@ -119,7 +119,7 @@ def test_a_command_ends_with_its_status_and_its_document_alone(
         fde(command, *arguments, status=status)
         return
     document = json.loads(fde(command, *arguments, "--json", status=status).out)
-    published = json.loads((schema.FOLDER / f"fde-{command}.json").read_text(encoding="utf-8"))
+    published = json.loads((places.SCHEMAS / f"fde-{command}.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, published)
     schema.read(COMMANDS[command], document)
     assert document["ok"] is (status == 0)
