@@ -1,4 +1,4 @@
-"""A suite and all that is derived from it, as files and tables, and verified."""
+"""A suite and all that is derived from it, as files and tables."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from functools import cached_property
 from pathlib import Path
 
 import polars as pl
-import polars.selectors as cs
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import DOUBTS, flag_note, reserves
 from analysis.spreadsheet import csv_bytes
-from analysis.stats.alike import ROUNDING, column_distances, read_table
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, by_block
 from analysis.stats.disks import Condition, conditions, findings
@@ -34,17 +32,14 @@ from analysis.stats.stats import LEVEL
 from analysis.stats.summary import SummaryRow, compare_pairs
 from analysis.stats.voids import void_tries, with_void_tries
 from analysis.stats.work_account import phase_works
-from analysis.suite import bundle, manifest, samples
+from analysis.suite import bundle, manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
-from analysis.suite.manifest import Findings, trail
 from analysis.suite.records import SYSTEM, TAIL, Suite, SuiteError, joint
-from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
 from contract import derived, files
 from contract.command_results import PhaseWork
 from contract.notes import Note
-from instrumentation.decode import DecodeError
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
 
 COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
@@ -371,74 +366,3 @@ def whole_joules(
             )
         if (ratio := compare_pairs(results.suite, *sides)) is not None:
             yield contrast.base, contrast.other, ratio
-
-
-def verify(folder: Path, again: Results | None = None) -> Findings:
-    """Check the sums of the seal and of the journal.
-
-    Compare samples and energy.parquet with what raw bytes give (`again`, where they are there
-    already). Raises SuiteError.
-    """
-    again = again or results(folder, raw=True)
-    seal = manifest.check(folder)
-    confirmed = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
-    problems = list(seal.problems)
-    if not again.suite.frozen:
-        problems.append("plan.json is not what was frozen: its own sum does not match.")
-    closed = trail(folder, {run.run_id for run in again.suite.runs})
-    confirmed += closed.confirmed
-    problems += [*closed.problems, *_other_samples(folder)]
-    path = folder / "energy.parquet"
-    try:
-        kept = read_table(path, again.all_energy)
-    except FileNotFoundError:
-        problems.append("There is no energy.parquet to compare: make the report first.")
-        return Findings(tuple(confirmed), tuple(problems))
-    except (OSError, pl.exceptions.PolarsError):
-        problems.append("energy.parquet cannot be read: make the report again.")
-        return Findings(tuple(confirmed), tuple(problems))
-    difference = differences(kept, again.all_energy)
-    if difference:
-        unlike = manifest.unlike_here(path)
-        made = f" It was made with {unlike}: make the report again." if unlike else ""
-        problems.append(f"energy.parquet does not follow from the raw bytes: {difference}.{made}")
-    else:
-        confirmed.append(f"{len(kept)} rows of energy.parquet were made again from the raw bytes.")
-    return Findings(tuple(confirmed), tuple(problems))
-
-
-def _other_samples(folder: Path) -> Iterator[str]:
-    """Find decoded samples that are not what their raw bytes give."""
-    for path in sorted((folder / "meters").glob("*/samples.parquet")):
-        name = path.relative_to(folder)
-        try:
-            made = samples.of_recording(path.parent)
-            kept = samples.of_file(path, ())
-            if difference := _unlike_samples(kept, made):
-                yield f"{name} does not follow from the raw bytes: {difference}."
-        except (SamplesError, DecodeError) as error:
-            yield f"{name} cannot be compared with its raw bytes: {error}."
-
-
-def _unlike_samples(kept: samples.Samples, made: samples.Samples) -> str:
-    if (kept.columns, kept.records) != (made.columns, made.records):
-        return "it has other columns or another number of records"
-    tables = zip(kept.tables(kept.columns), made.tables(made.columns), strict=True)
-    texts = cs.categorical().cast(pl.String)
-    for both in tables:
-        distances = column_distances(*(table.with_columns(texts) for table in both))
-        if name := next((name for name, far in distances if far > ROUNDING), ""):
-            return f"{name} differs"
-    return ""
-
-
-def differences(kept: pl.DataFrame, made: pl.DataFrame) -> str:
-    """Where two energy tables differ, as a clause; empty if they do not."""
-    if kept.columns != made.columns or kept.schema != made.schema:
-        return "its columns are others"
-    keys = ["run_id", "phase", "source", "component"]
-    kept, made = kept.sort(keys), made.sort(keys)
-    if len(kept) != len(made) or not kept.select(keys).equals(made.select(keys)):
-        return f"it has more or fewer rows than the raw bytes give ({len(made)}), or of other runs"
-    distances = column_distances(kept, made)
-    return next((f"{name} differs" for name, far in distances if far > ROUNDING), "")

@@ -12,7 +12,8 @@ import pytest
 
 from analysis.report import provenance
 from analysis.report.figures import timeline
-from analysis.stats.results import Results, results, verify, write
+from analysis.report.verification import verify
+from analysis.stats.results import Results, results, write
 from analysis.suite.controller_boots import shifts
 from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read

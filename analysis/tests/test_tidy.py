@@ -14,7 +14,8 @@ import pytest
 
 from analysis import load
 from analysis.energy.energy import ENERGY_SCHEMA
-from analysis.stats.results import differences, results, write
+from analysis.stats.alike import table_distance
+from analysis.stats.results import results, write
 from analysis.suite import manifest
 from analysis.tests.pages import Shared
 from contract import derived
@@ -44,7 +45,7 @@ def suites(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_suite_is_its_energy_table(suites: Path) -> None:
     table = load(suites / "first")
     assert table.schema == ENERGY_SCHEMA
-    assert differences(table, pl.read_parquet(suites / "first" / "energy.parquet")) == ""
+    assert table_distance(table, pl.read_parquet(suites / "first" / "energy.parquet")) == 0.0
 
 
 def test_several_suites_stand_below_each_other(suites: Path) -> None:

@@ -8,22 +8,16 @@ Format 1.2.0) and bundle.json. The same suite gives the same bytes.
 from __future__ import annotations
 
 import gzip
-import math
 import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import polars as pl
 import yaml
 
 from agent import pack
-from analysis.money import budgets
-from analysis.report import build
-from analysis.spreadsheet import csv_bytes
-from analysis.stats import alike, results
-from analysis.stats.alike import ROUNDING
+from analysis.report import build, verification
 from analysis.stats.results import Results
 from analysis.suite import group, manifest
 from analysis.suite.bundle import ABOUT, FORMAT, unpacked
@@ -34,9 +28,8 @@ from contract.command_results import Identifying, PublishResult
 from contract.documents import DOCUMENTS, BundleDocument
 from contract.errors import ControllerError
 from contract.files import sha256_of, write, write_json
-from contract.packed import SUMS
 from contract.places import SCHEMAS, SHARE, version
-from contract.suite_files import DERIVED, is_known, is_packed, is_sealed
+from contract.suite_files import is_packed
 from controller.session import seal, suite_folder
 from controller.sharing import identifying_data
 
@@ -123,80 +116,12 @@ def kept(path: Path, place: Path) -> Path:
 
 
 def verify(path: Path) -> Findings:
-    """Verify a folder or a bundle as `results.verify` does.
-
-    Every table is made again and compared, and each file that is left is named. Figures that are
-    apart by no more than `ROUNDING` are the same; the differences between this machine and theirs
-    are listed. Raises SuiteError, ControllerError.
-    """
+    """Verify a folder or a bundle. Raises SuiteError, ControllerError."""
     if not path.is_file():
         suite_id(path)  # a plan of this version, and neither links nor pipes beside it
-        return _verified(path, [])
+        return verification.verify(path)
     with tempfile.TemporaryDirectory(prefix="fde-bundle-") as temporary:
-        return _verified(*unpacked(path, Path(temporary)))
-
-
-def _verified(folder: Path, left: Sequence[str]) -> Findings:
-    again = results.results(folder, raw=True)
-    verified = results.verify(folder, again)
-    is_bundle = (folder / ABOUT).is_file()
-    sentences, problems = list(verified.confirmed), list(verified.problems)
-    made: dict[str, pl.DataFrame | bytes] = {
-        "energy.parquet": again.all_energy,
-        "summary.parquet": again.summary,
-        "summary.csv": csv_bytes(again.summary),
-        "budget.csv": csv_bytes(budgets.table(again)),
-    }
-    derived = [name for name in DERIVED if is_bundle or (folder / name).exists()]
-    apart = {name: _apart(folder / name, made[name]) for name in derived}
-    try:
-        unlike = manifest.unlike_here(folder / "energy.parquet")
-    except (OSError, pl.exceptions.PolarsError):  # which is a problem already
-        unlike = ""
-    if changed := [name for name, far in apart.items() if far > ROUNDING]:
-        ours = "by the same code and packages, on the same kind of processor: they were changed"
-        cause = f"with {unlike}" if unlike else ours
-        problems.append(
-            f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the raw data "
-            f"give here. The {'bundle' if is_bundle else 'suite'}'s tables were made {cause}."
-        )
-    elif derived:
-        frames = again.all_energy, again.summary, budgets.table(again)
-        figures = sum(
-            frame.select(pl.col(pl.Float64).count()).sum_horizontal().sum() for frame in frames
-        )
-        rounded = [name for name, far in apart.items() if far]
-        how = "bit for bit"
-        if rounded:
-            how += f" but for rounding in {' and '.join(rounded)}, by {max(apart.values()):.0e} "
-            how += "of a figure at most" + f": with {unlike}" * bool(unlike)
-        sentences.append(f"{figures} figures in {len(derived)} tables were made again, {how}.")
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    names = [path.relative_to(folder).as_posix() for path in files]
-    passed_over = [name.partition("/")[2] or name for name in left]
-    sums = {SUMS} if is_bundle else set()  # where tar unpacked it
-    strange = [name for name in names if not is_known(name) and name not in sums]
-    strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
-    problems += [f"{name} is no file of a suite: its contents are unknown." for name in strange]
-    names += passed_over
-    # The seal, the raw data or this program vouches for what is in the others.
-    vouched = (*DERIVED, ABOUT, seal.MANIFEST)
-    unproven = {n for n in names if is_known(n) and not is_sealed(n) and n not in vouched}
-    if rest := sorted(unproven):
-        folders = dict.fromkeys(f"{n.partition('/')[0]}/" for n in rest if "/" in n)
-        listed = ", ".join([*(n for n in rest if "/" not in n), *folders])
-        sentences.append(f"Not proven, and no figure rests on it: {listed}.")
-    return Findings(tuple(sentences), tuple(problems))
-
-
-def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
-    """How far figures that are kept are from those made here (`alike.table_distance`)."""
-    try:
-        if isinstance(made, bytes):
-            return alike.csv_distance(path.read_bytes(), made)
-        return alike.table_distance(alike.read_table(path, made), made)
-    except (OSError, ValueError, pl.exceptions.PolarsError):
-        return math.inf
+        return verification.verify(*unpacked(path, Path(temporary)))
 
 
 def _describe(folder: Path, suite_results: Results, authors: Sequence[str]) -> None:

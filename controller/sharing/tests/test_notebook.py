@@ -23,13 +23,6 @@ from validation.synthetic.suite import Options, write_group, write_suite
 OURS = Path(analysis.__path__[0]) / notebook.NAME
 
 
-@pytest.fixture(autouse=True)
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return what can be made again lies here."""
-    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
-    return tmp_path / "build"
-
-
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("suites") / "s"

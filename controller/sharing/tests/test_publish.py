@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import io
 import json
 import math
 import os
@@ -12,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -25,11 +23,12 @@ import yaml
 
 from analysis.suite import manifest
 from analysis.suite.bundle import about, opened
-from contract import packed
+from contract import packed as unpacking
 from contract.places import ROOT
 from contract.plan import digest
 from controller.cli.app import main
 from controller.sharing import publish, sandbox
+from controller.sharing.tests.bundles import contents, packed
 from controller.tests.command import Fde
 from validation import commands_page
 from validation.synthetic.folder import write_manifest
@@ -89,12 +88,6 @@ def bundle(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def _contents(bundle: Path) -> dict[str, bytes]:
-    with tarfile.open(bundle) as tar:
-        files = {member.name: tar.extractfile(member) for member in tar}
-        return {name: file.read() for name, file in files.items() if file is not None}
-
-
 def test_what_identifies_is_listed_before_anything_is_written(
     suite: Path, tmp_path: Path, fde: Fde
 ) -> None:
@@ -120,6 +113,8 @@ def test_the_same_suite_gives_the_same_bytes(
     shutil.copytree(suite, copy)
     fde("publish", copy, "--out", again)
     assert again.read_bytes() == bundle.read_bytes()
+    fde("publish", bundle, "--out", tmp_path / "bundle.tar.gz")
+    assert contents(tmp_path / "bundle.tar.gz") == contents(bundle)
 
 
 def test_a_bundle_that_tar_unpacked_verifies(bundle: Path, tmp_path: Path, fde: Fde) -> None:
@@ -130,33 +125,20 @@ def test_a_bundle_that_tar_unpacked_verifies(bundle: Path, tmp_path: Path, fde: 
     fde("verify", folder, status=1)
 
 
-def test_a_bundle_can_be_made_again(bundle: Path, tmp_path: Path, fde: Fde) -> None:
-    fde("publish", bundle, "--out", tmp_path / "again.tar.gz")
-    assert _contents(tmp_path / "again.tar.gz") == _contents(bundle)
-
-
 def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
-    suite: Path,
-    bundle: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fde: Fde,
+    suite: Path, bundle: Path, tmp_path: Path, build: Path, fde: Fde
 ) -> None:
     """The page of a stranger's bundle is made anew, and stays."""
-    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     folder = tmp_path / suite.name
     shutil.copytree(suite, folder)
-    members = _contents(bundle)
-    strange = members | {f"{suite.name}/report.html": b"<script>alert(1)</script>"}
-    stranger = tmp_path / "strange.tar.gz"
-    del strange[f"{suite.name}/sums.json"]
-    stranger.write_bytes(_tar(_with_sums(strange)))
+    page_of = {f"{suite.name}/report.html": b"<script>alert(1)</script>"}
+    stranger = packed(tmp_path / "strange.tar.gz", contents(bundle) | page_of)
     printed = {}
     for command in ("report", "summary"):
         for path in (folder, stranger):
             printed[command, path] = json.loads(fde(command, path, "--json").out)
     sha256 = hashlib.sha256(stranger.read_bytes()).hexdigest()
-    page = tmp_path / "build" / "bundles" / sha256 / suite.name / "report.html"
+    page = build / "bundles" / sha256 / suite.name / "report.html"
     assert printed["report", stranger]["page"] == str(page)
     assert publish.kept(bundle, page.parents[2]) != page.parent  # of the same suite
     assert publish.kept(stranger, page.parents[2]) == page.parent and page.is_file()
@@ -188,32 +170,13 @@ def test_a_bundle_describes_itself(bundle: Path) -> None:
         assert description.suite_id == folder.name
 
 
-def _tar(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w:gz") as tar:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-        for name, target in (links or {}).items():
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = tarfile.SYMTYPE, target
-            tar.addfile(info)
-    return held.getvalue()
-
-
-def _with_sums(members: dict[str, bytes]) -> dict[str, bytes]:
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
-    return {"sums.json": json.dumps(sums).encode(), **members}
-
-
 OUTSIDE = {"upwards": "../evil", "absolute": "/tmp/fde-evil", "within": "s/../../evil"}
-HOSTILE = {
-    **{name: _tar(_with_sums({path: b"x"})) for name, path in OUTSIDE.items()},
-    "link": _tar({"sums.json": b"{}"}, {"s/plan.json": "/etc/passwd"}),
-    "no sums": _tar({"s/plan.json": b"{}"}),
-    "no suite": _tar(_with_sums({"s/a": b"x"})),
-    "sums are no object": _tar({"sums.json": b"[1]"}),
+HOSTILE: dict[str, tuple[Any, ...] | bytes] = {
+    **{name: ({path: b"x"},) for name, path in OUTSIDE.items()},
+    "link": ({"sums.json": b"{}"}, {"s/plan.json": "/etc/passwd"}),
+    "no sums": ({"s/plan.json": b"{}"}, {}, "s/a.json"),
+    "no suite": ({"s/a": b"x"},),
+    "sums are no object": ({"sums.json": b"[1]"},),
     "not an archive": b"MZ" + bytes(2000),
     "empty": b"",
 }
@@ -223,7 +186,8 @@ HOSTILE = {
 def test_hostile_archives_are_refused_in_one_sentence(name: str, tmp_path: Path, fde: Fde) -> None:
     path = tmp_path / "inside" / "b.tar.gz"
     path.parent.mkdir()
-    path.write_bytes(HOSTILE[name])
+    hostile = HOSTILE[name]
+    path.write_bytes(hostile) if isinstance(hostile, bytes) else packed(path, *hostile)
     captured = fde("verify", path, status=1).err
     assert captured.startswith("fde: ") and captured.count("\n") == 1
     assert "Traceback" not in captured and ("outside" in captured) == (name in OUTSIDE)
@@ -233,46 +197,40 @@ def test_hostile_archives_are_refused_in_one_sentence(name: str, tmp_path: Path,
 def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused(
     bundle: Path, tmp_path: Path, fde: Fde
 ) -> None:
-    path = tmp_path / "b.tar.gz"
-    original = bundle.read_bytes()
-    members = _contents(bundle)
-    folder = next(name for name in members if "/" in name).split("/")[0]
-    changed = {**members, f"{folder}/clock.jsonl": members[f"{folder}/clock.jsonl"] + b"\n"}
-    del members[next(iter(members))]  # the sums
-    newer = members | {f"{folder}/bundle.json": b'{"format": "fde-bundle/9", "testbed": "7.0"}'}
+    path, members = tmp_path / "b.tar.gz", contents(bundle)
+    folder = next(iter(members)).split("/")[0]
+    journal = f"{folder}/clock.jsonl"
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    stated = {"sums.json": json.dumps(sums).encode(), **members}
+    newer = {f"{folder}/bundle.json": b'{"format": "fde-bundle/9", "testbed": "7.0"}'}
     for content, words in (
-        (original[: len(original) // 2], "cut short"),
-        (_tar(changed), "clock.jsonl differs"),
-        (_tar(_with_sums(newer)), "'fde-bundle/9', this version reads 'fde-bundle/1'"),
+        (bundle.read_bytes()[: bundle.stat().st_size // 2], "cut short"),
+        ({**stated, journal: members[journal] + b"\n"}, "clock.jsonl differs"),
+        (members | newer, "'fde-bundle/9', this version reads 'fde-bundle/1'"),
     ):
-        path.write_bytes(content)
+        path.write_bytes(content) if isinstance(content, bytes) else packed(path, content)
         captured = fde("verify", path, status=1).err
         assert words in captured and captured.count("\n") == 1
+
+
+def with_low(bundle: Path, path: Path, figure: Callable[[float], float | None]) -> Path:
+    """Pack the bundle again with other figures in one of its tables."""
+    members = contents(bundle)
+    name = next(n for n in members if n.endswith("/budget.csv"))
+    table = pl.read_csv(members[name])
+    low = pl.Series([figure(value) for value in table["low"]])
+    return packed(path, members | {name: table.with_columns(low=low).write_csv().encode()})
 
 
 def test_figures_that_do_not_follow_from_the_raw_data_are_found(
     bundle: Path, tmp_path: Path, fde: Fde
 ) -> None:
-    def changed(figure: Callable[[float], float | None]) -> str:
-        members = _contents(bundle)
-        del members[next(iter(members))]  # the sums
-        name = next(n for n in members if n.endswith("/budget.csv"))
-        table = pl.read_csv(members[name])
-        low = [figure(value) for value in table["low"]]
-        members[name] = table.with_columns(low=pl.Series(low)).write_csv().encode()
-        path = tmp_path / "b.tar.gz"
-        path.write_bytes(_tar(_with_sums(members)))
-        return str(path)
-
+    path = tmp_path / "b.tar.gz"
     for figure in (lambda v: v * (1 + 1e-6), lambda _: math.inf, lambda _: None):
-        assert (
-            "budget.csv is not what the raw data give"
-            in fde("verify", changed(figure), status=1).err
-        )
-    assert (
-        "but for rounding in budget.csv, by 1e-11 of a figure"
-        in fde("verify", changed(lambda v: v * (1 + 1e-11))).out
-    )
+        captured = fde("verify", with_low(bundle, path, figure), status=1).err
+        assert "budget.csv is not what the raw data give" in captured
+    captured = fde("verify", with_low(bundle, path, lambda v: v * (1 + 1e-11))).out
+    assert "but for rounding in budget.csv, by 1e-11 of a figure" in captured
 
 
 @pytest.mark.parametrize("key", manifest.MAKERS)
@@ -281,15 +239,9 @@ def test_what_differs_from_where_a_bundle_was_made_is_named(
 ) -> None:
     """A table differs, as by another version of SciPy, as far as is allowed and farther."""
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, which is told another maker
-    members = _contents(bundle)
-    del members[next(iter(members))]
-    name = next(n for n in members if n.endswith("/budget.csv"))
-    table = pl.read_csv(members[name])
-    path = tmp_path / "b.tar.gz"
     here = manifest.maker()
-    for factor, status in ((1 + 2e-13, 0), (1 + 2e-7, 1)):
-        changed = members | {name: table.with_columns(pl.col("low") * factor).write_csv().encode()}
-        path.write_bytes(_tar(_with_sums(changed)))
+    for by, status in ((2e-13, 0), (2e-7, 1)):
+        path = with_low(bundle, tmp_path / "b.tar.gz", lambda v, by=by: v * (1 + by))
         monkeypatch.setattr(manifest, "maker", lambda: here | {key: "another"})
         captured = fde("verify", path, status=status)
         printed = captured.err if status else captured.out
@@ -333,7 +285,7 @@ def test_no_room_to_unpack_is_no_fault_of_the_bundle(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
-    monkeypatch.setattr(packed, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(unpacking, "LEAST_FREE_BYTES", 1 << 62)
     captured = fde("verify", bundle, status=1).err
     assert "no room to unpack" in captured and "changed" not in captured
 

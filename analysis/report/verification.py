@@ -1,0 +1,141 @@
+"""Whether a suite is what was sealed, and its tables what the raw data give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+import polars.selectors as cs
+
+from analysis.money import budgets
+from analysis.spreadsheet import csv_bytes
+from analysis.stats.alike import (
+    ROUNDING,
+    column_distances,
+    csv_distance,
+    read_table,
+    table_distance,
+)
+from analysis.stats.results import Results, results
+from analysis.suite import manifest, samples
+from analysis.suite.bundle import ABOUT
+from analysis.suite.manifest import MANIFEST, Findings, trail
+from analysis.suite.samples import SamplesError
+from contract.packed import SUMS
+from contract.suite_files import DERIVED, is_known, is_sealed
+from instrumentation.decode import DecodeError
+
+
+def verify(folder: Path, left: Sequence[str] = ()) -> Findings:
+    """Check the sums of the seal and of the journal; compare samples and tables with raw bytes.
+
+    `left` are the members of a bundle that were not unpacked into `folder`. Figures that are apart
+    by no more than `ROUNDING` are the same; the differences between this machine and theirs are
+    listed, and each file that is left is named. Raises SuiteError.
+    """
+    again, seal = results(folder, raw=True), manifest.check(folder)
+    closed = trail(folder, {run.run_id for run in again.suite.runs})
+    tables, files = _tables(folder, again), _files(folder, left)
+    sums = f"{seal.files} files have the sums of their seal."
+    confirmed = [sums] * (not seal.problems) + [*closed.confirmed]
+    problems = [*seal.problems]
+    if not again.suite.frozen:
+        problems.append("plan.json is not what was frozen: its own sum does not match.")
+    problems += [*closed.problems, *_other_samples(folder), *tables.problems, *files.problems]
+    return Findings((*confirmed, *tables.confirmed, *files.confirmed), tuple(problems))
+
+
+def _tables(folder: Path, again: Results) -> Findings:
+    """Compare every derived table with what the raw data give."""
+    budget = budgets.table(again)
+    made: dict[str, pl.DataFrame | bytes] = {
+        "energy.parquet": again.all_energy,
+        "summary.parquet": again.summary,
+        "summary.csv": csv_bytes(again.summary),
+        "budget.csv": csv_bytes(budget),
+    }
+    kind = "bundle" if (folder / ABOUT).is_file() else "suite"
+    kept = [name for name in DERIVED if kind == "bundle" or (folder / name).exists()]
+    if "energy.parquet" not in kept:
+        return Findings((), ("There is no energy.parquet to compare: make the report first.",))
+    apart = {name: _apart(folder / name, made[name]) for name in kept}
+    try:
+        unlike = manifest.unlike_here(folder / "energy.parquet")
+    except (OSError, pl.exceptions.PolarsError):  # which is a problem already
+        unlike = ""
+    if changed := [name for name, far in apart.items() if far > ROUNDING]:
+        ours = "by the same code and packages, on the same kind of processor: they were changed"
+        cause = f"with {unlike}" if unlike else ours
+        sentence = (
+            f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what the raw data "
+            f"give here. The {kind}'s tables were made {cause}."
+        )
+        return Findings((), (sentence,))
+    figures = sum(
+        frame.select(pl.col(pl.Float64).count()).sum_horizontal().sum()
+        for frame in (again.all_energy, again.summary, budget)
+    )
+    how = "bit for bit"
+    if rounded := [name for name, far in apart.items() if far]:
+        how += f" but for rounding in {' and '.join(rounded)}, by {max(apart.values()):.0e} of a "
+        how += "figure at most" + f": with {unlike}" * bool(unlike)
+    return Findings((f"{figures} figures in {len(kept)} tables were made again, {how}.",), ())
+
+
+def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
+    """How far figures that are kept are from those made here (`alike.table_distance`)."""
+    try:
+        if isinstance(made, bytes):
+            return csv_distance(path.read_bytes(), made)
+        return table_distance(read_table(path, made), made)
+    except (OSError, ValueError, pl.exceptions.PolarsError):
+        return math.inf
+
+
+def _files(folder: Path, left: Sequence[str]) -> Findings:
+    """Name the files that nothing vouches for, and those that no suite has."""
+    names = [f.relative_to(folder).as_posix() for f in folder.rglob("*") if f.is_file()]
+    passed_over = [name.partition("/")[2] or name for name in left]
+    sums = {SUMS} if (folder / ABOUT).is_file() else set()  # where tar unpacked it
+    strange = [name for name in names if not is_known(name) and name not in sums]
+    strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
+    problems = [f"{name} is no file of a suite: its contents are unknown." for name in strange]
+    # The seal, the raw data or this program vouches for what is in the others.
+    vouched = (*DERIVED, ABOUT, MANIFEST)
+    unproven = {
+        name
+        for name in (*names, *passed_over)
+        if is_known(name) and not is_sealed(name) and name not in vouched
+    }
+    if not unproven:
+        return Findings((), tuple(problems))
+    folders = sorted({f"{name.partition('/')[0]}/" for name in unproven if "/" in name})
+    listed = ", ".join([*sorted(name for name in unproven if "/" not in name), *folders])
+    return Findings((f"Not proven, and no figure rests on it: {listed}.",), tuple(problems))
+
+
+def _other_samples(folder: Path) -> Iterator[str]:
+    """Find decoded samples that are not what their raw bytes give."""
+    for path in sorted((folder / "meters").glob("*/samples.parquet")):
+        name = path.relative_to(folder)
+        try:
+            made = samples.of_recording(path.parent)
+            kept = samples.of_file(path, ())
+            if difference := _unlike_samples(kept, made):
+                yield f"{name} does not follow from the raw bytes: {difference}."
+        except (SamplesError, DecodeError) as error:
+            yield f"{name} cannot be compared with its raw bytes: {error}."
+
+
+def _unlike_samples(kept: samples.Samples, made: samples.Samples) -> str:
+    if (kept.columns, kept.records) != (made.columns, made.records):
+        return "it has other columns or another number of records"
+    tables = zip(kept.tables(kept.columns), made.tables(made.columns), strict=True)
+    texts = cs.categorical().cast(pl.String)
+    for both in tables:
+        distances = column_distances(*(table.with_columns(texts) for table in both))
+        if name := next((name for name, far in distances if far > ROUNDING), ""):
+            return f"{name} differs"
+    return ""
