@@ -31,8 +31,6 @@ from instrumentation.sources import standing
 from instrumentation.sources.local import LocalSources, Used
 from instrumentation.sources.standing import Objection
 
-ROOM_BYTES = 1 << 20  # what a result takes in a file, generously
-
 
 def run(
     commands: Sequence[Command],
@@ -46,7 +44,7 @@ def run(
     """
     options.check(commands)
     for path in filter(None, (options.export_json, options.export_markdown)):
-        exports.require_writable(path, ROOM_BYTES)
+        exports.require_writable(path, 1 << 20)  # what a result takes, generously
     with closing(open_sources()) as sources:
         if not sources.opened and not options.meters:
             raise choice.nothing_found(sources)

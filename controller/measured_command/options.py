@@ -79,6 +79,8 @@ class MeasureOptions:
     def check(self, commands: Sequence[Command]) -> None:
         """Raise ControllerError where an option is invalid."""
         names = [command.name for command in commands]
+        if not all(name.strip("' ") for name in names):
+            raise NotRunError(NOT_FOUND, "command-empty")
         if again := next((name for name in names if names.count(name) > 1), None):
             raise ControllerError("command-twice", command=again)
         if len(self.prepare) > 1:

@@ -48,11 +48,10 @@ def main_component(
         if wanted in refused:
             raise ControllerError("component-refused", component=wanted, reasons=reasons)
         return wanted
-    left = [name for name in components if name not in refused]
-    covers = {name: category(name, components) for name in left}
+    covers = {name: category(name, components) for name in components if name not in refused}
     if ranks := {n: (n in objections, c.rank) for n, c in covers.items() if c and c.rank}:
         return min(ranks, key=lambda name: ranks[name])  # the first of equals
-    if others := [name for name in left if name not in objections]:
+    if others := [name for name in covers if name not in objections]:
         raise ControllerError("components-unknown", reasons=reasons, others=", ".join(others))
     raise ControllerError("no-component", reasons=reasons)
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import platform
+import re
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from contract import extensions
-from contract.measured_command import CommandDocument, Component
+from contract.measured_command import Component
 from contract.tests.refusal import refuses
-from controller.measured_command.options import MeasureOptions, of_strings, of_words
-from controller.measured_command.sources import main_component, nothing_found
-from controller.measured_command.tests.test_measured_command import measured
+from controller.measured_command.options import of_strings, of_words
+from controller.measured_command.sources import main_component
+from controller.measured_command.tests.benches import (
+    DRAM,
+    OPTIONS,
+    PACKAGE,
+    PSYS,
+    RESTED,
+    measured,
+    metered,
+    without_joules,
+)
 from instrumentation.sources.battery import BatterySource
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
@@ -32,99 +37,48 @@ from instrumentation.sources.standing import (
 from instrumentation.tests.gauges import BATTERY, lay_out
 from instrumentation.tests.trees import TREES
 
-# Shorter than a stretch of which it is told whether a counter stood still: this one may be late.
-OPTIONS = MeasureOptions(runs=3, rest_s=0.15, seed=1)
-SLEEP = [of_words(["sleep", "0.15"])]
-WORK = of_strings(["i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"])
-PSYS, PACKAGE, DRAM = (
-    f"intel-rapl/{zone}/energy_uj"
-    for zone in ("intel-rapl:0", "intel-rapl:1", "intel-rapl:1/intel-rapl:1:0")
+
+@pytest.mark.parametrize(
+    ("watts", "component", "silent", "sentence"),
+    [
+        ({PACKAGE: 20, DRAM: 2}, "cpu+memory", {"psys": STANDS_STILL}, "no count changed over"),
+        (
+            {PACKAGE: 20},
+            "cpu",
+            dict.fromkeys(("psys", "dram", "cpu+memory"), STANDS_STILL),
+            "holds memory",
+        ),
+        ({PSYS: 4, PACKAGE: 20, DRAM: 2}, "cpu+memory", {"psys": BELOW_PART}, "psys"),
+        ({PSYS: 40, PACKAGE: 20, DRAM: 2}, "psys", {}, "psys counts what"),
+    ],
 )
-
-
-@contextmanager
-def counting_w(root: Path, watts: Mapping[str, float]) -> Iterator[None]:
-    """Counters that rise by so many W, each some milliseconds."""
-    stop, start_s = threading.Event(), time.monotonic()
-    files = {file: os.open(root / file, os.O_RDWR) for file in watts}
-
-    def count() -> None:
-        while not stop.wait(0.002):
-            passed_s = time.monotonic() - start_s
-            for file, power_w in watts.items():
-                os.pwrite(files[file], b"%d\n" % (10**9 + int(passed_s * power_w * 1e6)), 0)
-
-    thread = threading.Thread(target=count)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        for descriptor in files.values():
-            os.close(descriptor)
-
-
-@pytest.fixture
-def platform_tree(tmp_path: Path) -> Path:
-    return TREES["psys first"].lay_out(tmp_path / "powercap")
-
-
-def opener_of(**openers: Callable[[], object]) -> Callable[[], LocalSources]:
-    return lambda: LocalSources.open(openers)
-
-
-def codes(outcome: CommandDocument, name: str) -> set[str]:
-    """Return flags of a component that has no joules in any run."""
-    trials = [trial for one in outcome.commands for trial in one.trials]
-    assert all(trial.energy_j[name] is None for trial in trials)
-    assert all(one.components[name].energy_j is None for one in outcome.commands)
-    return {flag for trial in trials for flag in trial.flags[name]}
-
-
-def test_a_psys_that_stands_still_gives_way_to_the_package(
-    platform_tree: Path, tmp_path: Path
+def test_a_counter_that_is_no_figure_gives_way_to_the_next(
+    watts: Mapping[str, float],
+    component: str,
+    silent: Mapping[str, str],
+    sentence: str,
+    tmp_path: Path,
 ) -> None:
-    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
-    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
-        assert outcome.component == "cpu+memory"
-        assert codes(outcome, "psys") == {STANDS_STILL}
-        (note,) = [note for note in outcome.notes if note.sentence.startswith("psys")]
-        assert "no count changed over" in note.sentence
-        assert (note.code, note.facts) == (STANDS_STILL, {"components": ["psys"]})
-        with refuses("component-refused", component="psys"):
-            measured(SLEEP, replace(OPTIONS, component="psys"), opener, tmp_path)
+    outcome = metered(tmp_path, watts)
+    assert outcome.component == component
+    assert without_joules(outcome) == {name: {code} for name, code in silent.items()}
+    sentences = " ".join(note.sentence for note in outcome.notes)
+    holds_no_disk = re.search("holds (memory, )?disks", sentences)
+    assert sentence in sentences and bool(holds_no_disk) == (component != "psys")
+    notes = [note for note in outcome.notes if note.code in silent.values()]
+    assert {name: note.code for note in notes for name in note.facts["components"]} == silent
 
 
-def test_a_memory_that_stands_still_leaves_the_package_alone(
-    platform_tree: Path, tmp_path: Path
-) -> None:
-    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
-    with counting_w(platform_tree, {PACKAGE: 20}):
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
-    assert outcome.component == "cpu"
-    assert codes(outcome, "dram") == codes(outcome, "cpu+memory") == {STANDS_STILL}
-    assert any("holds memory" in note.sentence for note in outcome.notes)
-
-
-def test_a_psys_below_its_package_is_none(platform_tree: Path, tmp_path: Path) -> None:
-    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
-    with counting_w(platform_tree, {PSYS: 4, PACKAGE: 20, DRAM: 2}):
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
-    assert outcome.component == "cpu+memory"
-    assert codes(outcome, "psys") == {BELOW_PART}
+def test_a_refused_component_is_not_compared(tmp_path: Path) -> None:
+    with refuses("component-refused", component="psys"):
+        metered(tmp_path, {PACKAGE: 20, DRAM: 2}, component="psys")
 
 
 def test_a_package_below_its_core_is_none(tmp_path: Path) -> None:
-    tree = TREES["no dram"].lay_out(tmp_path / "powercap")
-    opener = opener_of(powercap=lambda: PowercapSource.open(tree))
     top = "intel-rapl/intel-rapl:0"
-    with (
-        counting_w(tree, {f"{top}/energy_uj": 20, f"{top}/intel-rapl:0:0/energy_uj": 80}),
-        refuses("components-unknown", others="package-0, core"),
-    ):
-        measured(SLEEP, OPTIONS, opener, tmp_path)
+    watts = {f"{top}/energy_uj": 20, f"{top}/intel-rapl:0:0/energy_uj": 80}
+    with refuses("components-unknown", others="package-0, core"):
+        metered(tmp_path, watts, tree="no dram")
 
 
 @pytest.mark.parametrize(
@@ -143,38 +97,25 @@ def test_without_a_socket_there_is_no_sum(
     sources.close()
 
 
-def test_a_living_psys_is_the_figure_and_says_what_it_is(
-    platform_tree: Path, tmp_path: Path
-) -> None:
-    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
-    with counting_w(platform_tree, {PSYS: 40, PACKAGE: 20, DRAM: 2}):
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
-    assert outcome.component == "psys"
-    assert any(note.sentence.startswith("psys counts what") for note in outcome.notes)
-    assert not any("holds disks" in note.sentence for note in outcome.notes)
-
-
-def test_where_all_stands_still_nothing_is_measured(platform_tree: Path, tmp_path: Path) -> None:
+def test_where_all_stands_still_nothing_is_measured(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    opener = opener_of(powercap=lambda: PowercapSource.open(platform_tree))
-    command = of_strings([f"echo x >> {log}; sleep 0.5"])
     with refuses("no-component"):
-        measured(command, OPTIONS, opener, tmp_path)
+        metered(tmp_path, {}, of_strings([f"echo x >> {log}; sleep 0.5"]))
     assert log.read_text() == "x\n"  # it was ended after one block
-    outcome = measured([of_words(["true"])], replace(OPTIONS, runs=1, rest_s=0.0), opener, tmp_path)
-    assert codes(outcome, outcome.component) == {DID_NOT_MOVE}
+    outcome = metered(tmp_path, {}, [of_words(["true"])], runs=1, rest_s=0.0)
+    assert without_joules(outcome)[outcome.component] == {DID_NOT_MOVE}
 
 
 def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
     folder = lay_out(tmp_path / "supply/BAT0", {**BATTERY, "power_now": "0"})
-    opener = opener_of(battery=lambda: BatterySource.open(tmp_path / "supply", 0.05))
+    sources = {"battery": lambda: BatterySource.open(tmp_path / "supply", 0.05)}
     now = folder / "energy_now"
     step = of_strings([f"n=$(cat {now}); echo $((n - 10000)) > {now}; sleep 0.1"])
     with refuses("no-component"):
-        measured(step, OPTIONS, opener, tmp_path)
+        measured(step, RESTED, lambda: LocalSources.open(sources), tmp_path)
     line = f"for k in 1 2 3 4 5 6 7 8 9 10 11 12; do n=$(cat {now}); echo $((n - 1000)) > {now}; "
     many = of_strings([f"{line} sleep 0.1; done"])
-    outcome = measured(many, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
+    outcome = measured(many, OPTIONS, lambda: LocalSources.open(sources), tmp_path)
     assert outcome.component == "battery/gauge"
     energy = outcome.commands[0].components["battery/gauge"].energy_j
     assert energy is not None and energy.mean == pytest.approx(43.2)
@@ -206,21 +147,27 @@ def test_a_power_in_another_unit_than_its_gauge_is_none(
 @pytest.mark.parametrize(
     ("names", "component"),
     [
-        (["cpu", "package-0", "psys", "psys-1"], "cpu"),
+        (["cpu", "package-0", "gpu-0", "system"], "system"),
         (["cpu", "package-0", "psys", "battery"], "battery"),
+        (["cpu", "package-0", "psys"], "psys"),
+        (["cpu", "package-0", "psys", "psys-1"], "cpu"),
         (["fan", "cpu"], "cpu"),
+        (["gpu-0"], "gpu-0"),
+        (["psu1", "cpu"], "cpu"),
+        (["psu1", "cpu", "m/system"], "m/system"),
         (["fan", "core"], None),
     ],
 )
 def test_what_is_compared_is_chosen_by_what_it_covers(
-    names: list[str], component: str | None
+    names: Sequence[str], component: str | None
 ) -> None:
-    components = {name: Component("x", name, "measured") for name in names}
-    if component is not None:
+    meters = {"system", "psu1", "m/system"}
+    components = {n: Component("meter m" if n in meters else "x", n, "measured") for n in names}
+    if component is None:
+        with refuses("components-unknown", others=", ".join(names)):
+            main_component(components, None)
+    else:
         assert main_component(components, None) == component
-        return
-    with refuses("components-unknown", others="fan, core"):
-        main_component(components, None)
     assert main_component(components, names[0]) == names[0]
 
 
@@ -244,21 +191,3 @@ def test_an_installed_source_is_compared_where_no_other_is_known(
     extensions.installed.cache_clear()
     with refuses("components-unknown", others="screen, fan"):
         main_component({name: components[name] for name in ("screen", "fan")}, None)
-
-
-def test_a_channel_that_is_not_the_system_is_no_headline() -> None:
-    components = {
-        "psu1": Component("meter m", "psu1", "measured"),
-        "cpu": Component("RAPL", "cpu", "measured"),
-    }
-    assert main_component(components, None) == "cpu"
-    components["m/system"] = Component("meter m", "system", "measured")
-    assert main_component(components, None) == "m/system"
-
-
-def test_no_driver_is_named_where_none_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    nothing = LocalSources({}, {})
-    assert "modprobe" not in str(nothing_found(nothing))
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    assert "modprobe" in str(nothing_found(nothing))

@@ -1,4 +1,4 @@
-"""One run: what is read at its edges."""
+"""One run: what is read at its edges, and what its rests show."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from controller.measured_command import measure
 from controller.measured_command.evaluate import RawTrial
 from controller.measured_command.execute import Execution
 from controller.measured_command.measure import Measurement
-from controller.measured_command.meters import recorded
+from controller.measured_command.meters import _quiet, _rest_behind_ns, recorded
 from controller.measured_command.options import Command, MeasureOptions, of_words
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.polled import PolledSource
 
-MS = 10**6
+MS, S = 10**6, 10**9
 
 
 @dataclass
@@ -114,3 +114,11 @@ def test_the_sum_of_a_polled_power_is_not_carried_on() -> None:
         assert start == end  # of one read
     finally:
         card.close()
+
+
+def test_rests_beside_a_run() -> None:
+    rests = [(0, 6 * S), (11 * S + 1_000_000, 17 * S), (30 * S, 36 * S)]
+    assert [_rest_behind_ns(end * S, rests) for end in (11, 22)] == [6 * S, 0]
+    # It counts from where the meter reports no more of the run, at least a half.
+    assert _quiet((10 * S, 16 * S), 1.5) == (11_500_000_000, 16 * S)
+    assert _quiet((10 * S, 12 * S), 1.5) == (11 * S, 12 * S)

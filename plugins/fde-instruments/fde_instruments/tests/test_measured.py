@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from contract.measured_command import Component
 from contract.tests.refusal import refuses
-from controller.measured_command.options import of_words
+from controller.measured_command.options import of_strings, of_words
 from controller.measured_command.sources import category, components_of, main_component
-from controller.measured_command.tests.test_measured_command import measured
-from controller.measured_command.tests.test_run_sources import (
+from controller.measured_command.tests.benches import (
     DRAM,
-    OPTIONS,
     PACKAGE,
-    SLEEP,
-    WORK,
-    codes,
+    RESTED,
     counting_w,
-    opener_of,
+    measured,
+    metered,
+    without_joules,
 )
 from fde_instruments.sources.hwmon import HwmonSource
 from fde_instruments.tests.gauges import SUPPLY
 from instrumentation.sources import standing
 from instrumentation.sources.local import LocalSources
-from instrumentation.sources.powercap import PowercapSource
 from instrumentation.sources.standing import BELOW_PART, ONE_VALUE
 from instrumentation.tests.gauges import lay_out
-from instrumentation.tests.trees import TREES
+
+WORK = of_strings(["i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"])
+WATTS = {PACKAGE: 20, DRAM: 2}
 
 
-@pytest.fixture
-def platform_tree(tmp_path: Path) -> Path:
-    return TREES["psys first"].lay_out(tmp_path / "powercap")
+def sensor_of(folder: Path, files: dict[str, str], period_s: float = 0.1) -> Callable[[], object]:
+    """Lay out a sensor of the board; return what opens it."""
+    lay_out(folder / "hwmon/hwmon0", files)
+    return lambda: HwmonSource.open(folder / "hwmon", period_s)
 
 
 def test_a_socket_that_cannot_be_read_leaves_the_other_a_part(tmp_path: Path) -> None:
@@ -47,33 +47,23 @@ def test_a_socket_that_cannot_be_read_leaves_the_other_a_part(tmp_path: Path) ->
 
 
 def test_a_sensor_that_ignores_work_is_none(
-    platform_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standing, "OTHERS_PATIENCE_S", 0.5)
     monkeypatch.setattr(standing, "BUSY", 0.02)  # of a machine that has other work to do
-    lay_out(tmp_path / "hwmon/hwmon0", SUPPLY)
-    opener = opener_of(
-        powercap=lambda: PowercapSource.open(platform_tree),
-        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
-    )
-    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome = measured(WORK, replace(OPTIONS, rest_s=0.0), opener, tmp_path)
-        assert outcome.component == "cpu+memory"
-        assert codes(outcome, "power_meter/power1") == {ONE_VALUE}
-        # At rest it may well be true, and it is said that nothing tells.
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
+    hwmon = sensor_of(tmp_path, SUPPLY)
+    outcome = metered(tmp_path, WATTS, WORK, rest_s=0.0, hwmon=hwmon)
+    assert outcome.component == "cpu+memory"
+    assert without_joules(outcome)["power_meter/power1"] == {ONE_VALUE}
+    # At rest it may well be true, and it is said that nothing tells.
+    outcome = metered(tmp_path, WATTS, hwmon=hwmon)
     assert outcome.component == "power_meter/power1"
     assert any("120 W in every reading" in note.sentence for note in outcome.notes)
 
 
-def test_a_machine_that_shows_0_w_leaves_its_processor(platform_tree: Path, tmp_path: Path) -> None:
-    lay_out(tmp_path / "hwmon/hwmon0", {"name": "power_meter", "power1_average": "0"})
-    opener = opener_of(
-        powercap=lambda: PowercapSource.open(platform_tree),
-        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
-    )
-    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome = measured(SLEEP, OPTIONS, opener, tmp_path)
+def test_a_machine_that_shows_0_w_leaves_its_processor(tmp_path: Path) -> None:
+    files = {"name": "power_meter", "power1_average": "0"}
+    outcome = metered(tmp_path, WATTS, hwmon=sensor_of(tmp_path, files))
     assert outcome.component == "cpu+memory"
     silent = [note for note in outcome.notes if note.code == "no-joules"]
     assert [note.facts["components"] for note in silent] == [["power_meter/power1"]]
@@ -84,48 +74,35 @@ def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) ->
     for number in (0, 1):
         sockets = {"energy2_input": "1", "energy2_label": f"Esocket{number}"}
         lay_out(tmp_path / f"hwmon/hwmon{number}", {**cores, **sockets})
-    opener = opener_of(hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1))
+    sources = {"hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 0.1)}
     files = {f"hwmon/hwmon{n}/energy{k}_input": 30.0 * k for n in (0, 1) for k in (1, 2)}
     longer = [of_words(["sleep", "0.6"])]  # than a busy machine keeps the counters from counting
     with counting_w(tmp_path, files):
-        outcome = measured(longer, OPTIONS, opener, tmp_path)
+        outcome = measured(longer, RESTED, lambda: LocalSources.open(sources), tmp_path)
     assert outcome.component == "amd_energy/sockets"
     trial = outcome.commands[0].trials[0]
     parts = [trial.energy_j[f"amd_energy/Esocket{n}"] for n in (0, 1)]
     assert trial.energy_j["amd_energy/sockets"] == pytest.approx(sum(filter(None, parts)))
 
 
-def test_a_meter_of_one_of_two_supplies_is_not_the_machine(
-    platform_tree: Path, tmp_path: Path
-) -> None:
+def test_a_meter_of_one_of_two_supplies_is_not_the_machine(tmp_path: Path) -> None:
     """It shows half of what the processor alone takes, at rest as well."""
-    lay_out(tmp_path / "hwmon/hwmon0", {"name": "power_meter", "power1_average": "10000000"})
-    opener = opener_of(
-        powercap=lambda: PowercapSource.open(platform_tree),
-        hwmon=lambda: HwmonSource.open(tmp_path / "hwmon", 0.1),
-    )
-    with counting_w(platform_tree, {PACKAGE: 20, DRAM: 2}):
-        outcome = measured(
-            [of_words(["sleep", "0.5"])], replace(OPTIONS, rest_s=0.3), opener, tmp_path
-        )
+    hwmon = sensor_of(tmp_path, {"name": "power_meter", "power1_average": "10000000"})
+    work = [of_words(["sleep", "0.5"])]
+    outcome = metered(tmp_path, WATTS, work, rest_s=0.3, hwmon=hwmon)
     assert outcome.component == "cpu+memory"
-    assert codes(outcome, "power_meter/power1") == {BELOW_PART}
+    assert without_joules(outcome)["power_meter/power1"] == {BELOW_PART}
 
 
 def test_sources_side_by_side(tmp_path: Path) -> None:
-    tree = TREES["one socket"].lay_out(tmp_path / "powercap")
-    lay_out(tmp_path / "hwmon/hwmon0", SUPPLY)
-
-    def opener() -> LocalSources:
-        return LocalSources.open(
-            {
-                "powercap": lambda: PowercapSource.open(tree),
-                "perf": lambda: pytest.fail("RAPL was read by powercap already"),
-                "hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 0.02),
-            }
-        )
-
-    outcome = measured([of_words(["sleep", "0.1"])], OPTIONS, opener, tmp_path)
+    outcome = metered(
+        tmp_path,
+        {},
+        [of_words(["sleep", "0.1"])],
+        "one socket",
+        perf=lambda: pytest.fail("RAPL was read by powercap already"),
+        hwmon=sensor_of(tmp_path, SUPPLY, 0.02),
+    )
     assert outcome.component == "power_meter/power1"
     power = outcome.commands[0].components["power_meter/power1"].power_w
     assert power is not None and power.mean == pytest.approx(120, rel=0.1)
