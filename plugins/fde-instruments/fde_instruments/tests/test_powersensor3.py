@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from contract.tests.refusal import refuses
 from fde_instruments.meters import powersensor3_frames as frames
@@ -442,22 +441,6 @@ def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -
         assert vars(first._time) == vars(other._time)
 
 
-def _energies_j(simulator: PowerSensor3Simulator, count: int) -> NDArray[np.float64]:
-    chance = np.random.default_rng(9)
-    watts = chance.random((count, 4)) * 30
-    return np.asarray(np.cumsum(watts * simulator.period_s, axis=0))
-
-
-def test_energy_over_seconds_is_the_simulators_own() -> None:
-    meter, simulator = started()
-    energy_j = _energies_j(simulator, 60_001)
-    data = simulator.advance(energy_j)
-    output = meter.feed(data, 0)
-    measured_j = (output.rows.power_w * output.rows.window_s[:, None]).sum(axis=0)
-    true_j = energy_j[len(output.rows) * 20 - 1, [0, 2]]
-    assert measured_j == pytest.approx(true_j, abs=1e-4)
-
-
 def test_each_damaged_frame_costs_itself_alone(thorough: bool) -> None:
     meter, simulator = started(window_ms=0)
     count = 100_000 if thorough else 10_000
@@ -476,22 +459,6 @@ def test_each_damaged_frame_costs_itself_alone(thorough: bool) -> None:
     read = set((joined(parts).rows.t_device_us // 50).tolist())
     lost = set(range(1, count)) - read
     assert {n - 1 for n in lost} <= hurt
-
-
-def test_no_bytes_make_it_fail(thorough: bool) -> None:
-    chance = random.Random(4)
-    for _ in range(200 if thorough else 40):
-        meter = opened(PowerSensor3(RAILS))
-        simulator = PowerSensor3Simulator()
-        for n in range(40):
-            t_ns = n * 100_000_000
-            if request := meter.request(t_ns):
-                meter.on_request_sent(request, t_ns)
-                answer = bytearray(simulator.receive(request))
-                if answer and chance.random() < 0.2:
-                    answer[chance.randrange(len(answer))] = chance.randrange(256)
-                meter.feed(bytes(answer), t_ns)
-            meter.feed(chance.randbytes(chance.randrange(60)), t_ns)
 
 
 def test_the_recorder_says_which_rail_is_off(tmp_path: Path) -> None:

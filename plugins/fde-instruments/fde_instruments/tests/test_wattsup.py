@@ -24,6 +24,14 @@ PUBLISHED = (
     (b"#d,-,18,124,1191,97,0,_,_,_,124,_,_,_,_,_,100,_,_,_,_;", 12.4, 0),
     (b"#d,-,18,610,1186,545,45,_,_,_,610,_,_,_,_,_,94,_,_,_,_;", 61.0, 16200),
 )
+TEN = VECTOR.replace(b",792,1,", b",792,10,")  # counts of energy
+
+
+def changed(packet: bytes, name: str, value: bytes | int) -> bytes:
+    """Return a packet with another value of a reading."""
+    values = packet[:-1].split(b",")
+    values[3 + FIELDS.index(name)] = value if isinstance(value, bytes) else b"%d" % value
+    return b",".join(values) + b";"
 
 
 def fed(pieces: Sequence[bytes], meter: WattsUp | None = None) -> tuple[Rows, list[Fault]]:
@@ -40,8 +48,8 @@ def kinds(faults: Sequence[Fault]) -> list[str]:
     return [fault.kind for fault in faults]
 
 
-def a_simulator(fields: int = 18) -> WattsUpSimulator:
-    simulator = WattsUpSimulator(fields)
+def a_simulator(*form: int, **more: Sequence[str]) -> WattsUpSimulator:
+    simulator = WattsUpSimulator(*form, **more)
     simulator.receive(b"#L,W,3,E,1,1;")
     return simulator
 
@@ -104,24 +112,80 @@ def test_models_differ_in_how_many_readings_they_send(fields: int) -> None:
     assert rows.power_w.tolist() == [[50.0]] * 4
 
 
-def test_names_of_the_readings_are_believed() -> None:
-    header = encode_packet("h", ["V", "W", "WH"])
-    rows, faults = fed([header, *[encode_packet("d", [1200, 500 + n, 7]) for n in range(3)]])
-    assert not faults
-    assert rows.power_w.tolist() == [[50.1], [50.2]]
+HEADER = encode_packet("h", ["V", "W", "WH"])
+OTHER_FORMS = (
+    VECTOR.replace(b",100,0,0,", b",100,00,0,"),
+    VECTOR.replace(b",18,", b",17,"),
+    VECTOR.replace(b",0,500,", b",500,").replace(b",18,", b",17,"),
+    VECTOR.replace(b",0,500,", b",,500,"),
+    VECTOR.replace(b"#d,-,", b"#d,+,"),
+    VECTOR.replace(b"#d", b"#e"),
+)
+# What arrives, the faults, the figures, and what the first fault's words hold.
+ARRIVALS: dict[str, tuple[Sequence[bytes], Sequence[str], Sequence[float], str]] = {
+    "names of readings": (
+        [HEADER, *(encode_packet("d", [1200, 500 + n, 7]) for n in range(3))],
+        *([], [50.1, 50.2], ""),
+    ),
+    "a record longer than the names": ([HEADER, VECTOR], ["framing"], [], ""),
+    **{
+        f"names {names}": ([encode_packet("h", names), *[VECTOR] * 2], ["framing"], [96.5], "")
+        for names in (["V", "A"], ["W", "W"], ["W", "VV"])
+    },
+    "no watts": ([changed(VECTOR, "W", b"_")], ["framing"], [], "does not log watts"),
+    "white space beside separators": ([VECTOR.replace(b",", b"\r\n,\t")] * 2, [], [96.5], ""),
+    "white space in a number": ([VECTOR, changed(VECTOR, "W", b"9\r65")], ["framing"], [], ""),
+    "opened in mid packet": ([VECTOR[20:], *[VECTOR] * 2], [], [96.5], ""),
+    **{
+        f"another form {form!r}": ([VECTOR, form, VECTOR], ["framing", "gap"], [96.5], "")
+        for form in OTHER_FORMS
+    },
+    **{
+        f"{deci_watts} dW beside 96.5 W": (
+            [VECTOR, changed(VECTOR, "W", deci_watts), VECTOR],
+            *(["inconsistent", "gap"], [96.5], relation),
+        )
+        for deci_watts, relation in (
+            (695, "W = VA x PF, W = V x A x PF, Wmin"),
+            (96, "W = VA x PF"),
+            (9965, "W = VA x PF"),
+        )
+    },
+    **{
+        f"first record with {name} {value}": (
+            [changed(VECTOR, name, value)],
+            *(["inconsistent"], [], ""),
+        )
+        for name, value in (
+            *(("Wmax", 964), ("Wmin", 966), ("Vmax", 1203), ("Amin", 793)),
+            *(("Vmax", 2000), ("PF", 101)),
+        )
+    },
+    **{
+        f"energy jumps to {counts}": (
+            [TEN, changed(TEN, "WH", counts), TEN, TEN],
+            *(["inconsistent", "gap"], [96.5, 96.5], ""),
+        )
+        for counts in (100, 0)
+    },
+    "jumps that confirm nothing": (
+        [TEN, *(changed(TEN, "WH", counts) for counts in (500, 90, 4)), TEN, TEN],
+        *(["inconsistent"] * 3 + ["gap"], [96.5, 96.5], ""),
+    ),
+}
 
 
-@pytest.mark.parametrize("names", [["V", "A"], ["W", "W"], ["W", "VV"]])
-def test_names_that_make_no_sense_are_a_fault(names: list[str]) -> None:
-    rows, faults = fed([encode_packet("h", names), VECTOR, VECTOR])
-    assert kinds(faults) == ["framing"]
-    assert len(rows) == 1
+@pytest.mark.parametrize("name", ARRIVALS)
+def test_packets_give_figures_or_faults(name: str) -> None:
+    pieces, expected, watts, words = ARRIVALS[name]
+    rows, faults = fed(pieces)
+    assert (kinds(faults), rows.power_w[:, 0].tolist()) == (expected, watts)
+    assert words in "".join(fault.detail for fault in faults[:1])
 
 
-def test_meter_that_does_not_log_watts_says_so() -> None:
-    rows, faults = fed([VECTOR.replace(b"965", b"_", 1)])
-    assert not len(rows)
-    assert "does not log watts" in faults[0].detail
+def test_energy_that_falls_by_a_rounding_is_a_fault_once_it_falls_again() -> None:
+    _, faults = fed([TEN, changed(TEN, "WH", 12), TEN, TEN])
+    assert kinds(faults)[0] == "inconsistent"
 
 
 def test_version_that_was_asked_for_is_no_fault() -> None:
@@ -185,38 +249,12 @@ def test_jitter_and_reads_that_come_late_are_no_contradiction() -> None:
     assert set(kinds(faults)) == {"gap"}
 
 
-@pytest.mark.parametrize(
-    ("changed", "relation"),
-    [
-        (b"#d,-,18,695,", "W = VA x PF, W = V x A x PF, Wmin"),
-        (b"#d,-,18,96,", "W = VA x PF"),
-        (b"#d,-,18,9965,", "W = VA x PF"),
-    ],
-)
-def test_power_that_contradicts_the_rest_is_a_fault(changed: bytes, relation: str) -> None:
-    rows, faults = fed([VECTOR, VECTOR.replace(b"#d,-,18,965,", changed), VECTOR])
-    assert kinds(faults) == ["inconsistent", "gap"]
-    assert relation in faults[0].detail
-    assert rows.power_w.tolist() == [[96.5]]
-
-
-@pytest.mark.parametrize("counts", [b"100", b"0", b"12"])
-def test_energy_that_jumps_is_a_fault(counts: bytes) -> None:
-    good = VECTOR.replace(b",792,1,", b",792,10,")
-    rows, faults = fed([good, good.replace(b",792,10,", b",792," + counts + b","), good, good])
-    assert (kinds(faults), len(rows)) == (["inconsistent", "gap"], 2) or counts == b"12"
-    if counts == b"12":  # 0.2 Wh: rounding may look like that once; falling again may not
-        assert kinds(faults)[0] == "inconsistent"
-
-
 def test_a_relation_that_never_holds_is_dropped_and_told_once() -> None:
     """Some firmware gives the largest power of each second, which falls again."""
     simulator = a_simulator()
     packets = []
     for n, packet in enumerate(seconds_of(simulator, [60.0] * 40)):
-        values = packet.split(b",")
-        values[10] = b"%d" % (600 + 7 * (n % 2))
-        packets.append(b",".join(values))
+        packets.append(changed(packet.strip(), "Wmax", 600 + 7 * (n % 2)))
     rows, faults = fed(packets)
     assert kinds(faults).count("distrust") == 1
     assert "Wmax after Wmax" in next(f.detail for f in faults if f.kind == "distrust")
@@ -225,27 +263,10 @@ def test_a_relation_that_never_holds_is_dropped_and_told_once() -> None:
 
 
 def test_energy_that_is_not_logged_is_unknown() -> None:
-    simulator = WattsUpSimulator(logged=("W", "V", "A", "PF"))
-    simulator.receive(b"#L,W,3,E,1,1;")
-    rows, faults = fed(seconds_of(simulator, [40.0] * 4))
+    rows, faults = fed(seconds_of(a_simulator(logged=("W", "V", "A", "PF")), [40.0] * 4))
     assert not faults
     assert rows.energy_j is not None
     assert np.isnan(rows.energy_j).all()
-
-
-def test_white_space_beside_separators_means_nothing() -> None:
-    spread = VECTOR.replace(b",", b"\r\n,\t")
-    rows, faults = fed([spread, spread])
-    assert not faults
-    assert rows.power_w.tolist() == [[96.5]]
-    rows, faults = fed([VECTOR, VECTOR.replace(b"965", b"9\r65", 1)])
-    assert kinds(faults) == ["framing"]
-
-
-def test_port_opened_in_mid_packet_is_no_fault() -> None:
-    rows, faults = fed([VECTOR[20:], VECTOR, VECTOR])
-    assert not faults
-    assert len(rows) == 1
 
 
 def test_foreign_stream_is_a_fault_and_is_not_kept() -> None:
@@ -304,46 +325,14 @@ def test_an_unasked_banner_after_other_requests_is_still_one() -> None:
     assert kinds(faults) == ["banner"]
 
 
-def test_two_jumps_that_disagree_confirm_nothing() -> None:
-    good = VECTOR.replace(b",792,1,", b",792,10,")
-    wrong = [good.replace(b",792,10,", b",792,%d," % counts) for counts in (500, 90, 4)]
-    rows, faults = fed([good, *wrong, good, good])
-    assert kinds(faults) == ["inconsistent"] * 3 + ["gap"]
-    assert rows.power_w.tolist() == [[96.5]] * 2
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        VECTOR.replace(b",100,0,0,", b",100,00,0,"),
-        VECTOR.replace(b",18,", b",17,"),
-        VECTOR.replace(b",0,500,", b",500,").replace(b",18,", b",17,"),
-        VECTOR.replace(b",0,500,", b",,500,"),
-        VECTOR.replace(b"#d,-,", b"#d,+,"),
-        VECTOR.replace(b"#d", b"#e"),
-    ],
-)
-def test_packets_of_another_form_are_faults(changed: bytes) -> None:
-    rows, faults = fed([VECTOR, changed, VECTOR])
-    assert kinds(faults) == ["framing", "gap"]
-    assert len(rows) == 1
-
-
-def test_record_must_be_as_long_as_the_names() -> None:
-    rows, faults = fed([encode_packet("h", ["V", "W", "WH"]), VECTOR])
-    assert kinds(faults) == ["framing"]
-    assert not len(rows)
-
-
 @pytest.mark.parametrize("name", ["Wmax", "Wmin", "Amax", "WH/Mo", "Cost/Mo", "Cost", "Hz", "VA"])
 @pytest.mark.parametrize("how", ["lost", "doubled"])
 def test_a_digit_lost_or_doubled_is_noticed_by_the_next_record(name: str, how: str) -> None:
     packets = seconds_of(a_simulator(), [700.0 + 10 * (n % 5) for n in range(120)])
-    values = packets[100].split(b",")
-    at = 3 + FIELDS.index(name)
-    digit = values[at][:1]
-    values[at] = values[at][1:] if how == "lost" else digit + values[at]
-    packets[100] = b",".join(values)
+    value = packets[100].split(b",")[3 + FIELDS.index(name)].rstrip(b";\r\n")
+    packets[100] = changed(
+        packets[100].strip(), name, value[1:] if how == "lost" else value[:1] + value
+    )
     rows, faults = fed(packets)
     assert {"inconsistent", "framing"} & set(kinds(faults))
     assert len(rows) >= 117
@@ -353,7 +342,7 @@ def test_a_digit_lost_or_doubled_is_noticed_by_the_next_record(name: str, how: s
 def test_what_physics_demands_is_not_given_up_for_many_faults() -> None:
     packets = seconds_of(a_simulator(), [60.0] * 60)
     for n in range(1, 60, 3):
-        packets[n] = packets[n].replace(b"#d,-,18,600,", b"#d,-,18,200,")
+        packets[n] = changed(packets[n].strip(), "W", 200)
     rows, faults = fed(packets)
     assert rows.power_w.tolist() == [[60.0]] * 39
     assert kinds(faults).count("inconsistent") == 20
@@ -373,25 +362,11 @@ def test_simulator_is_silent_until_it_is_told_to_log() -> None:
     assert WattsUpSimulator().advance(np.array([[5.0]])) == b""
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("Wmax", 964), ("Wmin", 966), ("Vmax", 1203), ("Amin", 793), ("Vmax", 2000), ("PF", 101)],
-)
-def test_even_the_first_record_must_not_contradict_itself(name: str, value: int) -> None:
-    values = VECTOR[:-1].split(b",")
-    values[3 + FIELDS.index(name)] = b"%d" % value
-    _, faults = fed([b",".join(values) + b";"])
-    assert kinds(faults) == ["inconsistent"]
-
-
 @pytest.mark.parametrize("wrong", [b"4", b"9"])
 def test_mean_since_the_last_reset_cannot_jump(wrong: bytes) -> None:
-    simulator = WattsUpSimulator(logged=[name for name in FIELDS if name != "Cost/Mo"])
-    simulator.receive(b"#L,W,3,E,1,1;")
+    simulator = a_simulator(logged=[name for name in FIELDS if name != "Cost/Mo"])
     packets = seconds_of(simulator, [700.0 + 10 * (n % 5) for n in range(120)])
-    values = packets[100].split(b",")
-    at = 3 + FIELDS.index("WH/Mo")
-    values[at] = wrong + values[at][1:]
-    packets[100] = b",".join(values)
+    value = packets[100].split(b",")[3 + FIELDS.index("WH/Mo")]
+    packets[100] = changed(packets[100].strip(), "WH/Mo", wrong + value[1:])
     _, faults = fed(packets)
     assert "WH/Mo" in faults[0].detail
