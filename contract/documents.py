@@ -13,6 +13,7 @@ from contract.messages import Message
 from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.plan import Plan, TargetDocument
+from contract.problem import Problem
 from contract.schema import COUNT, SECONDS, SHA256, Items, Range
 
 TAIL = "tail"  # the phase after the last one, in which delayed writes reach the disk
@@ -104,13 +105,16 @@ class CipherLayer:
 class Proof:
     """The configuration as it was found; the record holds more than this, for people.
 
-    Of one that is `declared`, no more is known than that nothing was found against it.
+    Of one that is `declared`, no more is known than that nothing was found against it. A drive's
+    own cipher has no layer; `cipher_driver` is the topmost layer's.
     """
 
     ok: bool
     declared: bool = False
+    mismatches: tuple[Problem, ...] = ()
     discard: Discard | None = None
     layers: tuple[CipherLayer, ...] = ()
+    cipher_driver: str | None = None
 
 
 @dataclass(frozen=True)

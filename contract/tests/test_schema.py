@@ -154,18 +154,6 @@ def _numbers(document: Any) -> Iterator[Any]:
         yield document
 
 
-def test_a_fault_is_told_with_its_place() -> None:
-    changed = copy.deepcopy(EXAMPLES["plan"])
-    changed["runs"][0]["block"] = -1
-    with pytest.raises(
-        ValueError, match=r"^runs\[0\]\.block is -1, must be a whole number at least 0 and"
-    ):
-        schema.read(plan.Plan, changed)
-    del changed["runs"][0]["block"]
-    with pytest.raises(ValueError, match=r"^'runs\[0\]\.block' is missing$"):
-        schema.read(plan.Plan, changed)
-
-
 def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
     """The variables of the inventory have rules of their own beside; their keys are the same."""
     role = ANSIBLE / "roles" / "target_spec"
@@ -193,6 +181,7 @@ class Whole(schema.Closed):
     parts: Mapping[str, Part]
     access: Literal["sequential", "random"] = "random"
     check: bool | Part = True
+    order: tuple[Annotated[int, schema.Range(least=1)], ...] = ()
 
 
 @pytest.mark.parametrize(
@@ -200,6 +189,8 @@ class Whole(schema.Closed):
     [
         ({"parts": {}, "acess": "random"}, r"^unknown key 'acess'; did you mean access\?$"),
         ({"parts": {}, "access": "sequentail"}, r"^access is .*; did you mean sequential\?$"),
+        ({}, r"^'parts' is missing$"),
+        ({"parts": {}, "order": [1, 0]}, r"^order\[1\] is 0, must be a whole number at least 1$"),
         ({"parts": {"a": {"size": 0}}}, r"^parts\.a\.size is 0, must be a number above 0$"),
         ({"parts": {"a": {"size": -(2**9999)}}}, r"^parts\.a\.size is too large, must be a number"),
         ({"parts": {"a": {"size": "x"}}}, r"^parts\.a\.size is 'x', must be a number above 0$"),
@@ -221,6 +212,7 @@ def test_what_is_written_is_what_was_read() -> None:
         "parts": {"a": {"size": 2, "depth": 4}, "b": {"size": 1.5, "label": "B"}},
         "access": "random",
         "check": False,
+        "order": [2],
     }
     read_back = schema.read(Whole, {**document, "access": None})
     assert read_back.parts == {"a": Part("a", 2, settings={"depth": 4}), "b": Part("b", 1.5, "B")}

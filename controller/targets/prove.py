@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from contract import bounded, schema, strict_json
+from contract.documents import Proof
 from contract.plan import Configuration, TargetDocument
 from contract.problem import Problem
 from contract.strict_json import Document
@@ -20,33 +21,6 @@ from controller.targets.survey import write_record
 HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "cipher driver")
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A device-mapper layer of a stack; `cipher_driver` is the kernel's."""
-
-    cipher_driver: str | None = None
-
-
-@dataclass(frozen=True)
-class Proof:
-    """Whether a configuration is what the plan states; a drive's own cipher has no layer.
-
-    Of a product that we have no code for, it is `declared` at best.
-    """
-
-    ok: bool
-    declared: bool = False
-    mismatches: tuple[Problem, ...] = ()
-    layers: tuple[Layer, ...] = ()
-    cipher_driver: str | None = None
-
-    @property
-    def drivers(self) -> str:
-        """The kernel's cipher drivers, from the file system down; `-` without any."""
-        drivers = [layer.cipher_driver for layer in self.layers]
-        return ", ".join(name for name in drivers if name) or self.cipher_driver or "-"
 
 
 @dataclass(frozen=True)
@@ -141,8 +115,9 @@ def _print_proof(line: ProofLine, known: Mapping[str, Configuration], width: int
     entry = known[line.configuration]
     times = ("" if value is None else f"{value:.2f}" for value in (line.took_s, line.mkfs_s))
     verdict = ("decl." if line.proof.declared else "yes") if line.proof.ok else "NO"
-    stack = stacks.words(entry)
-    say(_row((entry.name, entry.disk, *times, verdict, stack, line.proof.drivers), width))
+    drivers = ", ".join(layer.cipher_driver for layer in line.proof.layers if layer.cipher_driver)
+    drivers = drivers or line.proof.cipher_driver or "-"
+    say(_row((entry.name, entry.disk, *times, verdict, stacks.words(entry), drivers), width))
     for mismatch in line.proof.mismatches:
         say(f"    {mismatch.sentence}")
 

@@ -66,7 +66,7 @@ def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path)
     reason = failures["away"].reasons[0]
     assert "Connection refused" in reason or "could not be sent" in reason  # whichever came first
     assert "hunter2" not in str(done)
-    counts = {host: (count.failures, count.unreachable) for host, count in done.counts.items()}
+    counts = {host: (n["failures"], n["unreachable"]) for host, n in done.counts.items()}
     assert counts == {"well": (0, 0), "hides": (1, 0), "loops": (1, 0), "away": (0, 1)}
 
 
@@ -90,7 +90,7 @@ def test_a_play_is_the_same_in_anybodys_environment(
     text = f"[{{hosts: targets, gather_facts: false, tasks: [{task}]}}]"
     done = play(tmp_path, text, hosts)
     assert (done.code, done.failures) == (0, [])
-    assert done.counts["well"].changed == 1
+    assert done.counts["well"]["changed"] == 1
 
 
 def test_a_play_that_fails_names_its_task_and_its_reason(
