@@ -20,6 +20,12 @@ from pathlib import Path
 STEPS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "open", "os.truncate")
 Inode = tuple[int, int]
 Tree = dict[str, bytes | None]  # contents by path; None for a folder
+# What is left of contents that were not brought to the medium.
+LOSSES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+}
 
 
 @dataclass(frozen=True)
@@ -90,18 +96,14 @@ class Medium:
                 name: None if content is None else self.contents.get(self._inode(self.top / name))
                 for name, content in now.items()
             }
-            empty = {n: c if now[n] is None or c is not None else b"" for n, c in kept.items()}
-            half = {
-                n: c
-                if (c := kept[n]) is not None or contents is None
-                else contents[: len(contents) // 2]
-                for n, contents in now.items()
-            }
-            zeros = {
-                n: c if (c := kept[n]) is not None or contents is None else bytes(len(contents))
-                for n, contents in now.items()
-            }
-            trees = {"sure": sure, "empty": empty, "half": half, "zeros": zeros, "all": now}
+            trees: dict[str, Tree] = {"sure": sure, "all": now}
+            for how, lose in LOSSES.items():
+                trees[how] = {
+                    name: lose(content)
+                    if content is not None and kept[name] is None
+                    else kept[name]
+                    for name, content in now.items()
+                }
             for how, tree in trees.items():
                 self.cuts.append(Cut(when, how, tree))
         finally:

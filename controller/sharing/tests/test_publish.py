@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +242,7 @@ def test_what_differs_from_where_a_bundle_was_made_is_named(
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, which is told another maker
     here = manifest.maker()
     for by, status in ((2e-13, 0), (2e-7, 1)):
-        path = with_low(bundle, tmp_path / "b.tar.gz", lambda v, by=by: v * (1 + by))
+        path = with_low(bundle, tmp_path / "b.tar.gz", partial(mul, 1 + by))
         monkeypatch.setattr(manifest, "maker", lambda: here | {key: "another"})
         captured = fde("verify", path, status=status)
         printed = captured.err if status else captured.out

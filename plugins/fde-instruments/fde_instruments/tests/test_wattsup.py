@@ -48,8 +48,8 @@ def kinds(faults: Sequence[Fault]) -> list[str]:
     return [fault.kind for fault in faults]
 
 
-def a_simulator(*form: int, **more: Sequence[str]) -> WattsUpSimulator:
-    simulator = WattsUpSimulator(*form, **more)
+def a_simulator(fields: int = 18, logged: Sequence[str] = FIELDS) -> WattsUpSimulator:
+    simulator = WattsUpSimulator(fields, logged)
     simulator.receive(b"#L,W,3,E,1,1;")
     return simulator
 
