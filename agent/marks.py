@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -141,7 +141,8 @@ class Marks:
                 own_cpu_s=round(own_cpu_s, 6),
                 cpu_busy_s=round(busy_end_s - busy_s, 6),
                 cpu_stolen_s=round(stolen_end_s - stolen_s, 6),
-                **_moved(traffic, traffic_end),
+                **_moved("disk", traffic[0], traffic_end[0]),
+                **_moved("mapping", traffic[1], traffic_end[1]),
             )
             self._phases.append(_Marked(phase, start, end, measured, work))
             self._open = None
@@ -219,20 +220,11 @@ def written_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> int:
     return traffic.written_bytes
 
 
-def _moved(
-    before: Sequence[BlockTraffic | None], after: Sequence[BlockTraffic | None]
-) -> dict[str, Any]:
-    """Return what disk and mapping moved in between, as the fields of a phase."""
-    disk, mapping = (
-        last - first if first and last else None for first, last in zip(before, after, strict=True)
-    )
-    return {
-        "disk_read_bytes": disk and disk.read_bytes,
-        "disk_written_bytes": disk and disk.written_bytes,
-        "disk_discarded_bytes": disk and disk.discarded_bytes,
-        "mapping_read_bytes": mapping and mapping.read_bytes,
-        "mapping_written_bytes": mapping and mapping.written_bytes,
-    }
+def _moved(name: str, before: BlockTraffic | None, after: BlockTraffic | None) -> dict[str, Any]:
+    """Return what a device moved in between, as the fields of a phase; no mapping discards."""
+    moved = after - before if after and before else None
+    verbs = ("read", "written", "discarded")[: 3 if name == "disk" else 2]
+    return {f"{name}_{verb}_bytes": moved and getattr(moved, f"{verb}_bytes") for verb in verbs}
 
 
 STAT = Path("/proc/stat")

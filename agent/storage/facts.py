@@ -284,21 +284,21 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
         with devices.opened(facts.path, os.O_RDONLY | os.O_DIRECT) as fd:
             last = facts.size_bytes - length
             edges = devices.read(fd, 0, length), devices.read(fd, last, length)
-        between = samples.take(facts.path, facts.size_bytes, facts.serial)
+        sums, offsets = samples.take(facts.path, facts.size_bytes, facts.serial)
         volumes = [(p.start_bytes, p.size_bytes) for p in facts.partitions]
         known = facts.table or facts.signatures
-        volumes += [(at, 0) for at in (() if known else samples.without_table(between.offsets))]
+        volumes += [(at, 0) for at in (() if known else samples.without_table(offsets))]
         headers = samples.headers(facts.path, facts.size_bytes, volumes)
     except OSError as error:
         return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
     return replace(
         facts,
         edges=tuple(hashlib.sha256(edge).hexdigest() for edge in edges),
-        samples=between.sums,
+        samples=sums,
         headers=headers,
         writes=_writes(facts),
         kernel_writes=devices.writes(Path(facts.path).name),
-        unknown="" if known else _unknown(facts.path, edges, between.offsets),
+        unknown="" if known else _unknown(facts.path, edges, offsets),
     )
 
 

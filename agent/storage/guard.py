@@ -25,6 +25,17 @@ SUBJECT = "Disk {role} ({by_id}, {path}) "
 WORDINGS = wordings_of("agent/storage", "refusal")
 
 
+_CHANGES = {
+    "edges": "first or last MiB",
+    "samples": "what is between",
+    "headers": "what a volume notes of its use",
+    "writes": "write commands counted by the drive",
+    "kernel_writes": "written by the kernel",
+    "diskseq": "connected again",
+    "table_uuid": "disk GUID",
+}
+
+
 class GuardError(AgentError):
     """The disks must not be written."""
 
@@ -235,34 +246,12 @@ def check_still(disk: Disk, approved: DiskFacts) -> DiskFacts:
 def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
     """Refuse a disk that is not as it was approved; raises GuardError."""
     # Who uses it is judged again, and Opal's state is the drive's, not its contents.
-    same = replace(
-        facts,
-        uses=approved.uses,
-        opal=approved.opal,
-        discovery=approved.discovery,
-        taking=approved.taking,
-        reverted=approved.reverted,
-    )
+    unjudged = ("uses", "opal", "discovery", "taking", "reverted")
+    same = replace(facts, **{name: getattr(approved, name) for name in unjudged})
     if same != approved:
-        differing = ", ".join(_differing(approved, same))
+        names = [name for name, value in vars(same).items() if value != getattr(approved, name)]
+        differing = ", ".join(_CHANGES.get(name, name.replace("_", " ")) for name in names)
         raise GuardError(refusal("changed", disk, facts, differing=differing))
-
-
-def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
-    words = {
-        "edges": "first or last MiB",
-        "samples": "what lies between",
-        "headers": "what a volume notes of its use",
-        "writes": "write commands counted by the drive",
-        "kernel_writes": "written by the kernel",
-        "diskseq": "connected again",
-        "table_uuid": "disk GUID",
-    }
-    return [
-        words.get(name, name.replace("_", " "))
-        for name in before.__dataclass_fields__
-        if getattr(before, name) != getattr(after, name)
-    ]
 
 
 def _refuse(problems: list[Problem]) -> None:

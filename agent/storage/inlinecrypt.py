@@ -25,7 +25,7 @@ from agent.storage.devices import BLOCK, SECTOR_BYTES, is_whole_disk
 from agent.storage.dmcrypt import AES, SECTOR_SIZES, cipher, crypt_fields, volume_key_bits
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
-from agent.storage.uses import chain
+from agent.storage.uses import read_stack
 from agent.system.command import run
 from contract.parameters import Parameter
 from contract.plan import Configuration, EncryptedBy
@@ -78,7 +78,7 @@ class InlineCrypt(Kind):
 
     def findings(self, configuration: Configuration) -> KindFindings:
         del configuration
-        disks = sorted(filter(is_whole_disk, chain(mapping.kernel_name())))
+        disks = sorted(filter(is_whole_disk, read_stack().chain(mapping.kernel_name())))
         engines = [disk for disk in disks if (BLOCK / disk / "queue" / "crypto").exists()]
         refused = f"{', '.join(engines)} has an encryption engine, which has not been tried"
         text = f"blk-crypto's fallback: no engine (queue/crypto) in {', '.join(disks)}"

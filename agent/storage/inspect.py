@@ -42,7 +42,10 @@ def _check(spec: StorageSpec, disk: Disk) -> DiskAnswer:
         would=tuple(would(spec, disk, facts)) if not reasons else (),
         refusals=tuple(reasons),
         fingerprint=facts.checked_print,
-        ready=not reasons and is_ready(spec, disk, facts),
+        # As far as no PIN is tried.
+        ready=not reasons
+        and layout.ready(disk, facts, spec.extent)
+        and (facts.owned or not carries_opal(spec, disk.role)),
         ours=facts.partition is not None or disk_records.left_by_us(disk, facts),
     )
 
@@ -112,12 +115,6 @@ def opal_in_words(facts: DiskFacts) -> str:
         state += ", refuses ownership before a power cycle (Block SID)"
     shadow = "on" if status.mbr_enabled and not status.mbr_done else "off"
     return f"Opal: {state}, MBR shadow {shadow}"
-
-
-def is_ready(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> bool:
-    """Whether provisioning has nothing to do, as far as no PIN is tried."""
-    opal = facts.owned or not carries_opal(spec, disk.role)
-    return opal and layout.ready(disk, facts, spec.extent)
 
 
 def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:

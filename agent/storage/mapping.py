@@ -21,7 +21,7 @@ from agent.storage.devices import (
     settle,
 )
 from agent.storage.guard import MAPPING
-from agent.storage.uses import chain, find_uses, number_of, swaps
+from agent.storage.uses import find_uses, number_of, read_stack, swaps
 from agent.storage.uses import mounts as all_mounts
 from agent.system.command import CommandError, run
 from contract import system_text
@@ -165,7 +165,7 @@ def strangers(disks: Collection[str]) -> list[str]:
     for name, kernel in devices().items():
         if name == MAPPING and uuid(kernel).startswith(EXTERNAL):
             continue  # what a product stands on is its own secret; its container is looked at
-        wholes = {below for below in chain(kernel) if is_whole_disk(below)} if kernel else set()
+        wholes = {each for each in read_stack().chain(kernel) if is_whole_disk(each)}
         if wholes - set(disks):
             foreign.append(f"{name} on {', '.join(sorted(wholes - set(disks)))}")
     return foreign

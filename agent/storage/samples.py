@@ -11,8 +11,7 @@ import hashlib
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from agent.storage import devices
 from agent.storage.devices import SECTOR_BYTES
@@ -38,14 +37,6 @@ _MOST_HEADERS = 512
 BLANK_EDGES = frozenset(hashlib.sha256(byte * MIB).hexdigest() for byte in (b"\0", b"\xff"))
 
 
-@dataclass(frozen=True)
-class Samples:
-    """`sums`: of each place in turn, empty where it is blank; `offsets`: where the others are."""
-
-    sums: tuple[str, ...]
-    offsets: tuple[int, ...]
-
-
 def blank(data: bytes) -> bool:
     """Whether it is as a new or an erased medium reads: all zeros, or all ones."""
     return data[:1] in (b"", b"\0", b"\xff") and data.count(data[:1]) == len(data)
@@ -64,14 +55,17 @@ def places(size: int, seed: str) -> list[tuple[int, int]]:
     return sorted((offset, length) for offset, length in ranges if offset + length <= size)
 
 
-def take(path: str, size: int, seed: str) -> Samples:
-    """Read all places of a disk past the page cache; raises OSError."""
+def take(path: str, size: int, seed: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Read all places of a disk past the page cache; raises OSError.
+
+    Returns the sum of each place in turn, empty where it is blank, and the offsets of the others.
+    """
     wanted = places(size, seed)
     with devices.opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         data = [devices.read(fd, offset, length) for offset, length in wanted]
     sums = tuple("" if blank(d) else hashlib.blake2b(d, digest_size=8).hexdigest() for d in data)
     occupied = (offset for (offset, _), value in zip(wanted, sums, strict=True) if value)
-    return Samples(sums, tuple(occupied))
+    return sums, tuple(occupied)
 
 
 def without_table(offsets: Iterable[int]) -> list[int]:
@@ -138,20 +132,12 @@ def _little(data: bytes, offset: int, length: int) -> int:
     return int.from_bytes(data[offset : offset + length], "little")
 
 
-def same_or_blanked(current: Sequence[str], then: Sequence[str]) -> bool:
-    """Whether sums differ from earlier ones only where the disk has become blank."""
-    return len(current) == len(then) and all(
-        a in ("", b) for a, b in zip(current, then, strict=True)
-    )
-
-
 def named(path: str, offsets: Iterable[int]) -> list[tuple[str, int]]:
     """(type, offset in bytes) of what libblkid knows at the usual starts where something lies."""
     names = []
     for start in without_table(offsets)[:_NAMED]:
-        probed = run(
-            ["blkid", "--probe", "--offset", str(start), "--output", "export", path], ok=(0, 2, 8)
-        )
+        argv = ["blkid", "--probe", "--offset", str(start), "--output", "export", path]
+        probed = run(argv, ok=(0, 2, 8))
         fields = dict(line.split("=", 1) for line in probed.out.splitlines() if "=" in line)
         if kind := fields.get("TYPE") or fields.get("PTTYPE"):
             names.append((kind, start))

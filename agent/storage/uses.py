@@ -116,7 +116,8 @@ def find_uses(disk: str) -> list[Use]:
     stack = read_stack()
     over = stack.over(disk)
     parts = [disk, *devices.partitions(disk)]
-    users = [*_mount_uses(over), *_swap_uses(over)]
+    names = filter(None, map(devices.kernel_name, swaps()))
+    users = [*_mount_uses(over), *(Use(name, "used as swap") for name in names if name in over)]
     for name in parts:
         for holder in sorted(over.difference(parts)):
             if name in stack.lower[holder]:
@@ -149,23 +150,15 @@ def read_stack(blocks: Path = BLOCK) -> Stack:
     return Stack(lower, unknown)
 
 
-def chain(name: str) -> set[str]:
-    """Return a block device and all devices below it, down to whole disks."""
-    return read_stack().chain(name)
-
-
 def _below_loop(loop: str) -> str | None:
     """Return the block device that a loop device reads, or that its file is on; raises OSError.
 
     None for a file of btrfs or overlayfs, whose device number names no disk: its file system is in
     use all the same, and is found as that.
     """
-    fd = _open_loop(loop)
-    try:
-        info = bytearray(_LOOP_INFO64_BYTES)
-        fcntl.ioctl(fd, _LOOP_GET_STATUS64, info, True)
-    finally:
-        os.close(fd)
+    info = bytearray(_LOOP_INFO64_BYTES)
+    with os.fdopen(_open_loop(loop), "rb", buffering=0) as file:
+        fcntl.ioctl(file, _LOOP_GET_STATUS64, info, True)
     file_system, _inode, device = struct.unpack_from("=QQQ", info)
     return _name_of(device or file_system)
 
@@ -300,11 +293,6 @@ def swaps() -> list[str]:
     if not SWAPS.exists():  # a kernel without swap
         return []
     return [_plain(line.split()[0]) for line in system_text.read(SWAPS).splitlines()[1:]]
-
-
-def _swap_uses(over: Set[str]) -> list[Use]:
-    names = filter(None, map(devices.kernel_name, swaps()))
-    return [Use(name, "used as swap") for name in names if name in over]
 
 
 def exports(disk: str) -> list[Use]:

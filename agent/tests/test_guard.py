@@ -381,8 +381,8 @@ def test_what_is_to_be_erased_is_not_ready() -> None:
 # Real disks: loop devices of 64 MiB.
 
 
-@pytest.fixture(autouse=True)
-def _readable(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def readable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look past processes that a container hides from its root, which would be uses of any disk."""
     every = uses.list_tasks
     hidden = {task.process for task in every() if not _can_read(task.folder)}
@@ -401,7 +401,8 @@ def _can_read(folder: str) -> bool:
 
 
 @pytest.fixture
-def device(loop: LoopDisks) -> Path:
+def device(loop: LoopDisks, readable: None) -> Path:
+    del readable
     return loop.make()
 
 
@@ -683,6 +684,7 @@ def test_a_disk_with_contents_must_be_as_it_was_checked() -> None:
         assert refusal.code == "changed-since-check"
 
 
+@pytest.mark.usefixtures("readable")
 def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: LoopDisks) -> None:
     """A loop device has no serial number, so its identity never matches."""
     first, second = loop.make(), loop.make()
