@@ -139,57 +139,25 @@ def elsewhere(device: str, then: str = "") -> str:
     )
 
 
-def _xfs() -> bytes:
-    """Return a superblock of XFS, version 4, as libblkid checks it."""
-    head = struct.pack(">4sIQQQ16s", b"XFSB", 4096, 65536, 0, 0, bytes(range(16)))
-    places = struct.pack(">QQQQIIIII", 4, 128, 129, 130, 1, 16384, 4, 1, 2560)
-    sizes = struct.pack(">HHHH12sBBBBBBBB", 0xB4A4, 512, 256, 16, b"", 12, 9, 8, 4, 14, 0, 0, 25)
-    return head + places + sizes
-
-
 def _fat() -> bytes:
     """Return a boot sector of FAT16."""
-    head = b"\xeb\x3c\x90mkfs.fat" + struct.pack(
-        "<HBHBHHBHHHII", 512, 4, 4, 2, 512, 0, 0xF8, 128, 32, 64, 0, 131072
-    )
-    return (head + struct.pack("<BBBI11s8s", 0x80, 0, 0x29, 1, b"USBSTICK   ", b"FAT16   ")).ljust(
-        510, b"\0"
-    ) + b"\x55\xaa"
+    numbers = (512, 4, 4, 2, 512, 0, 0xF8, 128, 32, 64, 0, 131072)
+    head = b"\xeb\x3c\x90mkfs.fat" + struct.pack("<HBHBHHBHHHII", *numbers)
+    head += struct.pack("<BBBI11s8s", 0x80, 0, 0x29, 1, b"USBSTICK   ", b"FAT16   ")
+    return head.ljust(510, b"\0") + b"\x55\xaa"
 
 
 def _ntfs() -> str:
     """Return a boot sector of NTFS and the record of its MFT that libblkid looks for."""
     boot = b"\xeb\x52\x90NTFS    " + struct.pack("<HBHBHHB", 512, 8, 0, 0, 0, 0, 0xF8)
-    boot += bytes(2 + 2 + 2 + 4 + 4) + struct.pack(
-        "<IQQQbxxxbxxxQI", 0x800080, 262136, 4, 16384, -10, 1, 7, 0
-    )
+    numbers = (0x800080, 262136, 4, 16384, -10, 1, 7, 0)
+    boot += bytes(2 + 2 + 2 + 4 + 4) + struct.pack("<IQQQbxxxbxxxQI", *numbers)
     record = b"FILE" + bytes(1020)
     return poke(0, boot.ljust(510, b"\0") + b"\x55\xaa") + poke(4 * 4096, record * 4)
 
 
 # An array of uberblocks of ZFS, without the list of names that a whole label has.
 UBERBLOCKS = struct.pack("<QQ", 0x00BAB10C, 5000).ljust(1024, b"\0") * 8
-
-
-def _crc32c(data: bytes) -> int:
-    """Castagnoli's CRC, which btrfs keeps in front of its superblock."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def _btrfs(place: int, devices: int) -> str:
-    """Return a superblock of btrfs, of so many devices, for this place."""
-    block = bytearray(4096)
-    block[0x40:0x48] = b"_BHRfS_M"
-    struct.pack_into("<QQ", block, 0x30, place, 0)
-    struct.pack_into("<QQ", block, 0x70, 2**31, 2**20)  # bytes of all, bytes used
-    struct.pack_into("<QIIII", block, 0x88, devices, 4096, 16384, 16384, 4096)
-    struct.pack_into("<I", block, 0, _crc32c(bytes(block[0x20:])))
-    return poke(place, bytes(block))
 
 
 def _bitlocker() -> str:
@@ -271,17 +239,7 @@ def store(device: str) -> str:
     return f"mount {device} /mnt; echo thesis >/mnt/thesis; umount /mnt; "
 
 
-_TEXTS = (
-    agent,
-    elsewhere,
-    hold,
-    laid_out,
-    loop_without_node,
-    our_header,
-    program,
-    shifted,
-    store,
-)
+_TEXTS = (agent, elsewhere, hold, laid_out, loop_without_node, our_header, program, shifted, store)
 NAMES = {
     **{text.__name__: text for text in _TEXTS},
     **{"gone": GONE, "gpt": GPT, "luks": LUKS, "mkfs": MKFS, "ours": OURS, "two": TWO},
@@ -296,15 +254,11 @@ NAMES = {
     "ours_half_taken": opal(["TAKE_OWNERSHIP", {"lr": 0, "key": "OURS"}]),
     "other_extent": laid_out("FDELABPLAIN01", Extent(DATA_OFFSET_BYTES, 2**27)),
     # Bytes that are written as they are.
-    "xfs": poke(0, _xfs()),
-    "xfs_shifted": poke(513 * 2**20, _xfs()),
     "fat": poke(0, _fat()),
     "fat_shifted": poke(63 * 512, _fat()),
     "ntfs": _ntfs(),
     "apfs": poke(0, _apfs()),
     "bitlocker": _bitlocker(),
-    "btrfs_devices": _btrfs(65536, 2),
-    "btrfs_copy": _btrfs(64 * 2**20, 1),
     "zfs": poke(128 * 1024, UBERBLOCKS),
     "zfs_end": poke(f"{END} - 131072", UBERBLOCKS),
     "iso": poke(0x8000, b"\x01CD001\x01".ljust(2048, b"\0")),
