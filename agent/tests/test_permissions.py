@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -26,21 +27,19 @@ DMCRYPT = {**PLAIN, "name": "dmcrypt", "kind": "dmcrypt", "cipher": "aes-xts-pla
 COMMANDS = {word: f'["/usr/local/sbin/{word}"]' for word in ("open", "close", "prove", "describe")}
 PRODUCT = {**PLAIN, "name": "product", "kind": "external", "product": "Vault", **COMMANDS}
 TREE = {"path": "/srv/linux.tar.xz", "sha256": "0" * 64, "sums": None}
-TARGET: dict[str, Any] = {
-    "format": "fde-target/1",
-    "disks": DOCUMENT["disks"],
-    "extent_bytes": DOCUMENT["extent"]["size_bytes"],
-    "filesystem": DOCUMENT["filesystem"],
-    "configurations": [PLAIN, DMCRYPT, PRODUCT],
+COMMON: dict[str, Any] = {
     "assets": {"kernel_tree": TREE},
     "quiet": {"stop": ["timers"], "governor": None, "turbo": None},
 }
+TARGET: dict[str, Any] = {
+    **{"format": "fde-target/1", "extent_bytes": DOCUMENT["extent"]["size_bytes"], **COMMON},
+    **{key: DOCUMENT[key] for key in ("disks", "filesystem")},
+    "configurations": [PLAIN, DMCRYPT, PRODUCT],
+}
 PLAN: dict[str, Any] = {
-    **DOCUMENT,
+    **{**DOCUMENT, **COMMON},
     "configurations": [{**each, "label": each["name"]} for each in (PLAIN, DMCRYPT, PRODUCT)],
     "workloads": [{"name": "idle", "parameters": {"seconds": 1.0}}],
-    "assets": {"kernel_tree": TREE},
-    "quiet": TARGET["quiet"],
 }
 
 
@@ -125,9 +124,8 @@ def test_a_disks_limit_is_the_inventorys_and_not_the_plans(
         require_own(frozen(precondition=filled), limited(35 * gib - 1))
     with refuses("writes-beyond-limit"):
         require_own(frozen(**writes), limited(2**20))
-    execution = runner.Suite(
-        frozen(**writes), tmp_path, Journal(tmp_path / "journal.jsonl"), Watchdog()
-    )
+    writer = Journal(tmp_path / "journal.jsonl")
+    execution = runner.Suite(frozen(**writes), tmp_path, writer, Watchdog())
     monkeypatch.setattr(devices, "kernel_name", lambda _by_id: "sdx")
     monkeypatch.setattr(devices, "diskseq", lambda _name: 7)
     monkeypatch.setattr(marks, "written_bytes", lambda _device: gib)
@@ -171,12 +169,7 @@ def test_a_refused_plan_starts_nothing_and_the_journal_says_why(tmp_path: Path) 
 def test_services_are_stopped_as_the_target_says_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[plan.Quiet | None] = []
-
-    def off(wanted: plan.Quiet | None) -> list[str]:
-        asked.append(wanted)
-        return []
-
+    off = MagicMock(return_value=[])
     monkeypatch.setattr(quiet, "off", off)
     (tmp_path / "target.json").write_text(json.dumps(TARGET), encoding="utf-8")
     words = ["quiet", "off", "--suite-dir", str(tmp_path), "--target"]
@@ -184,5 +177,5 @@ def test_services_are_stopped_as_the_target_says_alone(
         document = plan.freeze({**PLAN, "quiet": {"stop": stop}})
         (tmp_path / "plan.json").write_text(json.dumps(document), encoding="utf-8")
         assert cli.main([*words, str(tmp_path / "target.json")]) == status
-    assert asked == [plan.Quiet(("timers",))]
+    off.assert_called_once_with(plan.Quiet(("timers",)))
     assert "allows" in capsys.readouterr().err

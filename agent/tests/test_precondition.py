@@ -28,9 +28,6 @@ from contract.tests.refusal import refuses
 from contract.tests.test_plan import DOCUMENT
 
 WANTED = {"passes": 2, "rounds": 7, "round_s": 60, "access": "sequential"}
-with_fio = pytest.mark.skipif(
-    shutil.which("fio") is None, reason="fio is not installed: install its package."
-)
 # Writes down what it was told, and reports the next of the speeds that it is given (MiB/s).
 FIO = """#!/bin/sh
 cd "$(dirname "$0")"
@@ -59,10 +56,7 @@ class Fio:
     def told(self) -> list[dict[str, str]]:
         """The options of each call."""
         lines = (self.folder / "told").read_text().splitlines()
-        return [
-            {name: value for name, _, value in (word[2:].partition("=") for word in line.split())}
-            for line in lines
-        ]
+        return [dict(word[2:].partition("=")[::2] for word in line.split()) for line in lines]
 
 
 @pytest.fixture
@@ -95,16 +89,12 @@ def planned(**changes: Any) -> Plan:
 
 
 def kept(lab: Lab) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((lab.folder / "precondition" / "plain.json").read_text())
-    return document
+    return lab.read("precondition/plain.json")
 
 
 def lines(lab: Lab, *states: str) -> list[str]:
-    return [
-        f"{entry.facts.get('disk', '')} {entry.detail}".strip()
-        for entry in entries(lab)
-        if entry.state in states
-    ]
+    chosen = (entry for entry in entries(lab) if entry.state in states)
+    return [f"{entry.facts.get('disk', '')} {entry.detail}".strip() for entry in chosen]
 
 
 def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration(
@@ -118,10 +108,8 @@ def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration
     document = kept(lab)
     assert document["steady"] and len(document["filled"]) == 2
     assert [each["bytes"] >> 20 for each in document["written"]] == [400, 100, 100, 101, 100, 99]
-    assert (document["serial"], document["interrupted"], document["plan_sha256"]) == (
-        *("S1", 0),
-        lab.plan.sha256,
-    )
+    assert (document["serial"], document["interrupted"]) == ("S1", 0)
+    assert document["plan_sha256"] == lab.plan.sha256
     sha256 = hashlib.sha256((lab.folder / "precondition" / "plain.json").read_bytes()).hexdigest()
     assert lines(lab, "preconditioned") == ["plain"]
     assert sha256 in [entry.facts.get("sha256") for entry in entries(lab)]
@@ -138,10 +126,8 @@ def test_fio_is_told_to_write_the_extent_and_nothing_else(lab: Lab, fio: Fio) ->
     fio.at(*[100] * 7)
     assert lab.execute() == 0
     for options in fio.told:
-        assert (options["filename"], options["offset"], options["size"]) == (
-            *("/dev/sdx1", str(2**24)),
-            str(2**30),
-        )
+        where = [options[name] for name in ("filename", "offset", "size")]
+        assert where == ["/dev/sdx1", str(2**24), str(2**30)]
         assert options["allow_file_create"] == "0"
         assert options["direct"] == options["refill_buffers"] == "1"
         assert (options["rw"], options["bs"]) == ("write", "131072")
@@ -161,9 +147,7 @@ def test_the_rounds_may_be_of_random_writes(lab: Lab, fio: Fio) -> None:
 def test_a_disk_that_does_not_settle_is_said_so_and_the_suite_goes_on(lab: Lab, fio: Fio) -> None:
     fio.at(500, 500, *(100, 200) * 4)
     assert lab.execute() == 0
-    document = kept(lab)
-    assert not document["steady"]
-    assert len(document["written"]) == WANTED["rounds"]
+    assert (kept(lab)["steady"], len(kept(lab)["written"])) == (False, WANTED["rounds"])
 
 
 def test_what_was_interrupted_begins_anew(lab: Lab, fio: Fio) -> None:
@@ -204,7 +188,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-@with_fio
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed.")
 def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
     extent, end = EXTENT, EXTENT.offset_bytes + EXTENT.size_bytes
     scene.backing.write_bytes(b"\xaa" * (SIZE_BYTES + 2**20))
@@ -214,9 +198,7 @@ def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
     wanted = replace(plan, disks=scene.spec.disks, extent=extent, configurations=configurations)
     precondition.all_disks(
         *(wanted, scene.backing.parent, scene.stack(wanted.storage), []),
-        tell=lambda state, *, detail="", facts: states.append(
-            " ".join(filter(None, (state, str(facts["disk"]), detail)))
-        ),
+        tell=lambda state, *, detail="", **_: states.append(f"{state} {detail}"),
         watchdog=notify.Watchdog(send=False),
     )
     document = json.loads((scene.backing.parent / "precondition" / "plain.json").read_text())
@@ -228,7 +210,7 @@ def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
     assert set(after[: extent.offset_bytes]) == set(after[end:]) == {0xAA}
     blocks = [after[at : at + 4096] for at in range(extent.offset_bytes, end, 4096)]
     assert len(set(blocks)) == len(blocks), "data that a disk could not make smaller"
-    assert states[-1].startswith("preconditioned plain")
+    assert states[-1].startswith("preconditioned")
 
 
 def test_nothing_is_written_where_the_guard_refuses(scene: Scene, fio: Fio) -> None:

@@ -72,11 +72,13 @@ for unit; do echo "$state" >"$unit"; done""",
     def set(self, name: str, state: str) -> None:
         (self._units / name).write_text(state)
 
-    def off(self, wanted: Quiet | None = None) -> list[str]:
-        return quiet.off(wanted, self.systemctl, self.remembered)
+    def off(
+        self, wanted: Quiet | None = None, processor: frequency.Processor | None = None
+    ) -> list[str]:
+        return quiet.off(wanted, self.systemctl, self.remembered, processor)
 
-    def back(self) -> list[str]:
-        return quiet.back(self.systemctl, self.remembered)
+    def back(self, processor: frequency.Processor | None = None) -> list[str]:
+        return quiet.back(self.systemctl, self.remembered, processor)
 
 
 @pytest.fixture
@@ -171,9 +173,9 @@ def test_governor_and_turbo_are_set_and_restored(
     wanted = Quiet(stop=(), governor="performance", turbo=False)
     set_to = frequency.Settings({"performance": "0,1,2"}, False)
     for _ in range(2):  # an agent that was killed sets them again, and knows what was first
-        quiet.off(wanted, system.systemctl, system.remembered, processor)
+        system.off(wanted, processor)
         assert processor.state() == set_to
-    quiet.back(system.systemctl, system.remembered, processor)
+    system.back(processor)
     assert processor.state() == first
     assert not system.remembered.exists()
 
@@ -183,16 +185,12 @@ def test_a_processor_that_cannot_be_set_is_told_of(
 ) -> None:
     """The units are stopped all the same, and what was is remembered."""
     deaf = frequency.Processor(processor.cpus, program(tmp_path / "deaf", "exit 1"))
-    for wanted, refusal in (
-        (
-            Quiet(governor="performance"),
-            refuses("other-governor", governors="powersave, schedutil", governor="performance"),
-        ),
-        (Quiet(turbo=False), refuses("other-turbo", actual="on", wanted="off")),
-    ):
-        with refusal:
-            quiet.off(wanted, system.systemctl, system.remembered, deaf)
-    assert quiet.back(system.systemctl, system.remembered, deaf) == BOTH
+    governors = {"governors": "powersave, schedutil", "governor": "performance"}
+    with refuses("other-governor", **governors):
+        system.off(Quiet(governor="performance"), deaf)
+    with refuses("other-turbo", actual="on", wanted="off"):
+        system.off(Quiet(turbo=False), deaf)
+    assert system.back(deaf) == BOTH
     bare = frequency.Processor(tmp_path / "none", deaf.cpupower)
     with refuses("other-governor", governors="none: this machine offers none"):
         bare.set("performance", None)
