@@ -125,8 +125,8 @@ try:
 """
     assert collected(target, script) == {
         **{"none": [], "plain": [], "honest": [["kind"]]},
-        **dict.fromkeys(("plaintext", "swapped"), [["probe-plaintext"]]),
-        **dict.fromkeys(("elsewhere", "memory"), [["probe-elsewhere"]]),
+        **{lie: [["probe-plaintext"]] for lie in ("plaintext", "swapped")},
+        **{lie: [["probe-elsewhere"]] for lie in ("elsewhere", "memory")},
     }
 
 
