@@ -67,13 +67,7 @@ def content(key: str, size_bytes: int = BLOCK_BYTES) -> bytes:
 
 
 def look(
-    folder: Path,
-    key: str,
-    mapping: str,
-    partition: str,
-    offset_bytes: int,
-    *,
-    room_bytes: int = 0,
+    folder: Path, key: str, mapping: str, partition: str, offset_bytes: int, *, room_bytes: int = 0
 ) -> Probe:
     """Write the probe, find its physical place, read it there past the page cache, remove it.
 

@@ -106,8 +106,7 @@ def finished_seq(one_block: Lab, index: int) -> int:
 
 
 def test_a_request_has_a_finished_run_repeated_once(
-    one_block: Lab,
-    capsys: pytest.CaptureFixture[str],
+    one_block: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert one_block.execute() == 0
     seq, before = finished_seq(one_block, 1), len(entries(one_block))
@@ -174,9 +173,7 @@ def test_a_request_does_not_give_others_their_tries_again(one_block: Lab) -> Non
 
 @pytest.mark.parametrize("seq", [-1, 0, 10_000])
 def test_a_request_that_means_nothing_is_refused(
-    one_block: Lab,
-    seq: int,
-    capsys: pytest.CaptureFixture[str],
+    one_block: Lab, seq: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert one_block.execute() == 0
     assert request(one_block, 0, seq) == 1
@@ -185,8 +182,7 @@ def test_a_request_that_means_nothing_is_refused(
 
 
 def test_distinct_runs_in_a_row_stop_the_suite_also_over_kills(
-    one_block: Lab,
-    monkeypatch: pytest.MonkeyPatch,
+    one_block: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = journal.Journal(one_block.folder / "journal.jsonl")
     writer.append("suite-started")
