@@ -23,6 +23,7 @@ from contract.journal import Entry, Journal
 from contract.parameters import ParameterValue
 from contract.tests.test_plan import DOCUMENT
 from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.trees import P, Tree
 from workloads.base import Context, Needs, Workload
 
 CONFIGURATIONS = ("plain", "opal")
@@ -108,18 +109,14 @@ class Lab:
     """A suite folder with a fake powercap tree; `acts` gives workloads something to do."""
 
     def __init__(self, folder: Path, blocks: int = 1) -> None:
-        zone = folder / "powercap" / "intel-rapl" / "intel-rapl:0"
-        zone.mkdir(parents=True)
-        (zone / "name").write_text("package-0\n")
-        (zone / "energy_uj").write_text("1000\n")
-        (zone / "max_energy_range_uj").write_text("262143328850\n")
-        self.energy = zone / "energy_uj"
+        powercap = Tree({f"{P}:0": "package-0"}, (), ()).lay_out(folder / "powercap")
+        self.energy = powercap / f"{P}:0" / "energy_uj"
         self.folder = folder / "suite"
         self.folder.mkdir()
         (folder / "disk").mkdir()
         self.document = blocks_document(blocks)
         self.plan = plan.parse(self.document)
-        self.counters = PowercapSource.open(folder / "powercap", watch_s=0)
+        self.counters = PowercapSource.open(powercap, watch_s=0)
         self.stack = StandIn(self.plan.storage, folder / "disk")
         self.acts: dict[str, Action] = {}
         self.assets: tuple[str, ...] = ()

@@ -99,10 +99,8 @@ def request(one_block: Lab, index: int, seq: int) -> int:
 
 
 def finished_seq(one_block: Lab, index: int) -> int:
-    run_id = one_block.plan.runs[index].run_id
-    return next(
-        e.seq for e in reversed(entries(one_block)) if (e.state, e.run_id) == ("finished", run_id)
-    )
+    wanted = ("finished", one_block.plan.runs[index].run_id)
+    return next(e.seq for e in reversed(entries(one_block)) if (e.state, e.run_id) == wanted)
 
 
 def test_a_request_has_a_finished_run_repeated_once(

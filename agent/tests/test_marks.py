@@ -12,6 +12,7 @@ from agent.marks import Marks
 from agent.sampler import Sampler
 from contract.tests.refusal import refuses
 from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.trees import P, Tree
 
 PAD_S = 0.15
 PAD_NS = round(PAD_S * 1e9)
@@ -19,12 +20,7 @@ PAD_NS = round(PAD_S * 1e9)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    zone = tmp_path / "intel-rapl" / "intel-rapl:0"
-    zone.mkdir(parents=True)
-    (zone / "name").write_text("package-0\n")
-    (zone / "max_energy_range_uj").write_text("262143328850\n")
-    (zone / "energy_uj").write_text("1000\n")
-    return tmp_path
+    return Tree({f"{P}:0": "package-0"}, (), ()).lay_out(tmp_path)
 
 
 def test_the_machine_rests_before_and_after_each_phase_and_right_before_the_tail(

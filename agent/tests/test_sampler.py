@@ -15,17 +15,12 @@ from agent.sampler import Sampler, next_due_ns
 from agent.tests.check_context import known
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.trees import P, Tree, child
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    package = tmp_path / "intel-rapl" / "intel-rapl:0"
-    for zone, name in ((package, "package-0"), (package / "intel-rapl:0:0", "dram")):
-        zone.mkdir(parents=True)
-        (zone / "name").write_text(name + "\n")
-        (zone / "energy_uj").write_text("1000\n")
-        (zone / "max_energy_range_uj").write_text("262143328850\n")
-    return tmp_path
+    return Tree({f"{P}:0": "package-0", child(P, 0, 0): "dram"}, (), ()).lay_out(tmp_path)
 
 
 def counter(root: Path) -> Path:
@@ -84,12 +79,8 @@ def test_without_a_rate_there_are_no_samples(root: Path, tmp_path: Path) -> None
         pass
     sampler.write(tmp_path / "rapl.jsonl")
     assert (tmp_path / "rapl.jsonl").read_text() == ""
-    assert sampler.lateness() == {
-        "rate_hz": 0,
-        "samples": 0,
-        "late_p99_ms": None,
-        "late_max_ms": None,
-    }
+    late = {"late_p99_ms": None, "late_max_ms": None}
+    assert sampler.lateness() == {"rate_hz": 0, "samples": 0, **late}
 
 
 def test_samples_between_two_times(root: Path) -> None:
@@ -130,13 +121,9 @@ def test_a_zone_that_was_gone_during_a_phase_is_flagged(root: Path) -> None:
     assert ends == [1300, 1300, None]
 
 
-def test_a_mirrored_die_is_flagged(root: Path) -> None:
-    top = root / "intel-rapl"
-    (top / "intel-rapl:0/name").write_text("package-0-die-0\n")
-    (top / "intel-rapl:1").mkdir()
-    (top / "intel-rapl:1/name").write_text("package-0-die-1\n")
-    (top / "intel-rapl:1/max_energy_range_uj").write_text("262143328850\n")
-    (top / "intel-rapl:1/energy_uj").symlink_to(counter(root))
+def test_a_mirrored_die_is_flagged(tmp_path: Path) -> None:
+    zones = {f"{P}:0": "package-0-die-0", child(P, 0, 0): "dram", f"{P}:1": "package-0-die-1"}
+    root = Tree(zones, (), (), same={f"{P}:1": f"{P}:0"}).lay_out(tmp_path)
     stop = threading.Event()
 
     def count() -> None:
@@ -158,8 +145,5 @@ def test_a_mirrored_die_is_flagged(root: Path) -> None:
     finally:
         stop.set()
         thread.join()
-    assert flags == {
-        "package-0-die-0": (),
-        "package-0-die-0/dram": (),
-        "package-0-die-1": ("mirror",),
-    }
+    names = ("package-0-die-0", "package-0-die-0/dram")
+    assert flags == {**dict.fromkeys(names, ()), "package-0-die-1": ("mirror",)}
