@@ -27,15 +27,11 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent import pack
-from analysis.suite.bundle import ABOUT
 from contract import journal
 from contract import plan as plans
-from contract.documents import BundleDocument
 from contract.status import Event
 from controller.cli.app import main as fde
 from controller.session import agent_client
@@ -192,14 +188,6 @@ def kinds(folder: Path, chance: Chance) -> None:
     chance.choice(others)()
 
 
-def group(folder: Path, chance: Chance) -> None:
-    """Make the folder a group's, whose members are what they want to be."""
-    members = chance.choice(([folder.name, folder.name], [folder.name, "outside", TEXTS[3]]))
-    document = {"format": "fde-group/1", "group": "g", "suites": members, "hosts": ["bench"]}
-    (folder / "group.json").unlink(missing_ok=True)  # it may be a link
-    (folder / "group.json").write_bytes(written(change_value(document, chance)))
-
-
 def resealed(folder: Path, chance: Chance) -> None:
     """Remove the seal, or make one that is right: whoever sends a folder can make one."""
     (folder / "manifest.json").unlink(missing_ok=True)
@@ -208,14 +196,7 @@ def resealed(folder: Path, chance: Chance) -> None:
         write_manifest(folder)
 
 
-CHANGES = {values: 40, raw: 10, damage: 12, kinds: 20, group: 4, resealed: 9}
-
-
-def torn(content: bytes, chance: Chance) -> bytes:
-    """Return an archive with other bytes in one place, cut there, or as it is."""
-    place = chance.randrange(len(content))
-    spoilt = content[:place] + chance.randbytes(8) + content[place + 8 :]
-    return chance.choice((content, content, spoilt, content[:place]))
+CHANGES = {values: 40, raw: 10, damage: 12, kinds: 20, resealed: 9}
 
 
 class Watch:
@@ -275,33 +256,18 @@ class Cases:
         self.watch.allowed = (self.suites.resolve(), self.scratch.resolve())
         suite, target = str(self.suite), ["--target", str(root / "target.json")]
         plan = ["plan", "--suite", "smoke", *target, "--hours", "1", "--configurations", "plain"]
-        lines: dict[tuple[str, ...], int] = {
-            **{("summary", suite): 14, ("verify", suite): 6, ("notebook", "--json", suite): 6},
+        self.commands: dict[tuple[str, ...], int] = {
+            **{("summary", suite): 14, ("verify", suite): 12, ("notebook", "--json", suite): 6},
             **{("watch", suite): 16, ("seal", suite): 12},
             ("compare", suite, str(self.base), "--out", str(self.scratch / "c")): 2,
             ("resume", suite, *target, "--inventory", str(root)): 25,
             (*plan, "--out", str(self.suites)): 3,
-        }
-        self.commands: dict[str, tuple[Callable[[Chance], object], int]] = {
-            **{line[0]: (partial(_call_fde, line), n) for line, n in lines.items()},
-            "bundle": (self._bundle, 6),
         }
 
     def _put_secret(self) -> None:
         shutil.rmtree(self.outside, ignore_errors=True)
         self.outside.mkdir()
         (self.outside / "secret").write_bytes(SECRET)
-
-    def _bundle(self, chance: Chance) -> object:
-        """Give the suite as a bundle that says of itself what it wants."""
-        about = BundleDocument("fde-bundle/1", self.plan["suite_id"], "0", "0" * 64)
-        with contextlib.suppress(OSError):  # an earlier change made something else there
-            (self.suite / ABOUT).write_text(json.dumps(asdict(about)), encoding="utf-8")
-        held = io.BytesIO()
-        pack.pack(self.suite, held)
-        path = self.scratch / "one.tar.gz"
-        path.write_bytes(torn(held.getvalue(), chance))
-        return fde([chance.choice(("verify", "summary")), str(path)])
 
     def run(self, seed: int) -> dict[str, Any]:
         """Return a case's command, changes, outcome and faults; the same seed gives the same."""
@@ -317,8 +283,9 @@ class Cases:
             # Of what an earlier change has made.
             with contextlib.suppress(RuntimeError, OSError, ValueError, shutil.Error):
                 change(self.suite, chance)
-        name = chance.choices(list(self.commands), [n for _, n in self.commands.values()])[0]
-        outcome, faults = self._call(self.commands[name][0], chance)
+        (line,) = chance.choices(list(self.commands), list(self.commands.values()))
+        outcome, faults = self._call(line)
+        name = line[0]
         done = [change.__name__ for change in changes]
         return {
             "seed": seed,
@@ -328,7 +295,7 @@ class Cases:
             "faults": faults,
         }
 
-    def _call(self, command: Callable[[Chance], object], chance: Chance) -> tuple[str, list[str]]:
+    def _call(self, line: Sequence[str]) -> tuple[str, list[str]]:
         out, err = io.StringIO(), io.StringIO()
         faults: list[str] = []
         status: object = None
@@ -337,7 +304,7 @@ class Cases:
         self.watch.on = True
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = command(chance)
+                status = fde(list(line))
         except SystemExit as error:
             status = error.code
         except BaseException:  # noqa: BLE001 (whatever it is, a person would see a traceback)
@@ -358,10 +325,6 @@ class Cases:
         if entries != [("secret", SECRET)]:
             yield f"written outside: {entries}"
             self._put_secret()
-
-
-def _call_fde(line: tuple[str, ...], _chance: Chance) -> object:
-    return fde(list(line))
 
 
 def _faults_of_words(out: str, err: str, status: object) -> Iterator[str]:
