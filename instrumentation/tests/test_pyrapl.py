@@ -61,7 +61,7 @@ def set_uj(root: Path, zone: str, energy_uj: int) -> None:
     """In one write over the old value: a reader never finds the file empty."""
     path = root / "sys/class/powercap/intel-rapl" / zone / "energy_uj"
     with path.open("r+b", buffering=0) as counter:
-        counter.write(f"{energy_uj:>20}\n".encode())
+        counter.write(f"{energy_uj:>18}\n".encode())
 
 
 def _read_uj(source: PyraplSource) -> dict[str, int]:
