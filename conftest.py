@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,12 +141,6 @@ class LabHandle:
 
 
 @pytest.fixture(scope="session")
-def lab_handle() -> type[LabHandle]:
-    """For a lab that a test starts beside the session's."""
-    return LabHandle
-
-
-@pytest.fixture(scope="session")
 def lab_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
     """For labs of this session's own, below build/lab-test; they are taken down at the end.
 
@@ -171,6 +166,25 @@ def lab(lab_directory: Path) -> Iterator[LabHandle]:
     handle = LabHandle(lab_directory, json.loads(layout.state.read_text(encoding="utf-8")))
     yield handle
     handle.disconnect()
+
+
+@pytest.fixture(scope="session")
+def another_lab(lab_directory: Path) -> Callable[..., AbstractContextManager[LabHandle]]:
+    """Provide what starts a lab of a name beside the session's."""
+
+    @contextmanager
+    def started(name: str, **options: Any) -> Iterator[LabHandle]:
+        layout = Layout(lab_directory / name)
+        lifecycle.up(layout, print, lifecycle.LabOptions(**options))
+        state = json.loads(layout.state.read_text(encoding="utf-8"))
+        handle = LabHandle(layout.directory, state)
+        try:
+            yield handle
+        finally:
+            handle.disconnect()
+            lifecycle.down(layout)
+
+    return started
 
 
 @pytest.fixture(autouse=True)

@@ -177,23 +177,16 @@ def two_hosts(
 
 @pytest.fixture(scope="module")
 def with_mysql(
-    lab_directory: Path, lab_handle: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+    another_lab: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:
     """Provide the controller of a guest with both servers, not provisioned yet."""
     try:
         packages = mysql.ensure(print)
     except LabError as error:
         pytest.skip(f"MySQL's packages cannot be had: {error}")
-    layout = Layout(lab_directory / "mysql")
-    lifecycle.up(layout, print, lifecycle.LabOptions())
-    state = json.loads(layout.state.read_text(encoding="utf-8"))
-    handle = lab_handle(layout.directory, state)
-    try:
+    with another_lab("mysql") as handle:
         mysql.install(handle.send, handle.ssh, packages)
-        yield Controller(layout.directory, tmp_path_factory.mktemp("build"), handle)
-    finally:
-        handle.disconnect()
-        lifecycle.down(layout)
+        yield Controller(handle.directory, tmp_path_factory.mktemp("build"), handle)
 
 
 @dataclass(frozen=True)

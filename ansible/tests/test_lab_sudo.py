@@ -13,8 +13,7 @@ import pytest
 
 from ansible.tests.conftest import ROOT, Controller
 from contract.private import PASSWORD_FILE
-from lab import lifecycle, ssh
-from lab.state import Layout
+from lab import ssh
 
 pytestmark = pytest.mark.lab
 
@@ -30,24 +29,18 @@ install -m 600 -o {USER} -g {USER} /dev/stdin /home/{USER}/.ssh/authorized_keys
 
 @pytest.fixture(scope="module")
 def by_sudo(
-    lab_directory: Path, lab_handle: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+    another_lab: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:
     """Provide the controller of a guest whose user may log in, and may not yet use sudo."""
-    layout = Layout(lab_directory / "sudo")
-    lifecycle.up(layout, print, lifecycle.LabOptions())
-    state = json.loads(layout.state.read_text(encoding="utf-8"))
-    handle = lab_handle(layout.directory, state)
     folder = tmp_path_factory.mktemp("user")
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    try:
+    with another_lab("sudo") as handle:
         handle.ssh(ADD_USER, stdin=key.with_suffix(".pub").read_bytes())
-        link = state["ssh"] | {"user": USER, "key": str(key)}
-        (folder / "state.json").write_text(json.dumps(state | {"ssh": link}), encoding="utf-8")
+        link = handle.state["ssh"] | {"user": USER, "key": str(key)}
+        state = json.dumps(handle.state | {"ssh": link})
+        (folder / "state.json").write_text(state, encoding="utf-8")
         yield Controller(folder, tmp_path_factory.mktemp("build"), handle)
-    finally:
-        handle.disconnect()
-        lifecycle.down(layout)
 
 
 def fde(controller: Controller, *arguments: str) -> subprocess.CompletedProcess[str]:

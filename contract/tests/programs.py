@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -19,6 +21,20 @@ def wait_until(wanted: Callable[[], object]) -> None:
     """Look every 50 ms; the test's own limit ends it."""
     while not wanted():
         time.sleep(0.05)
+
+
+@contextmanager
+def meanwhile(
+    act: Callable[[], object], stop: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Do something in a thread, which is waited for in the end; `stop` is what ends it."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join()
 
 
 def has_ended(pid: int) -> bool:

@@ -26,7 +26,7 @@ import typer
 import yaml
 
 from contract.places import ROOT, version
-from contract.tests.programs import program
+from contract.tests.programs import meanwhile, program
 from controller.cli.app import app
 from instrumentation.tests.trees import TREES, P, child
 
@@ -161,13 +161,8 @@ def moving(counters: Path) -> Iterator[None]:
                 with file.open("r+") as writable:  # in place, so that no read finds it empty
                     writable.write(f"{count_uj:012d}\n")
 
-    thread = threading.Thread(target=move)
-    thread.start()
-    try:
+    with meanwhile(move, stop.set):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _script(block: Block) -> str:

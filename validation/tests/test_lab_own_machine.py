@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from contract.errors import LabError
-from lab import lifecycle
-from lab.state import Layout
 from validation.first_use import installed
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -33,22 +31,16 @@ loginctl enable-linger {installed.USER}
 
 
 @pytest.fixture
-def machine(lab_directory: Path, lab_handle: Callable[..., Any]) -> Iterator[Any]:
+def machine(another_lab: Callable[..., Any]) -> Iterator[Any]:
     """Yield a guest with `fde` installed for its user; no meter."""
     try:
         packages = installed.wheels(print)
     except LabError as error:
         pytest.skip(f"the packages for the guest cannot be had: {error}")
-    layout = Layout(lab_directory / "own")
-    lifecycle.up(layout, print, lifecycle.LabOptions(meter=False))
-    handle = lab_handle(layout.directory, json.loads(layout.state.read_text(encoding="utf-8")))
-    try:
+    with another_lab("own", meter=False) as handle:
         installed.send(lambda script, data: handle.ssh(script, stdin=data), packages)
         handle.ssh(installed.as_user(installed.INSTALL))
         yield handle
-    finally:
-        handle.disconnect()
-        lifecycle.down(layout)
 
 
 def test_from_pip_to_a_report_and_back(machine: Any) -> None:

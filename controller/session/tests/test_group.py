@@ -8,8 +8,6 @@ import json
 import os
 import signal
 import sys
-import threading
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from contract import plan as plans
 from contract import schema
 from contract.places import ROOT
 from contract.plan import TargetDocument
+from contract.tests.programs import meanwhile, wait_until
 from contract.tests.refusal import refuses
 from controller.planning.plan_folders import Options
 from controller.session import group
@@ -246,15 +245,11 @@ def test_an_interruption_reaches_every_session_and_is_waited_for(
     options, suites = prepared(tmp_path, monkeypatch, alder="wait", birch="wait")
 
     def interrupt() -> None:
-        while not all((path / "waits").exists() for path in suites.values()):
-            time.sleep(0.01)
+        wait_until(lambda: all((path / "waits").exists() for path in suites.values()))
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
         group.run(options)
-    thread.join()
     output = capsys.readouterr().out
     assert output.count("failed: interrupted, what was measured is kept.") == 2
 

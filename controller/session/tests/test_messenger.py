@@ -23,7 +23,7 @@ from contract import strict_json
 from contract.messages import Message, Notify, Receiver
 from contract.plan import TargetDocument
 from contract.status import SuiteStatus
-from contract.tests.programs import has_ended, wait_until
+from contract.tests.programs import has_ended, meanwhile, wait_until
 from controller.session import delivery, messenger
 from controller.session.messenger import Messenger, conditions, send_tests
 from controller.session.status import Board
@@ -75,14 +75,8 @@ class Web(ThreadingHTTPServer):
 
 @contextmanager
 def served(server: socketserver.BaseServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
+    with server, meanwhile(lambda: server.serve_forever(0.05), server.shutdown):
         yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from contract.files import sha256_of
 from contract.journal import boot_id
 from contract.places import ROOT
 from contract.plan import MeterEntry
-from contract.tests.programs import wait_until
+from contract.tests.programs import meanwhile, wait_until
 from contract.tests.refusal import refuses
 from controller.session import recorders, seal
 from controller.session.recorders import Recorders, end_leftovers, folder_for
@@ -48,14 +48,8 @@ def speaking(link: Path, simulator: SmartPower3Simulator | None = None) -> Itera
             if len(ends_s):
                 port.send(simulator.advance(np.stack([20.0 * ends_s, 1.0 * ends_s], axis=1)))
 
-    thread = threading.Thread(target=play)
-    thread.start()
-    try:
+    with contextlib.closing(port), meanwhile(play, unplugged.set):
         yield
-    finally:
-        unplugged.set()
-        thread.join()
-        port.close()
 
 
 def meter(link: Path, name: str = "meter0") -> MeterEntry:

@@ -7,7 +7,6 @@ Ansible.
 from __future__ import annotations
 
 import _thread
-import contextlib
 import json
 import os
 import re
@@ -15,9 +14,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -36,7 +34,7 @@ from contract.files import sha256_of
 from contract.journal import REPEAT
 from contract.messages import Message, Notify, Receiver
 from contract.places import ROOT
-from contract.tests.programs import wait_until
+from contract.tests.programs import meanwhile, wait_until
 from contract.tests.refusal import refuses
 from controller.planning import plan_folders
 from controller.session import ending, journal_link, seal, session, watch
@@ -147,17 +145,6 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     with speaking(tmp_path / "m"):
         yield scene
         scene.close()
-
-
-@contextlib.contextmanager
-def meanwhile(act: Callable[[], object]) -> Iterator[None]:
-    """Something that happens beside the session."""
-    thread = threading.Thread(target=act)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
 
 
 def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene: Scene) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from contract.examination import SleepState
 from contract.messages import Notify
 from contract.plan import MeterEntry, PowerSwitch
 from contract.problem import Problem
+from contract.tests.programs import meanwhile
 from controller.targets import check as page
 from controller.targets import fitness
 from controller.targets.answers import Examination
@@ -358,14 +359,8 @@ def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
     """Make a smartpower3 that sends, on a pseudo-terminal."""
     link, ended = folder / "meter", threading.Event()
     player = Player(registry.load("smartpower3")(**settings), link, watts)
-    thread = threading.Thread(target=player.run, args=(ended.is_set,), daemon=True)
-    thread.start()
-    try:
+    with closing(player), meanwhile(lambda: player.run(ended.is_set), ended.set):
         yield link
-    finally:
-        ended.set()
-        thread.join()
-        player.close()
 
 
 def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_fails(tmp_path: Path) -> None:
