@@ -214,6 +214,8 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: s
         ("disks/plain/by_id", "/dev/disk/by-id/nvme-B_2", "disk-twice"),
         ("disks/plain/serial", "2", "disk-twice"),
         ("disks/plain/serial", " ", "disk-serial"),
+        ("disks/plain/serial", False, "type"),  # as YAML reads NO
+        ("disks/plain/erase", 1.5, "type"),
         ("disks/plain/erase", "1", "erase-anything"),
         ("disks/plain/erase", "1 0123", "erase-digits"),
         ("disks/plain/erase", "2 0123456789ab", "erase-serial"),

@@ -96,9 +96,9 @@ def _on_each_disk(configurations: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read_disks(disks: Disks) -> dict[str, Disk]:
-    """Read the disks; a serial number of digits alone may have been read as a number."""
+    """Read the disks; a serial number of digits alone may be a number, and NO is none."""
     texts = {
-        role: {key: str(entry[key]) for key in ("serial", "erase") if entry.get(key) is not None}
+        role: {key: str(entry[key]) for key in ("serial", "erase") if type(entry.get(key)) is int}
         for role, entry in disks.items()
     }
     sizes = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -59,14 +60,9 @@ def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
         )
 
 
-def test_intervals_of_budgets_hold_the_truth() -> None:
-    figures = budgets.measure(quick=True)
-    assert len(figures) == 12
-    assert all(91.5 < figure.value < 98.5 for figure in figures)
-
-
-def test_intervals_of_ratios_hold_the_truth() -> None:
-    figures = coverage.measure(quick=True)
+@pytest.mark.parametrize("part", [budgets, coverage], ids=["of budgets", "of ratios"])
+def test_intervals_hold_the_truth(part: ModuleType) -> None:
+    figures = part.measure(quick=True)
     assert len(figures) == 12
     assert all(91.5 < figure.value < 98.5 for figure in figures)
 
