@@ -26,7 +26,7 @@ def write(path: Path, frames: list[Frame]) -> StreamWriter:
     return writer
 
 
-def whole(frames: list[Frame], size_bytes: int) -> list[Frame]:
+def whole_frames(frames: list[Frame], size_bytes: int) -> list[Frame]:
     """Return the frames that are whole in so many bytes."""
     ends = accumulate(12 + len(frame.data) for frame in frames)
     return [frame for frame, end in zip(frames, ends, strict=True) if end <= size_bytes]
@@ -41,7 +41,7 @@ def test_any_cut_keeps_the_whole_frames(
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[: max(0, size - cut)])
     kept = list(read_frames(path))
-    assert kept == whole(frames, size - cut)
+    assert kept == whole_frames(frames, size - cut)
     writer = write(path, more)  # continues after the last whole frame
     assert list(read_frames(path)) == kept + more
     assert writer.openings == sum(not frame.data for frame in kept)
@@ -92,7 +92,7 @@ def test_frames_of_any_size_are_read_back_in_pieces(
         for part in read_pieces(path):
             collected += part if isinstance(part, Pieces) else [part]
             assert not isinstance(part, Frame) or part.sent or not part.data
-    assert collected == whole(frames, size)
+    assert collected == whole_frames(frames, size)
 
 
 @pytest.mark.parametrize("before", [0, 1, 40])
