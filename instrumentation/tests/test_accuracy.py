@@ -7,11 +7,9 @@ import pytest
 
 from contract.strict_json import Document
 from contract.tests.refusal import refuses
-from instrumentation.accuracy import UNITS, Accuracy, ErrorTerm, read_terms
-from instrumentation.meters.registry import kinds, load
+from instrumentation.accuracy import Accuracy, ErrorTerm, read_terms
 from instrumentation.meters.smartpower3 import SmartPower3
 from instrumentation.meters.wt310 import WT310
-from instrumentation.tests.simulators import registry as simulators
 
 CERTIFICATE: Document = {
     "source": "certificate 7 of 2026",
@@ -73,16 +71,6 @@ def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
     assert terms(WT310({"1": "system"}))["power_factor"].limit is None
     with refuses("invalid-settings"):
         WT310({"1": "system"}, {"power_factor": 1.2})
-
-
-@pytest.mark.parametrize("kind", [kind for kind in kinds() if kind != "tally"])
-def test_every_meter_states_its_terms_or_that_nobody_does(kind: str) -> None:
-    simulator = simulators.load(kind)()
-    accuracy = load(kind)({simulator.channels[0]: "system"}, simulator.settings).accuracy.terms
-    assert {term.name for term in accuracy} <= {*UNITS}
-    assert accuracy[0].name == "gain"
-    assert all(term.source for term in accuracy)
-    assert len({term.name for term in accuracy}) == len(accuracy)
 
 
 def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:

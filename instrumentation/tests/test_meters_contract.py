@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from contract.tests.refusal import refuses
+from instrumentation.accuracy import UNITS
 from instrumentation.decode import Decoded
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
@@ -93,7 +94,9 @@ def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) ->
 def test_describes_itself(kind: str) -> None:
     meter = a_driver(kind)
     assert meter.kind == kind
-    assert meter.accuracy.source
+    terms = meter.accuracy.terms
+    assert terms[0].name == "gain" and all(term.source for term in terms)
+    assert len({term.name for term in terms} & {*UNITS}) == len(terms)
     assert meter.accuracy.relative_limit * 40 + meter.accuracy.absolute_limit_w > 0
     assert meter.timing in ("device", "index", "poll")
     assert meter.period_s > 0

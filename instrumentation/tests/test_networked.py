@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from instrumentation.meters.scpi import ScpiMeter
 from instrumentation.tests.meter_helpers import flag_words, kinds, opened, talk
 from instrumentation.tests.simulators.http import HttpSimulator
 from instrumentation.tests.simulators.scpi import ScpiSimulator
-from instrumentation.trace import Fault, Frame
+from instrumentation.trace import Fault
 
 SECOND_NS = 1_000_000_000
 GENERIC: dict[str, Any] = {
@@ -95,13 +94,6 @@ def test_no_changed_byte_passes(sent: list[tuple[str, bytes]], at: int, by: int)
     assert sound[-1] == ("end", b"{}")
     assert set(sound[:-1]) <= set(sent)
     assert any(isinstance(output, Fault) for output in answers)
-
-
-@given(st.lists(st.binary(max_size=200), max_size=20))
-def test_bytes_at_random_are_no_answers(pieces: list[bytes]) -> None:
-    inbox = Answers()
-    for n, piece in enumerate(pieces):
-        assert not [output for output in inbox.add(piece, n) if isinstance(output, Answer)]
 
 
 def test_an_answer_that_is_too_long_is_cut_and_says_so() -> None:
@@ -519,13 +511,3 @@ def test_stated_limits_are_in_the_budget() -> None:
     limits = {term.name: term.limit for term in accuracy.terms}
     assert limits["gain"] == 0.02 and limits["range"] == 0.3 and limits["resolution"] == 0.05
     assert "its leaflet" in accuracy.source
-
-
-def test_a_profile_holds_the_contract_over_a_random_load() -> None:
-    simulator, chance = HttpSimulator("tasmota", step_w=1.0), random.Random(1)
-    load = [chance.uniform(0, 2000) for _ in range(60)]
-    output, frames = talk(lambda: HttpMeter({"0": "system"}, simulator.settings), simulator, load)
-    assert not output.faults
-    values = output.samples["power_w_system"].to_list()
-    assert values == pytest.approx(load[: len(values)], abs=0.501)
-    assert any(isinstance(frame, Frame) and frame.sent for frame in frames)

@@ -7,7 +7,6 @@ import json
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from instrumentation.decode import Decoded, decode
@@ -18,8 +17,8 @@ from instrumentation.recorder_port import RecorderError, parse_meter
 from instrumentation.tests.meter_helpers import an_entry
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.player import Player
-from validation.metrology.conversation import conversation, decode_frames, read_frames
-from validation.metrology.faulty_meters import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults
+from validation.metrology.conversation import read_frames
+from validation.metrology.faulty_meters import WIRE_FAULTS, FaultyWire, WireFaults
 
 WATTS = (12.0, 5.0, 3.0, 2.0, 7.0, 1.0, 4.0, 6.0)
 RECORDS = 3
@@ -97,25 +96,3 @@ def test_a_stall_loses_nothing() -> None:
     arrived = b"".join(wire.carry(piece) for piece in pieces)
     assert b"".join(pieces).startswith(arrived)
     assert len(arrived) > 700
-
-
-def test_an_overrun_swallows_one_stretch() -> None:
-    wire = FaultyWire(2, WireFaults(overrun=0.1))
-    pieces = [bytes([n]) * 100 for n in range(50)]
-    arrived = [wire.carry(piece) for piece in pieces]
-    lost = [len(piece) - len(got) for piece, got in zip(pieces, arrived, strict=True)]
-    assert 8 <= sum(lost) < sum(map(len, pieces))
-    assert 0 in lost
-
-
-@pytest.mark.parametrize(("fault", "kind"), [("step", "gap"), ("restart", "restart")])
-def test_faults_of_the_meters_own_clock_show(fault: str, kind: str) -> None:
-    meter = FaultyMeter(simulators.load("smartpower3"), 5, **{fault: 0.01})
-    energy_j = np.outer(np.arange(1, 1001) * 0.01, (2.0, 3.0))
-    driver = registry.load("smartpower3")({"0": "a", "1": "b"})
-    fresh = registry.load("smartpower3")({"0": "a", "1": "b"})
-    recording = decode_frames(fresh, list(conversation(driver, meter, energy_j)))
-    assert len(meter.struck) > 4
-    assert sum(f.kind == kind for f in recording.faults) == len(meter.struck)
-    told_w = recording.samples.filter(~recording.samples["flags"].str.contains("gap"))["power_w_a"]
-    assert told_w.to_numpy() == pytest.approx(2.0, abs=0.002)

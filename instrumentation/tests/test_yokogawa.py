@@ -72,16 +72,6 @@ def test_ranges_and_rate_are_set_at_the_meter(kind: str) -> None:
 
 
 @both
-def test_each_update_is_one_record(kind: str) -> None:
-    output, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS)
-    assert not output.faults
-    # The first one began before the meter was set up.
-    assert output.samples["power_w_system"].to_list() == pytest.approx(WATTS[1:], abs=0.1)
-    assert set(output.samples["window_s"]) == {0.25}
-    assert set(output.samples["flags"]) == {""}
-
-
-@both
 def test_slowest_rate_is_waited_for(kind: str) -> None:
     simulator = SIMULATORS[kind](rate_s=5.0)
     output, _ = talk(lambda: driver(kind, rate_s=5.0, **FIXED), simulator, WATTS)
