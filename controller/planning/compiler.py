@@ -30,12 +30,7 @@ from controller.planning.entries import complete, plan_entries
 from controller.planning.known_names import require_known
 from controller.planning.questions import plan_comparisons, plan_contrasts, plan_extra
 from controller.planning.schedule import DRIFT_CHECK, order, with_drift_checks
-from controller.planning.suites import (
-    DriftCheck,
-    Suite,
-    SuitePrecondition,
-    for_target,
-)
+from controller.planning.suites import DriftCheck, Suite, SuitePrecondition, for_target
 from instrumentation import watermark as pattern
 from instrumentation.meters import registry as registry_of_meters
 from instrumentation.meters.base import MeterError

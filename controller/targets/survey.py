@@ -22,13 +22,7 @@ from contract.plan import Plan, TargetDocument
 from contract.problem import Problem, wordings_of
 from controller.targets import connection
 from controller.targets.agent_bundle import HOME, collect, pack
-from controller.targets.answers import (
-    DisksAnswer,
-    Examination,
-    KeptCheck,
-    MachineAnswer,
-    Survey,
-)
+from controller.targets.answers import DisksAnswer, Examination, KeptCheck, MachineAnswer, Survey
 
 NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER, OLD_PYTHON = range(94, 100)
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.

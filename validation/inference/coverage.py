@@ -8,15 +8,7 @@ import numpy as np
 
 from analysis.stats.comparison import LogRatio
 from validation.bench import Figure, within
-from validation.inference.simulated import (
-    FEW,
-    SEED,
-    SUITES,
-    Scene,
-    covered,
-    log_ratios,
-    simulate,
-)
+from validation.inference.simulated import FEW, SEED, SUITES, Scene, covered, log_ratios, simulate
 
 BLOCKS = (3, 10, 20)
 RATIO = 1.05

@@ -8,12 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from analysis.money.payback import (
-    JOULES_PER_KWH,
-    Payback,
-    battery_runs,
-    payback,
-)
+from analysis.money.payback import JOULES_PER_KWH, Payback, battery_runs, payback
 from analysis.stats.stats import Floats, Span, estimate
 from contract.assumptions import Assumptions
 from validation.bench import Figure, within

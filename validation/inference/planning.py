@@ -11,15 +11,7 @@ from analysis.stats.comparison import Comparison, LogRatio
 from analysis.stats.planning import detectable
 from analysis.stats.stats import LEVEL
 from validation.bench import Figure, within
-from validation.inference.simulated import (
-    FEW,
-    SEED,
-    SUITES,
-    Scene,
-    log_ratios,
-    share,
-    simulate,
-)
+from validation.inference.simulated import FEW, SEED, SUITES, Scene, log_ratios, share, simulate
 
 RATIO = 1.05
 STILL = Scene(drift_per_h=0.0, swing=0.0, place=0.0)

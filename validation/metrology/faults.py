@@ -30,12 +30,7 @@ from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
 from validation.bench import Figure, at_least, at_most
 from validation.metrology.conversation import Wire, conversation, decode_frames, faultless
-from validation.metrology.faulty_meters import (
-    WIRE_FAULTS,
-    FaultyMeter,
-    FaultyWire,
-    WireFaults,
-)
+from validation.metrology.faulty_meters import WIRE_FAULTS, FaultyMeter, FaultyWire, WireFaults
 
 RECORDS = 60  # of a stream with one fault
 TRIALS = 200  # of each kind of fault

@@ -8,14 +8,7 @@ from dataclasses import asdict
 from agent.preflight import OPAL_KINDS
 from contract.command_results import CheckOutcome
 from contract.examination import DiskReport
-from controller.targets.fitness.diagnosis import (
-    Scene,
-    failed,
-    not_made,
-    passed,
-    refused,
-    warned,
-)
+from controller.targets.fitness.diagnosis import Scene, failed, not_made, passed, refused, warned
 
 HOT_C = 65.0
 

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from controller.targets.fitness import (
-    controller_host,
-    disks,
-    machine,
-    meters,
-    reach,
-    resolution,
-    unattended,
-)
+from controller.targets.fitness import controller_host, disks, machine, meters, reach, resolution
 from controller.targets.fitness.diagnosis import Check, by_part
 
 # Refusals of agent.preflight by the check that reports them.
@@ -24,8 +16,8 @@ TABLE: tuple[Check, ...] = (
     Check("controller-room", "room where suites go", controller_host.room, False),
     Check("controller-sleep", "sleep of the controller", controller_host.sleep, False),
     Check("port-takers", "programs that open any port", controller_host.port_takers, False),
-    Check("messages", "what its receivers need", unattended.receivers, False),
-    Check("power-switch", "what the target's switch needs", unattended.power_switch, False),
+    Check("messages", "what its receivers need", controller_host.receivers, False),
+    Check("power-switch", "what the target's switch needs", controller_host.power_switch, False),
     Check("ssh", "the way to the target", reach.ssh, False),
     Check("rights", "root on the target", reach.rights, refusals=("not-root",)),
     Check("system", "distribution, architecture, systemd, Python", reach.system, True, SYSTEM),

@@ -27,7 +27,7 @@ from contract.tests.programs import meanwhile
 from controller.targets import check as page
 from controller.targets import fitness
 from controller.targets.answers import Examination
-from controller.targets.fitness import probe, unattended
+from controller.targets.fitness import controller_host, probe
 from controller.targets.fitness.diagnosis import Host, Scene
 from controller.targets.fitness.noise import Noise, detectable_change, stretch
 from controller.targets.fitness.probe import Probe
@@ -345,7 +345,7 @@ def test_receivers_and_a_switch_that_have_what_they_need_pass(
     outcomes = fitness.judge(scene)
     require_form(outcomes)
     assert states_of(outcomes, "fail", "warn") == []
-    monkeypatch.setattr(unattended, "find_spec", lambda _: None)
+    monkeypatch.setattr(controller_host, "find_spec", lambda _: None)
     assert states_of(fitness.judge(scene), "fail") == [("messages", "fail")]
 
 
