@@ -146,9 +146,12 @@ class HttpTransport:
 
 
 def _end(wire: socket.socket) -> None:
-    """End a connection under its reader: the socket's own timeout is from byte to byte."""
+    """End a connection under its reader: the socket's own timeout is from byte to byte.
+
+    As a plain socket: that of TLS would drop what its reader is about to use.
+    """
     with contextlib.suppress(OSError):
-        wire.shutdown(socket.SHUT_RDWR)
+        socket.socket.shutdown(wire, socket.SHUT_RDWR)
 
 
 def _body(response: http.client.HTTPResponse) -> bytes:

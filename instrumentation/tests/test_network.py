@@ -53,7 +53,7 @@ SECRET = "admin:corr&ct horse"
 
 @contextlib.contextmanager
 def on_the_network(
-    simulator: NetworkSimulator, port: int = 0, secret: str = "", **tls: ssl.SSLContext
+    simulator: NetworkSimulator, port: int = 0, secret: str = "", **tls: ssl.SSLContext | None
 ) -> Iterator[Server]:
     """Provide a simulator that is served, in true time."""
     server = simulator.serve(HOST, port, secret, **tls)
@@ -299,10 +299,17 @@ def test_an_answer_that_takes_longer_than_a_period_is_flagged_and_no_gap_of_the_
     assert reads > 4 * len(flags)  # the recorder was not held up for an answer
 
 
-def test_an_answer_that_dribbles_is_given_up_and_the_next_one_is_whole() -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_an_answer_that_dribbles_is_given_up_and_the_next_one_is_whole(
+    is_tls: bool, tmp_path: Path
+) -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
-    limit = {"answer_limit_s": 0.6}
-    with on_the_network(plug) as server, the_wire(a_config(plug, server.address, **limit)) as wire:
+    context = a_certificate(tmp_path, x509.IPAddress(ip_address(HOST)))
+    settings = {"answer_limit_s": 0.6, "ca_file": str(tmp_path / "ca.pem") if is_tls else ""}
+    with (
+        on_the_network(plug, tls=context if is_tls else None) as server,
+        the_wire(a_config(plug, server.address, **settings)) as wire,
+    ):
         until_heard(*wire, lambda watts, _: len(watts) >= 2)
         plug.dribbles, plug.delay_s = True, 0.2
         _, faults = until_heard(*wire, lambda _, faults: bool(faults))
