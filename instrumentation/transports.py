@@ -70,9 +70,6 @@ class SerialTransport:
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 
-    def fileno(self) -> int:
-        return self._fd
-
     def read(self, wait_s: float) -> tuple[int, bytes]:
         if not self._poll.poll(wait_s * 1000):
             return monotonic_ns(), b""
@@ -186,9 +183,6 @@ class UsbtmcTransport(QueryTransport):
         except OSError:
             os.close(self._fd)
             raise
-
-    def fileno(self) -> int:
-        return self._fd
 
     def _put(self, message: bytes) -> None:
         os.write(self._fd, message)

@@ -11,7 +11,6 @@ import pytest
 
 from instrumentation.decode import Decoded, decode
 from instrumentation.meters import registry
-from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, parse_meter
 from instrumentation.tests.meter_helpers import an_entry
@@ -47,7 +46,7 @@ def recorded(kind: str, link: Path, out: Path) -> Decoded:
     return decode(out)
 
 
-SERIAL = [kind for kind in meters.kinds() if "port" in meters.load(kind).addresses]
+SERIAL = [kind for kind in registry.kinds() if "port" in registry.load(kind).addresses]
 
 
 @pytest.mark.parametrize("kind", SERIAL)  # the others: test_network

@@ -49,7 +49,6 @@ def test_bytes_go_both_ways_with_the_time_of_their_read(port: SimulatedPort) -> 
     transport.write(b"ask\n\x03\x04\r")
     port.wait(1.0)
     assert port.receive() == b"ask\n\x03\x04\r"
-    assert transport.fileno() > 0
     transport.close()
     transport.close()
     assert port.receive() == b""
@@ -72,7 +71,7 @@ def test_no_byte_has_a_time_before_its_own(
     sent_ns: list[int] = []
 
     def interrupted(fd: int, size: int) -> bytes:
-        if fd == transport.fileno() and not sent_ns:
+        if fd == transport._fd and not sent_ns:
             port.send(b"second")
             sent_ns.append(monotonic_ns())
             while _waiting(fd) < len(b"first, second"):  # a terminal takes its time
@@ -161,7 +160,7 @@ def test_usbtmc_reads_once_after_each_query_and_not_otherwise(
 def test_usbtmc_belongs_to_one(instrument: tuple[UsbtmcTransport, int]) -> None:
     transport, _ = instrument
     with pytest.raises(BlockingIOError):
-        UsbtmcTransport(os.ttyname(transport.fileno()), 1.0)
+        UsbtmcTransport(os.ttyname(transport._fd), 1.0)
 
 
 def test_usbtmc_is_chosen_by_its_path(tmp_path: Path) -> None:
