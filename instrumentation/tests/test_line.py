@@ -17,7 +17,6 @@ from instrumentation.meters.line import LineMeter
 from instrumentation.meters.line_pattern import layout
 from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenated
 from instrumentation.tests.meter_helpers import opened
-from instrumentation.tests.simulators.line import LineSimulator
 from instrumentation.trace import Fault
 
 GIVEN: dict[str, Any] = {
@@ -288,17 +287,6 @@ def test_line_that_is_too_long_is_one_fault(together: bool) -> None:
     done = [meter.feed(piece, 0) for piece in pieces]
     assert [fault.kind for output in done for fault in output.faults] == ["framing"]
     assert concatenated([output.rows for output in done]).power_w.tolist() == [[5.0]]
-
-
-def test_simulator_prints_its_line_once_it_runs() -> None:
-    simulator = LineSimulator()
-    assert simulator.advance(np.array([[0.5, 0.1]])) == b""
-    simulator.receive(b"ru")
-    simulator.receive(b"n\n")
-    line = simulator.advance(np.array([[0.75, 0.2]]))
-    assert line == b"t=0000000200 a=002500mW b=001000mW 0000000.75J 0000000.20J\r\n"
-    simulator.receive(b"halt\n")
-    assert simulator.advance(np.array([[1.0, 0.3]])) == b""
 
 
 @given(st.text(max_size=40))

@@ -75,16 +75,6 @@ def test_no_changed_byte_passes(at: int) -> None:
         assert answer == POWER or find_answer(answer, Request(0x0016, 8)) is None
 
 
-def test_simulator_refuses_what_the_meter_refuses() -> None:
-    meter = Mcp39f511nSimulator()
-    assert meter.receive(ASK_POWER[:-1] + b"\x00") == b"\x51"
-    assert meter.receive(bytes.fromhex("A5 04 99 42")) == b"\x15"
-    assert meter.receive(ASK_POWER[:4]) == b""
-    assert len(meter.receive(ASK_POWER[4:])) == 11
-    assert meter.receive(write_request(0x00A8, b"\x02\x00")) == b"\x06"
-    assert meter.exponent == 2
-
-
 @pytest.mark.parametrize("power_range", [12, 16, 19])
 def test_power_is_read_in_every_range(power_range: int) -> None:
     meter = Mcp39f511nSimulator(power_range=power_range)

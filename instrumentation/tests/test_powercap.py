@@ -105,22 +105,6 @@ def test_power_bound_of_a_zone(tmp_path: Path) -> None:
     }
 
 
-def test_reads_follow_the_counter_between_two_stamps(tmp_path: Path) -> None:
-    root = ALONE.lay_out(tmp_path)
-    file = root / PACKAGE / "energy_uj"
-    with PowercapSource.open(root) as source:
-        first = source.read()["package-0"]
-        file.write_text("262143328850\n")
-        second = source.read()["package-0"]
-        file.write_text("7\n")
-        third = source.read()["package-0"]
-    assert isinstance(first, Reading)
-    assert isinstance(second, Reading)
-    assert isinstance(third, Reading)
-    assert (second.energy_uj, third.energy_uj) == (262_143_328_850, 7)
-    assert first.t_before_ns <= first.t_after_ns <= second.t_before_ns <= second.t_after_ns
-
-
 def test_a_series_is_what_single_reads_give(tmp_path: Path) -> None:
     root = TREES["one socket"].lay_out(tmp_path)
     with PowercapSource.open(root) as source:

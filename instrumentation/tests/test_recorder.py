@@ -364,14 +364,6 @@ def test_a_recording_that_is_begun_again_takes_no_other_adapter(
             bench.status_path.unlink()
 
 
-def test_two_alike_are_refused_with_their_names(out: Path) -> None:
-    bench = Bench("usb", out)
-    bench.ports += [Port(f"/dev/ttyUSB{n}", "10c4:ea60", f"SN{n}", f"1-{n}") for n in "12"]
-    with bench:
-        bench._thread.join()
-    assert "2 devices fit (/dev/ttyUSB1: serial number SN1, location 1-1" in bench.results[0]
-
-
 def test_foreign_stream_is_shown(link: Path, refused: Refused) -> None:
     with plugged_in(link, lambda port: port.send(b"$GPGGA,123519,4807.038,N\r\n")):
         err = refused(link)

@@ -14,7 +14,7 @@ from instrumentation.meters.yokogawa import Yokogawa, number, plausible
 from instrumentation.tests.meter_helpers import kinds, on_the_nth, talk
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.wt310 import WT310Simulator
-from instrumentation.tests.simulators.yokogawa import YokogawaSimulator, nr3
+from instrumentation.tests.simulators.yokogawa import YokogawaSimulator
 
 WATTS = [40.0, 41.5, 43.2, 320.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
 FIXED: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 5.0}
@@ -228,15 +228,6 @@ def test_held_meter_is_set_up_anew_and_let_go(kind: str) -> None:
         messages.append(request)
         meter.on_request_sent(request, second * 10**9)
     assert b"\n*CLS\r\n" in messages
-
-
-def test_numbers_have_five_digits() -> None:
-    assert nr3(231.96, 300.0) == "231.96E+00"
-    assert nr3(0.8125, 5.0) == "0.8125E+00"
-    assert nr3(1150.0, 1500.0) == "1.1500E+03"
-    assert nr3(0.0123, 0.02) == "12.300E-03"
-    assert nr3(float("inf"), 1.0) == "INF"
-    assert nr3(float("nan"), 1.0) == "NAN"
 
 
 @pytest.mark.parametrize("text", ["INF", "9.9E37", "9.91E+37", "-9.9E+37"])
