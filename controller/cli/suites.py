@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 MEASURE = "Measure"
 
-Suite = Annotated[str, typer.Option(help="Name of a suite.", autocompletion=suites)]
+Suite = Annotated[str | None, typer.Option(help="Suite to plan.", autocompletion=suites)]
+Running = Annotated[
+    Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: what runs now.")
+]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -87,10 +90,7 @@ def run(
         Path | None, typer.Argument(metavar="SUITE_DIR", help="Folder of a planned suite.")
     ] = None,
     *,
-    suite: Annotated[
-        str | None,
-        typer.Option(help="Name of a suite to plan and run.", autocompletion=suites),
-    ] = None,
+    suite: Suite = None,
     inventory: Inventory,
     target: Target = None,
     out: Out = None,
@@ -106,9 +106,7 @@ def run(
     """Run a planned suite, or plan one (--suite) and run it, on every host at once."""
     arguments = dict(locals())
 
-    from controller.targets import (
-        fitness,  # Ansible's, SSH's and the drivers' modules: not for --help
-    )
+    from controller.targets import fitness  # Ansible's, SSH's, the drivers' modules: not for --help
 
     if (suite_dir is None) == (suite is None):
         raise ControllerError("folder-and-suite")
@@ -137,22 +135,8 @@ def resume(
 
 
 @commands.command(rich_help_panel=MEASURE)
-def watch(
-    suite_dir: Annotated[
-        Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: what runs now.")
-    ] = None,
-    *,
-    inventory: Annotated[
-        Path | None,
-        typer.Option(
-            "--inventory",
-            "-i",
-            envvar="FDE_INVENTORY",
-            help="Whose targets to ask, if none runs here.",
-        ),
-    ] = None,
-) -> bool:
-    """Show a running suite, wherever it was started; for programs there is status/status.json."""
+def watch(suite_dir: Running = None, *, inventory: AnyInventory = None) -> bool:
+    """Show a running suite, here or on the inventory's targets; also in status/status.json."""
     from controller.session import watch as watching
 
     try:
@@ -163,9 +147,7 @@ def watch(
 
 @commands.command(rich_help_panel=MEASURE)
 def stop(
-    suite_dir: Annotated[
-        Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: what runs now.")
-    ] = None,
+    suite_dir: Running = None,
     *,
     at_once: Annotated[
         bool, typer.Option("--now", help="Interrupt the run, as Ctrl-C does.")

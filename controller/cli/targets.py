@@ -165,13 +165,10 @@ def prove(
         list[str] | None, typer.Argument(metavar="CONFIGURATION", help="Default: all.")
     ] = None,
     *,
-    inventory: Annotated[
-        Path | None,
-        typer.Option("--inventory", "-i", envvar="FDE_INVENTORY", help="Every host of it."),
-    ] = None,
+    inventory: AnyInventory = None,
     target: Target = None,
 ) -> bool:
-    """Enter, prove and leave each configuration; a table of it."""
+    """Enter, prove and leave each configuration of every host; a table of it."""
     from controller.planning.plan_folders import Options
     from controller.session import group
     from controller.targets import prove as proving

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +17,8 @@ import pytest
 
 from contract.interrupts import ENDING
 from contract.places import ROOT
-from instrumentation.tests.trees import TREES, P
+from controller.measured_command.tests.benches import Bench, adding
+from instrumentation.tests.trees import TREES
 
 MEASURE = """
 import json, os, sys
@@ -44,19 +44,17 @@ sys.exit(guarded(lambda: run(of_strings([given["line"]]), options, opener)))
 HANGS = "echo $$ >> pids; (sleep 777 & echo $! >> pids); sleep 777 & echo $! >> pids; wait"
 
 
-class Bench:
-    """A folder in which a command is measured that takes 2 J a run, and its third run hangs."""
+class Started(Bench):
+    """A command in a process of its own that takes 2 J a run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.tree = TREES["one socket"].lay_out(folder / "powercap")
-        self.result = folder / "result.json"
+    @property
+    def result(self) -> Path:
+        return self.folder / "result.json"
 
     @property
     def line(self) -> str:
         """What takes 2 J and adds a line to `runs`."""
-        file = shlex.quote(str(self.tree / P)) + ":0/energy_uj"
-        return f"n=$(cat {file}); echo $((n + 2000000)) > {file}; echo >> runs"
+        return f"{adding(self.package, 2_000_000).argv[-1]}; echo >> runs"
 
     def start(self, line: str, before: Sequence[str] = (), **more: Any) -> subprocess.Popen[str]:
         """Return the measuring process; options of subprocess and of the measurement."""
@@ -97,15 +95,16 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> Started:
+    TREES["one socket"].lay_out(tmp_path / "powercap")
+    return Started(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("stage", "number"), [*(("run", number) for number in ENDING), ("prepare", ENDING[1])]
 )
 def test_a_signal_ends_the_command_whole_and_loses_no_figure(
-    stage: str, number: signal.Signals, bench: Bench
+    stage: str, number: signal.Signals, bench: Started
 ) -> None:
     hanging = f"[ $(wc -l < runs) -lt 3 ] || {{ {HANGS}; }}"
     line = f"{bench.line}; {hanging}" if stage == "run" else bench.line
@@ -122,7 +121,7 @@ def test_a_signal_ends_the_command_whole_and_loses_no_figure(
     bench.require_ended()
 
 
-def test_a_second_signal_waits_for_nothing_and_loses_nothing(bench: Bench) -> None:
+def test_a_second_signal_waits_for_nothing_and_loses_nothing(bench: Started) -> None:
     stubborn = f"trap '' TERM INT HUP; {HANGS}"
     line = f"{bench.line}; [ $(wc -l < runs) -lt 2 ] || {{ {stubborn}; }}"
     with bench.start(line, export_json=str(bench.result)) as process:
@@ -135,7 +134,7 @@ def test_a_second_signal_waits_for_nothing_and_loses_nothing(bench: Bench) -> No
     bench.require_ended()
 
 
-def test_a_closed_terminal_leaves_the_result_in_the_file(bench: Bench) -> None:
+def test_a_closed_terminal_leaves_the_result_in_the_file(bench: Started) -> None:
     line = f"{bench.line}; [ $(wc -l < runs) -lt 3 ] || {{ {HANGS}; }}"
     ours, theirs = pty.openpty()
     options: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
@@ -148,7 +147,7 @@ def test_a_closed_terminal_leaves_the_result_in_the_file(bench: Bench) -> None:
     bench.require_ended()
 
 
-def test_what_nohup_started_outlives_the_terminal(bench: Bench) -> None:
+def test_what_nohup_started_outlives_the_terminal(bench: Started) -> None:
     line = f"{bench.line}; until [ -e go ]; do sleep 0.02; done"
     ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     with bench.start(line, ignoring, export_json=str(bench.result)) as process:
@@ -161,7 +160,7 @@ def test_what_nohup_started_outlives_the_terminal(bench: Bench) -> None:
 
 @pytest.mark.parametrize("where", ["full", "closed pipe"])
 def test_what_standard_output_does_not_take_is_shown_on_standard_error(
-    where: str, bench: Bench
+    where: str, bench: Started
 ) -> None:
     reader, writer = os.pipe()
     full = os.open("/dev/full", os.O_WRONLY)
@@ -174,7 +173,7 @@ def test_what_standard_output_does_not_take_is_shown_on_standard_error(
     assert "  energy      2" in printed
 
 
-def test_a_file_that_can_no_longer_be_written_leaves_the_text(bench: Bench) -> None:
+def test_a_file_that_can_no_longer_be_written_leaves_the_text(bench: Started) -> None:
     """It could when the measurement began."""
     folder = bench.folder / "gone"
     folder.mkdir()
@@ -185,21 +184,21 @@ def test_a_file_that_can_no_longer_be_written_leaves_the_text(bench: Bench) -> N
     assert printed.count("\n") == 1 and str(folder / "x") in printed
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_first_run(bench: Bench) -> None:
+def test_a_place_that_cannot_be_written_is_refused_before_the_first_run(bench: Started) -> None:
     with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/proc/x") as process:
         shown, printed = process.communicate()
     assert process.returncode == 1 and not shown and printed.count("\n") == 1
     assert not (bench.folder / "runs").exists()
 
 
-def test_an_export_to_standard_output_is_all_that_is_there(bench: Bench) -> None:
+def test_an_export_to_standard_output_is_all_that_is_there(bench: Started) -> None:
     with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/dev/stdout") as process:
         shown, printed = process.communicate()
     assert process.returncode == 0
     assert json.loads(shown)["blocks"] == 3 and "  energy      2" in printed
 
 
-def test_an_argument_that_is_no_utf8_is_shown_escaped(bench: Bench) -> None:
+def test_an_argument_that_is_no_utf8_is_shown_escaped(bench: Started) -> None:
     odd = os.fsdecode(b"caf\xe9")
     table = bench.folder / "table.md"
     line = f"{bench.line}; : {odd}"

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.measured_command import Component
-from contract.tests.refusal import refuses
 from controller.measured_command.options import of_strings, of_words
-from controller.measured_command.sources import category, components_of, main_component
+from controller.measured_command.sources import category, components_of
 from controller.measured_command.tests.benches import (
     DRAM,
     PACKAGE,
@@ -110,29 +108,3 @@ def test_sources_side_by_side(tmp_path: Path) -> None:
     (short,) = [note for note in outcome.notes if note.code == "short-runs"]
     assert short.facts["component"] == "power_meter/power1"
     assert outcome.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
-
-
-@pytest.mark.parametrize(
-    ("names", "component"),
-    [
-        (["corsairpsu/power +12v", "corsairpsu/power total"], "corsairpsu/power total"),
-        (["power_meter/CPU Power Socket 0", "gpu-0"], "gpu-0"),
-        (["cpu", "package-0", "psys", "psys-1"], "cpu"),
-        (["power_meter/power1", "hwmon1-power_meter/power1", "cpu"], "cpu"),
-        (["power_meter/power1", "psys", "cpu"], "power_meter/power1"),
-        (["nct6775/power1", "gpu-0"], "gpu-0"),
-        (["apm_xgene/CPU power", "apm_xgene/IO power", "apm_xgene/soc"], "apm_xgene/soc"),
-        (["ina3221/VDD_SOC", "ina3221/VDD_IN"], "ina3221/VDD_IN"),
-        (["nct6775/power1", "amd_energy/Ecore000"], None),
-    ],
-)
-def test_what_is_compared_is_chosen_by_what_it_covers(
-    names: list[str], component: str | None
-) -> None:
-    components = {name: Component("x", name, "measured") for name in names}
-    if component is not None:
-        assert main_component(components, None) == component
-        return
-    with refuses("components-unknown", others="nct6775/power1, amd_energy/Ecore000"):
-        main_component(components, None)
-    assert main_component(components, names[0]) == names[0]
