@@ -40,8 +40,10 @@ class Catalogue:
 def catalogue() -> Catalogue:
     """Read the catalogue."""
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    entries = document["terms"].items()
-    terms = (Term(name, tuple(e.get("forms", [name])), e["text"]) for name, e in entries)
+    terms = []
+    for key, text in document["terms"].items():
+        name, *others = key.split(" | ")
+        terms.append(Term(name, (f"{name}s", name, *others), text))
     return Catalogue(document["texts"], document["tables"], tuple(terms))
 
 
