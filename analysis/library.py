@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from analysis.columns import schema
 from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
 from analysis.money.battery_hours import battery_hours
 from analysis.money.payback import Payback
 from analysis.stats.results import Results, results
-from analysis.stats.stats import Span, ends
 from analysis.suite import bundle, records
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
 from contract.assumptions import Assumptions, parse_assumptions
+from contract.estimates import ends
 from contract.names import unknown_name
 from instrumentation.sources.counter import Reading, difference
 from instrumentation.sources.zones import default_max_power_w
@@ -47,42 +48,27 @@ SPANS = [
     "break_even_price",
     "break_even_electricity",
 ]
-_KINDS: Mapping[str, pl.DataType] = {
-    "": pl.String(),
-    "i": pl.Int64(),
-    "f": pl.Float64(),
-    "b": pl.Boolean(),
-    "l": pl.List(pl.String()),
-}
-
-
-def _schema(columns: str) -> dict[str, pl.DataType]:
-    """Columns of a table from `name:kind name:kind`; texts are without a kind."""
-    parts = (column.partition(":") for column in columns.split())
-    return {name: _KINDS[kind] for name, _, kind in parts}
-
-
-RUNS = _schema("run_id block:i workload configuration state reason started duration_s:f origin")
-PHASES = _schema("phase start_ns:i end_ns:i start_s:f end_s:f")
-POWER = _schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
-CONTRASTS = _schema(
+RUNS = schema("run_id block:i workload configuration state reason started duration_s:f origin")
+PHASES = schema("phase start_ns:i end_ns:i start_s:f end_s:f")
+POWER = schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
+CONTRASTS = schema(
     "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f "
     "p_adjusted:f p_equivalence_adjusted:f verdict"
 )
 _OF_SPANS = " ".join(
     f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ("", "_low", "_high")
 )
-PAYBACK = _schema(
+PAYBACK = schema(
     "workload against n:i runs_per_day:f demonstrated:b "
     f"{_OF_SPANS} probability:f after_work origin"
 )
-WORKS = _schema(
+WORKS = schema(
     "workload phase configuration unit runs:i planned:f reported:f counted:f disk_read_bytes:f "
     "disk_written_bytes:f disk_discarded_bytes:f mapping_read_bytes:f mapping_written_bytes:f "
     "codes:l"
 )
-BATTERY = _schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
-BATTERY_HOURS = _schema(
+BATTERY = schema("workload configuration energy_j:f runs:f runs_low:f runs_high:f origin")
+BATTERY_HOURS = schema(
     "configuration hours:f hours_low:f hours_high:f lost_min:f lost_min_low:f lost_min_high:f "
     "idle_share:f n:i origin"
 )
@@ -424,8 +410,8 @@ _PLACE = attrgetter("run_id", "block", "workload", "configuration")  # of a run
 
 
 def _payback(p: Payback) -> tuple[object, ...]:
-    saved = p.whole_saving_j
-    spans = [Span(saved.mean, saved.low, saved.high), *(getattr(p, name) for name in SPANS)]
+    saved = p.saving_j
+    spans = [saved, *(getattr(p, name) for name in SPANS)]
     figures = (end for span in spans for end in ends(span))
     first = p.workload, p.against, saved.n, p.runs_per_day, p.demonstrated
     return *first, *figures, p.probability, p.after_work, p.origin

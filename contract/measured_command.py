@@ -6,25 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from contract.estimates import Estimate
 from contract.notes import ContrastResult, Note
 from contract.schema import COUNT, SECONDS
 
 Origin = Literal["measured", "modelled"]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over n runs with its 95 % interval, whose limits are null where n < 2."""
-
-    n: COUNT
-    mean: float
-    low: float | None
-    high: float | None
-
-    @property
-    def half_width(self) -> float | None:
-        """Half of the interval's length, in the unit of the mean."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -63,10 +49,10 @@ class ComponentEnergy:
     where there was no rest.
     """
 
-    energy_j: Interval | None
-    power_w: Interval | None
-    rest_power_w: Interval | None
-    above_rest_j: Interval | None
+    energy_j: Estimate | None
+    power_w: Estimate | None
+    rest_power_w: Estimate | None
+    above_rest_j: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -75,7 +61,7 @@ class CommandResult:
 
     command: str
     argv: tuple[str, ...]
-    seconds: Interval | None
+    seconds: Estimate | None
     components: Mapping[str, ComponentEnergy]
     trials: tuple[Trial, ...]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.energy import own_share
+from analysis.energy import run_checks
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
 from contract.errors import LabError
@@ -125,15 +125,15 @@ def last_attempts(suite_dir: Path) -> list[dict[str, Any]]:
 def own_figures(suite_name: str, suite: Suite) -> list[Figure]:
     """Of every entry the phase in which our share is the largest, as the report has it."""
     figures = []
-    by_workload: dict[str, list[own_share.OwnShare]] = {}
-    for phase_share in own_share.own_shares(suite):
+    by_workload: dict[str, list[run_checks.OwnShare]] = {}
+    for phase_share in run_checks.own_shares(suite):
         by_workload.setdefault(phase_share.workload, []).append(phase_share)
     for workload, shares in by_workload.items():
         phase_share = max(shares, key=lambda share: share.share)
         title = f"{suite_name}: our own CPU share, {workload}, worst phase ({phase_share.phase})"
         percent = round(100 * phase_share.share, 2)
         if suite_name == OWN_SHARE_SUITE:
-            figures.append(at_most(title, percent, "%", 100 * own_share.LIMIT, 100 * REGRESSION))
+            figures.append(at_most(title, percent, "%", 100 * run_checks.LIMIT, 100 * REGRESSION))
         else:
             figures.append(Figure(title, percent, "%"))
     return figures

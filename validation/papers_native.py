@@ -39,7 +39,7 @@ from pathlib import Path
 from agent.marks import Marks
 from agent.measure import DROP_CACHES, SCRATCH_ROOT
 from agent.sampler import Sampler
-from analysis.energy import own_share
+from analysis.energy import run_checks
 from contract.documents import Phase
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
@@ -91,7 +91,7 @@ class Taken:
     @property
     def share(self) -> tuple[float, bool]:
         """Our share, and whether it is of the time."""
-        return own_share.share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
+        return run_checks.own_share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
 
 
 class Native:
@@ -263,7 +263,7 @@ def _phase_figures(title: str, taken: Taken) -> list[Figure]:
     percent, is_short = round(100 * share, 3), taken.took_s < LONG_S
     name = f"{title} ({taken.phase}), of {base}"
     return [
-        at_most(name, percent, "%", 100 * own_share.LIMIT, 100 * REGRESSION * is_short),
+        at_most(name, percent, "%", 100 * run_checks.LIMIT, 100 * REGRESSION * is_short),
         Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
         Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
         Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),

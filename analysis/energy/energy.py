@@ -11,24 +11,32 @@ from typing import Literal
 
 import polars as pl
 
+from analysis.columns import schema
 from analysis.energy.curve import Edge as PhaseEdge
-from analysis.energy.gain_steps import STEP_FLAG
 from analysis.energy.metered import Energy, Metered
-from analysis.energy.standing import IDLE, below_packages, none_of, still_runs, still_zones
+from analysis.energy.plausibility import STEP_FLAG
+from analysis.energy.standing import IDLE, none_of, still_runs, still_zones
 from analysis.energy.uncertainty import TypeB, half_width
 from analysis.energy.watermarks import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
-from analysis.suite.suite_folder import rapl_samples, rapl_tables
+from analysis.suite.suite_folder import rapl_samples, rapl_table
 from contract.counts import Edge
 from contract.plan import SuitePlan
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S, counter_uncertainty_j
 from instrumentation.sources.counter import Reading
-from instrumentation.sources.standing import BELOW_PART, STANDING, STANDS_STILL, Stretch, below
-from instrumentation.sources.zones import default_max_power_w, summands
+from instrumentation.sources.standing import (
+    BELOW_PART,
+    STANDING,
+    STANDS_STILL,
+    Stretch,
+    below,
+    update_of,
+)
+from instrumentation.sources.zones import default_max_power_w, kind_of, summands
 
 # A rest ends at the phase's start or begins at its end but for so much: the counters are read.
 SLACK_NS = 10_000_000
@@ -90,7 +98,7 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
     round where more than one wrap is possible.
     """
     if counter.start is None or counter.end is None:
-        return Energy(None, None, 0.0, _words(counter, (rapl.READ_FAILED,)))
+        return Energy(None, None, 0.0, tuple(dict.fromkeys([*counter.flags, rapl.READ_FAILED])))
     after, before = counter.start.t_after_ns, counter.end.t_before_ns
     between = [s for s in samples if after <= s.t_before_ns and s.t_after_ns <= before]
     window_ns = counter.update_ns or 0
@@ -101,7 +109,7 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
     bound_w = default_max_power_w(counter.zone)
     difference = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
     if difference.energy_uj is None:
-        return Energy(None, None, 0.0, _words(counter, difference.flags))
+        return Energy(None, None, 0.0, tuple(dict.fromkeys([*counter.flags, *difference.flags])))
     known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
     wrapped = ("wrap-corrected",) if difference.kind == "corrected" else ()
     lasted_s = (counter.end.t_after_ns - counter.start.t_before_ns) * 1e-9
@@ -154,10 +162,6 @@ def _counter_of(phase: Phase, zone: str) -> Counter | None:
     return next((c for c in one_per_zone(phase.counters) if c.zone == zone), None)
 
 
-def _words(counter: Counter, more: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*counter.flags, *more]))
-
-
 # Units of work.
 WORK = [
     "bytes",
@@ -176,14 +180,9 @@ WORK = [
 DISK = ("disk_read_bytes", "disk_written_bytes", "disk_discarded_bytes")
 COUNTED = ("cpu_busy_s", "cpu_stolen_s", "own_cpu_s", *DISK)
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("suite_id", "host", "run_id"), pl.String()),
-    "block": pl.Int64(),
-    **dict.fromkeys(("configuration", "workload", "phase"), pl.String()),
-    **dict.fromkeys(("source", "component", "origin"), pl.String()),
-    **dict.fromkeys(("duration_s", "energy_j", "power_w"), pl.Float64()),
-    **dict.fromkeys(("energy_statistical_j", "energy_type_b_j", "energy_u95_j"), pl.Float64()),
-    "coverage": pl.Float64(),
-    "flags": pl.String(),
+    **schema("suite_id host run_id block:i configuration workload phase source component origin"),
+    **schema("duration_s:f energy_j:f power_w:f energy_statistical_j:f energy_type_b_j:f"),
+    **schema("energy_u95_j:f coverage:f flags"),
     **dict.fromkeys((*WORK, *COUNTED), pl.Float64()),
     "cpus": pl.Int64(),
 }
@@ -233,29 +232,37 @@ _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "e
 
 
 def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Leave out joules of meters below those of processor and memory, or of the drive.
+    """Leave out joules of totals below those of their parts, over all runs.
 
-    Over all runs: such a meter sees a part of the machine, as one of two supplies.
+    A meter of the system below processor and memory, or below the drive, sees a part of the
+    machine, as one of two supplies; RAPL's platform zone holds its packages.
     """
     totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
     rapl = totals.filter(source=RAPL)
-    package = "package" if "package" in set(rapl["component"]) else "package-0"
+    components = list(dict.fromkeys(rapl["component"]))
+    packages = ["package" if "package" in components else "package-0"]
     parts = [
-        rapl.filter(pl.col("component").is_in([package, "dram"])),
+        rapl.filter(pl.col("component").is_in([*packages, "dram"])),
         totals.filter(~pl.col("source").is_in(COUNTERS), component="drive"),
     ]
+    meters = totals.filter(~pl.col("source").is_in(COUNTERS))["source"].unique()
+    pairs = [(meter, SYSTEM, part) for meter in meters for part in parts]
+    platforms = [zone for zone in components if kind_of(zone) == "psys"]
+    if len(platforms) == 1:
+        pairs.append((RAPL, platforms[0], rapl.filter(pl.col("component").is_in(packages))))
     small = pl.lit(False)
-    for meter in totals.filter(~pl.col("source").is_in(COUNTERS))["source"].unique():
-        total = totals.filter(source=meter, component=SYSTEM)
-        for part in parts:
-            of_run = part.group_by("run_id").agg(pl.col("energy_j").sum())
-            both = total.join(of_run, on="run_id", suffix="_part").sort("run_id")
-            pairs = [
-                [Stretch(seconds, energy_j) for seconds, energy_j in both.select(*c).iter_rows()]
-                for c in (("duration_s", "energy_j"), ("duration_s", "energy_j_part"))
-            ]
-            if below(pairs[0], pairs[1], METER_UPDATE_S) is not None:
-                small |= (pl.col("source") == meter) & (pl.col("component") == SYSTEM)
+    for source, component, part in pairs:
+        of_run = part.group_by("run_id").agg(pl.col("energy_j").sum())
+        total = totals.filter(source=source, component=component)
+        both = total.join(of_run, on="run_id", suffix="_part").sort("run_id")
+        sides = [
+            [Stretch(seconds, energy_j) for seconds, energy_j in both.select(*c).iter_rows()]
+            for c in (("duration_s", "energy_j"), ("duration_s", "energy_j_part"))
+        ]
+        update_s = update_of(sides[0]) if source == RAPL else METER_UPDATE_S
+        if below(sides[0], sides[1], update_s) is not None:
+            names = [component, f"{PYRAPL}-{component}"]
+            small |= pl.col("source").is_in([source, PYRAPL]) & pl.col("component").is_in(names)
     flagged = pl.concat_str(pl.col("flags"), pl.lit(BELOW_PART), separator=" ").str.strip_chars()
     return frame.with_columns(
         *(pl.when(~small).then(pl.col(name)).alias(name) for name in _FIGURES),
@@ -330,15 +337,10 @@ def _counter_energies(
         energies[run.run_id] = {
             zone: _zone_energies(partial(samples, run.run_id), run, zone) for zone in zones
         }
-    codes = dict.fromkeys(still_zones(suite.runs, energies, rapl_tables(suite)), STANDS_STILL)
-    sound = {
-        run_id: {zone: e for zone, e in by_zone.items() if (run_id, zone) not in codes}
-        for run_id, by_zone in energies.items()
-    }
-    codes |= dict.fromkeys(below_packages(suite.runs, sound), BELOW_PART)
-    for (run_id, zone), code in codes.items():
-        energies[run_id][zone] = none_of(energies[run_id][zone], code)
-    return energies, set(codes)
+    still = still_zones(suite.runs, energies, partial(rapl_table, suite))
+    for run_id, zone in still:
+        energies[run_id][zone] = none_of(energies[run_id][zone])
+    return energies, still
 
 
 def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from analysis.energy.counter_check import CounterCheck
 from analysis.energy.curve import (
     FILL,
     LASTING_S,
@@ -33,6 +32,7 @@ from analysis.energy.curve import (
     plateau,
     stepped,
 )
+from analysis.energy.plausibility import CounterCheck
 from analysis.energy.response import SLOW_WINDOWS, Decay, settling_s
 from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 
 import numpy as np
 
 from analysis.energy.curve import Curve, Edge
-from analysis.energy.gain_steps import Power, is_stepped
-from analysis.energy.implausible import NEGATIVE_FLAG, STUCK_FLAG, Constant, Odd, Stuck
 from analysis.energy.integrate import integrate
-from analysis.energy.response import SLOW_FLAG
+from analysis.energy.plausibility import (
+    NEGATIVE_FLAG,
+    STUCK_FLAG,
+    Constant,
+    Odd,
+    Power,
+    Stuck,
+    is_stepped,
+)
+from analysis.energy.response import HELD_FLAG, SLOW_FLAG, Updates
 from analysis.energy.uncertainty import LOOKED_AT, Resolution, TypeB, reading_variance_j2
-from analysis.energy.updates import HELD_FLAG, Updates
-from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, meets, windows
+from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, Windows, fit, meets, windows
 from analysis.suite.clocks import Floats
 from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples
@@ -99,10 +105,16 @@ class Metered:
         timing = fit(samples, kind, limit_s)
         stuck = Stuck()
         constant = {name: Constant(name) for name in channels}
-        passing = stuck.watched(windows(samples, timing, channels))
         odd = {name: Odd(name) for name in channels}
-        for name in channels:
-            passing = odd[name].watched(constant[name].watched(passing))
+        watches: list[Stuck | Constant | Odd] = [stuck, *constant.values(), *odd.values()]
+
+        def watched() -> Iterator[Windows]:
+            for part in windows(samples, timing, channels):
+                for watch in watches:
+                    watch.take(part)
+                yield part
+
+        passing = watched()
         first = list(islice(passing, 1))
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}
@@ -114,10 +126,14 @@ class Metered:
                 held = Updates.seen_in(
                     first_windows.power_w[name][:LOOKED_AT], resolution.quantum_w
                 )
-                updates[name], resolutions[name] = held, resolution.with_steps(held.step_w)
+                # No finer than a reading that is held until the power has moved either way.
+                quantum_w = max(resolution.quantum_w, 2 * held.step_w)
+                updates[name], resolutions[name] = held, replace(resolution, quantum_w=quantum_w)
                 if held.readings > 1:
                     late[name] = max(late.get(name, 0.0), (held.readings - 1) * width_s)
         curves = integrate(chain(first, passing), ordered, resolutions, timing.bound_ns, late)
+        for channel in odd.values():
+            channel.finish()
         resolutions = {
             name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
             for name, curve in curves.items()
@@ -167,7 +183,12 @@ class Metered:
         if channel == SYSTEM and energy_j < 0:
             odd.add(NEGATIVE_FLAG)
         # A rest tells the energy at its edge: one reading there can move the whole figure.
-        if LONE_FLAG in self.odd[channel].flags(energy_j, [*map(self._with_rests, stretches)]):
+        with_rests = []
+        for start, end in ([self.edges[self._places[t]] for t in s] for s in stretches):
+            before_ns = start.rest_ns if start.rest == "before" else 0
+            after_ns = end.rest_ns if end.rest == "after" else 0
+            with_rests.append((start.t_ns - before_ns, end.t_ns + after_ns))
+        if LONE_FLAG in self.odd[channel].flags(energy_j, with_rests):
             odd.add(LONE_FLAG)
         flagged |= dict.fromkeys(sorted(odd), True)
         flags = tuple(flag for flag, applies in flagged.items() if applies)
@@ -196,12 +217,6 @@ class Metered:
             powers.append(Power(start_ns, kind, power_w))
             powers.append(Power(end_ns, (kind, "after"), rests_w[1]))
         return is_stepped(powers)
-
-    def _with_rests(self, stretch: tuple[int, int]) -> tuple[int, int]:
-        """Return a stretch with the rests outside of it that its edges have."""
-        start, end = (self.edges[self._places[t_ns]] for t_ns in stretch)
-        before_ns = start.rest_ns if start.rest == "before" else 0
-        return start.t_ns - before_ns, end.t_ns + (end.rest_ns if end.rest == "after" else 0)
 
     @cached_property
     def _places(self) -> dict[int, int]:

@@ -3,6 +3,9 @@
 A mean over k declared windows, or a low-pass filter, still shows load in windows that lie wholly in
 the rest. What they hold in excess of the rest's level, over the step of the power there, is the
 time by which the readings are late, apart from what the cut window hides.
+
+Others are asked more often than they measure, and repeat their values at a steady rate, or show a
+new one only where the power has moved by some watts: no change is smaller, many little larger.
 """
 
 from __future__ import annotations
@@ -79,3 +82,42 @@ def settling_s(decays: Sequence[Decay], width_s: float, tolerance_s: float) -> f
     chance_s = np.sqrt((left_j**2).sum(axis=0) / max(len(decays) - 1, 1) / squares_w2)
     longest_s = float(shown_s.max(where=shown_s > SIGMAS * chance_s, initial=0.0))
     return longest_s + width_s / 2 + tolerance_s if longest_s > 0 else 0.0
+
+
+HELD_FLAG = "readings-held"
+FEW_HOLDS, FEW_CHANGES = 8, 20  # fewer repetitions or changes tell nothing
+FINE = 10  # last digits from which on a least change is none of rounding
+# Changes of different size between the least and twice that; chance leaves n there once in 2ⁿ.
+CROWDED = 12
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Readings for each new value (1: none is held), and the least change of a held value in W."""
+
+    readings: float = 1.0
+    step_w: float = 0.0
+
+    @classmethod
+    def seen_in(cls, power_w: Floats, quantum_w: float) -> Updates:
+        """Find updates from consecutive readings of one channel and their last digit."""
+        change_w = np.abs(np.diff(power_w))
+        moved = np.flatnonzero(change_w)
+        holds = int(np.count_nonzero(np.diff(moved) > 1))
+        if holds < FEW_HOLDS or len(moved) < FEW_CHANGES:
+            return cls()
+        interval = np.diff(moved)
+        shortest, usual = np.quantile(interval, (0.05, 0.5), method="lower")
+        if shortest > 1 and usual <= 2 * shortest:
+            return cls(float(shortest))
+        size_w = change_w[moved]
+        step_w = float(size_w.min())
+        crowd = np.unique(np.round(size_w[size_w < 2 * step_w], 9))
+        if step_w > FINE * quantum_w and len(crowd) >= CROWDED:
+            return cls(step_w=step_w)
+        return cls()
+
+    @property
+    def held(self) -> bool:
+        """Whether readings repeat older ones."""
+        return self != Updates()

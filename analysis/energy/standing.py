@@ -6,7 +6,7 @@ rests for a while is no sign; one that outlasts several runs of work is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -30,17 +30,21 @@ LONGEST_S = 1.0  # samples of a counter may show one count, ten of them and more
 def still_zones(
     runs: Sequence[Run],
     energies: Mapping[str, Mapping[str, Energies]],
-    samples: Iterable[pl.DataFrame],
+    samples: Callable[[str], pl.DataFrame],
 ) -> set[tuple[str, str]]:
     """Pairs of run and zone whose joules are none.
 
-    `energies` are by run and zone, `samples` are tables of all runs'.
+    `energies` are by run and zone, `samples` gives the table of a run's.
 
     A zone that stood still in a run may have done so in its neighbours' last or first moments; one
     that stood still in more than `SHARE` of the runs has no joules in any.
     """
     pairs: set[tuple[str, str]] = set()
-    stopped_s = {key: seconds for table in samples for key, seconds in _longest_s(table)}
+    stopped_s = {
+        (run.run_id, zone): seconds
+        for run in runs
+        for zone, seconds in _longest_s(samples(run.run_id))
+    }
     for zone in dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone):
         zone_runs = sorted(
             (run for run in runs if zone in energies[run.run_id]),
@@ -78,41 +82,14 @@ def still_zones(
     return pairs
 
 
-def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
-    """By run and zone, for how long its samples showed one count at the most."""
-    keys = ["run_id", "zone"]
-    ordered = samples.sort(*keys, "t_before_ns")
-    changed = pl.struct(*keys, "energy_uj").rle_id()
+def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[str, float]]:
+    """By zone, for how long a run's samples showed one count at the most."""
+    ordered = samples.sort("zone", "t_before_ns")
+    changed = pl.struct("zone", "energy_uj").rle_id()
     lasted_ns = pl.col("t_before_ns").last() - pl.col("t_after_ns").first()
-    counts = ordered.group_by(*keys, changed.alias("count")).agg(lasted_ns.alias("lasted_ns"))
-    longest = counts.group_by(*keys).agg(pl.col("lasted_ns").max())
-    for run_id, zone, most_ns in longest.iter_rows():
-        yield (run_id, zone), most_ns * 1e-9
-
-
-def below_packages(
-    runs: Sequence[Run], energies: Mapping[str, Mapping[str, Energies]]
-) -> set[tuple[str, str]]:
-    """Return pairs of run and platform zone that counted less than its packages."""
-    zones = dict.fromkeys(zone for by_zone in energies.values() for zone in by_zone)
-    packages = [zone for zone in zones if kind_of(zone) == "package"]
-    platforms = [zone for zone in zones if kind_of(zone) == "psys"]
-    if len(platforms) != 1 or not packages:
-        return set()
-    total = [_joined(energies[run.run_id], platforms) for run in runs]
-    part = [_joined(energies[run.run_id], packages) for run in runs]
-    if standing.below(total, part, standing.update_of(total)) is None:
-        return set()
-    return {(run.run_id, platforms[0]) for run in runs}
-
-
-def _joined(by_zone: Mapping[str, Energies], zones: Iterable[str]) -> Stretch:
-    """Of a run, the joules of some zones together."""
-    stretches = [by_zone[zone]["all"] for zone in zones if zone in by_zone]
-    energies = [energy.energy_j for _, energy in stretches]
-    known = [energy_j for energy_j in energies if energy_j is not None]
-    seconds = stretches[0][0] if stretches else 0.0
-    return Stretch(seconds, sum(known) if stretches and len(known) == len(energies) else None)
+    counts = ordered.group_by("zone", changed.alias("count")).agg(lasted_ns.alias("lasted_ns"))
+    for zone, most_ns in counts.group_by("zone").agg(pl.col("lasted_ns").max()).iter_rows():
+        yield zone, most_ns * 1e-9
 
 
 def still_runs(
@@ -172,9 +149,9 @@ def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
     return run.workload not in idle and (len(known) < len(amounts) or sum(known) > least)
 
 
-def none_of(energies: Energies, code: str = STANDS_STILL) -> dict[str, tuple[float, Energy]]:
+def none_of(energies: Energies) -> dict[str, tuple[float, Energy]]:
     """Without the joules, and flagged; its coverage stays: to repeat such runs would not help."""
     return {
-        name: (seconds, Energy(None, None, energy.coverage, (*energy.flags, code)))
+        name: (seconds, Energy(None, None, energy.coverage, (*energy.flags, STANDS_STILL)))
         for name, (seconds, energy) in energies.items()
     }

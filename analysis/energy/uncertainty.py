@@ -45,10 +45,6 @@ class Resolution:
         quantum_w = last_digit(power)
         return cls(quantum_w, _noise_w(power, quantum_w), last_digit(counter[np.isfinite(counter)]))
 
-    def with_steps(self, step_w: float) -> Resolution:
-        """No finer than a reading that is held until the power has moved by `step_w` either way."""
-        return replace(self, quantum_w=max(self.quantum_w, 2 * step_w))
-
     def with_rests(self, squares_w2: float, freedom: int) -> Resolution:
         """No noisier than the readings during rests are: upper 95 % limit of their variance (χ²).
 

@@ -13,13 +13,14 @@ from statistics import fmean
 
 import polars as pl
 
-from analysis.money.payback import SECONDS_PER_HOUR, battery_runs
+from analysis.money.payback import SECONDS_PER_HOUR
 from analysis.stats.budget import Mean, instrument_error
 from analysis.stats.family import terms_of
-from analysis.stats.stats import Span, estimate
+from analysis.stats.stats import estimate
 from analysis.stats.summary import BlockValues, block_means, compare_pairs, joint_origin
 from analysis.suite.records import SYSTEM, Suite
 from contract.assumptions import HourlyWork
+from contract.estimates import Estimate
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class BatteryHours:
     """
 
     configuration: str
-    hours: Span
+    hours: Estimate
     idle_share: float
-    lost_min: Span | None
+    lost_min: Estimate | None
     n: int
     origin: str
 
@@ -89,15 +90,15 @@ def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
                 (fmean(base_j.values()), SECONDS_PER_HOUR),
                 (fmean(energy_j.values()), SECONDS_PER_HOUR),
             )
-            ratio = replace(c, systematic=instrument_error(terms, [sides])).interval()
+            ratio = replace(c, systematic=instrument_error(terms, [sides])).estimate
             base_min = 60 * battery_j / sides[0][0]
             left = ratio.dividing(base_min)
-            ends = (None if end is None else base_min - end for end in (left.high, left.low))
-            lost_min = Span(base_min - left.mid, *ends)
+            low, high = (None if e is None else base_min - e for e in (left.high, left.low))
+            lost_min = Estimate(base_min - left.mean, low, high)
         held.append(
             BatteryHours(
                 name,
-                battery_runs(battery_j, estimate(list(energy_j.values()))),
+                estimate(list(energy_j.values())).dividing(battery_j),
                 fmean(idle_s.values()) / SECONDS_PER_HOUR,
                 lost_min,
                 len(energy_j),

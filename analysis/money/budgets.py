@@ -1,15 +1,15 @@
-"""The uncertainty budgets of a suite's figures: joules, ratios, savings and their worth."""
+"""The uncertainty budgets of a suite's figures: joules, ratios and savings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from analysis.columns import schema
 from analysis.money import costs
-from analysis.money.payback import Payback, years_by_saving
 from analysis.stats.budget import (
     Budget,
     Mean,
@@ -23,8 +23,8 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.family import terms_of
 from analysis.stats.results import Results
 from analysis.stats.summary import base_of, groups_of
-from analysis.suite.records import SYSTEM, Suite
-from contract.assumptions import Assumptions
+from analysis.suite.records import SYSTEM
+from contract.estimates import ends
 from instrumentation.accuracy import ErrorTerm
 
 EVERY = "all"  # the geometric mean over the workloads
@@ -75,35 +75,15 @@ def overall(results: Results) -> Iterator[Budgeted]:
             yield Budgeted(EVERY, c.base, c.other, source, SYSTEM, budget)
 
 
-def money(results: Results) -> Iterator[Budgeted]:
-    """Yield what each workload, and the duty profile, saves; a year's money; years until repaid."""
-    suite, a = results.suite, results.suite.assumptions
-    if a is None:
-        return
-    done: set[tuple[str, str, float]] = set()
-    for p in [*costs.profiles(suite, results.energy), *costs.paybacks(suite, results.energy)]:
-        if (p.workload, p.against, p.runs_per_day) not in done:  # a profile may be a workload
-            yield from of_payback(suite, p, a)
-        done.add((p.workload, p.against, p.runs_per_day))
-
-
-def of_payback(suite: Suite, p: Payback, a: Assumptions) -> Iterator[Budgeted]:
-    """Return saving, money a year, and years where a payback is demonstrated."""
+def savings(results: Results) -> Iterator[Budgeted]:
+    """Yield what each workload, and the duty profile, saves."""
+    suite = results.suite
     source = suite.reference_meter(SYSTEM) or ""
-    for budget in _worth(p, a):
-        yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, budget)
-
-
-def _worth(p: Payback, a: Assumptions) -> Iterator[Budget]:
-    yield p.budget
-    if p.saving_j.mean == 0:
-        return
-    factor = p.saving_per_year.mid / p.saving_j.mean
-    a_year = p.budget.scaled("saving a year", a.currency, factor)
-    yield a_year
-    slope = years_by_saving(p.saving_per_year.mid, a)
-    if p.years is not None and slope is not None:
-        yield a_year.derived("years to repay", "a", p.years.mid, slope, p.years)
+    paybacks = costs.profiles(suite, results.energy) + costs.paybacks(suite, results.energy)
+    # A profile may be a workload.
+    once = {(p.workload, p.against, p.runs_per_day): p for p in reversed(paybacks)}
+    for p in reversed(once.values()):
+        yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, p.budget)
 
 
 def ratio_budget(
@@ -111,66 +91,49 @@ def ratio_budget(
 ) -> Budget:
     """Of a comparison over the workloads that have joules and seconds of base and other."""
     known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
-    rows: tuple[Row, ...] = of_terms(terms, ratio_readings(known))
-    first = scatter(c.error, c.df, "1")
-    terms_and_scatter = (first, *rows)
-    return Budget("ratio", "1", c.ratio, terms_and_scatter, True, carried=c.interval())
+    rows = scatter(c.error, c.df, "1"), *of_terms(terms, ratio_readings(known))
+    return Budget("ratio", "1", c.ratio, rows, carried=c.estimate)
 
 
-Column = tuple[pl.DataType, Callable[[Budgeted, Row], object]]
-NUMBER, TEXT = pl.Float64(), pl.String()
-COLUMNS: Mapping[str, Column] = {
-    "figure": (TEXT, lambda budgeted, _: budgeted.budget.figure),
-    "workload": (TEXT, lambda budgeted, _: budgeted.workload),
-    "base": (TEXT, lambda budgeted, _: budgeted.base),
-    "configuration": (TEXT, lambda budgeted, _: budgeted.configuration),
-    "source": (TEXT, lambda budgeted, _: budgeted.source),
-    "component": (TEXT, lambda budgeted, _: budgeted.component),
-    "unit": (TEXT, lambda budgeted, _: budgeted.budget.unit),
-    "value": (NUMBER, lambda budgeted, _: budgeted.budget.value),
-    "low": (NUMBER, lambda budgeted, _: budgeted.budget.interval.low),
-    "high": (NUMBER, lambda budgeted, _: budgeted.budget.interval.high),
-    "combined": (NUMBER, lambda budgeted, _: budgeted.budget.combined),
-    "freedom": (
-        NUMBER,
-        lambda budgeted, _: (
-            budgeted.budget.freedom if math.isfinite(budgeted.budget.freedom) else None
-        ),
-    ),
-    "factor": (NUMBER, lambda budgeted, _: budgeted.budget.factor),
-    "expanded": (NUMBER, lambda budgeted, _: budgeted.budget.expanded),
-    "not_stated": (TEXT, lambda budgeted, _: " ".join(budgeted.budget.missing)),
-    "term": (TEXT, lambda _, row: row.term),
-    "type": (TEXT, lambda _, row: row.evaluation),
-    "distribution": (TEXT, lambda _, row: row.distribution),
-    "term_unit": (TEXT, lambda _, row: row.unit),
-    "half_width": (NUMBER, lambda _, row: row.half_width),
-    "divisor": (NUMBER, lambda _, row: row.divisor),
-    "standard": (NUMBER, lambda _, row: row.standard),
-    "readings": (
-        pl.Int64(),
-        lambda _, row: len(row.sensitivities) if row.evaluation == "B" else None,
-    ),
-    "sensitivity_least": (NUMBER, lambda _, row: min(row.sensitivities, default=None)),
-    "sensitivity_most": (NUMBER, lambda _, row: max(row.sensitivities, default=None)),
-    "correlation": (NUMBER, lambda _, row: row.correlation if len(row.sensitivities) > 1 else None),
-    "contribution": (NUMBER, lambda _, row: row.contribution),
-    "share": (NUMBER, lambda budgeted, row: budgeted.budget.share(row)),
-    "stated_by": (TEXT, lambda _, row: row.stated),
-}
+COLUMNS = schema(
+    "suite_id host figure workload base configuration source component unit value:f low:f high:f "
+    "combined:f freedom:f factor:f expanded:f not_stated term type distribution term_unit "
+    "half_width:f divisor:f standard:f readings:i sensitivity_least:f sensitivity_most:f "
+    "correlation:f contribution:f share:f stated_by"
+)
 
 
 def table(results: Results) -> pl.DataFrame:
     """Return a row a term of every budget (columns: data/README.md).
 
-    Of every figure that is a headline somewhere: joules and ratios of each workload, configuration
-    and component, ratios over all workloads, savings and what they are worth.
+    Of joules and ratios of each workload, configuration and component, ratios over all workloads,
+    and savings; what they are worth follows from them.
     """
-    same = {"suite_id": results.suite.suite_id, "host": results.suite.host}
+    suite = results.suite
     rows = [
-        {**same, **{name: value(budgeted, row) for name, (_, value) in COLUMNS.items()}}
-        for budgeted in (*joules(results), *ratios(results), *overall(results), *money(results))
+        (suite.suite_id, suite.host, *_figure(budgeted), *_term(budgeted.budget, row))
+        for budgeted in (*joules(results), *ratios(results), *overall(results), *savings(results))
         for row in budgeted.budget.rows
     ]
-    kinds = {name: kind for name, (kind, _) in COLUMNS.items()}
-    return pl.DataFrame(rows, schema={**dict.fromkeys(same, TEXT), **kinds})
+    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+
+
+def _figure(budgeted: Budgeted) -> tuple[object, ...]:
+    b, budget = budgeted, budgeted.budget
+    freedom = budget.freedom if math.isfinite(budget.freedom) else None
+    return (
+        *(budget.figure, b.workload, b.base, b.configuration, b.source, b.component),
+        *(budget.unit, *ends(budget.interval), budget.combined, freedom, budget.factor),
+        *(budget.expanded, " ".join(budget.missing)),
+    )
+
+
+def _term(budget: Budget, row: Row) -> tuple[object, ...]:
+    sensitivities = row.sensitivities
+    return (
+        *(row.term, row.evaluation, row.distribution, row.unit, row.half_width, row.divisor),
+        *(row.standard, len(sensitivities) if row.evaluation == "B" else None),
+        *(min(sensitivities, default=None), max(sensitivities, default=None)),
+        row.correlation if len(sensitivities) > 1 else None,
+        *(row.contribution, budget.share(row), row.stated),
+    )

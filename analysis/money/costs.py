@@ -8,15 +8,16 @@ from statistics import fmean
 
 import polars as pl
 
-from analysis.money.payback import PROFILE, SECONDS_PER_HOUR, Payback, battery_runs, payback
+from analysis.money.payback import PROFILE, SECONDS_PER_HOUR, Payback, payback
 from analysis.stats.budget import Reading, of_terms
 from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working
-from analysis.stats.stats import Estimate, Span, estimate
-from analysis.stats.summary import BlockValues
+from analysis.stats.stats import estimate
+from analysis.stats.summary import BlockValues, cell_means
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 from contract.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
+from contract.estimates import Estimate
 from instrumentation.accuracy import read_terms
 
 HOURS_PER_DAY = 24
@@ -29,7 +30,7 @@ class Battery:
     workload: str
     configuration: str
     energy_j: Estimate
-    runs: Span
+    runs: Estimate
     origin: str
 
 
@@ -131,7 +132,7 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
                 continue
             joules = [side.energy_j[b] - side.tail_j[b] for b in side.energy_j]
             mean = estimate(joules)
-            held = battery_runs(assumptions.battery_wh * 3600, mean)
+            held = mean.dividing(assumptions.battery_wh * 3600)
             held_runs.append(
                 Battery(workload, configuration, mean, held, records.joint(side.origins))
             )
@@ -155,13 +156,15 @@ def _payback(
         return None
     only = next(iter(runs)) if len(runs) == 1 else None
     weights = runs if only is None else {only: 1.0}
-    base, other = (_together(sides, name, weights) for name in (against, sed))
+    # The self-encrypting side less what the disks differ by without encryption.
+    other_names = [sed, *(between_disks(suite, against) or ())]
+    base, *others = (
+        _combined([(sides.get((workload, name)), n) for workload, n in weights.items()])
+        for name in (against, *other_names)
+    )
+    other = _combined(list(zip(others, (1.0, 1.0, -1.0), strict=False)))
     if base is None or other is None:
         return None
-    between = between_disks(suite, against)
-    if between is not None:
-        references = [_together(sides, name, weights) for name in between]
-        other = _without_the_disks(other, *references)
     blocks = sorted(base.energy_j.keys() & other.energy_j.keys())
     if not blocks:
         return None
@@ -257,57 +260,29 @@ def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
     return (references[0], references[1]) if len(set(references)) == 2 else None
 
 
-def _without_the_disks(sed: Side, reference: Side | None, sed_reference: Side | None) -> Side:
-    """Return the self-encrypting side less the disks' difference without encryption, by block.
-
-    `here` is the other disk without encryption, `there` the self-encrypting one.
-    """
-
-    def moved(values: BlockValues, plus: BlockValues, minus: BlockValues) -> BlockValues:
-        blocks = values.keys() & plus.keys() & minus.keys()
-        return {block: values[block] + plus[block] - minus[block] for block in sorted(blocks)}
-
-    if reference is None or sed_reference is None:
-        return replace(sed, energy_j={}, tail_j={}, seconds={}, parts=())
-    return replace(
-        sed,
-        energy_j=moved(sed.energy_j, reference.energy_j, sed_reference.energy_j),
-        tail_j=moved(sed.tail_j, reference.tail_j, sed_reference.tail_j),
-        seconds=moved(sed.seconds, reference.seconds, sed_reference.seconds),
-        origins=sed.origins | reference.origins | sed_reference.origins,
-        sources=sed.sources | reference.sources | sed_reference.sources,
-        parts=(*sed.parts, *reference.parts, *_weighted(sed_reference.parts, -1.0)),
-    )
-
-
-def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) -> Side | None:
-    """So many runs of each workload as one: sums within the blocks that have all of them."""
-    found_sides = [sides.get((workload, configuration)) for workload in weights]
-    parts = [side for side in found_sides if side is not None]
-    if not parts or len(parts) < len(found_sides):
+def _combined(sides: Sequence[tuple[Side | None, float]]) -> Side | None:
+    """Return sums with these weights within the blocks that all sides have; None if one lacks."""
+    known = [(side, weight) for side, weight in sides if side is not None]
+    if not known or len(known) < len(sides):
         return None
 
     def summed(values: Sequence[BlockValues]) -> BlockValues:
-        shared = set.intersection(*(set(part) for part in values))
-        pairs = list(zip(values, weights.values(), strict=True))
-        return {block: sum(part[block] * weight for part, weight in pairs) for block in shared}
+        shared = set.intersection(*map(set, values))
+        weighted = list(zip(values, (weight for _, weight in known), strict=True))
+        return {block: sum(part[block] * n for part, n in weighted) for block in sorted(shared)}
 
     return Side(
-        energy_j=summed([side.energy_j for side in parts]),
-        tail_j=summed([side.tail_j for side in parts]),
-        seconds=summed([side.seconds for side in parts]),
-        origins=frozenset().union(*(side.origins for side in parts)),
-        sources=frozenset().union(*(side.sources for side in parts)),
+        energy_j=summed([side.energy_j for side, _ in known]),
+        tail_j=summed([side.tail_j for side, _ in known]),
+        seconds=summed([side.seconds for side, _ in known]),
+        origins=frozenset().union(*(side.origins for side, _ in known)),
+        sources=frozenset().union(*(side.sources for side, _ in known)),
         parts=tuple(
-            part
-            for side, weight in zip(parts, weights.values(), strict=True)
-            for part in _weighted(side.parts, weight)
+            replace(part, weight=weight * part.weight)
+            for side, weight in known
+            for part in side.parts
         ),
     )
-
-
-def _weighted(parts: Sequence[Part], weight: float) -> tuple[Part, ...]:
-    return tuple(replace(part, weight=weight * part.weight) for part in parts)
 
 
 def _sides(energy: pl.DataFrame) -> Sides:
@@ -317,38 +292,25 @@ def _sides(energy: pl.DataFrame) -> Sides:
     )
     tails = metered.filter(phase=TAIL).select("run_id", tail_j="energy_j", tail_s="duration_s")
     rows = metered.filter(phase="all").join(tails, on="run_id", how="left")
-    means = (
-        rows.with_columns(pl.col("tail_j", "tail_s").fill_null(0.0))
-        .group_by("workload", "configuration", "block")
-        .agg(
-            (pl.col("energy_j") + pl.col("tail_j")).mean(),
-            pl.col("tail_j").mean(),
-            pl.col("duration_s").mean(),
-            (pl.col("duration_s") + pl.col("tail_s")).mean().alias("metered_s"),
-            pl.col("origin").unique(),
-            pl.col("source").unique(),
-        )
-        .sort("block")
+    tail_j, tail_s = (pl.col(name).fill_null(0.0) for name in ("tail_j", "tail_s"))
+    cells = cell_means(
+        rows,
+        ("workload", "configuration"),
+        energy_j=pl.col("energy_j") + tail_j,
+        tail_j=tail_j,
+        seconds=pl.col("duration_s"),
+        metered_s=pl.col("duration_s") + tail_s,
     )
-    grouped = means.partition_by("workload", "configuration", as_dict=True)
+    named = rows.group_by("workload", "configuration").agg(pl.col("origin", "source").unique())
+    marks = {row[:2]: (frozenset(row[2]), frozenset(row[3])) for row in named.iter_rows()}
     return {
-        (str(workload), str(configuration)): _side(part)
-        for (workload, configuration), part in grouped.items()
+        (key[0], key[1]): Side(
+            energy_j=v["energy_j"],
+            tail_j=v["tail_j"],
+            seconds=v["seconds"],
+            origins=marks[key][0],
+            sources=marks[key][1],
+            parts=(Part(1.0, v["energy_j"], v["metered_s"]),),
+        )
+        for key, v in cells.items()
     }
-
-
-def _side(means: pl.DataFrame) -> Side:
-    """From the means of one workload on one configuration, a row a block."""
-
-    def by_block(column: str) -> dict[int, float]:
-        return dict(zip(means["block"], means[column], strict=True))
-
-    energy_j = by_block("energy_j")
-    return Side(
-        energy_j=energy_j,
-        tail_j=by_block("tail_j"),
-        seconds=by_block("duration_s"),
-        origins=frozenset(name for names in means["origin"] for name in names),
-        sources=frozenset(name for names in means["source"] for name in names),
-        parts=(Part(1.0, energy_j, by_block("metered_s")),),
-    )

@@ -22,8 +22,9 @@ from scipy import special
 
 from analysis.stats import budget as budgets
 from analysis.stats.budget import Budget, Row
-from analysis.stats.stats import Estimate, Floats, Span, estimate
+from analysis.stats.stats import Floats
 from contract.assumptions import RANGED, SLEEP, Assumptions
+from contract.estimates import Estimate
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25
@@ -59,16 +60,16 @@ class Payback:
     runs_per_day: float
     saving_j: Estimate
     saves: bool
-    runs: Span | None
-    years: Span | None
-    kwh_per_year: Span
-    saving_per_year: Span
-    break_even_price: Span
-    break_even_electricity: Span | None
-    net_present_value: Span
+    runs: Estimate | None
+    years: Estimate | None
+    kwh_per_year: Estimate
+    saving_per_year: Estimate
+    break_even_price: Estimate
+    break_even_electricity: Estimate | None
+    net_present_value: Estimate
     probability: float | None
-    co2_kg_per_year: Span | None
-    co2_kg_in_life: Span | None
+    co2_kg_per_year: Estimate | None
+    co2_kg_in_life: Estimate | None
     budget: Budget
     origin: str
     after_work: str = SLEEP
@@ -76,19 +77,13 @@ class Payback:
     run_s: float = 0.0
 
     @property
-    def hours(self) -> Span | None:
+    def hours(self) -> Estimate | None:
         """How long the machine works until the disk is repaid, without interest."""
         return None if self.runs is None else self.runs.scaled(self.run_s / SECONDS_PER_HOUR)
 
     @property
     def demonstrated(self) -> bool:
         return self.probability is not None and self.probability >= DEMONSTRATED
-
-    @property
-    def whole_saving_j(self) -> Estimate:
-        """The saving with the interval of its budget: `saving_j` knows of the scatter alone."""
-        both = self.budget.interval
-        return replace(self.saving_j, low=both.low, high=both.high)
 
     @property
     def meter_j(self) -> float | None:
@@ -104,21 +99,9 @@ class Payback:
         return self.meter_j / abs(self.saving_j.mean)
 
 
-def battery_runs(battery_j: float, energy_j: Estimate) -> Span:
-    """Return runs that a battery holds: battery_j / energy_j, the limits swapped."""
-    low = battery_j / energy_j.high if energy_j.high else None
-    high = battery_j / energy_j.low if energy_j.low and energy_j.low > 0 else None
-    return Span(battery_j / energy_j.mean, low, high)
-
-
 def annuity(rate: float, years: float) -> float:
     """Present value of 1 a year, paid at each year's end: (1 − (1 + rate)^−years) / rate."""
     return years if rate == 0 else (1 - (1 + rate) ** -years) / rate
-
-
-def money_per_joule_a_day(assumptions: Assumptions) -> float:
-    """Return what one joule saved each day is worth in a year."""
-    return DAYS_PER_YEAR * assumptions.electricity_price_per_kwh / JOULES_PER_KWH
 
 
 def payback(
@@ -143,23 +126,24 @@ def payback(
     """
     a = assumptions
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
-    saving = estimate(savings_j)
     each_day = a.runs_per_day if runs_per_day is None else runs_per_day
     n = len(savings_j)
     error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
     rows = (budgets.scatter(error, n - 1, "J"), *meter)
     budget = Budget("saving", "J", float(np.mean(savings_j)), rows)
-    span = budget.interval
-    yearly = span.scaled(each_day * money_per_joule_a_day(a))
+    saving = replace(budget.interval, n=n)
+    yearly = saving.scaled(
+        each_day * (DAYS_PER_YEAR * a.electricity_price_per_kwh / JOULES_PER_KWH)
+    )
     in_life = annuity(a.discount_rate, a.life_years)
-    kwh = span.scaled(each_day * DAYS_PER_YEAR / JOULES_PER_KWH)
+    kwh = saving.scaled(each_day * DAYS_PER_YEAR / JOULES_PER_KWH)
     carbon = a.grid_g_co2_per_kwh
     co2_kg = None if carbon is None else kwh.scaled(carbon / 1000)
-    saves = span.low is not None and span.low > 0
+    saves = saving.low is not None and saving.low > 0
     runs = years = electricity = None
     if saves:
         cost_j = a.sed_extra_price / a.electricity_price_per_kwh * JOULES_PER_KWH
-        runs = span.dividing(cost_j)
+        runs = saving.dividing(cost_j)
         years = repaid_after_years(yearly, a)
         electricity = kwh.scaled(in_life).dividing(a.sed_extra_price)
     return Payback(
@@ -172,10 +156,10 @@ def payback(
         years=years,
         kwh_per_year=kwh,
         saving_per_year=yearly,
-        break_even_price=yearly.scaled(in_life).not_below(0.0),
+        break_even_price=yearly.changed(lambda money: max(0.0, money * in_life)),
         break_even_electricity=electricity,
-        net_present_value=yearly.scaled(in_life).shifted(-a.sed_extra_price),
-        probability=_probability(span, saving.n, each_day, a),
+        net_present_value=yearly.changed(lambda money: money * in_life - a.sed_extra_price),
+        probability=_probability(saving, each_day, a),
         co2_kg_per_year=co2_kg,
         co2_kg_in_life=None if co2_kg is None else co2_kg.scaled(a.life_years),
         budget=budget,
@@ -186,7 +170,7 @@ def payback(
     )
 
 
-def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span | None:
+def repaid_after_years(saved_per_year: Estimate, assumptions: Assumptions) -> Estimate | None:
     """Years until the net saving, with interest, is 0; None where even the middle never gets there.
 
     annuity(r, t) = price / saving solved for t. A limit is None where it is never reached: savings
@@ -202,31 +186,17 @@ def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span |
         left = 1 - rate * needed
         return None if left <= 0 else -math.log(left) / math.log1p(rate)
 
-    mid = after(saved_per_year.mid)
+    mid = after(saved_per_year.mean)
     if mid is None:
         return None
-    return Span(mid, after(saved_per_year.high), after(saved_per_year.low))
-
-
-def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | None:
-    """Return by how much a unit of money saved a year changes the years to repay.
-
-    In closed form: −p / (s² (1 − r p/s)) × r / ln(1 + r) with the price p, the saving s and the
-    interest r. None where it is never repaid.
-    """
-    rate, price = assumptions.discount_rate, assumptions.sed_extra_price
-    left = 1 - rate * price / saved_per_year if saved_per_year > 0 else 0.0
-    if left <= 0:
-        return None
-    interest = rate / math.log1p(rate) if rate > 0 else 1.0
-    return -price / saved_per_year / saved_per_year / left * interest
+    return Estimate(mid, after(saved_per_year.high), after(saved_per_year.low))
 
 
 DEMONSTRATED = 0.975
 DRAWS, SEED = 4_096, 20_261_126
 
 
-def _probability(saving_j: Span, n: int, each_day: float, assumptions: Assumptions) -> float | None:
+def _probability(saving_j: Estimate, each_day: float, assumptions: Assumptions) -> float | None:
     """Return the share of the saving's t distribution that repays the disk within its life.
 
     The mean over the declared ranges of the assumptions. The error of the mean is found back from
@@ -245,7 +215,8 @@ def _probability(saving_j: Span, n: int, each_day: float, assumptions: Assumptio
     worth = np.where(rate > 0, -np.expm1(-life * np.log1p(rate)) / yearly, life)
     each_day_j = each_day * runs / a.runs_per_day * DAYS_PER_YEAR / JOULES_PER_KWH
     needed_j = price / np.maximum(electricity * worth * each_day_j, np.finfo(float).tiny)
-    error = (saving_j.high - saving_j.low) / 2 / float(special.stdtrit(n - 1, 0.975))
+    freedom = saving_j.n - 1
+    error = (saving_j.high - saving_j.low) / 2 / float(special.stdtrit(freedom, 0.975))
     if error <= 0:
-        return float(np.mean(saving_j.mid >= needed_j))
-    return float(np.mean(special.stdtr(n - 1, (saving_j.mid - needed_j) / error)))
+        return float(np.mean(saving_j.mean >= needed_j))
+    return float(np.mean(special.stdtr(freedom, (saving_j.mean - needed_j) / error)))

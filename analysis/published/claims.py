@@ -25,9 +25,10 @@ from analysis.stats.budget import Mean, instrument_error
 from analysis.stats.comparison import LEAST_EQUIVALENT, Comparison
 from analysis.stats.family import Family, selected_configurations, terms_of
 from analysis.stats.levels import apart
-from analysis.stats.stats import LEVEL, Span
+from analysis.stats.stats import LEVEL
 from analysis.stats.summary import BlockValues, compare_pairs
 from analysis.suite.records import SYSTEM, Suite
+from contract.estimates import Estimate
 
 Verdict = Literal["supported", "contradicted", "open"]
 Predicate = Literal["less", "more", "same within", "at most"]
@@ -130,7 +131,7 @@ class DecidedRatio:
     configuration: str
     against: str
     comparison: Comparison
-    interval: Span
+    interval: Estimate
     verdict: Verdict
 
 

@@ -12,10 +12,10 @@ from analysis.published.counterparts import MEDIA, Counterpart, counterparts, me
 from analysis.published.our_runs import OurRuns, combined, for_joules, in_paper_unit
 from analysis.published.reference import Published, configurations
 from analysis.stats.comparison import Comparison
-from analysis.stats.stats import Estimate
 from analysis.stats.summary import BlockValues, compare_pairs, estimate_of
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
+from contract.estimates import Estimate
 
 PLAIN = ("plain", "none")
 
@@ -163,14 +163,14 @@ def _ours(suite: Suite, runs: OurRuns, figure: Published) -> Iterator[_Ours]:
             continue
         for entry, configuration in _nearest(suite, runs, figure, counterpart):
             values = runs.values(entry, configuration, counterpart, counterpart.column)
-            has_phase = (
-                runs.values(name, stack, counterpart, "duration_s")
-                for name, stack in runs.by
-                if name == entry
-            )
-            if values or (figure.workload and any(has_phase)):
-                values_in_unit = in_paper_unit(counterpart, values)
-                yield _Ours(figure, counterpart, entry, configuration, values_in_unit)
+            stacks = [stack for name, stack in runs.by if name == entry]
+            if values or (
+                figure.workload
+                and any(runs.values(entry, stack, counterpart, "duration_s") for stack in stacks)
+            ):
+                yield _Ours(
+                    figure, counterpart, entry, configuration, in_paper_unit(counterpart, values)
+                )
 
 
 def _combine(
@@ -193,12 +193,12 @@ def _combine(
     values = in_paper_unit(counterpart, runs.values(*places[0], counterpart, counterpart.column))
     if counterpart.versus is not None:
         base = _combine(suite, runs, figure, counterpart.versus)
-        both = values.keys() & base[2].keys() if base is not None else set()
-        sides = {block: (values[block], base[2][block]) for block in both} if base else {}
+        others: BlockValues = base[2] if base else {}
+        both = values.keys() & others.keys()
         if counterpart.says == "apart":
-            values = {block: mine - other for block, (mine, other) in sides.items()}
+            values = {block: values[block] - others[block] for block in both}
         else:
-            values = {block: mine / other for block, (mine, other) in sides.items() if other > 0}
+            values = {b: values[b] / others[b] for b in both if others[b] > 0}
     return (*places[0], values) if values else None
 
 

@@ -116,22 +116,19 @@ def _from_rule(figure: Published, rule: Rule) -> Counterpart:
     """Build the counterpart that a rule describes; with `take` it combines one a choice."""
     member = rule.member or ", ".join(filter(None, [figure.subject, figure.mode]))
     column = "cpu_percent" if figure.quantity.startswith("cpu_use") else "duration_s"
-    counterpart = Counterpart(
-        rule.workload, (), member, column=column, note=rule.note, says=rule.says
-    )
+    shared = Counterpart(rule.workload, (), member, column=column, note=rule.note, says=rule.says)
     configurations = rule.on.split() or [""]
     parts, against = _parts(rule, rule.phases), _parts(rule, rule.against_phases)
     if rule.take in ("", "average"):
-        versus = _versus(counterpart, parts, against, configurations[0], rule)
-        return _in_unit(figure, versus, len(parts) if rule.take else 1)
+        count = len(parts) if rule.take else 1
+        single = replace(shared, parts=tuple(parts), configuration=configurations[0])
+        return _in_unit(figure, rule, single, against, count)
     combine = cast(Combine, rule.take)
     several = tuple(
-        _in_unit(figure, replace(single, medium=medium))
-        for medium, configuration in product(rule.media.split() or [""], configurations)
+        _in_unit(figure, rule, single, against[place : place + 1])
+        for medium, name in product(rule.media.split() or [""], configurations)
         for place, part in enumerate(parts)
-        for single in [
-            _versus(counterpart, [part], against[place : place + 1], configuration, rule)
-        ]
+        for single in [replace(shared, parts=(part,), configuration=name, medium=medium)]
     )
     if rule.take == "rank":
         several = tuple(replace(single, numerator=1.0) for single in several)
@@ -139,36 +136,23 @@ def _from_rule(figure: Published, rule: Rule) -> Counterpart:
     return replace(several[0], parts=work, several=several, combine=combine, medium="")
 
 
-def _versus(
-    counterpart: Counterpart,
-    parts: Sequence[Part],
-    against: Sequence[Part],
-    configuration: str,
-    rule: Rule,
+def _in_unit(
+    figure: Published, rule: Rule, single: Counterpart, against: Sequence[Part], count: int = 1
 ) -> Counterpart:
-    """Return the counterpart of these parts, compared with other parts or another configuration."""
-    single = replace(counterpart, parts=tuple(parts), configuration=configuration)
-    if not rule.against:
-        return single
-    base = rule.against if not against else configuration
-    versus = replace(single, parts=tuple(against or parts), configuration=base)
-    return replace(single, versus=_in_unit_of_ratio(versus), against=rule.against)
+    """Return a counterpart in the paper's unit: a time, over `count` files, a rate, or a ratio.
 
-
-def _in_unit_of_ratio(counterpart: Counterpart) -> Counterpart:
-    """Return what a loss or gain compares: speeds, of which the amount of work cancels."""
-    return replace(counterpart, numerator=1.0 if counterpart.says in ("loss", "gain") else None)
-
-
-def _in_unit(figure: Published, counterpart: Counterpart, count: int = 1) -> Counterpart:
-    """Return a counterpart in the paper's unit: a time, over `count` files, or a rate."""
-    if counterpart.versus is not None:
-        medium = replace(counterpart.versus, medium=counterpart.medium)
-        return replace(_in_unit_of_ratio(counterpart), versus=medium)
+    It is compared with other parts or another configuration where the rule says so; a loss or gain
+    compares speeds, of which the amount of work cancels.
+    """
+    if rule.against:
+        relative = replace(single, numerator=1.0 if rule.says in ("loss", "gain") else None)
+        base = single.configuration if against else rule.against
+        versus = replace(relative, parts=tuple(against) or single.parts, configuration=base)
+        return replace(relative, versus=versus, against=rule.against)
     if figure.unit in RATES:
-        amount = sum(part.amount for part in counterpart.parts)
-        return replace(counterpart, numerator=amount / RATES[figure.unit])
-    return replace(counterpart, factor=1 / SECONDS.get(figure.unit, 1.0) / count)
+        amount = sum(part.amount for part in single.parts)
+        return replace(single, numerator=amount / RATES[figure.unit])
+    return replace(single, factor=1 / SECONDS.get(figure.unit, 1.0) / count)
 
 
 def _parts(rule: Rule, phases: str) -> list[Part]:

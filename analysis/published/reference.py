@@ -38,7 +38,7 @@ class Citation:
 
 @dataclass(frozen=True)
 class Rule(schema.Closed):
-    """One counterpart of a figure, as the column `counterparts` states it (README.md there)."""
+    """One counterpart of a figure: `workload=…; phases=…` in the column `counterparts`."""
 
     workload: str
     phases: str
@@ -52,11 +52,6 @@ class Rule(schema.Closed):
     media: str = ""
     member: str = ""
     note: str = ""
-
-    @classmethod
-    def from_text(cls, text: str) -> Rule:
-        """Read `workload=…; phases=…`. Raises ValueError."""
-        return schema.read(cls, dict(field.split("=", 1) for field in text.split("; ")))
 
 
 @dataclass(frozen=True)
@@ -159,7 +154,9 @@ def _figure(row: dict[str, str]) -> Published:
         "printed_half": half,
         "doubtful": row["doubtful"] == "yes",
     }
-    return replace(schema.read(Published, document), counterparts=tuple(map(Rule.from_text, rules)))
+    fields = (dict(field.split("=", 1) for field in rule.split("; ")) for rule in rules)
+    read = tuple(schema.read(Rule, stated) for stated in fields)
+    return replace(schema.read(Published, document), counterparts=read)
 
 
 def rows(name: str) -> list[dict[str, str]]:

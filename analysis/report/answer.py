@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from analysis.report import view, words
@@ -10,7 +10,6 @@ from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Verdict
 from analysis.report.words import count, listed
 from analysis.stats import disks
-from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
 from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
@@ -86,21 +85,6 @@ def void(suite: Suite) -> str:
     return f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
 
 
-def judged(texts: Iterable[tuple[str, Comparison]], joint: str) -> str:
-    """Each text with its comparison's judgement; those of one judgement together."""
-    by: dict[str, list[str]] = {}
-    for text, c in texts:
-        by.setdefault(judgement(c), []).append(text)
-    return "; ".join(
-        f"{joint.join(same)}: {'each ' * (len(same) > 1)}{verdict}" for verdict, same in by.items()
-    )
-
-
-def against_baseline(results: Results, name: str | None) -> Contrast | None:
-    """Return the contrast of a configuration with the baseline."""
-    return against(results, results.suite.baseline, name)
-
-
 def against(results: Results, base: str | None, name: str | None) -> Contrast | None:
     """Return the contrast of two configurations, whichever way round it was declared."""
     for c in results.contrasts:
@@ -110,22 +94,6 @@ def against(results: Results, base: str | None, name: str | None) -> Contrast | 
             comparison = None if c.comparison is None else c.comparison.turned
             return replace(c, base=c.other, other=c.base, comparison=comparison)
     return None
-
-
-def judgement(c: Comparison) -> str:
-    """Return the verdict in words."""
-    margin = f"±{c.margin * 100:g} %"
-    if not c.complete:
-        return words.NOT_COMPLETE
-    if c.low is None:
-        return "inconclusive, for so few blocks give no interval"
-    if c.verdict == "differs":
-        return f"a significant {_way(c)}"
-    if c.verdict == "equivalent":
-        change = f" (significant {_way(c)})" if c.both else ""
-        return f"equivalent within {margin}{change}; {words.unseen(c.n)}"
-    corrected = " after correction for all comparisons" * c.contradicted
-    return f"inconclusive, neither a difference nor equivalence within {margin} is shown{corrected}"
 
 
 NEAR = 1.1  # upper over lower limit: an interval of some ±5 %
@@ -138,10 +106,6 @@ def near(low: float | None, high: float | None) -> bool:
     details.
     """
     return low is not None and high is not None and high <= NEAR * low
-
-
-def _way(c: Comparison) -> str:
-    return "increase" if c.ratio > 1 else "decrease"
 
 
 def over_all(suite: Suite) -> str:

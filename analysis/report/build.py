@@ -11,7 +11,7 @@ from analysis.money import budgets
 from analysis.report import (
     answer,
     first_page,
-    missing_section,
+    provenance,
     questions_section,
     render,
     tables,
@@ -68,7 +68,7 @@ def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
     notes = [*results.suite.problems, *results.reservations]
     notes += [note.sentence for note in results.flags if not reserves(note.code)]
     notes += [note.sentence for note in results.work_notes]
-    left = missing_section.sentence(results.suite)
+    left = provenance.missing_sentence(results.suite)
     notes += [f"{left}."] * bool(left)
     lines_below = [*questions_section.sentences(results), *(f"note: {note}" for note in notes)]
     details = view.join(map(view.paragraph, lines_below))

@@ -32,7 +32,10 @@ def disk_table(results: Results) -> Blocks:
             words.NOTHING
             if condition.configuration == results.suite.baseline
             else "flagged: " * bool(too_warm(condition, limit))
-            + ("; ".join(map(_kelvin, condition.warmer_k.values())) or SILENT)
+            + (
+                "; ".join(f"{k:+.1f}" for k in condition.warmer_k.values()).replace("-", "−")
+                or SILENT
+            )
         ),
         "Throttled in runs": lambda condition: _counted(condition, "throttled"),
         "Written in runs (GB)": lambda condition: _counted(condition, "written_bytes", 1e9),
@@ -53,10 +56,6 @@ def disk_table(results: Results) -> Blocks:
 
 def _temperature(condition: Condition, when: str) -> str:
     return words.span(condition.temperature_c[when]) if when in condition.temperature_c else SILENT
-
-
-def _kelvin(apart_k: float) -> str:
-    return f"{apart_k:+.1f}".replace("-", "−")
 
 
 def _counted(condition: Condition, what: str, unit: float = 1.0) -> str:

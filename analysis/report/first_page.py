@@ -209,7 +209,7 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
     assert c is not None and c.low is not None and c.high is not None
     margin = f"{c.margin * 100:g} %"
     remark = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
-    remark += "; not significant after correction for all comparisons" * c.contradicted
+    remark += words.AFTER_CORRECTION * c.contradicted
     return line(
         "cost",
         code,
@@ -217,8 +217,8 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
         way,
         name=cost.label,
         base=cost.base,
-        distance=words.distance(c),
-        change=words.change(c).partition(" (")[0],
+        distance=words.change_alone(c)[1:],
+        change=words.change_alone(c),
         margin=margin,
         interval=words.interval_of(c.low, c.high),
         rest=f"{cost.scope}{remark}",
@@ -236,7 +236,7 @@ def _together(compared: Sequence[_Compared]) -> AnswerLine:
         for code, number in counts.items()
         if number and code != "more"
     ]
-    ends = [f"{words.change_alone(c)} ({label})" for c, label in more]
+    ends = [f"{words.change_alone(c, 1)} ({label})" for c, label in more]
     return line(
         "cost",
         "several",
@@ -285,7 +285,7 @@ def _most(results: Results) -> AnswerLine:
         {**facts, "ratio": c.ratio, "low": low, "high": high},
         name=suite.label(name),
         workload=words.name_of(workload),
-        distance=words.distance(c),
+        distance=words.change_alone(c)[1:],
         part="" if component == SYSTEM else say("answer.most.part", part=words.name_of(component)),
         base=say("answer.other-disk", base=suite.label(suite.base_of(name) or ""))
         if two_disks(name)

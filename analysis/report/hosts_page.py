@@ -79,7 +79,7 @@ def _change(host: Results, name: str) -> str:
     c = contrast.comparison if contrast else None
     if c is None:
         return words.NOTHING
-    return f"{words.change_in(c)} {words.sign(c.verdict, c.ratio, c.both)}".rstrip()
+    return f"{words.change_in(c)} {words.sign(c)}".rstrip()
 
 
 def _origin(hosts: Sequence[Results]) -> str:

@@ -32,7 +32,7 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
     }
     shown: dict[str, Fields[Payback]] = {
         "What the self-encrypting drive saves beside software encryption": {
-            "Saving a run (J)": lambda p: saved(p.whole_saving_j),
+            "Saving a run (J)": lambda p: saved(p.saving_j),
             f"A year ({unit})": lambda p: span(p.saving_per_year),
             "Meter may be off by": lambda p: (
                 words.NOTHING

@@ -11,9 +11,9 @@ from analysis.report.answer import Fact, line
 from analysis.report.texts import catalogue, say
 from analysis.stats import disks
 from analysis.stats.results import Results
-from analysis.stats.stats import Estimate, Span
 from contract.assumptions import RANGED, Assumptions
 from contract.command_results import AnswerLine
+from contract.estimates import Estimate
 
 Label = Callable[[str], str]
 
@@ -47,7 +47,7 @@ def payback_line(
         "workload": payback.workload,
         "against": payback.against,
         "blocks": payback.saving_j.n,
-        "years": None if years is None else [years.mid, years.low, years.high],
+        "years": None if years is None else [years.mean, years.low, years.high],
         "life_years": a.life_years,
     }
     at = work(payback, a) if payback.workload != PROFILE else say("answer.payback.duty")
@@ -134,22 +134,22 @@ def money(value: float, assumptions: Assumptions) -> str:
     return f"{words.exact(value)} {assumptions.currency}".rstrip()
 
 
-def span(value: Span | None, unit: str = "") -> str:
+def span(value: Estimate | None, unit: str = "") -> str:
     """Return `0.021 (0.018 to 0.024) USD`, or that there is no interval."""
     if value is not None and value.low is None and value.high is None:
-        return f"{f'{words.rounded(value.mid)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
+        return f"{f'{words.rounded(value.mean)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
     return words.span(value, unit)
 
 
-def price(value: Span, assumptions: Assumptions) -> str:
+def price(value: Estimate, assumptions: Assumptions) -> str:
     """Money with its interval: as many digits as that bears, and from 1 up none below the cent."""
     unit = assumptions.currency
-    ends = [end for end in (value.mid, value.low, value.high) if end is not None]
+    ends = [end for end in (value.mean, value.low, value.high) if end is not None]
     if max(map(abs, ends)) < 1:
         return span(value, unit)
     if value.low is None or value.high is None:
-        return f"{f'{words.number(value.mid, 2)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
-    places = min(2, words.decimals((value.high - value.low) / 2, value.mid))
+        return f"{f'{words.number(value.mean, 2)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
+    places = min(2, words.decimals((value.high - value.low) / 2, value.mean))
     mid, low, high = (words.number(end, places) for end in ends)
     return f"{mid} ({low} to {high}) {unit}".rstrip()
 

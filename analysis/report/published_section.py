@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
 
 from analysis.published import claims, reference
 from analysis.published.agreement import CLOSE, Agreement, Verdict, count_agreement, verdict_on
@@ -18,6 +17,7 @@ from analysis.report.workload_section import joules
 from analysis.stats.results import Results
 from analysis.stats.summary import joint_origin
 from analysis.suite.records import MEASURED
+from contract.estimates import ends
 
 DOUBT = "*"
 FEW = 24  # so many rows are shown at once, more only folded
@@ -171,7 +171,7 @@ def _claims(results: Results) -> Blocks:
             else f"{c.claim.text} ({len(c.ratios)} of {count(len(c.claim.ratios), 'ratio')} here)"
         ),
         "Paper": lambda c: _range([r.claimed.theirs for r in c.ratios]),
-        "Here": lambda c: _range([r.interval.mid for r in c.ratios]),
+        "Here": lambda c: _range([r.interval.mean for r in c.ratios]),
         "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
     }
     more: Fields[tuple[DecidedClaim, DecidedRatio]] = {
@@ -181,7 +181,7 @@ def _claims(results: Results) -> Blocks:
             f"{row[1].claimed.predicate} {row[1].claimed.percent:g} %".removesuffix(" 0 %")
         ),
         "Paper": lambda row: _range([row[1].claimed.theirs]),
-        "Here": lambda row: words.ratio_of(*astuple(row[1].interval)),
+        "Here": lambda row: words.ratio_of(*ends(row[1].interval)),
         "Verdict": lambda row: view.Verdict(row[1].verdict, KINDS[row[1].verdict]),
     }
     page = view.heading("What the papers claim", 3, "claims")

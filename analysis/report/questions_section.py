@@ -28,7 +28,9 @@ def contrasts_section(results: Results) -> Blocks:
         "Contrast": lambda contrast: _pair(results, contrast.base, contrast.other),
         "Change [95 % interval]": lambda contrast: words.change_in(contrast.comparison),
         "n": lambda contrast: _text_of(contrast, lambda c: str(c.n), "0"),
-        "p, adjusted": lambda contrast: _text_of(contrast, lambda c: words.p_value(c.p_of_verdict)),
+        "p, adjusted": lambda contrast: _text_of(
+            contrast, lambda c: words.p_value(c.deciding[c.verdict == "equivalent"])
+        ),
         "Verdict": lambda contrast: _text_of(
             contrast,
             lambda c: answer.on_their_disks(
@@ -133,8 +135,11 @@ def sentence(results: Results, question: DeclaredComparison) -> str:
     if not compared:
         return f"This cannot be answered: {_lacking(results, question)}."
     label = results.suite.label
-    texts = [(f"{words.change_in(c)} with {label(a.configuration)}", c) for a, c in compared]
-    verdicts = answer.judged(texts, ", ")
+    by: dict[str, list[str]] = {}
+    for reply, c in compared:
+        verdict = words.verdict_of(c) + words.AFTER_CORRECTION * c.contradicted
+        by.setdefault(verdict, []).append(f"{words.change_in(c)} with {label(reply.configuration)}")
+    verdicts = "; ".join(f"{', '.join(same)}: {verdict}" for verdict, same in by.items())
     missing = len(answers) - len(compared)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)

@@ -24,9 +24,9 @@ from analysis.report.view import (
     Note,
     Page,
     Paragraph,
+    Picture,
     Table,
     Terms,
-    Trace,
 )
 from contract import names
 
@@ -46,7 +46,7 @@ def html(page: Page) -> str:
         isinstance(block, Terms) for section in page.sections for block in section.blocks
     )
     made.filters["explained"] = Explaining(catalogue().terms if explained else ())
-    traces = any(view.every(Trace, page))
+    traces = any(picture.curves for picture in view.every(Picture, page))
     view.draw(page)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
     texts = catalogue().texts.items()

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-from analysis.energy import run_checks
 from analysis.report import (
     answer,
-    budget_section,
     disks_section,
     first_page,
     money_section,
-    other_sources,
     provenance,
     published_section,
     questions_section,
-    responsiveness_section,
     steadiness_section,
     tables,
     trust_section,
@@ -31,7 +25,6 @@ from analysis.report.tables import PYRAPL_COMPONENTS, columns, headline_rows
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Link, Page, Section, Terms
 from analysis.stats.results import Results
-from analysis.stats.steadiness import Steadiness, steadiness
 from instrumentation.sources.zones import not_counted
 
 HEADLINE = ("Workload", "Configuration", "System (J)", "Drive (J)", "CPU (J)", "RAM (J)")
@@ -43,22 +36,6 @@ class Report:
 
     results: Results
 
-    @cached_property
-    def component(self) -> str:
-        """What the verdicts are of: the system where a meter saw it."""
-        return self.results.family.component
-
-    @cached_property
-    def steady(self) -> Sequence[Steadiness]:
-        """Scatter, drift and what stands out, by workload."""
-        results = self.results
-        return steadiness(results.suite, results.energy, results.clock, self.component)
-
-    @cached_property
-    def twice(self) -> list[list[str]]:
-        """Cross-checks."""
-        return list(trust_section.twice(self.results))
-
     def page(self) -> Page:
         """Return the whole page."""
         results = self.results
@@ -66,12 +43,13 @@ class Report:
             figures=self.figures(),
             workloads=self.workloads(),
             units=workload_section.units_section(results),
-            responsiveness=responsiveness_section.responsiveness_section(results) or None,
+            responsiveness=workload_section.responsiveness_section(results) or None,
             money=money_section.money_section(results),
-            budget=budget_section.budget_section(results) or None,
+            budget=trust_section.budget_section(results) or None,
             published=published_section.published_section(results),
-            steadiness=self.steadiness(),
-            trust=self.trust(),
+            steadiness=disks_section.disks_section(results)
+            + steadiness_section.steadiness_section(results),
+            trust=trust_section.trust_section(results),
             provenance=provenance.provenance_section(results),
             terms=terms(),
         )
@@ -89,7 +67,9 @@ class Report:
         lab = words.LAB_MACHINES.get(suite.machine.get("lab_machine", ""), "")
         facts = [suite.host, suite.suite_id, when.replace("+00:00", " UTC")]
         facts.append(f"virtual lab on {lab}" if lab else "")
-        drivers = run_checks.cipher_drivers(suite)
+        # Whether the processor's AES instructions were used changes what encryption costs.
+        used = {layer.cipher_driver or "" for run in suite.runs for layer in run.proof.layers}
+        drivers = sorted(driver for driver in used if "aes" in driver)
         facts.append(f"AES: {', '.join(drivers)}" if drivers else "")
         text = " · ".join(dict.fromkeys(f for f in facts if f))
         return view.paragraph(text, "facts") + answer.banner(self.results.origin)
@@ -105,8 +85,8 @@ class Report:
         folder = folder.relative_to(cwd) if folder.is_relative_to(cwd) else Path(folder.name)
         lines = first_page.lines(results, folder)
         picture, table = tables.overall_picture(results), tables.matrix(results)
-        trust = trust_section.trust_box(results, self.twice, results.drift_check)
-        shown = view.columns(first_page.sentence(lines) + table, picture, trust)
+        limits = trust_section.limits_box(results)
+        shown = view.columns(first_page.sentence(lines) + table, picture, limits)
         answers = first_page.blocks(lines, linked=True)
         unequal = [words.name_of(str(note.facts["workload"])) for note in results.work_notes]
         notes = [say("answer.same-work", workloads=words.listed(unequal))] if unequal else []
@@ -115,9 +95,11 @@ class Report:
     def figures(self) -> Blocks:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
         results = self.results
-        what = words.name_of(self.component)
+        what = words.name_of(results.family.component)
         caption = say("figures.picture", component=what)
-        drawn = forest.draw(results.family.versus, results.suite, self.component, results.origin)
+        drawn = forest.draw(
+            results.family.versus, results.suite, results.family.component, results.origin
+        )
         page = view.join(
             view.picture(sheet, caption + forest.arrow_note(sheet), results.origin, wide=True)
             for sheet in drawn
@@ -130,7 +112,7 @@ class Report:
         heads = [*HEADLINE, *columns_of, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
         rows = headline_rows(results, shown)
         page += view.table(caption, heads, rows, words=2, origin=results.origin, group=True)
-        page += other_sources.section(results)
+        page += tables.other_sources(results)
         first = results.suite.label(results.suite.baseline or "")
         of_disks = f"; of a disk without encryption against {first}" * results.suite.by_disk
         single = "Where n = 1 there is no interval." if (results.summary["n"] < 2).any() else ""
@@ -145,12 +127,6 @@ class Report:
         page += view.paragraph(text, "key")
         return page + view.bullets(note.sentence for note in results.work_notes)
 
-    def steadiness(self) -> Blocks:
-        """Return the disks' state, drift, order, drift_check and flags."""
-        return disks_section.disks_section(self.results) + steadiness_section.steadiness_section(
-            self.results, self.steady, self.results.drift_check
-        )
-
     def workloads(self) -> Blocks:
         """Each workload: time or power, components, phases, figures, one run over time, blocks."""
         names = self.results.suite.workloads
@@ -162,10 +138,6 @@ class Report:
             for name in names
         )
         return view.links(index, "Workloads") + view.join(parts)
-
-    def trust(self) -> Blocks:
-        """How far to trust this, in full."""
-        return trust_section.trust_section(self.results, self.twice)
 
 
 def _sections(**shown: Blocks | None) -> tuple[Section, ...]:

@@ -15,7 +15,7 @@ from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
 from analysis.stats.levels import LEAST, Level, Levels
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL
-from analysis.stats.steadiness import Steadiness
+from analysis.stats.steadiness import Steadiness, steadiness
 from analysis.suite.records import Suite
 
 SCATTERS = "it scatters by more than it changed"
@@ -23,11 +23,11 @@ FEW_READINGS = "so few readings do not show how much they scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
-def steadiness_section(
-    results: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
-) -> Blocks:
+def steadiness_section(results: Results) -> Blocks:
     """Return the drift check, levels of runs, and scatter and carry-over by workload."""
-    page = view.paragraph(drift_check_sentence(results.suite, drift_check))
+    component = results.family.component
+    steady = steadiness(results.suite, results.energy, results.clock, component)
+    page = view.paragraph(drift_check_sentence(results.suite, results.drift_check))
     page += _levels_table(results)
     columns: Fields[Steadiness] = {
         "Workload": lambda s: words.name_of(s.workload),

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis.energy.energy import energy_table, of_references
-from analysis.report import first_page, missing_section, provenance, render, words
+from analysis.report import first_page, provenance, render, words
 from analysis.report.provenance import duration
 from analysis.report.steadiness_section import drift_check_sentence
 from analysis.stats.drift_check import drift_check
@@ -64,7 +64,7 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
     yield from provenance.interruption_lines(incidents)
     missed = len(uncovered(energy)) if energy is not None else 0
     yield f"Coverage below the limit: {words.count(missed, 'run')}" if missed else ""
-    yield missing_section.sentence(suite)
+    yield provenance.missing_sentence(suite)
     if energy is None:  # without a report, from the joules of its runs alone
         plan = suite.plan.drift_check
         runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)

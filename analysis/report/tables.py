@@ -1,22 +1,25 @@
-"""The headline table, and the matrix of workload × configuration."""
+"""The headline table, the matrix of workload × configuration, and other sources on the target."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from statistics import fmean
 
 import polars as pl
 
 from analysis.report import answer, view, words
 from analysis.report.figures import forest
-from analysis.report.texts import say
+from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
 from analysis.stats import disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
+from analysis.stats.stats import estimate
 from analysis.stats.summary import COMPONENTS, other_channels
-from analysis.suite.records import SYSTEM
+from analysis.suite.readers import of_other_zones
+from analysis.suite.records import SYSTEM, Run, joint
 
 PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
@@ -139,7 +142,8 @@ def matrix(results: Results) -> Blocks:
 def overall_picture(results: Results) -> Blocks:
     """Return the change over all workloads of each configuration, with its interval."""
     component, suite = results.family.component, results.suite
-    contrasts = {name: answer.against_baseline(results, name) for name in suite.configurations}
+    names = suite.configurations
+    contrasts = {name: answer.against(results, suite.baseline, name) for name in names}
     compared = {name: c.comparison for name, c in contrasts.items() if c and c.comparison}
     drawn = forest.draw_overall(suite, component, compared, results.origin)
     caption = say(
@@ -157,9 +161,88 @@ def cell_of(c: Comparison | None) -> MatrixCell:
     """Return a comparison as a cell of a table."""
     if c is None:
         return NOTHING
-    sign = words.sign(c.verdict, c.ratio, c.both)
+    sign = words.sign(c)
     text, _, interval = words.change_in(c).partition(" [")
     verdict = words.verdict_of(c)
     hint = f"{words.change_in(c)}, {verdict}, n = {c.n}"
     below = f"[{interval} {sign}".rstrip() if interval else sign
     return MatrixCell(text, verdict.kind, hint, below)
+
+
+OTHER_HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
+
+
+def other_sources(results: Results) -> Blocks:
+    """One table of their joules, and what they see; nothing where there is none of them."""
+    runs = results.suite.compared_runs
+    names = dict.fromkeys(name for run in runs for name in run.other_sources)
+    sources = [name for name in names if of_other_zones(name, runs)]
+    if not sources:
+        return ()
+    rows = [row for source in sources for row in _rows(results, source)]
+    what = "Other sources on the target: energy of whole runs, from the settled state to the tail"
+    origin = joint(run.origin for run in runs)
+    page = view.table(what, OTHER_HEADERS, rows, words=4, origin=origin, group=True)
+    failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
+    failed += [why for name in sources if (why := _still(runs, name))]
+    notes = [catalogue().tables["sources"].get(name, "") for name in sources]
+    notes += ["No verdict rests on them: they are whole runs, and in no sum."]
+    return page + view.paragraph(" ".join(filter(None, [*notes, *failed])), "key")
+
+
+def _rows(results: Results, source: str) -> Iterator[list[str]]:
+    runs = [run for run in results.suite.compared_runs if source in run.other_sources]
+    zones = dict.fromkeys(zone.zone for run in runs for zone in run.zones_of(source))
+    moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
+    for zone, *cell in product(moved, results.suite.workloads, results.suite.configurations):
+        figures = [
+            (run, joules)
+            for run in runs
+            if [run.workload, run.configuration] == cell
+            and (joules := _joules(run, source, zone)) is not None
+        ]
+        if not figures:
+            continue
+        blocks: dict[int, list[float]] = {}
+        for run, joules in figures:
+            blocks.setdefault(run.block, []).append(joules)
+        records = [run.other_sources[source] for run, _ in figures]
+        seconds = [max((r.t_end_ns or 0) - (r.t_start_ns or 0), 1) / 1e9 for r in records]
+        power_w = [joules / s for (_, joules), s in zip(figures, seconds, strict=True)]
+        yield [
+            source,
+            zone,
+            words.name_of(cell[0]),
+            results.suite.label(cell[1]),
+            words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
+            words.number(fmean(power_w)),
+            str(len(blocks)),
+        ]
+
+
+def _joules(run: Run, source: str, name: str) -> float | None:
+    """None where the source gave no figure, or had a gap."""
+    zones = (zone for zone in run.zones_of(source) if zone.zone == name)
+    return next((z.energy_uj / 1e6 for z in zones if z.energy_uj is not None), None)
+
+
+def _still(runs: Sequence[Run], source: str) -> str:
+    """Return what counted nothing in any run."""
+    known: dict[str, float] = {}
+    for run in runs:
+        for zone in run.zones_of(source):
+            if zone.energy_uj is not None:
+                known[zone.zone] = known.get(zone.zone, 0.0) + zone.energy_uj
+    still = [zone for zone, joules in known.items() if not joules]
+    return f"{source}: {', '.join(still)} stood still in all runs: no joules." if still else ""
+
+
+def _failed(runs: Sequence[Run], source: str) -> str:
+    """In how many runs it gave no figure, and the first reason."""
+    reasons = [
+        record.error or "a reading failed"
+        for run in runs
+        if (record := run.other_sources.get(source)) is not None
+        and (record.error or any(zone.energy_uj is None for zone in run.zones_of(source)))
+    ]
+    return f"no figure in {len(reasons)} runs ({reasons[0].rstrip('.')})." if reasons else ""

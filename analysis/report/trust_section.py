@@ -1,83 +1,38 @@
-"""How far to trust the figures: in short beside the answer, and in full."""
+"""How far to trust the figures: in short beside the answer, in full, and the uncertainty budget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from statistics import fmean
 
-from analysis.energy import cross_checks, own_share, run_checks
+import polars as pl
+
+from analysis.energy import run_checks
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES
 from analysis.flags import meaning
-from analysis.report import answer, disks_section, missing_section, provenance, view, words
-from analysis.report.budget_section import limit_of, named
-from analysis.report.steadiness_section import drift_check_sentence
-from analysis.report.texts import say
-from analysis.report.view import Blocks, Fields
+from analysis.money import budgets
+from analysis.report import disks_section, provenance, view, words
+from analysis.report.texts import catalogue, say
+from analysis.report.view import Blocks
 from analysis.report.words import count
-from analysis.stats.drift_check import DriftCheck
-from analysis.stats.results import Results
+from analysis.stats.budget import SCATTER
+from analysis.stats.results import Results, measured_phases
 from analysis.suite import readers
-from analysis.suite.records import Meter, Suite
+from analysis.suite.records import Meter
+from instrumentation.accuracy import NOT_STATED
 
-TITLE = "How far to trust it"
-
-
-MOST_LINES = 5
+MOST_LINES = 5  # of the box on the first screen
 
 
-def trust_box(
-    results: Results, twice: Sequence[Sequence[str]], drift_check: DriftCheck | None
-) -> Blocks:
-    """Five lines at most: what was measured, how it agrees, and what limits it."""
-    steady = [*_agreement(twice), drift_check_sentence(results.suite, drift_check)]
-    lines = [measured_sentence(results), " ".join(steady)]
-    left = missing_section.sentence(results.suite)
-    limits = [f"Not measured: {left}."] * bool(left)
-    # Their first sentences; the whole texts stand at Trust.
+def limits_box(results: Results) -> Blocks:
+    """Return what limits the figures, for the first screen: first sentences of what Trust has."""
     texts = (*results.reservations, *results.suite.problems)
-    limits += [f"{text.partition('. ')[0].rstrip('.')}." for text in texts]
-    room = MOST_LINES - len(lines)
-    if len(limits) > room:
-        limits = [*limits[: room - 1], " ".join(limits[room - 1 :])]
-    kind = "warning" if limits else "plain"
-    return view.note(TITLE, view.bullets([*limits, *lines]), kind)
-
-
-def measured_sentence(results: Results) -> str:
-    """Return how many blocks and runs there are, what the meter saw, and what interrupted them."""
-    suite = results.suite
-    blocks = len({run.block for run in suite.compared_runs})
-    planned = suite.planned_blocks or blocks
-    of_planned = "" if planned == blocks else f" of {planned}"
-    sealed = "" if suite.sealed else " The files are not sealed."
-    text = (
-        f"{blocks}{of_planned} block{'s' * (blocks != 1)}, "
-        f"{count(len(suite.runs), 'finished run')}, {answer.void(suite)}; "
-        f"{run_checks.proof(suite, results.origin)}.{sealed}"
-    )
-    return " ".join(
-        [text, *_measured_time(results), provenance.sentence(results.incidents)]
-    ).strip()
-
-
-def _measured_time(results: Results) -> Iterator[str]:
-    for meter in run_checks.meters(results.suite, results.energy):
-        if meter.component == "system" and meter.mean_coverage is not None:
-            yield (
-                f"The meter saw {_part(meter.mean_coverage)} of the measured time, "
-                f"{_part(meter.worst_coverage)} of the worst phase."
-            )
-
-
-def _agreement(twice: Sequence[Sequence[str]]) -> Iterator[str]:
-    verdicts = [row[-1] for row in twice if row[-1]]
-    if verdicts:
-        agree = verdicts.count(AGREES)
-        against = [f"{row[0]} with {row[1]}" for row in twice if row[-1] == DISAGREES]
-        rest = len(verdicts) - agree - len(against)
-        parts = [f"{agree} agree"]
-        parts += [f"{len(against)} disagree ({'; '.join(against)})"] * bool(against)
-        parts += [f"{rest} cannot tell"] * bool(rest)
-        yield f"Cross-checks: {', '.join(parts)}."
+    limits = [f"{text.partition('. ')[0].rstrip('.')}." for text in texts]
+    if left := provenance.missing_sentence(results.suite):
+        limits.insert(0, f"Not measured: {left}.")
+    if len(limits) > MOST_LINES:
+        limits = [*limits[: MOST_LINES - 1], " ".join(limits[MOST_LINES - 1 :])]
+    return view.note(say("section.trust"), view.bullets(limits), "warning") if limits else ()
 
 
 def _part(value: float | None) -> str:
@@ -90,18 +45,23 @@ def _part(value: float | None) -> str:
 MOST_APART = 0.05  # of the runs that two meters of one channel saw: intervals are of 95 %
 
 
-def trust_section(results: Results, known_twice: Sequence[Sequence[str]]) -> Blocks:
+def trust_section(results: Results) -> Blocks:
     """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
     suite = results.suite
     heads = ["What", "Held against", "Found", "Verdict"]
     page = view.bullets([*results.reservations, *suite.problems])
-    page += view.table("Cross-checks, and whether they agree", heads, known_twice, words=4)
+    page += view.table("Cross-checks, and whether they agree", heads, list(twice(results)), words=4)
     proof = f"{len(suite.runs)} runs finished; {run_checks.proof(suite, results.origin)}."
     seal = "holds" if suite.seal_holds else "broken"
     sealed = say(f"trust.seal.{seal if suite.sealed else 'none'}")
     page += view.bullets([proof, sealed, *map(_accuracy, suite.meters)])
-    page += missing_section.left_out(results)
-    page += view.bullets(_own_share(suite))
+    page += provenance.left_out(results)
+    ours = max(run_checks.own_shares(suite), key=lambda phase: phase.share, default=None)
+    if ours is not None:
+        page += view.paragraph(
+            f"Our own share of the busy CPU time was {ours.share * 100:.2f} % at most, in "
+            f"{words.name_of(ours.workload)}, {ours.phase} (target: {run_checks.LIMIT:.0%})."
+        )
     page += view.bullets(provenance.interruption_lines(results.incidents))
     page += disks_section.disk_table(results)
     page += _coverage(results)
@@ -121,16 +81,16 @@ def twice(results: Results) -> Iterator[list[str]]:
     suite = results.suite
     for agreement in readers.agreements(suite):
         yield ["RAPL, our reader", agreement.reader, *readers_row(agreement)]
-    clock = cross_checks.clock(suite, results.clock)
+    clock = _clock(results)
     if not results.watermarks:
         why = "the suite played no load watermark" if suite.meters else "there is no meter"
-        yield ["Target's clock by round trips", "load watermark", f"{_clock(clock)}; {why}", ""]
+        yield ["Target's clock by round trips", "load watermark", f"{clock}; {why}", ""]
     for mark in results.watermarks:
         channel = f", {words.name_of(mark.component)}" if mark.component else ""
         against = f"load watermark {mark.number} as {mark.source} saw it{channel}"
-        finding = f"{_clock(clock)}; load pattern: {mark.sentence.replace(' -', ' −')}"
+        finding = f"{clock}; load pattern: {mark.sentence.replace(' -', ' −')}"
         yield ["Target's clock by round trips", against, finding, mark.verdict]
-    for pair in cross_checks.two_meters(suite, results.all_energy):
+    for pair in run_checks.two_meters(suite, results.all_energy):
         reference = f"{pair.reference}, {pair.channel}: the reference"
         if pair.ratio is None:
             yield [reference, pair.other, "no run has both", CANNOT_TELL]
@@ -139,7 +99,7 @@ def twice(results: Results) -> Iterator[list[str]]:
         finding += f"; in {pair.apart} of them beyond what both intervals allow"
         verdict = DISAGREES if pair.apart > MOST_APART * pair.runs else AGREES
         yield [reference, pair.other, finding, verdict]
-    yield from _whole_rows(cross_checks.against_parts(results.energy))
+    yield from _whole_rows(run_checks.against_parts(results.energy))
 
 
 def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
@@ -162,18 +122,29 @@ def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
     return text + more, DISAGREES if agreement.unexplained else AGREES
 
 
-def _clock(clock: cross_checks.ClockTrust) -> str:
-    if clock.bound_ms is None:
+def _clock(results: Results) -> str:
+    """Return the worst clock bound over all edges of measured phases."""
+    suite, clock = results.suite, results.clock
+    edges = [
+        (run.boot_id, t)
+        for run in suite.runs
+        for phase in run.measured_phases
+        for t in (phase.t_start_ns, phase.t_end_ns)
+    ]
+    bounds = [bound for edge in edges if (bound := clock.bound_ns(*edge)) is not None]
+    if not bounds:
         return "no usable clock reading: phases cannot be placed on the meter's time"
-    missing = f"; {clock.runs_without} runs have none" if clock.runs_without else ""
+    skew_ppm = max(abs(model.skew_ppm) for model in clock.models.values())
+    without = sum(run.boot_id not in clock.models for run in suite.runs)
+    missing = f"; {without} runs have none" if without else ""
     return (
-        f"known to within {words.rounded(clock.bound_ms)} ms at every edge of a phase "
-        f"({clock.readings} round trips, {count(clock.boots, 'boot')}, "
-        f"skew {words.rounded(clock.skew_ppm)} ppm){missing}"
+        f"known to within {words.rounded(max(bounds) / 1e6)} ms at every edge of a phase "
+        f"({len(suite.clock)} round trips, {count(len(clock.models), 'boot')}, "
+        f"skew {words.rounded(skew_ppm)} ppm){missing}"
     )
 
 
-def _whole_rows(compared: cross_checks.WholeAgainstParts) -> Iterator[list[str]]:
+def _whole_rows(compared: run_checks.WholeAgainstParts) -> Iterator[list[str]]:
     """Two sources that cannot both be right, or a row that they can."""
     if not compared.runs or compared.worst_ratio is None:
         return
@@ -213,26 +184,16 @@ def _amount(value: float | None) -> str:
 
 
 def _coverage(results: Results) -> Blocks:
-    columns: Fields[run_checks.MeterTrust] = {
-        "Meter": lambda m: m.source,
-        "Channel": lambda m: words.name_of(m.component),
-        "Phases": lambda m: str(m.phases),
-        "Mean coverage": lambda m: _part(m.mean_coverage),
-        "Worst": lambda m: _part(m.worst_coverage),
-        "Runs with gaps": lambda m: str(len(m.gaps)),
-    }
-    rows = run_checks.meters(results.suite, results.energy)
-    return view.table_of("The meter's coverage of the measured phases", rows, columns, words=2)
-
-
-def _own_share(suite: Suite) -> Iterator[str]:
-    """How much of the CPU time was ours, where most of it was."""
-    worst = max(own_share.own_shares(suite), key=lambda phase: phase.share, default=None)
-    if worst is not None:
-        yield (
-            f"Our own share of the busy CPU time was {worst.share * 100:.2f} % at most, in "
-            f"{words.name_of(worst.workload)}, {worst.phase} (target: {own_share.LIMIT:.0%})."
-        )
+    rows = []
+    for meter in results.suite.meters:
+        for channel in meter.channels:
+            phases = measured_phases(results.energy).filter(source=meter.name, component=channel)
+            share = phases["coverage"].to_list()
+            gaps = phases.filter(pl.col("coverage") < 1)["run_id"].n_unique()
+            parts = map(_part, (fmean(share), min(share)) if share else (None, None))
+            rows.append([meter.name, words.name_of(channel), str(len(phases)), *parts, str(gaps)])
+    heads = ["Meter", "Channel", "Phases", "Mean coverage", "Worst", "Runs with gaps"]
+    return view.table("The meter's coverage of the measured phases", heads, rows, words=2)
 
 
 def _accuracy(meter: Meter) -> str:
@@ -244,3 +205,41 @@ def _accuracy(meter: Meter) -> str:
     lacking = f"; not stated: {', '.join(unknown)}" * bool(unknown)
     terms = f"Meter {meter.name} ({meter.kind}): {', '.join(stated)}{lacking}."
     return f"{terms} {say('trust.accuracy')}"
+
+
+def budget_section(results: Results) -> Blocks:
+    """Return the key, who states which term, and which figures lack one."""
+    budgeted = [*budgets.joules(results), *budgets.overall(results)]
+    stated = dict.fromkeys(
+        (row.term, row.stated) for figure in budgeted for row in figure.budget.rows if row.stated
+    )
+    if not budgeted:
+        return ()
+    page = view.key("budget")
+    lacking = dict.fromkeys(
+        (figure.source, term)
+        for figure in budgeted
+        for term in figure.budget.missing
+        if term != SCATTER
+    )
+    page += view.bullets(
+        f"Incomplete: no limit is stated for the {named(term)} of {source}, so that its figures "
+        "are less certain by an unknown amount."
+        for source, term in lacking
+    )
+    rows = [[named(term), source] for term, source in stated]
+    return page + view.table(
+        "Who states the instrument's terms", ["Term", "Stated by"], rows, words=2
+    )
+
+
+def named(name: str) -> str:
+    """Return a term for people."""
+    return catalogue().tables["terms_of_error"].get(name, name)
+
+
+def limit_of(value: float | None, unit: str) -> str:
+    """In a term's own unit; shares in per cent."""
+    if value is None:
+        return NOT_STATED
+    return f"{words.rounded(value * 100)} %" if unit == "1" else f"{words.rounded(value)} {unit}"

@@ -202,12 +202,17 @@ class Matrix(Block):
 
 @dataclass(frozen=True)
 class Picture(Block):
-    """A figure; the caption is its text for those who cannot see it."""
+    """A figure; the caption is its text for those who cannot see it.
+
+    A browser with scripts can zoom `curves`, a JSON object of power over time: names, [seconds,
+    watts] of each, phases as [name, start, end] in s.
+    """
 
     drawn: Figure
     caption: str
     origin: str
     wide: bool
+    curves: str = ""
 
     @cached_property
     def svg(self) -> str:
@@ -220,16 +225,6 @@ class Picture(Block):
     def source(self) -> str:
         """The SVG as the address of an image."""
         return f"data:image/svg+xml;base64,{b64encode(self.svg.encode()).decode()}"
-
-
-@dataclass(frozen=True)
-class Trace(Picture):
-    """Power over time as a picture, and the curves that a browser with scripts can zoom.
-
-    `curves` is a JSON object: names, [seconds, watts] of each, phases as [name, start, end] in s.
-    """
-
-    curves: str
 
 
 @dataclass(frozen=True)
@@ -367,14 +362,11 @@ def table_of(
     return table(caption, list(columns), cells, words=words, origin=origin, group=group)
 
 
-def picture(drawn: Figure | None, caption: str, origin: str, wide: bool = False) -> Blocks:
+def picture(
+    drawn: Figure | None, caption: str, origin: str, wide: bool = False, curves: str = ""
+) -> Blocks:
     """Return a figure, if one was drawn."""
-    return () if drawn is None else (Picture(drawn, caption, origin, wide),)
-
-
-def trace(drawn: Figure | None, caption: str, origin: str, curves: str) -> Blocks:
-    """Return a picture of power over time that can be zoomed, if one was drawn."""
-    return () if drawn is None else (Trace(drawn, caption, origin, True, curves),)
+    return () if drawn is None else (Picture(drawn, caption, origin, wide, curves),)
 
 
 def columns(first: Blocks, aside: Blocks, below: Blocks) -> Blocks:

@@ -14,14 +14,14 @@ import yaml
 if TYPE_CHECKING:  # their modules take SciPy, which most words do without
     from analysis.report.view import Verdict
     from analysis.stats.comparison import Comparison
-    from analysis.stats.stats import Estimate, Span
     from analysis.stats.summary import SummaryRow
     from contract.command_results import Ratio
-    from contract.measured_command import Interval
+    from contract.estimates import Estimate
 
 NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
 NOT_COMPLETE = "not complete"
+AFTER_CORRECTION = "; not significant after correction for all comparisons"
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
 _TABLES = yaml.safe_load(
@@ -80,7 +80,7 @@ def number(value: float | None, places: int | None = None) -> str:
     return text.replace("-", "−")
 
 
-def plus_minus(value: Estimate | Interval | None, unit: str = "") -> str:
+def plus_minus(value: Estimate | None, unit: str = "") -> str:
     """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
     if value is None:
         return NOTHING
@@ -113,24 +113,17 @@ def percent(factor: float, places: int | None = None) -> str:
     return f"{_signed((factor - 1) * 100, places)} %"
 
 
-def change(value: Comparison) -> str:
-    """`+4.2 % (95 % interval +1.3 % to +7.1 %)`, with two digits of the interval."""
-    if value.low is None or value.high is None:
-        return f"{percent(value.ratio)} ({NO_INTERVAL})"
-    mid = percent(value.ratio, _places(value.low, value.high))
-    return f"{mid} (95 % interval {interval_of(value.low, value.high)})"
-
-
 def interval_of(low: float, high: float) -> str:
     """`+1.3 % to +7.1 %`, of a ratio with these limits."""
     places = _places(low, high)
     return f"{percent(low, places)} to {percent(high, places)}"
 
 
-def distance(value: Comparison) -> str:
-    """`4.2 %`, whichever way: the change without its sign, by the digits of its interval."""
-    places = None if value.low is None or value.high is None else _places(value.low, value.high)
-    return percent(value.ratio, places)[1:]
+def change_alone(value: Comparison, most: int = 2) -> str:
+    """`+4.2 %`, to the digit that the interval bears, `most` decimals at most."""
+    if value.low is None or value.high is None:
+        return percent(value.ratio)
+    return percent(value.ratio, min(most, _places(value.low, value.high)))
 
 
 def change_of(mid: float | None, low: float | None, high: float | None) -> str:
@@ -149,20 +142,14 @@ def change_in(value: Comparison | Ratio | None) -> str:
     return NOTHING if value is None else change_of(value.ratio, value.low, value.high)
 
 
-def change_alone(c: Comparison) -> str:
-    """`+4.2 %`, to the digit that the interval bears, one decimal at most."""
-    if c.low is None or c.high is None:
-        return percent(c.ratio)
-    return percent(c.ratio, min(1, _places(c.low, c.high)))
-
-
-def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> Verdict:
+def verdict_of(value: Comparison | SummaryRow, modes: bool = True) -> Verdict:
     """With its direction: `significant increase`, `equivalent (significant increase)` ….
 
-    What is equivalent in `n` blocks with the share of runs in another mode that they miss.
+    What is equivalent with the share of runs in another mode that so many blocks miss, `modes`.
     """
     from analysis.report.view import Verdict
 
+    word, ratio = value.verdict, value.ratio
     if word == "incomplete":
         return Verdict(NOT_COMPLETE, "inconclusive")
     if ratio is None or word not in SIGNS or word == "inconclusive":
@@ -170,7 +157,7 @@ def verdict(word: str, ratio: float | None, both: bool = False, n: int = 0) -> V
     change = f"significant {'increase' if ratio > 1 else 'decrease'}"
     if word == "differs":
         return Verdict(change, word)
-    remarks = ([change] if both else []) + ([unseen(n)] if n else [])
+    remarks = [change] * value.both + [unseen(value.n)] * modes
     return Verdict(f"{word} ({'; '.join(remarks)})" if remarks else word, word)
 
 
@@ -179,17 +166,12 @@ def unseen(n: int) -> str:
     return f"a mode in up to {100 * (1 - 0.05 ** (1 / n)):.0f} % of runs would be missed"
 
 
-def verdict_of(value: Comparison | SummaryRow) -> Verdict:
-    """As `verdict`, of a comparison or a row of the summary."""
-    return verdict(value.verdict, value.ratio, value.both, value.n)
-
-
-def sign(word: str, ratio: float | None, both: bool = False) -> str:
+def sign(value: Comparison) -> str:
     """Return the verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ for an equivalent difference."""
-    way = SIGNS["differs"] if ratio is None or ratio >= 1 else "▼"
-    if word == "differs":
+    way = SIGNS["differs"] if value.ratio >= 1 else "▼"
+    if value.verdict == "differs":
         return way
-    return SIGNS.get(word, "") + way * (both and word == "equivalent")
+    return SIGNS.get(value.verdict, "") + way * value.both
 
 
 def _places(low: float, high: float) -> int:
@@ -221,11 +203,11 @@ def exact(value: float) -> str:
     return f"{value:.10g}"
 
 
-def span(value: Span | None, unit: str = "") -> str:
+def span(value: Estimate | None, unit: str = "") -> str:
     """`750 000 (700 000 to 810 000) runs`."""
     if value is None:
         return NOTHING
-    text = rounded(value.mid)
+    text = rounded(value.mean)
     if value.low is not None and value.high is not None:
         text += f" ({rounded(value.low)} to {rounded(value.high)})"
     elif value.low is not None:

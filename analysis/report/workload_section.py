@@ -1,17 +1,19 @@
-"""One workload's joules by component, phase, time and power, and per unit of work."""
+"""One workload's joules by component, phase, time and power, per unit of work, and latencies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.report import view, words
 from analysis.report.figures import bars, blocks, timeline
+from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
+from analysis.stats.responsiveness import NAMES, delays
 from analysis.stats.results import Results
-from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
     COMPONENTS,
     PerUnit,
@@ -24,6 +26,7 @@ from analysis.stats.summary import (
     per_unit,
 )
 from analysis.suite.records import TAIL
+from contract.estimates import Estimate
 
 HEADERS = [
     "Configuration",
@@ -103,7 +106,7 @@ def _bars(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
     page: Blocks = ()
     for plot in bars.plots_of(name):
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
-        dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
+        dots = "; dots: blocks" if energy["block"].n_unique() <= bars.DOTS else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
         drawn = bars.draw(plot, energy, results.suite)
         page += view.picture(drawn, caption, joint_origin(energy), wide=True)
@@ -119,7 +122,8 @@ def _over_time(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
     )
     curves = timeline.curves(results.suite, run, results.clock)
     drawn = timeline.draw(results.suite, run, curves)
-    return view.trace(drawn, caption, joint_origin(energy), timeline.as_json(run, curves))
+    shown = timeline.as_json(run, curves)
+    return view.picture(drawn, caption, joint_origin(energy), True, shown)
 
 
 def _blocks(
@@ -182,3 +186,28 @@ def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -
     caption = f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}"
     heads = ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"]
     return view.table(caption, heads, rows, words=2, origin=joint_origin(energy), group=True)
+
+
+def responsiveness_section(results: Results) -> Blocks:
+    """Return the table of percentiles; nothing where no run kept a report of fio's."""
+    rows = []
+    for (work, name), same in groupby(
+        delays(results.suite), lambda delay: (delay.work, delay.configuration)
+    ):
+        by_name = {delay.percentile: delay for delay in same}
+        row = [words.name_of(work[0]), words.parse(work[1]).shown, results.suite.label(name)]
+        for percentile in NAMES:
+            delay = by_name.get(percentile)
+            row += (
+                ["", ""]
+                if delay is None
+                else [words.number(delay.median_ms), words.change_in(delay.ratio)]
+            )
+        rows.append(row)
+    if not rows:
+        return ()
+    heads = [text for name in NAMES for text in (f"{name} (ms)", f"{name}, change")]
+    heads = ["Workload", "Phase", "Configuration", *heads]
+    caption = say("responsiveness.caption")
+    page = view.table(caption, heads, rows, words=3, origin=results.origin, group=True)
+    return page + view.key("responsiveness")

@@ -18,7 +18,8 @@ import numpy as np
 from scipy import special
 
 from analysis.energy.uncertainty import half_width
-from analysis.stats.stats import LEVEL, Span, critical, exp
+from analysis.stats.stats import LEVEL, critical
+from contract.estimates import Estimate
 from instrumentation.accuracy import ErrorTerm
 
 Distribution = Literal["Student t", "normal", "rectangular", "triangular"]
@@ -140,16 +141,14 @@ def _of_term(term: ErrorTerm, readings: Sequence[Reading]) -> Row:
 class Budget:
     """All terms of one figure, and what they come to.
 
-    With `log` the rows are of the logarithm of `value`, as shares of it. `carried` is the interval
-    of a figure that follows from another's without being a straight line of it.
+    Of a ratio the rows are of its logarithm, and `carried` is the interval of its comparison.
     """
 
     figure: str
     unit: str
     value: float
     rows: tuple[Row, ...]
-    log: bool = False
-    carried: Span | None = None
+    carried: Estimate | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -197,15 +196,11 @@ class Budget:
             for part in row.parts
         ]
         widest = max(rectangles, default=0.0)
-        rest = _without(self.combined, widest)
-        half_widths = half_width(np.array([widest * math.sqrt(3)]), np.array([self._widened(rest)]))
-        return float(half_widths[0])
-
-    def _widened(self, rest: float) -> float:
-        """Return the deviation of a normal distribution with the 95 % of all but the widest."""
+        rest = math.sqrt(max(0.0, (self.combined - widest) * (self.combined + widest)))
         freedom = self._freedom_of(rest)
         t = float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom < 1e9 else NORMAL
-        return rest * t / NORMAL
+        widened = rest * t / NORMAL  # a normal distribution with the 95 % of all but the widest
+        return float(half_width(np.array([widest * math.sqrt(3)]), np.array([widened]))[0])
 
     @property
     def factor(self) -> float | None:
@@ -215,33 +210,13 @@ class Budget:
         )
 
     @cached_property
-    def interval(self) -> Span:
+    def interval(self) -> Estimate:
         """95 % interval of the figure."""
         if self.carried is not None:
             return self.carried
         if self.expanded is None:
-            return Span(self.value, None, None)
-        if self.log:
-            mid = math.log(self.value)
-            return Span(self.value, exp(mid - self.expanded), exp(mid + self.expanded))
-        return Span(self.value, self.value - self.expanded, self.value + self.expanded)
-
-    def scaled(self, figure: str, unit: str, factor: float) -> Budget:
-        """Of this figure in another unit."""
-        return self.derived(figure, unit, self.value * factor, factor, self.interval.scaled(factor))
-
-    def derived(self, figure: str, unit: str, value: float, slope: float, carried: Span) -> Budget:
-        """Of a figure that follows from this one, which has this slope there and this interval."""
-        rows = tuple(
-            replace(row, sensitivities=tuple(slope * c for c in row.sensitivities))
-            for row in self.rows
-        )
-        return Budget(figure, unit, value, rows, carried=carried)
-
-
-def _without(total: float, part: float) -> float:
-    """Return the root of the difference of squares: what is left of a root sum of squares."""
-    return math.sqrt(max(0.0, (total - part) * (total + part)))
+            return Estimate(self.value, None, None)
+        return Estimate(self.value, self.value - self.expanded, self.value + self.expanded)
 
 
 def ratio_readings(

@@ -307,24 +307,17 @@ def _costs(
 ) -> Iterator[Ratio]:
     """How the cost of each configuration beside the baseline differs."""
     for workload, name in shared:
-        logs = [
-            _log_costs(blocks, workload, suite.baseline, name)
-            for suite, blocks in ((a, blocks_a), (b, blocks_b))
-        ]
-        if name in (a.baseline, b.baseline) or not all(logs):
+        costs = []
+        for suite, blocks in ((a, blocks_a), (b, blocks_b)):
+            base, joules = blocks.get((workload, suite.baseline or ""), {}), blocks[workload, name]
+            both = sorted(base.keys() & joules.keys())
+            sound = all(base[n] > 0 and joules[n] > 0 for n in both)
+            costs.append([joules[n] / base[n] for n in both] if sound else [])
+        if name in (a.baseline, b.baseline) or not all(costs):
             continue
-        each = [np.exp(log).tolist() for log in logs]
-        if (ratio := _ratio_of((workload, name), each[0], each[1], 0.0)) is not None:
-            cost_a, cost_b = (math.exp(float(np.mean(log))) for log in logs)
+        if (ratio := _ratio_of((workload, name), costs[0], costs[1], 0.0)) is not None:
+            cost_a, cost_b = (math.exp(float(np.mean(np.log(cost)))) for cost in costs)
             yield replace(ratio, p_value=None, cost_a=cost_a, cost_b=cost_b)
-
-
-def _log_costs(blocks: Blocks, workload: str, baseline: str | None, name: str) -> list[float]:
-    base, joules = blocks.get((workload, baseline or ""), {}), blocks.get((workload, name), {})
-    both = sorted(base.keys() & joules.keys())
-    if any(base[n] <= 0 or joules[n] <= 0 for n in both):
-        return []
-    return [math.log(joules[n] / base[n]) for n in both]
 
 
 def _nothing_shared(a: Suite, b: Suite) -> str:

@@ -15,7 +15,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy import special
 
-from analysis.stats.stats import LEVEL, Floats, Span, critical, exp
+from analysis.stats.stats import LEVEL, Floats, critical, exp
+from contract.estimates import Estimate
 
 Decision = Literal["differs", "equivalent", "inconclusive"]
 Verdict = Decision | Literal["incomplete"]
@@ -191,32 +192,28 @@ class Comparison:
         mean, error, df = (np.asarray(part, dtype=float) for part in parts)
         return LogRatio(mean, error, df, self.skewness, self.systematic)
 
-    def interval(self, confidence: float = 0.95) -> Span:
+    def interval(self, confidence: float = 0.95) -> Estimate:
         """Of the ratio; without limits where so few blocks bound nothing."""
         if self._log is None:
-            return Span(self.ratio, None, None)
+            return Estimate(self.ratio, None, None)
         limits = self._log.interval(confidence)
         if not np.all(np.isfinite(limits)):
-            return Span(self.ratio, None, None)
+            return Estimate(self.ratio, None, None)
         low, high = map(exp, limits)
-        return Span(self.ratio, low, high)
+        return Estimate(self.ratio, low, high)
 
     @cached_property
-    def _plain(self) -> Span:
+    def estimate(self) -> Estimate:
+        """The ratio with its 95 % interval, which knows of no family."""
         return self.interval()
 
     @property
     def low(self) -> float | None:
-        """Lower limit of the 95 % interval, which knows of no family."""
-        return self._plain.low
+        return self.estimate.low
 
     @property
     def high(self) -> float | None:
-        return self._plain.high
-
-    def contains(self, ratio: float) -> bool:
-        """Whether the 95 % interval holds it; without an interval nothing is excluded."""
-        return self.low is None or self.high is None or self.low <= ratio <= self.high
+        return self.estimate.high
 
     @cached_property
     def p_value(self) -> float | None:
@@ -255,21 +252,13 @@ class Comparison:
         return self.p_adjusted, self.p_equivalence_adjusted
 
     @property
-    def p_of_verdict(self) -> float | None:
-        """The adjusted p of the test that the verdict rests on.
-
-        Of the difference where it rests on neither.
-        """
-        return self.deciding[self.verdict == "equivalent"]
-
-    @property
     def verdict(self) -> Verdict:
         return verdict(*self.deciding) if self.complete else "incomplete"
 
     @property
     def contradicted(self) -> bool:
         """Whether the plain interval seems to show what the verdict, for its family, denies."""
-        return self.verdict == "inconclusive" and not self.contains(1.0)
+        return self.verdict == "inconclusive" and not self.estimate.contains(1.0)
 
     @property
     def columns(self) -> dict[str, float | None]:
@@ -345,11 +334,9 @@ def compared(logs: Floats, margin: float) -> Comparison:
     n = len(logs)
     if n < 2:
         return Comparison(n, exp(logs[0]), margin)
-    mean = LogRatio.of(logs)
-    observed = float(sample_skewness(logs))
-    used = float(skewness_used(np.asarray(observed), np.asarray(float(n))))
-    spread = float(mean.error), float(mean.df), observed, used
-    return Comparison(n, exp(mean.mean), margin, *spread, doubts=doubts_of(logs))
+    mean, observed = LogRatio.of(logs), float(sample_skewness(logs))
+    figures = float(mean.error), float(mean.df), observed, float(mean.skewness)
+    return Comparison(n, exp(mean.mean), margin, *figures, doubts=doubts_of(logs))
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Decision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -11,7 +11,13 @@ import polars as pl
 from analysis.energy.energy import ALL, WORK
 from analysis.stats.comparison import Comparison
 from analysis.stats.same_work import NONE_UNEQUAL, Cell, UnequalWork
-from analysis.stats.summary import BlockValues, block_means, compare_in_blocks, compare_pairs
+from analysis.stats.summary import (
+    BlockValues,
+    block_means,
+    cell_means,
+    compare_in_blocks,
+    compare_pairs,
+)
 from analysis.suite.records import SYSTEM, Suite
 from contract.plan import DeclaredComparison
 
@@ -79,18 +85,11 @@ def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
     return weighted
 
 
-def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
+def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], BlockValues]:
     """Mean joules of whole runs by (workload, configuration) and block, where there are any."""
-    rows = (
-        energy.filter(pl.col("energy_j").is_not_null(), component=component, phase=ALL)
-        .group_by("workload", "configuration", "block")
-        .agg(pl.col("energy_j").mean())
-        .sort("block")
-    )
-    joules: dict[tuple[str, str], dict[int, float]] = {}
-    for workload, configuration, block, energy_j in rows.iter_rows():
-        joules.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
-    return joules
+    rows = energy.filter(pl.col("energy_j").is_not_null(), component=component, phase=ALL)
+    cells = cell_means(rows, ("workload", "configuration"), energy_j=pl.col("energy_j"))
+    return {(key[0], key[1]): values["energy_j"] for key, values in cells.items()}
 
 
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
@@ -168,28 +167,23 @@ def comparisons(
     for question in suite.plan.analysis.comparisons:
         names = [] if any(faults(suite, question)) else configurations_of(suite, question)
         sides = [(side.workload, side.phase) for side in (question.first, question.second)]
-        per = question.per or _common_unit(energy, sides, unequal)
-        unit = pl.col(per) if per else 1.0
+        per = question.per
+        if per is None:  # the unit of the side with unequal work, if both sides count it
+            unit = next((unequal[side].unit for side in sides if side in unequal), None)
+            rows = [energy.filter(workload=workload, phase=phase) for workload, phase in sides]
+            per = unit if unit and all(r[unit].is_not_null().all() for r in rows) else None
+        amount = pl.col(per) if per else 1.0
         asked = replace(question, per=per)
         for name in names:
             on = energy.filter(configuration=name, component=SYSTEM)
             first, second = (
                 block_means(
-                    on.filter(workload=side.workload, phase=side.phase), pl.col("energy_j") / unit
+                    on.filter(workload=side.workload, phase=side.phase), pl.col("energy_j") / amount
                 )
                 for side in (question.first, question.second)
             )
             answers.append(Answer(asked, name, compare_pairs(suite, second, first)))
     return answers
-
-
-def _common_unit(
-    energy: pl.DataFrame, sides: Sequence[Cell], unequal: Mapping[Cell, UnequalWork]
-) -> str | None:
-    """Return the unit of the side with unequal work, if both sides count it."""
-    unit = next((unequal[side].unit for side in sides if side in unequal), None)
-    rows = [energy.filter(workload=workload, phase=phase) for workload, phase in sides]
-    return unit if unit and all(each[unit].is_not_null().all() for each in rows) else None
 
 
 def faults(suite: Suite, question: DeclaredComparison) -> Iterator[str]:

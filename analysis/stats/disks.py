@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from analysis.stats.stats import Span
 from analysis.suite.records import Suite
 from contract.documents import DiskFacts
+from contract.estimates import Estimate
 
 # Keys of a disk in provenance/before.json, and what they are called.
 FIELDS = {
@@ -98,7 +98,7 @@ class Condition:
 
     configuration: str
     disk: str
-    temperature_c: Mapping[str, Span]
+    temperature_c: Mapping[str, Estimate]
     warmer_k: Mapping[str, float]
     counted: Mapping[str, float]
     settings: Mapping[str, tuple[str, ...]]
@@ -223,7 +223,7 @@ def _condition(name: str, runs: Sequence[_Report], base: Sequence[_Report]) -> C
     return Condition(
         name,
         runs[0].disk,
-        {w: Span(fmean(c), min(c), max(c)) for w, c in temperatures.items() if c},
+        {w: Estimate(fmean(c), min(c), max(c)) for w, c in temperatures.items() if c},
         {
             when: fmean(cells[when][cell] - of_base[when][cell] for cell in common)
             for when, common in both.items()

@@ -152,14 +152,14 @@ def _levels(
         return Levels(workload, name, len(runs), p_adjusted)
     sides = sorted((ordered[:place], ordered[place:]), key=len, reverse=True)
     levels = tuple(
-        Level(float(np.mean([j for j, _ in side])), len(side), *share_within(len(side), len(runs)))
+        Level(float(np.mean([j for j, _ in side])), len(side), *_share_within(len(side), len(runs)))
         for side in sides
     )
     blocks = frozenset(block for _, block in sides[1])
     return Levels(workload, name, len(runs), p_adjusted, levels, blocks)
 
 
-def share_within(count: int, total: int) -> tuple[float, float]:
+def _share_within(count: int, total: int) -> tuple[float, float]:
     """95 % limits of the probability of what came `count` times of `total`, of `total` ≥ 1.
 
     C. J. Clopper and E. S. Pearson, Biometrika 26, 1934; never too narrow.

@@ -70,7 +70,7 @@ def blocks_to_settle(compared: Comparison) -> int | None:
         return None
     change, margin = abs(math.log(compared.ratio)), math.log1p(compared.margin)
     within = max(change, margin - change)
-    if compared.contains(1.0):
+    if compared.estimate.contains(1.0):
         within = min(within, margin)
     return blocks_if_scatter_stays(compared.sd_log, compared.n + 1, within, compared.level)
 

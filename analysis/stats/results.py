@@ -25,13 +25,13 @@ from analysis.stats.same_work import (
     Cell,
     UnequalWork,
     for_same_work,
+    phase_works,
     unequal_work,
     work_notes,
 )
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import SummaryRow, compare_pairs
 from analysis.stats.voids import void_tries, with_void_tries
-from analysis.stats.work_account import phase_works
 from analysis.suite import bundle, manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
@@ -45,13 +45,15 @@ from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
 COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
 
 
+def measured_phases(energy: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of measured phases."""
+    return energy.filter(~pl.col("phase").is_in([ALL, BETWEEN, TAIL]))
+
+
 def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of measured phases that a meter did not see enough of."""
-    return energy.filter(
-        ~pl.col("phase").is_in(["all", "between", TAIL])
-        & ~pl.col("source").is_in(COUNTERS)
-        & (pl.col("coverage") < COVERED)
-    )
+    metered = ~pl.col("source").is_in(COUNTERS)
+    return measured_phases(energy).filter(metered & (pl.col("coverage") < COVERED))
 
 
 def uncovered(energy: pl.DataFrame) -> list[str]:

@@ -8,13 +8,17 @@ over phases stay joules. Phases of fixed work stay as they were measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
+from typing import Any
 
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTED, WORK, of_references
-from analysis.suite.records import DRIFT_CHECK, TAIL, Suite
+from analysis.suite.records import DRIFT_CHECK, TAIL, Phase, Suite
+from contract import account
+from contract.command_results import PhaseWork
 from contract.notes import Note
 
 # What a phase is measured by, the first that all of its runs counted: a film's or a rest's seconds
@@ -156,7 +160,7 @@ def work_notes(suite: Suite, cells: Mapping[Cell, UnequalWork]) -> Iterator[Note
         if not phases:
             continue
         shares = {(p, name): s for p in phases for name, s in cells[workload, p].shares.items()}
-        phase, name = max(shares, key=lambda cell: _distance(shares[cell]))
+        phase, name = max(shares, key=lambda c: abs(math.log(shares[c])) if shares[c] else math.inf)
         work = cells[workload, phase]
         base, share = suite.label(next(iter(work.shares))), shares[phase, name]
         clause = f"{suite.label(name)} did {100 * share:.3g} % of the {work.unit} of {base}"
@@ -178,5 +182,63 @@ def work_notes(suite: Suite, cells: Mapping[Cell, UnequalWork]) -> Iterator[Note
         )
 
 
-def _distance(share: float) -> float:
-    return abs(math.log(share)) if share > 0 else math.inf
+# The accounts by unit: columns of a row, and the fields of a phase that have them.
+_BY_UNIT = {"planned": "planned", "reported": "reported", "counted": "work"}
+_Key = tuple[str, str, str]  # workload, phase and configuration
+
+
+def phase_works(suite: Suite) -> list[PhaseWork]:
+    """Return a row a workload × phase × configuration × unit, with medians over finished runs.
+
+    Empty where no run has an account. A phase that counts in no unit has a row of an empty one.
+    """
+    phases: dict[_Key, list[Phase]] = {}
+    codes: dict[_Key, set[str]] = {}
+    for run in suite.compared_runs:
+        for phase in run.measured_phases:
+            phases.setdefault((run.workload, phase.name, run.configuration), []).append(phase)
+        for check in run.checks:
+            if check.name == account.NAME and not check.ok:
+                key = run.workload, str(check.facts.get("phase", "")), run.configuration
+                codes.setdefault(key, set()).add(check.cause)
+    # All runs have what was counted and written.
+    every = [phase for same in phases.values() for phase in same]
+    if not any(p.planned or p.reported or p.disk_read_bytes is not None for p in every):
+        return []
+    places = [suite.workloads, list(dict.fromkeys(key[1] for key in phases)), suite.configurations]
+
+    def place(key: _Key) -> list[int]:
+        return [o.index(n) if n in o else len(o) for o, n in zip(places, key, strict=True)]
+
+    return [
+        _row(key, unit, phases[key], tuple(sorted(codes.get(key, ()))))
+        for key in sorted(phases, key=place)
+        for unit in dict.fromkeys(
+            unit for p in phases[key] for field in _BY_UNIT.values() for unit in getattr(p, field)
+        )
+        or [""]
+    ]
+
+
+def _row(key: _Key, unit: str, phases: Sequence[Phase], codes: tuple[str, ...]) -> PhaseWork:
+    amounts = {
+        name: _median(getattr(phase, field).get(unit) for phase in phases)
+        for name, field in _BY_UNIT.items()
+    }
+    traffic = {name: _median(getattr(phase, name) for phase in phases) for name in TRAFFIC}
+    known: dict[str, Any] = {**amounts, **traffic, "codes": codes}
+    return PhaseWork(*key, unit, len(phases), **known)
+
+
+def _median(amounts: Iterable[float | None]) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return median(known) if known else None
+
+
+TRAFFIC = (
+    "disk_read_bytes",
+    "disk_written_bytes",
+    "disk_discarded_bytes",
+    "mapping_read_bytes",
+    "mapping_written_bytes",
+)

@@ -1,17 +1,25 @@
-"""How steady the machine was: scatter and carry-over."""
+"""How steady the machine was: scatter and carry-over.
+
+Blocks and configurations are two sets of additive effects on the logarithm of joules; what is left
+when both are removed shows carry-over. All work along the last axis, so that one suite and many
+simulated ones go through the same lines.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
+from scipy import special
 
 from analysis.energy.energy import ALL
-from analysis.stats.stats import Floats
-from analysis.stats.two_way import Layout, percent
+from analysis.stats.stats import LEVEL, Floats
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Run, Suite
 
@@ -119,3 +127,101 @@ def _of_workload(
         carry_over_p=p_value if testable else None,
         carry_over_least_percent=percent(least) if testable and np.isfinite(least) else None,
     )
+
+
+Ints = npt.NDArray[np.int64]
+POWER = 0.8
+ROUNDING = 1e-12  # of a logarithm: a residual as small is none
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which block and which configuration each of N values belongs to.
+
+    `solve` (effects × N) gives the mean, then the blocks' effects, which sum to 0; `residual`
+    (N × N) removes both sets of effects. `freedom` is what is left of N.
+    """
+
+    solve: Floats
+    residual: Floats
+    freedom: int
+
+    @classmethod
+    @lru_cache(maxsize=8)  # the workloads of a suite mostly share one
+    def of(cls, block: tuple[int, ...], configuration: tuple[int, ...]) -> Layout | None:
+        """Both counted from 0 without gaps; None where the effects cannot be separated."""
+        blocks, configurations = max(block) + 1, max(configuration) + 1
+        design = np.hstack(
+            [np.ones((len(block), 1)), _coded(block, blocks), _coded(configuration, configurations)]
+        )
+        if np.linalg.matrix_rank(design) < design.shape[1]:
+            return None
+        inverse = np.linalg.pinv(design)
+        residual = np.eye(len(block)) - design @ inverse
+        solve = _coded(range(blocks), blocks) @ inverse[1:blocks]
+        return cls(solve, residual, len(block) - design.shape[1])
+
+    def residuals(self, values: Floats) -> Floats:
+        """Return what neither block nor configuration explains, in the values' shape."""
+        return values @ self.residual
+
+    def block_effects(self, values: Floats) -> Floats:
+        """How far each block lies from the mean of all, configurations' effects removed."""
+        return values @ self.solve.T
+
+    def within_sd(self, values: Floats) -> Floats:
+        """Return the standard deviation of what is left; needs `freedom` ≥ 1."""
+        return np.asarray(np.sqrt(np.sum(self.residuals(values) ** 2, axis=-1) / self.freedom))
+
+    def carry_over(self, values: Floats, after: Ints, places: Floats) -> tuple[Floats, Floats]:
+        """Test that the configuration before does not matter; return p and the detectable effect.
+
+        The effect of one of them that the F test finds with 80 % power. First-order carry-over:
+        additive effects, tested all at once beside those of block, configuration and place (B.
+        Jones and M. G. Kenward, Design and Analysis of Cross-Over Trials). All are … × N, `after`
+        counted from 0 and −1 where nothing ran before, which shows nothing; the results are …, and
+        not a number where the order leaves it open.
+        """
+        kinds = np.arange(-1, int(after.max(initial=0)) + 1)
+        columns = np.concatenate([places[..., None], after[..., None] == kinds], axis=-1)
+        left, along = self.residuals(values), self.residual @ columns
+        less, of_less = _explained(left, along[..., :2])
+        more, of_more = _explained(left, along)
+        tested, freedom = of_more - of_less, self.freedom - of_more
+        rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
+        testable = (tested > 0) & (freedom > 0)
+        numerator, other = np.where(testable, tested, 1), np.where(testable, freedom, 1)
+        p_values = special.fdtrc(
+            numerator, other, np.maximum(more - less, 0.0) / numerator / (rest / other)
+        )
+        # What one configuration adds shows in the part of its column that place and blocks lack.
+        least = np.full(np.shape(p_values), np.inf)
+        for kind in range(2, columns.shape[-1]):
+            column = along[..., kind]
+            square = np.sum(column**2, axis=-1) - _explained(column, along[..., :2])[0]
+            least = np.minimum(least, np.where(square > ROUNDING, square, np.inf))
+        needed = special.ncfdtrinc(
+            numerator, other, 1 - POWER, special.fdtri(numerator, other, 1 - LEVEL)
+        )
+        effect = np.sqrt(needed * rest / other / least)
+        told_too = testable & np.isfinite(least)
+        return np.where(testable, p_values, np.nan), np.where(told_too, effect, np.nan)
+
+
+def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
+    """Return the squares that columns (… × N × K) explain of values (… × N), and their rank."""
+    basis, weights, _ = np.linalg.svd(columns, full_matrices=False)
+    independent = weights > 1e-9  # the columns are of the order of 1
+    along = np.einsum("...nk,...n->...k", basis, values)
+    return np.sum(along**2 * independent, axis=-1), np.sum(independent, axis=-1, dtype=float)
+
+
+def _coded(index: Sequence[int], levels: int) -> Floats:
+    """Columns whose effects sum to 0 over the levels."""
+    coded: npt.NDArray[np.float64] = np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))])
+    return coded[list(index)]
+
+
+def percent(log: float) -> float:
+    """Return a log-ratio as a change in %."""
+    return 100 * math.expm1(max(-700.0, min(700.0, log)))

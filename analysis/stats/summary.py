@@ -11,9 +11,10 @@ import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS
 from analysis.stats.comparison import Comparison, compared
-from analysis.stats.stats import LEVEL, Estimate, estimate
+from analysis.stats.stats import LEVEL, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
+from contract.estimates import Estimate
 
 BlockValues = Mapping[int, float]
 Key = tuple[str, str, str, str]
@@ -50,7 +51,7 @@ class SummaryRow:
 
     @property
     def joules(self) -> Estimate:
-        return Estimate(self.n, self.mean_j, self.ci_low_j, self.ci_high_j)
+        return Estimate(self.mean_j, self.ci_low_j, self.ci_high_j, self.n)
 
     @property
     def both(self) -> bool:
@@ -74,7 +75,7 @@ def block_values(
     *,
     phase: str = "all",
     column: str = "energy_j",
-) -> dict[int, float]:
+) -> BlockValues:
     """Mean of `column` by block; a block without a figure is left out."""
     rows = energy.filter(
         workload=workload, configuration=configuration, component=component, phase=phase
@@ -82,16 +83,29 @@ def block_values(
     return block_means(rows, pl.col(column))
 
 
-def block_means(rows: pl.DataFrame, value: pl.Expr) -> dict[int, float]:
+def block_means(rows: pl.DataFrame, value: pl.Expr) -> BlockValues:
     """By block, the mean over its rows of a quantity; a block without any is left out."""
-    means = (
-        rows.select("block", value.alias("value"))
-        .filter(pl.col("value").is_finite())
-        .group_by("block")
-        .agg(pl.col("value").mean())
-        .sort("block")
-    )
-    return {int(block): float(mean) for block, mean in means.iter_rows()}
+    return cell_means(rows, (), value=value).get((), {}).get("value", {})
+
+
+Cells = Mapping[tuple[str, ...], Mapping[str, BlockValues]]
+
+
+def cell_means(rows: pl.DataFrame, keys: Sequence[str], **values: pl.Expr) -> Cells:
+    """By the texts of `keys` and by name, the mean of each value by block.
+
+    A block without a finite value is left out.
+    """
+    each = rows.select(*keys, "block", **values)
+    finite = (pl.col(name).filter(pl.col(name).is_finite()).mean() for name in values)
+    means = each.group_by(*keys, "block", maintain_order=True).agg(*finite)
+    cells: dict[tuple[str, ...], dict[str, dict[int, float]]] = {}
+    for row in means.sort("block", maintain_order=True).iter_rows():
+        cell = cells.setdefault(row[: len(keys)], {name: {} for name in values})
+        for name, mean in zip(values, row[len(keys) + 1 :], strict=True):
+            if mean is not None:
+                cell[name][int(row[len(keys)])] = mean
+    return cells
 
 
 def estimate_of(values: BlockValues) -> Estimate | None:
@@ -168,41 +182,23 @@ class Group:
 
 def groups_of(suite: Suite, energy: pl.DataFrame) -> dict[Key, Group]:
     """Whole runs by `KEYS`; what the plan does not name comes last."""
-    rows = (
-        energy.filter(pl.col("workload") != DRIFT_CHECK, phase=ALL)
-        .group_by(*KEYS, "block")
-        .agg(
-            pl.col("energy_j").mean(),
-            pl.col("duration_s").mean(),
-            pl.col("power_w").mean(),
-            pl.col("origin").unique(),
-        )
-        .sort("block")
-    )
+    rows = energy.filter(pl.col("workload") != DRIFT_CHECK, phase=ALL)
+    origins = rows.group_by(*KEYS).agg(pl.col("origin").unique())
+    named = {tuple(key): frozenset(names) for *key, names in origins.iter_rows()}
+    columns = {name: pl.col(name) for name in ("energy_j", "duration_s", "power_w")}
     workload = {name: i for i, name in enumerate(suite.workloads)}
     configuration = {name: i for i, name in enumerate(suite.configurations)}
 
-    def place(key: Key) -> tuple[int, int, Key]:
+    def place(key: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
         last = len(workload) + len(configuration)
         return workload.get(key[0], last), configuration.get(key[1], last), key
 
-    frames = rows.partition_by(KEYS, as_dict=True)
-    by_key: dict[Key, pl.DataFrame] = {
-        (str(load), str(name), str(source), str(component)): frame
-        for (load, name, source, component), frame in frames.items()
-    }
-    return {key: _group(by_key[key]) for key in sorted(by_key, key=place)}
-
-
-def _group(frame: pl.DataFrame) -> Group:
-    """From the rows of one group, one a block; a block without a figure is left out of it."""
-
-    def by_block(column: str) -> dict[int, float]:
-        values = zip(frame["block"], frame[column], strict=True)
-        return {int(block): float(value) for block, value in values if value is not None}
-
-    origins = frozenset(str(name) for names in frame["origin"] for name in names)
-    return Group(by_block("energy_j"), by_block("duration_s"), by_block("power_w"), origins)
+    cells = cell_means(rows, KEYS, **columns)
+    groups = {}
+    for key in sorted(cells, key=place):
+        joules, seconds, power_w = cells[key].values()
+        groups[key[0], key[1], key[2], key[3]] = Group(joules, seconds, power_w, named[key])
+    return groups
 
 
 def base_of(key: Key, suite: Suite) -> Key:
@@ -286,12 +282,8 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     ]
 
 
-# By phase and configuration: joules a unit, units a second and CPU use, each by block.
-_Blocks = dict[tuple[str, str], dict[str, dict[int, float]]]
-
-
-def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
-    """Of the phases that did some of this work; quotients by run, then their means by block."""
+def _by_block(rows: pl.DataFrame, unit: Unit) -> Cells:
+    """By phase and configuration that did some of this work: quotients by run, means by block."""
     amount = pl.col(unit.work) / unit.size
     quotients = {
         "energy_j": pl.col("energy_j") / amount,
@@ -300,24 +292,10 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
         "disk_reads": pl.col("disk_read_bytes") / pl.col(unit.work),
         "disk_writes": pl.col("disk_written_bytes") / pl.col(unit.work),
     }
-    means = (
-        rows.filter(pl.col(unit.work) > 0)
-        .group_by("phase", "configuration", "block", maintain_order=True)
-        .agg(*(quotient.mean().alias(name) for name, quotient in quotients.items()))
-        .sort("block", maintain_order=True)
-    )
-    by_phase: _Blocks = {}
-    for row in means.iter_rows(named=True):
-        by = by_phase.setdefault((row["phase"], row["configuration"]), {n: {} for n in quotients})
-        for name in quotients:
-            if row[name] is not None:
-                by[name][int(row["block"])] = float(row[name])
-    return by_phase
+    return cell_means(rows.filter(pl.col(unit.work) > 0), ("phase", "configuration"), **quotients)
 
 
-def _per_unit(
-    suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks
-) -> PerUnit:
+def _per_unit(suite: Suite, configuration: str, phase: str, unit: Unit, counted: Cells) -> PerUnit:
     values = counted[phase, configuration]
     base = counted.get((phase, suite.base_of(configuration) or ""), {}).get("energy_j", {})
     is_base = configuration == suite.baseline

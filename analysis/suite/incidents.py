@@ -202,18 +202,13 @@ def _waits(entries: Sequence[Entry]) -> tuple[Pause, ...]:
 
 def _repeated(attempts: Sequence[Attempt]) -> int:
     """Count the attempts that began after an earlier one of the same run was void."""
-    voided: set[str] = set()
-    lines = [(a.entries[0].seq, "begun", a.run_id) for a in attempts if a.begun]
-    lines += [
-        (a.void.seq, "void", a.run_id) for a in attempts if a.void and a.void.cause != SKIPPED
-    ]
-    repeated = 0
-    for _, what, run_id in sorted(lines):
-        if what == "void":
-            voided.add(run_id)
-        elif run_id in voided:
-            voided.remove(run_id)
-            repeated += 1
+    repeated, voided = 0, set()
+    for attempt in attempts:
+        if attempt.begun:
+            repeated += attempt.run_id in voided
+            voided.discard(attempt.run_id)
+        if attempt.void and attempt.void.cause != SKIPPED:
+            voided.add(attempt.run_id)
     return repeated
 
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from analysis.suite import (
-    controller_boots,
-    latencies,
-    manifest,
-    preconditioned,
-    provenance_changes,
-    recordings,
-)
+from analysis.columns import schema as schema_of
+from analysis.suite import controller_boots, latencies, manifest, preconditioned, recordings
 from analysis.suite.documents import read_document, read_lines
-from analysis.suite.records import Run, Suite, SuiteError, VoidRun
+from analysis.suite.records import Run, Suite, SuiteError, VoidRun, leaves
 from contract import journal as journals
 from contract import names, schema, strict_json
 from contract import plan as plans
-from contract.assumptions import Assumptions, parse_assumptions
+from contract.assumptions import parse_assumptions
 from contract.documents import AfterDocument, WatermarkLine
 from contract.journal import SKIPPED, Entry
 from contract.plan import SuitePlan
@@ -93,6 +87,11 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     recorded = recordings.read(folder, raw, problems)
     clock = list(read_lines(ClockReading, folder / "clock.jsonl", problems))
     axis = controller_boots.place_on_one_axis(clock, recorded, runs)
+    assumptions = None
+    try:
+        assumptions = parse_assumptions(plan.assumptions) if plan.assumptions else None
+    except ValueError as error:
+        problems.append(f"The plan's assumptions are invalid ({error}): no payback is computed.")
     after = read_document(AfterDocument, folder / "provenance" / "after.json", problems)
     suite = Suite(
         folder=folder,
@@ -113,35 +112,16 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
         controller_boots=axis.boots,
         controller_sleeps=axis.sleeps,
         preconditioned=preconditioned.read(folder, plan, problems),
-        assumptions=_assumptions(plan, problems),
+        assumptions=assumptions,
         latencies=latencies.read(results, runs, problems),
     )
-    changed = [*provenance_changes.changes(folder, problems)]
+    changed = [*provenance_changes(folder, problems)]
     return replace(suite, problems=(*problems, *changed, *_gaps(suite)))
-
-
-def _assumptions(plan: SuitePlan, problems: list[str]) -> Assumptions | None:
-    try:
-        return parse_assumptions(plan.assumptions) if plan.assumptions else None
-    except ValueError as error:
-        problems.append(f"The plan's assumptions are invalid ({error}): no payback is computed.")
-        return None
 
 
 def suite_id(folder: Path) -> str:
     """Which suite is in `folder`, by its plan. Raises SuiteError as `read` does."""
     return _plan(folder)[0].suite_id
-
-
-def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
-    """Return the good samples of all counters during a run, by zone, in order of time."""
-    samples: dict[str, list[Reading]] = {}
-    for line in read_lines(_Sample, suite.folder / "runs" / run_id / "rapl.jsonl", []):
-        reading = Reading(line.t_before_ns, line.t_after_ns, line.energy_uj)
-        samples.setdefault(line.zone, []).append(reading)
-    for readings in samples.values():
-        readings.sort(key=lambda reading: reading.t_before_ns)
-    return samples
 
 
 @dataclass(frozen=True)
@@ -154,46 +134,28 @@ class _Sample:
     energy_uj: COUNT
 
 
-_PIECE_BYTES = 2**24
-_SAMPLE: Mapping[str, pl.DataType] = {
-    "zone": pl.String(),
-    **dict.fromkeys(("t_before_ns", "t_after_ns", "energy_uj"), pl.Int64()),
-}
+_SAMPLES = schema_of("zone t_before_ns:i t_after_ns:i energy_uj:i")
 
 
-def rapl_tables(suite: Suite) -> Iterator[pl.DataFrame]:
-    """As `rapl_samples`, of all runs: tables of their columns and `run_id`, some runs in each."""
-    runs: list[tuple[str, bytes]] = []
-    for run in suite.runs:
-        try:
-            text = (suite.folder / "runs" / run.run_id / "rapl.jsonl").read_bytes()
-        except OSError:
-            continue  # it has none
-        runs.append((run.run_id, text))
-        if sum(len(text) for _, text in runs) > _PIECE_BYTES:
-            yield _rapl_table(suite, runs)
-            runs = []
-    if runs:
-        yield _rapl_table(suite, runs)
+def rapl_table(suite: Suite, run_id: str) -> pl.DataFrame:
+    """Return the good samples of all counters during a run."""
+    path = suite.folder / "runs" / run_id / "rapl.jsonl"
+    with suppress(OSError, pl.exceptions.PolarsError):  # it has none, or some lines are damaged
+        text = path.read_bytes()
+        table = pl.read_ndjson(text, schema=_SAMPLES)
+        if len(table) == text.count(b"\n"):
+            return table.drop_nulls()
+    lines = [astuple(line) for line in read_lines(_Sample, path, [])]
+    return pl.DataFrame(lines, schema=_SAMPLES, orient="row")
 
 
-def _rapl_table(suite: Suite, runs: Sequence[tuple[str, bytes]]) -> pl.DataFrame:
-    lengths = [text.count(b"\n") for _, text in runs]
-    names = pl.Series("run_id", [run_id for run_id, _ in runs], pl.String())
-    try:
-        table = pl.read_ndjson(b"".join(text for _, text in runs), schema=_SAMPLE)
-    except pl.exceptions.PolarsError:  # some lines are damaged
-        table = pl.DataFrame(schema=_SAMPLE)
-    if len(table) == sum(lengths):
-        of_run = names.gather(np.repeat(np.arange(len(runs)), lengths))
-        return table.with_columns(of_run).drop_nulls()
-    rows = [
-        (zone, record.t_before_ns, record.t_after_ns, record.energy_uj, run_id)
-        for run_id, _ in runs
-        for zone, samples in rapl_samples(suite, run_id).items()
-        for record in samples
-    ]
-    return pl.DataFrame(rows, schema={**_SAMPLE, "run_id": pl.String()}, orient="row")
+def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
+    """Return the same by zone, in order of time."""
+    samples: dict[str, list[Reading]] = {}
+    ordered = rapl_table(suite, run_id).sort("t_before_ns", maintain_order=True)
+    for zone, *reading in ordered.iter_rows():
+        samples.setdefault(zone, []).append(Reading(*reading))
+    return samples
 
 
 def _plan(folder: Path) -> tuple[SuitePlan, bool]:
@@ -294,3 +256,40 @@ def _gaps(suite: Suite) -> Iterator[str]:
     for meter in suite.meters:
         if not meter.samples.records:
             yield f"Meter {meter.name} has no samples."
+
+
+# What counts up, names a time, or is recorded once: all else is a setting, and is compared.
+MAY_CHANGE = frozenset(
+    {"boot_id", "error", "link_after", "link_before", "swaps", "used_percent", "wall"}
+    | {"written_bytes"}
+)
+_MOST_NAMED = 5
+
+
+def provenance_changes(folder: Path, problems: list[str]) -> Iterator[str]:
+    """Yield a sentence for each record that differs from the one before it, naming what differs."""
+    provenance = folder / "provenance"
+    resumed = sorted(provenance.glob("before-resumed-*.json"), key=lambda p: (len(p.name), p.name))
+    paths = [provenance / "before.json", *resumed, provenance / "after.json"]
+    last: tuple[str, dict[str, str]] | None = None
+    for path in paths:
+        document = read_document(dict[str, Any], path, problems)
+        if not document:
+            continue
+        current = {k: v for k, v in leaves(document) if k.rpartition(".")[2] not in MAY_CHANGE}
+        if last is not None:
+            before = last[1]
+            differing = [
+                f"{key} was {before.get(key, 'absent')}, then {current.get(key, 'absent')}"
+                for key in sorted({*before, *current})
+                if before.get(key) != current.get(key)
+            ]
+            if differing:
+                rest = len(differing) - _MOST_NAMED
+                more = f"; and {rest} more" * (rest > 0)
+                yield (
+                    f"The target changed between provenance/{last[0]} and {path.name}: "
+                    f"{'; '.join(differing[:_MOST_NAMED])}{more}. Joules from before and after it "
+                    "are of different configurations."
+                )
+        last = (path.name, current)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 
 from analysis.stats.family import as_table, judge, summary_rows
@@ -63,3 +65,19 @@ def plan_of(**fields: Any) -> SuitePlan:
 def replanned(suite: Suite, **changes: Any) -> Suite:
     """Return the suite as if its plan had these fields."""
     return replace(suite, plan=replace(suite.plan, **changes))
+
+
+def frame_of(powers_w: Sequence[float] | np.ndarray, window_s: float) -> pl.DataFrame:
+    """Make records of a meter whose windows of `window_s` have these mean powers."""
+    count = len(powers_w)
+    return pl.DataFrame(
+        {
+            "seq": range(count),
+            "epoch": [1] * count,
+            "t_mono_ns": [round((k + 1) * window_s * 1e9) for k in range(count)],
+            "t_device_us": pl.Series([None] * count, dtype=pl.Int64),
+            "window_s": [window_s] * count,
+            "flags": [""] * count,
+            "power_w_system": powers_w,
+        }
+    )

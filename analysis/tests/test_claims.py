@@ -211,7 +211,7 @@ def test_a_drawn_suite_bears_out_what_it_was_drawn_from(paper: Results) -> None:
     assert {r.claimed.component for r in contradicted} == {"drive", "memory"}
     reading = next(c for c in tested if c.claim.text.startswith("Reading 10 MB takes much longer"))
     assert [known(r.claimed.theirs) for r in reading.ratios] == pytest.approx(
-        [r.interval.mid for r in reading.ratios], rel=0.1
+        [r.interval.mean for r in reading.ratios], rel=0.1
     )
 
 
@@ -239,12 +239,12 @@ def find_ratio(tested: list[DecidedClaim], **wanted: Any) -> DecidedRatio:
 def test_ratios_are_what_the_claim_asks_for(papers: Results) -> None:
     tested = decided(papers)
     encrypting = find_ratio(tested, what="AES against DES", quantity="time")
-    assert encrypting.interval.mid == pytest.approx(60 / 2000, rel=0.05)  # per byte
+    assert encrypting.interval.mean == pytest.approx(60 / 2000, rel=0.05)  # per byte
     grown = find_ratio(tested, configuration="opal", beside_workload=("sql",))
-    assert grown.interval.mid == pytest.approx(1.01 / 1.2, rel=0.05)  # SQL costs the same
+    assert grown.interval.mean == pytest.approx(1.01 / 1.2, rel=0.05)  # SQL costs the same
     twofish = find_ratio(tested, configuration="truecrypt-twofish256", medium="")
     assert (twofish.configuration, twofish.against) == ("tcrypt-twofish256", "tcrypt-serpent256")
-    assert twofish.interval.mid == pytest.approx(1.5 / 1.8, rel=0.05)
+    assert twofish.interval.mean == pytest.approx(1.5 / 1.8, rel=0.05)
 
 
 def test_a_claim_on_a_medium_takes_a_disk_of_that_medium(papers: Results) -> None:
@@ -253,7 +253,7 @@ def test_a_claim_on_a_medium_takes_a_disk_of_that_medium(papers: Results) -> Non
     stacks = tuple(replace(stack, disk="ssd") for stack in papers.suite.plan.configurations)
     on_ssd = replace(papers, suite=replanned(papers.suite, configurations=stacks))
     ratio = find_ratio(decided(on_ssd), medium="ssd", **asked)
-    assert ratio.interval.mid == pytest.approx(1.3 / 1.8, rel=0.05)
+    assert ratio.interval.mean == pytest.approx(1.3 / 1.8, rel=0.05)
     assert {r.claimed.medium for c in decided(on_ssd) for r in c.ratios} == {"", "ssd"}
 
 

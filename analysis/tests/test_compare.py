@@ -222,17 +222,6 @@ def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tu
     return folders
 
 
-def alarms(count: int, night_sd: float, seed: int, last: float = 0.0) -> bool:
-    return bool(compare_page.failures(compare_read(nights(count, night_sd, seed, last)), 0))
-
-
-@pytest.mark.parametrize("night_sd", [0.0, 0.005, 0.01])
-def test_twenty_nights_on_which_nothing_changed_raise_no_alarm(night_sd: float) -> None:
-    """At most 5 % of series; of 6 of them two may have one (97 %). The bench has thousands."""
-    assert sum(alarms(20, night_sd, seed) for seed in range(6)) <= 1
-    assert alarms(20, night_sd, seed=1, last=0.2)
-
-
 def test_a_second_meter_of_a_channel_moves_no_ratio() -> None:
     """Night B lacks it, and it reads 3 % high."""
     (a, first), (b, second) = nights(2, 0.0, seed=4)

@@ -1,8 +1,12 @@
+"""Contrasts of configurations, and of unequal work."""
+
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +14,27 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from analysis.energy.energy import ALL, ENERGY_SCHEMA
+from analysis.library import Suite
+from analysis.money import costs
+from analysis.published.claims import decide_claims
+from analysis.report import first_page, trust_section, view
+from analysis.report.sections import Report
+from analysis.report.texts import say
+from analysis.report.view import Folded
+from analysis.report.words import name_of
 from analysis.stats import contrasts
+from analysis.stats.compare import compare
+from analysis.stats.contrasts import comparisons
 from analysis.stats.family import judge
-from analysis.tests.known import known, summarise
+from analysis.stats.results import Results, results, results_of
+from analysis.stats.same_work import UNEQUAL_WORK, for_same_work, unequal_work
+from analysis.stats.summary import per_unit
+from analysis.tests.known import known, replanned, run_of, summarise
+from analysis.tests.pages import text_of
+from contract.documents import Check, Phase
+from contract.plan import DeclaredComparison, Side
+from validation.synthetic.suite import PHASES, Options, write_suite
 from validation.synthetic.tables import energy_of, suite_of
 
 KINDS = {"bare": "plain", "sed": "opal", "soft": "dmcrypt", "true": "tcrypt"}
@@ -103,14 +125,6 @@ def test_a_page_is_one_family_of_contrasts_and_judged_rows() -> None:
     assert set(summary["origin"]) == {"synthetic"}
 
 
-def test_fewer_than_six_blocks_are_never_equivalent() -> None:
-    """What is in 39 % of runs is in none of six with 5 % probability."""
-    for blocks, word in ((5, "inconclusive"), (6, "equivalent")):
-        summary = summarise(suite_of(KINDS, WORK), energy_of(rows(blocks)))
-        of_idle = summary.filter(workload="idle", configuration="soft")
-        assert of_idle["verdict"].to_list() == [word], blocks
-
-
 def test_a_run_that_is_missing_costs_its_comparisons_that_block() -> None:
     runs = [
         {**r, "energy_j": None}
@@ -162,3 +176,233 @@ def test_summary_takes_the_worse_origin_of_both_sides() -> None:
     ]
     summary = summarise(suite_of(KINDS, WORK), energy_of(runs))
     assert set(summary["origin"]) == {"modelled"}
+
+
+SAME = dict.fromkeys(("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"), 1.0)
+SLOW, FIFTH = "dmcrypt-aes256", 5.0
+TIMED = Options(
+    blocks=6,
+    configurations=("plain", "opal", SLOW),
+    workloads=("file_io",),
+    interval_ms=100,
+    slower=SAME,
+    done={SLOW: 1 / FIFTH},
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a suite with a fifth of the work on one configuration, and one with half of it all."""
+    root = tmp_path_factory.mktemp("timed")
+    write_suite(root / "a", TIMED)
+    later = {name: 0.5 * TIMED.done.get(name, 1.0) for name in TIMED.configurations}
+    write_suite(root / "b", replace(TIMED, host="later", seed=8, done=later))
+    return root / "a", root / "b"
+
+
+@pytest.fixture(scope="module")
+def timed(folders: tuple[Path, Path]) -> Results:
+    return results(folders[0])
+
+
+def test_every_verdict_is_per_unit_of_work(timed: Results, folders: tuple[Path, Path]) -> None:
+    contrast = next(c for c in timed.contrasts if c.other == SLOW)
+    versus = known(known(contrast.comparison))
+    summary = timed.summary.filter(component="system", configuration=SLOW)
+    claims = [
+        ratio
+        for claim in decide_claims(timed.suite, timed.energy, timed.family)
+        for ratio in claim.ratios
+        if (ratio.configuration, ratio.against) == (SLOW, "plain")
+        and ratio.claimed.quantity in ("energy", "time")
+    ]
+    assert claims
+    ratios = [versus.ratio, summary["ratio"][0]]
+    ratios += [ratio.comparison.ratio for ratio in claims]
+    assert ratios == pytest.approx([FIFTH] * len(ratios), rel=0.02)
+    assert (versus.verdict, summary["verdict"][0]) == ("differs", "differs")
+    cost = next(
+        line
+        for line in first_page.lines(timed, timed.suite.folder)
+        if line.question == "cost" and line.facts.get("configuration") == SLOW
+    )
+    assert (cost.code, cost.facts["ratio"]) == ("more", versus.ratio)
+    paid = next(p for p in costs.paybacks(timed.suite, timed.energy) if p.against == SLOW)
+    means = dict(timed.summary.filter(component="system")["configuration", "mean_j"].iter_rows())
+    assert paid.saves
+    assert paid.saving_j.mean - paid.tail_j == pytest.approx(means[SLOW] - means["opal"])
+    assert means["plain"] == pytest.approx(
+        timed.all_energy.filter(component="system", phase=ALL, configuration="plain")[
+            "energy_j"
+        ].mean()
+    )
+    for row in per_unit(timed.suite, timed.all_energy, "file_io", "system"):
+        if row.configuration == SLOW and row.unit.work == "bytes":
+            assert known(row.ratio).ratio == pytest.approx(FIFTH, rel=0.02)
+    # All of the second night did half the work in the same time; then that is what it costs.
+    nights = {(r.workload, r.configuration): r.ratio for r in compare(*folders).joules}
+    assert list(nights.values()) == pytest.approx([2.0] * len(nights), rel=0.02)
+
+
+def test_it_is_stated_where_the_figures_are(timed: Results, folders: tuple[Path, Path]) -> None:
+    (note,) = timed.work_notes
+    assert note.code == UNEQUAL_WORK
+    assert note.facts["phases"] == tuple(PHASES["file_io"])
+    assert (note.facts["unit"], note.facts["configuration"]) == ("bytes", SLOW)
+    assert note.facts["share"] == pytest.approx(1 / FIFTH)
+    shown = Report(timed)
+    assert note.sentence in text_of(shown.figures())
+    assert say("answer.same-work", workloads=name_of("file_io")) in text_of(shown.answer())
+    suite = Suite.open(folders[0])
+    assert suite.energy.equals(timed.measured_energy)
+    assert suite.compared_energy.equals(timed.energy)
+
+
+def test_fixed_work_stays_as_it_was_measured(derived: Results) -> None:
+    assert derived.energy is derived.measured_energy
+    assert not derived.unequal_work
+    assert not derived.work_notes
+
+
+def test_a_comparison_of_timed_phases_is_per_unit_though_the_plan_says_none(
+    timed: Results,
+) -> None:
+    sides = [Side(workload="file_io", phase=name) for name in ("read-small", "write-small")]
+    asked = [
+        DeclaredComparison(name=str(per), first=sides[0], second=sides[1], per=per)
+        for per in (None, "bytes")
+    ]
+    suite = replanned(
+        timed.suite, analysis=replace(timed.suite.plan.analysis, comparisons=tuple(asked))
+    )
+    answers = comparisons(suite, timed.energy, timed.unequal_work)
+    first, second = ([a for a in answers if a.question.name == q.name] for q in asked)
+    assert [a.comparison for a in first] == [a.comparison for a in second] != []
+    assert {a.question.per for a in answers} == {"bytes"}
+
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(phase: str, amounts: dict[str, list[float]], **more: Any) -> Rows:
+    """Make rows of a phase, a run a block, 10 W for 10 s; `amounts` by configuration."""
+    return [
+        {"workload": "w", "configuration": c, "block": block, "phase": phase, "energy_j": 100.0}
+        | {"bytes": amount, **more}
+        for c, values in amounts.items()
+        for block, amount in enumerate(values)
+    ]
+
+
+def made(rows: Rows, **planned: float) -> tuple[dict[Any, Any], pl.DataFrame]:
+    phases = (Phase("timed", 0, 10, (), planned=planned),) if planned else ()
+    runs = [run_of(workload="w", phases=phases, t_end_ns=10)]
+    suite = suite_of({"plain": "plain", "dm": "dmcrypt"}, ["w"], runs=runs)
+    energy = energy_of(rows)
+    cells = unequal_work([suite], [energy])
+    return cells, for_same_work(energy, cells)
+
+
+def test_joules_seconds_and_counts_are_brought_to_the_baselines_mean_amount() -> None:
+    amounts = {"plain": [90.0, 110.0], "dm": [50.0, 25.0]}
+    rows = rows_of("timed", amounts, cpu_busy_s=4.0, energy_u95_j=1.0, disk_read_bytes=10.0)
+    rows += rows_of("fixed", {c: [7.0, 7.0] for c in amounts}, cpu_busy_s=2.0)
+    rows += rows_of("tail", {c: [None, None] for c in amounts})  # type: ignore[list-item]
+    rows += [
+        {**row, "phase": ALL, "energy_j": 200.0, "duration_s": 20.0, "bytes": row["bytes"] + 7.0}
+        | {"cpu_busy_s": 6.0, "energy_u95_j": 2.0}
+        for row in rows[:4]
+    ]
+    cells, same = made(rows)
+    assert {cell: (w.unit, w.amount, dict(w.shares)) for cell, w in cells.items()} == {
+        ("w", "timed"): ("bytes", 100.0, {"plain": 1.0, "dm": 0.375})
+    }
+    columns = ["energy_j", "duration_s", "bytes", "cpu_busy_s", "energy_u95_j", "power_w"]
+    by = {
+        key: [row[c] for c in columns]
+        for row in same.iter_rows(named=True)
+        for key in [(row["phase"], row["configuration"], row["block"])]
+    }
+    assert by["timed", "dm", 1] == pytest.approx([400, 40, 100, 16, 4, 10])
+    assert by[ALL, "dm", 1] == pytest.approx([500, 50, 107, 18, 5, 10])
+    assert by[ALL, "plain", 0] == pytest.approx(
+        [100 + 1000 / 9, 10 + 100 / 9, 107, 2 + 40 / 9, 1 + 10 / 9, 10]
+    )
+    assert (by["fixed", "dm", 1][0], by["tail", "dm", 1][0]) == (100.0, 100.0)
+    assert same.schema == pl.Schema(ENERGY_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "more", "planned", "unit"),
+    [
+        ([100.0, 50.0], {}, {}, "bytes"),
+        ([100.0, 99.5], {}, {}, "bytes"),  # it may have ended by time
+        ([100.0, 99.5], {}, {"bytes": 100.0}, None),
+        ([100.0, 98.0], {}, {"bytes": 100.0}, "bytes"),
+        ([100.0, 100.0], {}, {}, None),
+        ([100.0, 50.0], {"idle_s": 10.0}, {}, None),
+        ([100.0, 50.0], {"video_s": 10.0}, {}, None),
+        ([100.0, None], {"transactions": 3.0}, {}, None),  # the first that all runs have
+        ([0.0, 0.0], {}, {}, None),
+    ],
+)
+def test_what_counts_as_unequal_work(
+    amounts: list[float], more: dict[str, float], planned: dict[str, float], unit: str | None
+) -> None:
+    rows = rows_of("timed", dict(zip(("plain", "dm"), ([a] for a in amounts), strict=True)), **more)
+    cells, _ = made(rows, **planned)
+    assert [work.unit for work in cells.values()] == [unit] * (unit is not None)
+
+
+def test_a_run_without_work_has_no_figure_and_a_short_phase_takes_its_runs_power() -> None:
+    amounts = {"plain": [100.0, 100.0], "dm": [0.0, 50.0]}
+    rows = rows_of("timed", amounts)
+    rows += [{**row, "phase": ALL} for row in rows]
+    cells, same = made(rows)
+    assert same.filter(configuration="dm", block=0)["energy_j"].to_list() == [None, None]
+    short = energy_of([row | ({"energy_j": None} if row["phase"] != ALL else {}) for row in rows])
+    same = for_same_work(short, cells)
+    assert same.filter(configuration="dm", block=1)["energy_j"].to_list() == [None, 200.0]
+
+
+@pytest.mark.usefixtures("no_svg")
+def test_the_account_of_work_is_listed_and_shown(derived: Results) -> None:
+    check = Check("work", False, "work-counted", {"phase": "query", "unit": "transactions"}, "…")
+    runs = [
+        run_of(run_id=f"r{i}", block=i, phases=(phase,), t_end_ns=10, checks=(check,) * i)
+        for i, amount in enumerate((100.0, 97.0))
+        for phase in [
+            Phase(
+                *("query", 0, 10, ()),
+                planned={"transactions": 100.0},
+                reported={"transactions": 99.0},
+                work={"transactions": amount},
+                disk_read_bytes=5.0 * 2**20,
+                disk_discarded_bytes=7.0,
+            )
+        ]
+    ]
+    accounted = results_of(replace(derived.suite, runs=tuple(runs)), derived.all_energy)
+    (work,) = accounted.works
+    assert (work.workload, work.phase, work.configuration) == ("sql", "query", "plain")
+    assert (work.unit, work.runs) == ("transactions", 2)
+    assert (work.planned, work.reported, work.counted) == (100.0, 99.0, 98.5)
+    assert (work.disk_read_bytes, work.disk_discarded_bytes) == (5.0 * 2**20, 7.0)
+    assert (work.disk_written_bytes, work.mapping_read_bytes) == (None, None)
+    assert work.codes == ("work-counted",)
+    (fold,) = [
+        block
+        for block in view.every(Folded, trust_section.trust_section(accounted))
+        if block.summary == say("trust.work.title")
+    ]
+    assert "work-counted" in text_of(fold)
+    # Runs of before have no account.
+    assert derived.works == []
+    assert say("trust.work.title") not in text_of(Report(derived).page())
+
+
+def test_bytes_read_are_told_per_unit_beside_those_written() -> None:
+    rows = rows_of("timed", {"plain": [4.0, 4.0]}, disk_read_bytes=2.0, disk_written_bytes=1.0)
+    suite = suite_of({"plain": "plain"}, ["w"])
+    (row,) = per_unit(suite, energy_of(rows), "w", "system")
+    assert (known(row.disk_reads).mean, known(row.disk_writes).mean) == (0.5, 0.25)

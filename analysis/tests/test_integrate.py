@@ -1,19 +1,30 @@
+"""Joules between edges from windows, gaps and the rests beside them."""
+
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.energy.counter_check import CounterCheck
-from analysis.energy.curve import Curve, Edge, Piece
+from analysis.energy.curve import LASTING_S, Curve, Edge, Piece, lasting, level_part, level_w
+from analysis.energy.energy import run_edges
 from analysis.energy.integrate import NEAR, integrate
 from analysis.energy.metered import Metered
+from analysis.energy.plausibility import CounterCheck
 from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows
 from analysis.suite import samples
-from analysis.tests.known import known
-from analysis.tests.test_align import table
+from analysis.suite.clocks import TargetClock
+from analysis.suite.records import Phase, Run
+from analysis.suite.samples import of_table
+from analysis.tests.known import frame_of, known, plan_of, run_of
+from analysis.tests.test_windows import table
+from contract import schema
+from contract.plan import SuitePlan
+from instrumentation.clock import ClockReading
 
 S = 1_000_000_000
 FINE = Resolution()
@@ -44,6 +55,41 @@ def grid(powers: list[float], width_s: float = 1.0) -> Windows:
     return windows(*((k * width_s, (k + 1) * width_s, p) for k, p in enumerate(powers)))
 
 
+@pytest.mark.parametrize(
+    ("powers", "at_s", "joules", "split_j"),
+    [
+        # 20 W up to 3.3 s and 50 W after: the window from 3 to 4 s says 41 W.
+        ([20, 20, 20, 41, 50, 50, 50], (0, 3.3, 7), {0: 66, 1: 185}, {1: 0}),
+        # 35 W instead: 6 J that came after the mark, or before it, by its share.
+        ([20, 20, 20, 35, 50, 50, 50], (0, 3.3, 7), {}, {1: 6 * np.sqrt(0.3 * 0.7)}),
+        # 60 W but for 10 W from 2.3 to 2.8 s: a rest shorter than its window, which says 35 W.
+        ([60, 60, 35, 60, 60], (0, 2.3, 2.8, 5), {0: 138, 1: 5, 2: 132}, {}),
+        # 60 W and 20 W would leave −1 J for the tenth between: so they meet there.
+        ([60, 60, 35, 20, 20], (0, 2.45, 2.55, 5), {1: 3.5}, {}),
+        # 10 W before the mark would leave 100 W behind it; the next window is cut: at most twice.
+        ([10, 10, 19, 30, 40, 40], (0, 2.9, 3.5, 6), {0: 20 + 19 - 0.1 * 2 * 19}, {}),
+        # Between two other cuts only the share is left.
+        (
+            [20, 20, 41, 50, 50, 50],
+            (0, 1.5, 2.3, 3.5, 6),
+            {1: 0.5 * 20 + 0.3 * 41},
+            {2: 30 * 0.3 * 0.7 / np.sqrt(3)},
+        ),
+    ],
+)
+def test_a_window_that_an_edge_cuts_is_split_by_the_power_beside_it(
+    powers: list[float],
+    at_s: tuple[float, ...],
+    joules: dict[int, float],
+    split_j: dict[int, float],
+) -> None:
+    energies = curve(grid(powers), edges(*at_s))
+    for k, energy_j in joules.items():
+        assert energies.energy_j[k] == pytest.approx(energy_j)
+    for k, doubt_j in split_j.items():
+        assert energies.split_j[k] == pytest.approx(doubt_j, abs=1e-9)
+
+
 def test_a_window_counts_with_its_share_inside() -> None:
     energies = curve(windows((0, 1, 10), (1, 2, 20), (2, 3, 40)), edges(0.5, 2.25))
     assert energies.energy_j[0] == pytest.approx(0.5 * 10 + 20 + 0.25 * 40)
@@ -51,43 +97,10 @@ def test_a_window_counts_with_its_share_inside() -> None:
     assert (energies.split_j > 0).all()
 
 
-def test_a_step_at_the_mark_is_found_though_a_window_straddles_it() -> None:
-    """20 W up to 3.3 s and 50 W after: the window from 3 to 4 s says 41 W."""
-    energies = curve(grid([20, 20, 20, 41, 50, 50, 50]), edges(0, 3.3, 7))
-    assert energies.energy_j == pytest.approx([66, 185])
-    assert energies.split_j[1] == pytest.approx(0, abs=1e-9)
-
-
-def test_what_a_step_at_the_mark_leaves_of_a_window_may_lie_on_either_side() -> None:
-    """35 W instead of 41 W: 6 J that came after the mark, or before it, by its share."""
-    energies = curve(grid([20, 20, 20, 35, 50, 50, 50]), edges(0, 3.3, 7))
-    assert energies.split_j[1] == pytest.approx(6 * np.sqrt(0.3 * 0.7))
-
-
-def test_a_rest_shorter_than_a_window_leaves_the_loads_beside_it_their_power() -> None:
-    """60 W but for 10 W from 2.3 to 2.8 s: the window from 2 to 3 s says 35 W."""
+def test_the_share_of_a_rest_within_a_window_is_not_excluded() -> None:
     energies = curve(grid([60, 60, 35, 60, 60]), edges(0, 2.3, 2.8, 5))
-    assert energies.energy_j == pytest.approx([138, 5, 132])
     share_j = np.array([0.3 * 35, -0.2 * 35]) - np.array([18, -12])
-    assert (energies.split_j[1:3] > abs(share_j) / np.sqrt(3)).all()  # its share is not excluded
-
-
-def test_what_lies_between_two_edges_of_a_window_is_never_below_nothing() -> None:
-    """60 W and 20 W would leave −1 J for the tenth between: so they meet there."""
-    energies = curve(grid([60, 60, 35, 20, 20]), edges(0, 2.45, 2.55, 5))
-    assert energies.energy_j[1] == pytest.approx(3.5)
-
-
-def test_by_one_neighbour_the_other_side_has_at_most_twice_the_windows_power() -> None:
-    """10 W before the mark would leave 100 W for the tenth behind it; the next window is cut."""
-    energies = curve(grid([10, 10, 19, 30, 40, 40]), edges(0, 2.9, 3.5, 6))
-    assert energies.energy_j[0] == pytest.approx(20 + 19 - 0.1 * 2 * 19)
-
-
-def test_between_two_other_cuts_only_the_share_is_left() -> None:
-    energies = curve(grid([20, 20, 41, 50, 50, 50]), edges(0, 1.5, 2.3, 3.5, 6))
-    assert energies.energy_j[1] == pytest.approx(0.5 * 20 + 0.3 * 41)
-    assert energies.split_j[2] == pytest.approx(30 * 0.3 * 0.7 / np.sqrt(3))
+    assert (energies.split_j[1:3] > abs(share_j) / np.sqrt(3)).all()
 
 
 def test_rest_beside_an_edge_tells_what_a_cut_window_held() -> None:
@@ -380,3 +393,172 @@ def test_of_edges_at_one_instant_the_one_that_knows_of_a_rest_is_taken() -> None
     every = {Edge(0), Edge(3 * S), rest, Edge(9 * S)}
     energies = Metered.of(samples.of_table(frame), "poll", 0.0, ["system"], every)
     assert energies.edges == (Edge(0), rest, Edge(9 * S))
+
+
+def test_a_rest_begins_where_its_windows_are_at_its_level() -> None:
+    steady = np.array([20.1, 20.0, 20.2, 20.1, 20.0])
+    assert level_part(steady, 0.1) == (0, 5)
+    assert level_part(np.array([35.0, *steady]), 0.1) == (1, 6)
+    assert level_part(np.array([12.0, *steady]), 0.1) == (1, 6)
+    assert level_part(np.array([90.0, 50.0, 25.0, *steady, 31.0]), 0.1) == (3, 8)
+    assert level_part(np.array([90.0, 80.0, 70.0, 60.0, *steady, *steady]), 0.1) == (14, 14)
+
+
+def test_few_windows_or_the_last_digit_refute_no_rest() -> None:
+    assert level_part(np.array([35.0, 20.0, 20.1]), 0.1) == (0, 3)
+    assert level_part(np.array([20.1, 20.0, 20.0, 20.0, 20.0]), 0.1) == (0, 5)
+
+
+def test_a_rest_that_cools_has_the_power_of_its_edge_there() -> None:
+    noise_w = np.random.default_rng(1).normal(0, 0.1, 12)
+    assert level_w(20 + noise_w)[0] == pytest.approx(20 + noise_w.mean())
+    sloped_w, variance_w2 = level_w(26 - 0.5 * (np.arange(12) + 0.5) + noise_w)
+    assert sloped_w == pytest.approx(26, abs=0.2)
+    assert 0.1**2 < variance_w2 < 4 * 0.2**2
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.08])
+def test_a_meter_that_answers_late_widens_the_interval_by_that(late_s: float) -> None:
+    """Sixteen loads of 40 W for 3.07 s, with rests of 2 s between, in windows of 0.1 s."""
+    generator = np.random.default_rng(3)
+    starts_s = 2.0 + 5.03 * np.arange(16) + 0.015
+    edges_s = np.column_stack([starts_s, starts_s + 3.07]).ravel()
+    end_s = 0.1 * np.arange(1, 850)
+    load_s = np.interp(end_s - late_s, edges_s, np.cumsum(np.tile([0.0, 3.07], 16)))
+    power_w = 20 + 40 * np.diff(load_s, prepend=0.0) / 0.1
+    frame = frame_of(np.rint((power_w + generator.normal(0, 0.05, 849)) * 1e3) / 1e3, 0.1)
+    ends_ns = np.rint(edges_s * 1e9).astype(np.int64).tolist()
+    edges = {Edge(t, "before", 1_900_000_000, 1000) for t in ends_ns[::2]}
+    edges |= {Edge(t, "after", 1_900_000_000, 1000) for t in ends_ns[1::2]}
+    energies = Metered.of(of_table(frame), "poll", 1e-6, ["system"], edges)
+    energy = energies.energy("system", [(ends_ns[6], ends_ns[7])])
+    assert energy.statistical_j is not None
+    apart_s = energy.statistical_j / 40 / np.sqrt(2)
+    assert apart_s == pytest.approx(late_s, abs=0.01 if late_s == 0 else 0.06)
+
+
+def test_what_a_cut_window_has_beyond_the_one_before_may_be_load_that_lasts() -> None:
+    """60 W, then rest at 20 W from half of a window of 0.1 s: 40 W is its mean, and no more."""
+    assert lasting(np.array([60.0, 40.0]), 0.1, 0.05, 20.0) == pytest.approx(0, abs=1e-12)
+    assert lasting(np.array([60.0, 44.0]), 0.1, 0.05, 20.0) == pytest.approx(0.4 / np.sqrt(6))
+    assert lasting(np.array([60.0, 36.0]), 0.1, 0.05, 20.0) == 0
+    most_j = 40 * LASTING_S
+    assert lasting(np.array([60.0, 60.0]), 0.1, 0.05, 20.0) == pytest.approx(most_j / np.sqrt(6))
+
+
+def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
+    resolution = Resolution(quantum_w=0.001, noise_w=5.0)
+    quieter = resolution.with_rests(100 * 0.3**2, 100)
+    assert 0.3 < quieter.noise_w < 0.36
+    assert 0.3 < resolution.with_rests(3 * 0.3**2, 3).noise_w < 2  # few say less
+    assert resolution.with_rests(0.0, 0) == resolution
+    assert Resolution(0.001, 0.01).with_rests(9.0, 100).noise_w == 0.01
+
+
+def rested(powers_w: list[float], rest_ns: int = 6 * S) -> Metered:
+    """Windows of a second; after 4.5 s the machine is said to rest for so long."""
+    edges = {Edge(0), Edge(9 * S // 2, "after", rest_ns)}
+    return Metered.of(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
+
+
+def measured(powers_w: list[float]) -> tuple[float, float]:
+    """Energy from 0 to 4.5 s and its doubt."""
+    energy = rested(powers_w).energy("system", [(0, 9 * S // 2)])
+    assert energy.energy_j is not None and energy.statistical_j is not None
+    return energy.energy_j, energy.statistical_j
+
+
+def test_a_load_that_outlasts_its_mark_is_not_given_to_the_phase() -> None:
+    rest = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
+    held, _ = measured([60.0] * 4 + [40.0, *rest])
+    assert held == pytest.approx(4 * 60 + 30, abs=0.2)
+    # The whole of the cut window and half of the next is work: 30 J of it are the phase's, not 48.
+    outlasting, _ = measured([60.0] * 4 + [60.0, 40.0, *rest])
+    assert outlasting == pytest.approx(4 * 60 + 30, abs=9)
+
+
+def test_a_burst_at_the_end_widens_the_doubt() -> None:
+    rest = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
+    _, calm = measured([60.0] * 4 + [40.0, *rest])
+    _, burst = measured([60.0] * 4 + [45.0, *rest])
+    assert burst > calm + 0.2
+
+
+def test_noise_is_what_a_rest_shows_though_all_else_is_work() -> None:
+    work = [60.0, 30.0, 55.0, 35.0]
+    energies = rested([*work, 40.0, 20.0, 20.1, 20.0, *work, *work], 7 * S // 2)
+    assert energies.resolutions["system"].noise_w < 0.3
+
+
+CLOCK = TargetClock.fit(
+    [ClockReading(t_send_ns=0, t_target_ns=500, t_receive_ns=1_000, boot_id="boot")]
+)
+
+
+def run(*phases: tuple[str, float, float], start_s: float) -> Run:
+    return run_of(
+        t_start_ns=round(start_s * S),
+        t_end_ns=round(phases[-1][2] * S),
+        phases=tuple(Phase(n, round(a * S), round(b * S), (), {}) for n, a, b in phases),
+    )
+
+
+def sides(made: Run, plan: dict[str, float]) -> dict[float, tuple[str | None, float]]:
+    edges: dict[int, Edge] = run_edges(made, plan_of(**plan), CLOCK)
+    return {t / S: (edge.rest, edge.rest_ns / S) for t, edge in edges.items()}
+
+
+def test_before_the_first_phase_the_machine_has_settled() -> None:
+    made = run(("load", 10.001, 12), ("query", 12.0001, 15), ("tail", 15.001, 17), start_s=10)
+    assert sides(made, {"settle_s": 5}) == {
+        10.001: ("before", 5),
+        12: (None, 0),
+        12.0001: (None, 0),
+        15: (None, 0),
+        15.001: (None, 0),
+        17: (None, 0),
+    }
+
+
+def test_what_a_workload_does_before_its_first_phase_is_no_rest() -> None:
+    made = run(("load", 10.5, 12), ("tail", 12.0001, 13), start_s=10)
+    assert set(sides(made, {"settle_s": 5}).values()) == {(None, 0)}
+    early = run(("load", 10.5, 12), ("tail", 12.0001, 13), start_s=10)
+    assert sides(early, {"settle_s": 5, "pad_s": 3})[10.5] == (None, 0)
+
+
+def test_padding_is_rest_after_each_phase_and_before_each_that_follows_it() -> None:
+    """From 20 to 24 s something lies between two paddings; before the tail there is one."""
+    made = run(
+        ("a", 13.001, 15), ("b", 18.002, 20), ("c", 27.0, 29), ("tail", 32.001, 34), start_s=10
+    )
+    assert sides(made, {"settle_s": 5, "pad_s": 3}) == {
+        13.001: ("before", 8),
+        15: ("after", 3),
+        18.002: ("before", 3),
+        20: ("after", 3),
+        27: ("before", 3),
+        29: ("after", 3),
+        32.001: ("before", 3),
+        34: (None, 0),
+    }
+
+
+def test_a_phase_that_begins_long_after_the_padding_has_no_rest_before_it() -> None:
+    made = run(("a", 13, 15), ("b", 20, 22), ("tail", 25, 26), start_s=10)
+    assert sides(made, {"pad_s": 3})[20] == (None, 0)
+
+
+def test_the_clocks_bound_goes_with_each_edge_and_an_unknown_boot_has_none() -> None:
+    made = run(("a", 13, 15), start_s=10)
+    assert all(edge.bound_ns > 0 for edge in run_edges(made, plan_of(), CLOCK).values())
+    assert run_edges(made, plan_of(), TargetClock({})) == {}
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e300, 10**400, -1, "5", None])
+@pytest.mark.parametrize("key", ["settle_s", "pad_s"])
+def test_a_rest_of_no_possible_length_is_refused(key: str, seconds: object) -> None:
+    names = {"format": "fde-plan/3", "origin": "modelled", "sha256": ""}
+    plan = {**names, **dict.fromkeys(("suite_id", "suite", "host"), "s"), key: seconds}
+    with pytest.raises((ValueError, OverflowError)):
+        schema.read(SuitePlan, plan)

@@ -1,13 +1,18 @@
-"""The library: its examples run, and its figures are the report's."""
+"""The library and the notebook give the report's figures."""
 
 from __future__ import annotations
 
 import doctest
+import json
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 
+import jupytext
+import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 import pytest
@@ -15,12 +20,17 @@ import pytest
 import analysis
 from analysis import Suite, library
 from analysis.money import costs
-from analysis.stats.results import Results
+from analysis.stats.results import Results, results
+from analysis.stats.summary import estimate_of, groups_of
+from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
+from analysis.tests.notebook_cells import SCRIPT, Cells, notebook_of
+from analysis.tests.pages import change_plan
 from contract.assumptions import Assumptions
 from contract.places import ROOT
 from contract.tests.refusal import Refusal, refuses
-from validation.synthetic.suite import Options, write_suite
+from validation.synthetic.folder import RANGE_UJ
+from validation.synthetic.suite import ASSUMPTIONS, SLOWER, Options, write_suite
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +154,168 @@ def test_numpy_is_imported_with_the_same_rounding_everywhere(first: str) -> None
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout in ("False\n", "None\n")
+
+
+@pytest.fixture(scope="module")
+def cells(derived: Results) -> Cells:
+    return notebook_of(derived.suite.folder)
+
+
+def rows(frame: pl.DataFrame, *columns: str) -> dict[tuple[str, ...], list[float]]:
+    return {tuple(row[:2]): list(row[2:]) for row in frame.select(columns).iter_rows()}
+
+
+def test_intervals_are_students_of_the_blocks(derived: Results, cells: Cells) -> None:
+    limits = rows(cells["means"], "workload", "configuration", "low", "high")
+    for key, group in groups_of(derived.suite, derived.energy).items():
+        if key[3] == "system":
+            mean = known(estimate_of(group.energy_j))
+            assert limits.pop(key[:2]) == pytest.approx([mean.low, mean.high], rel=1e-9)
+    assert not limits
+
+
+def test_nothing_differs_from_the_report(cells: Cells) -> None:
+    compared = ("rapl", "means", "ratios", "payback", "battery")
+    assert cells["differing"] == dict.fromkeys(compared, 0)
+
+
+def test_a_comparison_sees_what_differs(cells: Cells) -> None:
+    means = cells["means"].select("workload", "configuration", "mean", "low")
+    keys = ("workload", "configuration")
+    assert cells["compare"]("", means, means, *keys) == 0
+    assert cells["compare"]("", means.with_columns(pl.col("low") * 1.0001), means, *keys) == 24
+    assert cells["compare"]("", means.head(20), means, *keys) == 4
+
+
+def test_joules_by_overlap_are_nearly_the_reports(derived: Results, cells: Cells) -> None:
+    """The report corrects the windows at the edges as well."""
+    expected = derived.energy.filter(run_id=cells["run_id"], component="system")
+    by_phase = dict(expected.select("phase", "energy_j").iter_rows())
+    made = cells["by_overlap"]
+    assert made.height > 2
+    for phase, share_j, covered_s in made.iter_rows():
+        assert share_j == pytest.approx(by_phase[phase], rel=0.05) and covered_s > 0
+
+
+def test_joules_by_phase_are_of_every_run(derived: Results, cells: Cells) -> None:
+    made = cells["by_phase"].filter(workload="sql", configuration="opal", phase="all")
+    runs = derived.energy.filter(
+        workload="sql", configuration="opal", phase="all", component="system"
+    )
+    assert made["runs"].item() == len(runs) > 1
+    assert made["energy_j"].item() == pytest.approx(runs["energy_j"].mean())
+
+
+def test_a_slider_moves_the_payback(cells: Cells) -> None:
+    before = cells["payback_table"]["runs"].to_list()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plt, "show", lambda: plt.close("all"))
+        cells["sliders"]["price"].value = 50.0  # twice what the plan assumes
+    assert [row["runs"] for row in cells["shown"]] == pytest.approx([2 * runs for runs in before])
+
+
+def test_without_widgets_the_picture_of_the_plan_is_there(
+    small_suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    made = notebook_of(small_suite)
+    assert "Sliders need ipywidgets" in capsys.readouterr().out
+    assert made["sliders"] == {} and made["shown"] == made["payback_table"].rows(named=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(blocks=1, workloads=("sql", "idle"), configurations=("plain", "opal")),
+        Options(blocks=2, workloads=("idle",), configurations=("opal", "dmcrypt-aes256")),
+    ],
+    ids=["one block", "no baseline"],
+)
+def test_it_runs_on_whatever_suite_there_is(tmp_path: Path, options: Options) -> None:
+    write_suite(tmp_path / "s", options)
+    assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("lost", "name", "value"), [("meters", "component", "package-0"), ("runs", "run_id", "")]
+)
+def test_it_runs_without_a_meter_and_without_runs(
+    tmp_path: Path, small_suite: Path, lost: str, name: str, value: str
+) -> None:
+    shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns(lost))
+    made = notebook_of(tmp_path / "s")
+    assert made[name] == value and set(made["differing"].values()) == {0}
+
+
+def test_it_runs_on_faults_and_on_a_suite_that_may_be_looked_at_any_time(
+    tmp_path: Path, small_suite: Path, night: FaultySuite
+) -> None:
+    shutil.copytree(small_suite, tmp_path / "s")
+    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
+    for folder in (tmp_path / "s", night.folder):
+        assert set(notebook_of(folder)["differing"].values()) == {0}
+
+
+def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Path) -> None:
+    options = Options(blocks=1, workloads=("sql",), counter_start_uj=RANGE_UJ - 20_000_000)
+    write_suite(tmp_path / "s", options)
+    made = notebook_of(tmp_path / "s")
+    assert (made["edges_of_counters"]["end_uj"] < made["edges_of_counters"]["start_uj"]).any()
+    assert set(made["differing"].values()) == {0}
+
+
+def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_suite: Path) -> None:
+    """Their report has no joules for them, and the notebook none to compare."""
+    shutil.copytree(small_suite, tmp_path / "s")
+    for file in (tmp_path / "s" / "runs").glob("*/run.json"):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        for phase in run["phases"]:
+            for counter in phase["counters"] or ():
+                counter["update_ns"] = 10**13
+        file.write_text(json.dumps(run), encoding="utf-8")
+    made = notebook_of(tmp_path / "s")
+    assert made["by_counter"].height > 0
+    assert set(made["differing"].values()) == {0}
+
+
+def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report_does(
+    tmp_path: Path,
+) -> None:
+    names = ("plain", "sed-unlocked", "opal", "dmcrypt-aes256")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ASSUMPTIONS, "after_work", "idle")
+        slower = {**SLOWER, "sed-unlocked": 1.05}
+        options = Options(workloads=("sql", "idle"), configurations=names, slower=slower)
+        write_suite(tmp_path / "s", options)
+    derived = results(tmp_path / "s")
+    computed = costs.paybacks(derived.suite, derived.energy)[0]
+    assert computed.after_work == "idle"
+    assert known(costs.between_disks(derived.suite, "dmcrypt-aes256"))
+    made = notebook_of(tmp_path / "s")
+    assert set(made["differing"].values()) == {0}
+
+
+def test_without_its_package_it_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copy(SCRIPT, tmp_path)
+    (tmp_path / "fde_testbed.py").write_text("raise ModuleNotFoundError(name='fde_testbed')")
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "notebook.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "pip install 'fde-energy-testbed[notebook]'" in done.stderr
+
+
+def test_the_notebook_is_the_paired_script() -> None:
+    script, notebook = (
+        [(cell["cell_type"], cell["source"]) for cell in jupytext.read(path)["cells"]]
+        for path in (SCRIPT, SCRIPT.with_suffix(".ipynb"))
+    )
+    assert script == notebook, "run: jupytext --to ipynb analysis/notebook.py"
+    code = [source for kind, source in notebook if kind == "code" and source]
+    assert len(code) >= 26 and notebook[-2][1].startswith("## Your question")

@@ -1,5 +1,8 @@
+"""Paybacks, profiles and batteries of suites."""
+
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,20 +10,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
+from analysis.library import Suite
 from analysis.money import costs
+from analysis.money.battery_hours import BatteryHours, battery_hours
 from analysis.money.payback import PROFILE, repaid_after_years
 from analysis.report import payback_text
 from analysis.report.money_section import money_section
 from analysis.report.view import Folded, Table
 from analysis.stats.results import Results
-from analysis.stats.stats import Span, estimate
+from analysis.stats.stats import estimate
 from analysis.suite.clocks import TargetClock
 from analysis.tests.known import analysed, known, replanned
 from analysis.tests.pages import UNWANTED, pieces, text_of
 from contract.assumptions import Assumptions, parse_assumptions
+from contract.estimates import Estimate
 from instrumentation.accuracy import read_terms
 from validation.synthetic.suite import ASSUMPTIONS
+from validation.synthetic.suite import ASSUMPTIONS as PRICES
 from validation.synthetic.tables import energy_of, suite_of
 
 AES128 = "dmcrypt-aes128"
@@ -73,7 +81,8 @@ def test_paybacks_are_of_every_working_workload_against_every_software(derived: 
         for b in range(3)
     ]
     assert first.saving_j.mean == pytest.approx(estimate(savings).mean)
-    assert first.saving_j.high == pytest.approx(estimate(savings).high)
+    scatter = first.budget.rows[0]
+    assert scatter.half_width == pytest.approx(estimate(savings).half_width)
     assert first.runs_per_day == ASSUMPTIONS["runs_per_day"]
     assert first.origin == "modelled"
     without = derived.energy.filter(pl.col("phase") != "tail")
@@ -105,8 +114,8 @@ def test_the_profile_is_summed_within_each_block(derived: Results) -> None:
     ]
     expected = estimate(days)
     assert first.saving_j.mean == pytest.approx(expected.mean)
-    assert first.saving_j.low == pytest.approx(expected.low)
-    assert first.kwh_per_year.mid == pytest.approx(expected.mean * 365.25 / 3.6e6)
+    assert first.budget.rows[0].half_width == pytest.approx(expected.half_width)
+    assert first.kwh_per_year.mean == pytest.approx(expected.mean * 365.25 / 3.6e6)
 
 
 def test_a_block_that_lacks_a_workload_does_not_count(derived: Results) -> None:
@@ -130,8 +139,8 @@ def test_a_profile_of_one_workload_is_that_workload_so_often(derived: Results) -
     )
     assert first.runs_per_day == 7
     assert first.saving_j == alone.saving_j
-    assert first.saving_per_year.mid == pytest.approx(
-        alone.saving_per_year.mid * 7 / alone.runs_per_day
+    assert first.saving_per_year.mean == pytest.approx(
+        alone.saving_per_year.mean * 7 / alone.runs_per_day
     )
 
 
@@ -156,11 +165,11 @@ def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
 
 def test_interest_may_eat_the_saving_for_ever() -> None:
     a = Assumptions(25.0, "USD", 0.12, 50.0, 4.0, 24.0, discount_rate=0.03)
-    assert repaid_after_years(Span(0.7, 0.6, 0.8), a) is None
-    repaid = known(repaid_after_years(Span(0.8, 0.7, 0.9), a))
+    assert repaid_after_years(Estimate(0.7, 0.6, 0.8), a) is None
+    repaid = known(repaid_after_years(Estimate(0.8, 0.7, 0.9), a))
     assert repaid.high is None
-    assert known(repaid.low) < repaid.mid
-    assert repaid_after_years(Span(-1.0, None, None), a) is None
+    assert known(repaid.low) < repaid.mean
+    assert repaid_after_years(Estimate(-1.0, None, None), a) is None
 
 
 def test_the_section_holds_the_answer_and_every_table(derived: Results) -> None:
@@ -278,3 +287,110 @@ def test_time_that_is_saved_is_worth_what_the_machine_then_does(derived: Results
     sooner_s = [a - b for a, b in zip(*seconds, strict=True)]
     expected = np.mean([w * s for w, s in zip(rest_w, sooner_s, strict=True)])
     assert sleeping.saving_j.mean - idling.saving_j.mean == pytest.approx(float(expected))
+
+
+HOURLY = PRICES | {"battery_hour": {"video_min": 10, "read_gib": 2, "written_gib": 0}}
+REST_W, PLAY_W = 10.0, 15.0
+READ_J = {"plain": (30.0, 31.0, 32.0), "soft": (60.0, 63.0, 63.0)}  # of 1 GiB, in 6 s
+
+
+def phases(name: str, block: int, read_s: float = 6.0) -> list[dict[str, Any]]:
+    """Return what a block has of a configuration."""
+    same = {"block": block, "configuration": name}
+    rest = {"workload": "idle", "phase": "idle", "energy_j": REST_W * 60, "idle_s": 60.0}
+    play = {"workload": "video", "phase": "play", "energy_j": PLAY_W * 30, "video_s": 30.0}
+    read = {"workload": "file_io", "phase": "read-large", "energy_j": READ_J[name][block]}
+    return [
+        {**same, **rest, "duration_s": 60.0},
+        {**same, **play, "duration_s": 30.0},
+        {**same, **read, "bytes": 2.0**30, "duration_s": read_s},
+    ]
+
+
+def derive(rows: list[dict[str, Any]], **changes: Any) -> Results:
+    suite = suite_of(
+        {"plain": "plain", "soft": "dmcrypt"},
+        ["idle", "video", "file_io"],
+        assumptions={**HOURLY, **changes},
+    )
+    return Results(suite, TargetClock({}), energy_of(rows), ())
+
+
+def hours_of(rows: list[dict[str, Any]], **changes: Any) -> list[BatteryHours]:
+    derived = derive(rows, **changes)
+    return battery_hours(derived.suite, derived.energy)
+
+
+ROWS = [row for block in range(3) for name in READ_J for row in phases(name, block)]
+
+
+def hour_j(name: str) -> list[float]:
+    """Return by hand: 10 min played, 2 GiB read in 12 s, and the rest of the hour idle."""
+    return [600 * PLAY_W + 2 * read_j + (3600 - 600 - 12) * REST_W for read_j in READ_J[name]]
+
+
+def test_hours_and_minutes_lost_are_those_by_hand() -> None:
+    plain, soft = hours_of(ROWS)
+    battery_j = float(str(PRICES["battery_wh"])) * 3600
+    means = {name: sum(hour_j(name)) / 3 for name in READ_J}
+    assert plain.hours.mean == pytest.approx(battery_j / means["plain"])
+    assert soft.hours.mean == pytest.approx(battery_j / means["soft"])
+    assert (plain.lost_min, plain.n) == (None, 3)
+    assert plain.idle_share == pytest.approx((3600 - 612) / 3600)
+    logs = [math.log(b / a) for a, b in zip(hour_j("plain"), hour_j("soft"), strict=True)]
+    low, high = stats.t.interval(0.95, 2, sum(logs) / 3, stats.sem(logs))
+    lost = known(soft.lost_min)
+    by_hand = [60 * plain.hours.mean * (1 - math.exp(-x)) for x in (sum(logs) / 3, low, high)]
+    assert [lost.mean, lost.low, lost.high] == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_the_library_has_the_same_with_assumptions_of_its_own() -> None:
+    table = Suite(derive(ROWS, battery_hour=None)).battery_hours(
+        **{"battery_hour": {"read_gib": 1}}
+    )
+    plain, soft = hours_of(ROWS, battery_hour={"read_gib": 1})
+    assert table["hours"].to_list() == [plain.hours.mean, soft.hours.mean]
+    assert table["lost_min"].to_list() == [None, known(soft.lost_min).mean]
+    assert table["lost_min_high"][1] == known(soft.lost_min).high
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes"),
+    [
+        (ROWS, {"battery_hour": None}),
+        (ROWS, {"battery_hour": {"transactions": 1}}),
+        (ROWS, {"battery_hour": {"video_min": 60, "read_gib": 1}}),
+        ([row for row in ROWS if row["workload"] != "idle"], {}),
+        ([{**row, "component": "package-0"} for row in ROWS], {}),
+    ],
+)
+def test_what_lacks_a_phase_or_takes_more_than_an_hour_has_none(
+    rows: list[dict[str, Any]], changes: dict[str, Any]
+) -> None:
+    assert hours_of(rows, **changes) == []
+
+
+@pytest.mark.parametrize("phase", ["query", "query-cold"])
+def test_transactions_are_those_that_reach_the_disk_in_suites_old_and_new(phase: str) -> None:
+    same = {"configuration": "plain", "workload": "sql", "transactions": 100.0, "duration_s": 5.0}
+    rows = [row for row in ROWS if row["configuration"] == "plain"]
+    for block in range(3):
+        rows += [
+            {**same, "block": block, "phase": phase, "energy_j": 200.0 + block},
+            {**same, "block": block, "phase": "query-warm", "energy_j": 100.0},
+        ]
+    (plain,) = hours_of(rows, battery_hour={"transactions": 1000})
+    hour_j = 10 * 201 + (3600 - 50) * REST_W
+    assert plain.hours.mean == pytest.approx(
+        float(str(PRICES["battery_wh"])) * 3600 / hour_j, rel=1e-3
+    )
+
+
+def test_the_section_has_a_row_a_configuration_and_says_what_an_hour_is() -> None:
+    section = money_section(derive(ROWS))
+    table = next(t for t in pieces(Table, section) if t.caption.startswith("Hours on a battery"))
+    assert [row[0] for row in table.rows] == ["plain", "soft"]
+    assert "10 min of video, 2 GiB read and 0 GiB written" in table.caption
+    assert "No hours on a battery" in text_of(
+        money_section(derive(ROWS, battery_hour={"transactions": 1}))
+    )

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from analysis.energy.energy import WORK
-from analysis.energy.own_share import own_shares
+from analysis.energy.run_checks import own_shares
 from analysis.report import (
     first_page,
-    missing_section,
+    provenance,
     questions_section,
     summary_text,
     tables,
@@ -221,7 +221,7 @@ def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> N
     old = results(whole_suite[0])
     assert own_shares(old.suite) == []
     assert text_of(questions_section.questions_section(old)) == ""
-    assert missing_section.sentence(old.suite) == ""
+    assert provenance.missing_sentence(old.suite) == ""
     assert old.suite.runs[0].program == ""
     assert old.suite.runs[0].cpus is None
 
@@ -237,7 +237,7 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
     log = incident_log(suite)
     assert (log.never, log.tries_void, log.void_to_end) == (0, 0, ())
     assert (
-        missing_section.sentence(suite)
+        provenance.missing_sentence(suite)
         == "skipped: cascades; left out: 1 part of The kernel's ciphers"
     )
     lines = summary_text.summary(suite.folder).lines

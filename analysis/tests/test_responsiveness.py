@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from analysis.report.responsiveness_section import responsiveness_section
 from analysis.report.sections import Report
 from analysis.report.view import Table
+from analysis.report.workload_section import responsiveness_section
 from analysis.stats.responsiveness import delays
 from analysis.stats.results import Results, results
 from analysis.suite.latencies import Latency, parse

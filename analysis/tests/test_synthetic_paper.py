@@ -34,11 +34,6 @@ def _contrast(paper: Results, base: str, other: str) -> Comparison:
     return contrast.comparison
 
 
-def test_the_suite_is_whole(paper: Results) -> None:
-    assert paper.suite.problems == ()
-    assert len(paper.suite.runs) == 20 * 4 * 5
-
-
 def test_what_was_put_in_comes_out(paper: Results) -> None:
     """Over 20 blocks the mean of each phase lies within four standard errors of the figure."""
     means = (
@@ -98,6 +93,6 @@ def test_the_drive_is_not_repaid_within_its_life(paper: Results) -> None:
     assert [p.against for p in drives] == list(SOFTWARE)
     for payback in drives:
         assert payback.saving_j.mean == pytest.approx(1000, abs=250)
-        assert payback.runs is not None and payback.runs.mid == pytest.approx(750_000, rel=0.25)
+        assert payback.runs is not None and payback.runs.mean == pytest.approx(750_000, rel=0.25)
         assert payback.years is not None and payback.years.low is not None
         assert payback.years.low > life

@@ -1,23 +1,36 @@
-"""Finished runs are those that the journal closed."""
+"""Whether figures follow from the sealed files, and tables of many suites."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from analysis import load
+from analysis.energy.energy import ENERGY_SCHEMA
 from analysis.report.verification import verify
-from analysis.stats.results import load, results, write
+from analysis.stats import alike
+from analysis.stats.results import results, write
+from analysis.suite import manifest
 from analysis.suite.manifest import trail
 from analysis.tests.known import analysed
+from analysis.tests.pages import Shared
+from contract import derived
 from contract.files import sha256_of
+from contract.places import ROOT
+from contract.tests.refusal import Refusal, refuses
 from validation.synthetic.folder import dump, write_lines, write_manifest
-from validation.synthetic.suite import Options
+from validation.synthetic.suite import Options, write_suite
 
 Lines = list[dict[str, Any]]
 SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
@@ -245,3 +258,183 @@ def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(fo
     write_manifest(folder)
     assert "cannot be compared" in verify(folder).problems[0]
     assert load(folder).equals(honest)
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("recipes.md", "library.md"))
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGES, re.M | re.S)
+THREE_BLOCKS = Options(blocks=3, interval_ms=100, workloads=("file_io", "kernel_grep"))
+
+
+@pytest.fixture(scope="module")
+def suites(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """data/suites with two suites on two hosts, of which only the first has its report's tables."""
+
+    def make(root: Path) -> None:
+        for name, host in (("first", "bench"), ("second", "other")):
+            write_suite(root / "data" / "suites" / name, replace(THREE_BLOCKS, host=host))
+        write(results(root / "data" / "suites" / "first"))
+
+    root = tmp_path_factory.mktemp("tidy") / "root"  # some tests change it for a while
+    return shutil.copytree(shared("tidy", make)[0], root) / "data" / "suites"
+
+
+def test_one_suite_is_its_energy_table(suites: Path) -> None:
+    table = load(suites / "first")
+    assert table.schema == ENERGY_SCHEMA
+    kept = pl.read_parquet(suites / "first" / "energy.parquet")
+    assert alike.table_distance(table, kept) == 0.0
+
+
+def test_several_suites_stand_below_each_other(suites: Path) -> None:
+    both = load(f"{suites}/*")
+    assert dict(both.group_by("host").len().iter_rows()) == dict.fromkeys(
+        ("bench", "other"), len(load(suites / "first"))
+    )
+    assert load(suites / "first", suites / "second").equals(both)
+    assert not (suites / "second" / "energy.parquet").exists()  # nothing is written
+
+
+def test_work_stands_beside_the_joules(suites: Path) -> None:
+    rows = load(suites / "first").filter(workload="file_io", component="drive")
+    by = {phase: part["bytes"].unique().to_list() for (phase,), part in rows.group_by("phase")}
+    assert by["write-large"] == [41943040.0]
+    assert by["all"] == [4 * 41943040.0]
+    assert by["between"] == [None]
+
+
+def test_a_table_that_was_not_made_here_of_this_is_not_taken(
+    suites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = suites / "first"
+    table = folder / "energy.parquet"
+    honest = table.read_bytes()
+    expected = load(folder)
+    assert manifest.current(table)
+    wrong = pl.read_parquet(table).with_columns(pl.col("energy_j") * 2)
+    try:
+        wrong.write_parquet(table, metadata=manifest.metadata(folder))
+        assert not manifest.current(table)
+        assert load(folder).equals(expected)
+        table.write_bytes(honest[: len(honest) // 2])
+        assert load(folder).equals(expected)
+    finally:
+        table.write_bytes(honest)
+    for name in ("code", "seal"):
+        with monkeypatch.context() as patch:
+            patch.setattr(manifest, name, lambda *_: "another")
+            assert not manifest.current(table)
+    assert manifest.current(table)
+
+
+def test_tables_of_files_that_are_not_as_sealed_are_not_taken_as_ours(
+    suites: Path, tmp_path: Path
+) -> None:
+    """An evil twin: the genuine seal, and other files."""
+    folder = Path(shutil.copytree(suites / "first", tmp_path / "first"))
+    (folder / derived.MARKS).unlink()
+    with (folder / "clock.jsonl").open("a") as lines:
+        lines.write("{}\n")
+    write(results(folder))
+    assert not manifest.current(folder / "energy.parquet")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], refuses("no-suite-named")),
+        (["nowhere"], refuses("no-suite-folder")),
+        (["nowhere/*"], refuses("no-suite-matches")),
+        (["."], refuses("no-plan")),
+    ],
+)
+def test_what_is_no_suite_is_said(
+    names: list[str], message: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with message:
+        load(*names)
+
+
+def test_the_same_suite_twice_is_not_two(suites: Path, tmp_path: Path) -> None:
+    assert len(load(suites / "first", f"{suites}/fir*")) == len(load(suites / "first"))
+    shutil.copytree(suites / "first", tmp_path / "copy")
+    with refuses("suite-in-two-folders"):
+        load(suites / "first", tmp_path / "copy")
+
+
+def test_the_package_itself_stays_light() -> None:
+    command = "import sys, analysis; sys.exit('polars' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_each_recipe_runs(
+    number: int, suites: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = suites.parent / "examples"
+    if not examples.exists():
+        examples.symlink_to(ROOT / "data" / "examples")
+    monkeypatch.chdir(suites.parents[1])
+    exec(compile(BLOCKS[number], f"recipe {number}", "exec"), {})
+    stdout = capsys.readouterr().out
+    assert stdout.strip() and "NaN" not in stdout and not re.search(r"\bnan\b", stdout)
+
+
+SAME, OTHER = 1 + 1e-12, 1 + 1e-8
+
+
+def table(value: float | None) -> pl.DataFrame:
+    return pl.DataFrame({"name": ["a", "b"], "value": [2.0, value]})
+
+
+@pytest.mark.parametrize("kind", ["table", "csv"])
+@pytest.mark.parametrize(
+    ("kept", "made", "far"),
+    [
+        (3.0, 3.0, False),
+        (3.0 * SAME, 3.0, False),
+        (3.0 * OTHER, 3.0, True),
+        (-3.0, 3.0, True),
+        (1e-17, -1e-17, False),  # what is left of a difference that is 0
+        (1e-6, 0.0, True),
+        (3.0, None, True),
+        (None, 3.0, True),
+        (None, None, False),
+    ],
+)
+def test_one_rule_holds_for_all_tables(
+    kind: str, kept: float | None, made: float | None, far: bool
+) -> None:
+    if kind == "table":
+        distance_of_copies = alike.table_distance(
+            *(pl.DataFrame({"value": [value]}, {"value": pl.Float64}) for value in (kept, made))
+        )
+    else:
+        distance_of_copies = alike.csv_distance(
+            *(table(value).write_csv().encode() for value in (kept, made))
+        )
+    assert (distance_of_copies > alike.ROUNDING) == far
+    assert distance_of_copies > 0 or kept == made
+
+
+def test_tables_of_other_names_rows_or_columns_are_others() -> None:
+    assert alike.table_distance(table(1.0), table(1.0).rename({"value": "v"})) == math.inf
+    assert alike.table_distance(table(1.0), table(1.0).head(1)) == math.inf
+    renamed = table(1.0).with_columns(name=pl.Series(["a", "c"]))
+    assert alike.table_distance(table(1.0), renamed) == math.inf
+    nan = table(math.nan)
+    assert alike.table_distance(nan, nan) == 0.0
+    assert alike.table_distance(nan, table(1.0)) == math.inf
+
+
+def test_no_more_of_a_table_is_read_than_shows_that_it_is_another(tmp_path: Path) -> None:
+    """A few KB of Parquet can hold more than memory does."""
+    path, made = tmp_path / "table.parquet", pl.DataFrame({"energy_j": [1.0, 2.0]})
+    made.write_parquet(path)
+    assert alike.read_table(path, made).equals(made)
+    pl.select(energy_j=pl.repeat(1.0, 100_000)).write_parquet(path)
+    assert len(alike.read_table(path, made)) == 3
+    pl.select(energy_j=pl.repeat("x", 100_000)).write_parquet(path)
+    other = alike.read_table(path, made)
+    assert len(other) == 0 and math.isinf(alike.table_distance(other, made))

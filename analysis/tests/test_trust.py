@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.energy import cross_checks, run_checks
+from analysis.energy import run_checks
 from analysis.energy.energy import energy_table
 from analysis.energy.windows import DELAY_FLAG
 from analysis.report.sections import Report
@@ -58,7 +58,7 @@ def test_parts_are_added_and_held_against_the_whole(zones: dict[str, float], rat
     metered = [("a", "meter0", "system", 10.0), ("a", "meter0", "drive", 1.0)]
     other = [("b", source, zone, joules / 2) for _, source, zone, joules in of_zones]
     other += [("b", "meter0", "system", 10.0)]
-    parts = cross_checks.against_parts(rows(*of_zones, *metered, *other))
+    parts = run_checks.against_parts(rows(*of_zones, *metered, *other))
     assert (parts.runs, parts.exceeding, parts.memory) == (2, ratio > 1, True)
     assert parts.worst_ratio == pytest.approx(ratio)
     assert not parts.modelled
@@ -66,7 +66,7 @@ def test_parts_are_added_and_held_against_the_whole(zones: dict[str, float], rat
 
 def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) -> None:
     energy = derived.energy.filter(pl.col("component") != "dram")
-    assert not cross_checks.against_parts(energy).memory
+    assert not run_checks.against_parts(energy).memory
     for memory, case in ((True, derived), (False, replace(derived, all_energy=energy))):
         (row,) = (row for row in twice(case) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
@@ -74,7 +74,7 @@ def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) ->
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:
-    assert cross_checks.against_parts(rows(("a", "rapl", "package-0", 4.0))).runs == 0
+    assert run_checks.against_parts(rows(("a", "rapl", "package-0", 4.0))).runs == 0
 
 
 def test_only_a_machine_proves_its_storage(derived: Results) -> None:
@@ -144,7 +144,7 @@ def test_a_second_meter_of_a_channel_is_a_cross_check_and_in_no_mean(
     assert set(both.all_energy["source"]) == {"rapl", "meter0", "meter1"}
     assert both.energy.equals(derived.energy)
     assert both.contrasts == derived.contrasts
-    of_system = cross_checks.two_meters(both.suite, both.all_energy)[0]
+    of_system = run_checks.two_meters(both.suite, both.all_energy)[0]
     assert (of_system.reference, of_system.other) == ("meter0", "meter1")
     assert of_system.ratio == pytest.approx(1.03, abs=1e-3)
     assert 0.8 * len(derived.suite.runs) < of_system.runs < len(derived.suite.runs)

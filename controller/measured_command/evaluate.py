@@ -12,7 +12,8 @@ from analysis.report import words
 from analysis.stats.budget import NORMAL, instrument_error
 from analysis.stats.comparison import compare, judged
 from analysis.stats.stats import estimate
-from contract.measured_command import CommandResult, ComponentEnergy, Interval, Trial
+from contract.estimates import Estimate
+from contract.measured_command import CommandResult, ComponentEnergy, Trial
 from contract.names import as_utf8
 from contract.notes import ContrastResult, Note
 from controller.measured_command.execute import Execution
@@ -126,11 +127,11 @@ def _component(name: str, trials: Sequence[Trial], rest_s: float) -> ComponentEn
     )
 
 
-def _interval(values: Sequence[float], open_by: float = 0.0) -> Interval | None:
+def _interval(values: Sequence[float], open_by: float = 0.0) -> Estimate | None:
     """Return the mean with its interval, joined with a half-width that the scatter lacks."""
     if not values:
         return None
-    mean = Interval(**asdict(estimate(values)))
+    mean = estimate(values)
     if mean.half_width is None:
         return mean
     half_width = math.hypot(mean.half_width, open_by)
@@ -163,7 +164,7 @@ def comparisons(
     return tuple(
         ContrastResult(
             *(results[0].command, name, False, (), each.n, each.ratio, each.low, each.high),
-            verdict=str(words.verdict(each.verdict, each.ratio, each.both)),
+            verdict=str(words.verdict_of(each, modes=False)),
         )
         for (name, _), each in zip(known, family, strict=True)
     )

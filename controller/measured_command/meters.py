@@ -72,8 +72,8 @@ class Meters:
         spans = {raw.span: raw.command for raw in done}
         rests = [raw.rest for raw in done if raw.rest]
         from analysis.energy.curve import Edge
-        from analysis.energy.gain_steps import STEP_FLAG
         from analysis.energy.metered import UNSURE_FLAG, Metered
+        from analysis.energy.plausibility import STEP_FLAG
         from analysis.energy.windows import Remarks
         from analysis.suite import recordings
         from instrumentation.recorder_port import driver_of

@@ -18,7 +18,8 @@ from scipy import stats
 from analysis.money.budgets import ratio_budget
 from analysis.stats.budget import Mean, Reading, instrument_error, joules_budget, of_terms
 from analysis.stats.comparison import compare
-from analysis.stats.stats import Floats, Span
+from analysis.stats.stats import Floats
+from contract.estimates import Estimate
 from instrumentation.accuracy import ErrorTerm
 from validation.bench import Figure, within
 from validation.inference.money import TIME_OF_ENERGY, paid_back
@@ -61,7 +62,7 @@ def _held(limits: Mapping[str, float], suites: int, seed: int) -> np.ndarray:
 
 def _intervals(
     logs: Floats, terms: Sequence[ErrorTerm], generator: np.random.Generator
-) -> list[Span]:
+) -> list[Estimate]:
     """Of one suite (blocks × configurations), software first, as one drawn meter read it."""
     true_j, seconds = RUN_J * np.exp(logs), RUN_S * np.exp(TIME_OF_ENERGY * logs)
     read_j = _read(true_j, seconds, terms, generator)

@@ -41,7 +41,7 @@ def _voids(scene: Scene, suites: int) -> list[Figure]:
         )
         ratio = compare_in_blocks(plan, list(zip(base, other, strict=True)))
         if ratio is not None and ratio.low is not None:
-            held.append(ratio.contains(RATIO))
+            held.append(ratio.estimate.contains(RATIO))
     name = f"{scene.blocks} blocks, {scene.workloads} workloads, {scene.configurations} "
     name += f"configurations, {VOID:.0%} of runs void"
     least = round(94 - chance(len(held), 94), 1)

@@ -8,9 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from analysis.money.payback import JOULES_PER_KWH, Payback, battery_runs, payback
-from analysis.stats.stats import Floats, Span, estimate
+from analysis.money.payback import JOULES_PER_KWH, Payback, payback
+from analysis.stats.stats import Floats, estimate
 from contract.assumptions import Assumptions
+from contract.estimates import Estimate
 from validation.bench import Figure, within
 from validation.inference.simulated import (
     FEW,
@@ -88,7 +89,7 @@ def _payback(logs: Floats) -> Payback:
 def _held(logs: Floats, truth: Mapping[str, float]) -> list[bool]:
     """Whether each interval holds its truth; what is not demonstrated states none."""
     payback = _payback(logs)
-    battery = battery_runs(BATTERY_J, estimate((RUN_J * np.exp(logs[:, 0])).tolist()))
-    saving = Span(payback.saving_j.mean, payback.saving_j.low, payback.saving_j.high)
+    battery = estimate((RUN_J * np.exp(logs[:, 0])).tolist()).dividing(BATTERY_J)
+    saving = Estimate(payback.saving_j.mean, payback.saving_j.low, payback.saving_j.high)
     stated = (saving, payback.runs, battery)
     return [holds(span, true) for span, true in zip(stated, truth.values(), strict=True)]

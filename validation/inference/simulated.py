@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.stats.stats import Floats, Span
-from analysis.stats.two_way import Ints
+from analysis.stats.stats import Floats
+from analysis.stats.steadiness import Ints
+from contract.estimates import Estimate
 from validation.bench import Figure
 
 SUITES, FEW = 10_000, 400
@@ -113,7 +114,7 @@ def autoregressive(
     return values
 
 
-def holds(span: Span | None, true: float) -> bool:
+def holds(span: Estimate | None, true: float) -> bool:
     """Whether an interval has the truth within it; one that states no limit has not."""
     if span is None or span.low is None or span.high is None:
         return False

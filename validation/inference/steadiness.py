@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.stats.stats import LEVEL, Floats
-from analysis.stats.two_way import Layout
+from analysis.stats.steadiness import Layout
 from validation.bench import Figure
 from validation.inference.simulated import (
     FEW,

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from analysis.energy.energy import SAMPLES_TELL, counted
-from analysis.energy.implausible import STUCK_FLAG
+from analysis.energy.plausibility import STUCK_FLAG
 from analysis.energy.windows import DUPLICATE_FLAG
 from analysis.suite.records import Counter
 from instrumentation.sources.counter import Reading, total

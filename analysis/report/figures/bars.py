@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 
 from analysis.report import words
 from analysis.report.figures import style
-from analysis.stats.stats import Estimate
 from analysis.stats.summary import block_values, estimate_of, other_channels
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
+from contract.estimates import Estimate
 
 PARTS = ("package", "package-0", "dram", "drive")
 HEIGHT = 0.8  # of a row, for a bar
@@ -85,11 +85,6 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
         _panels(figure, plot, by_component, suite, names)
         style.titled(figure, plot.title, records.joint(shown["origin"].unique()))
     return figure
-
-
-def has_dots(plot: Plot, energy: pl.DataFrame) -> bool:
-    """Whether each block has its dot in the picture."""
-    return int(energy.filter(workload=plot.workload)["block"].n_unique()) <= DOTS
 
 
 def _bars_of(plot: Plot, energy: pl.DataFrame, suite: Suite, component: str) -> list[Bar]:

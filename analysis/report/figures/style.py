@@ -99,14 +99,9 @@ def drawing(width_in: float, height_in: float, grid: str = "y") -> Iterator[Figu
         yield Figure(figsize=(width_in, height_in), layout="constrained")
 
 
-def with_origin(title: str, origin: str) -> str:
-    """Return the title, with the word for where the figures come from unless they are measured."""
-    return title if origin == MEASURED else f"{title} ({origin})"
-
-
 def titled(figure: Figure, title: str, origin: str) -> None:
-    """One title over the whole picture, flush left, with the origin."""
-    text = with_origin(title, origin)
+    """One title over the whole picture, flush left, with the origin unless that is measured."""
+    text = title if origin == MEASURED else f"{title} ({origin})"
     figure.suptitle(text, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
 
 

@@ -89,15 +89,14 @@ def detectable_change(
     runs in each block; of the meter, the terms whose errors two readings do not share, at these
     joules (a gain cancels).
     """
-    from analysis.stats.budget import Budget, of_terms, ratio_readings
+    from analysis.stats.budget import instrument_error
     from analysis.stats.comparison import Comparison
     from analysis.stats.planning import detectable
 
     if blocks < 2:
         return None
     energy_j = noise.power_w * seconds
-    readings = ratio_readings([((energy_j, seconds), (energy_j, seconds))])
-    type_b = Budget("ratio", "1", 1.0, of_terms(terms, readings), log=True).combined
+    type_b = instrument_error(terms, [((energy_j, seconds), (energy_j, seconds))])
     error = math.sqrt(2) * noise.scatter(seconds) / math.sqrt(blocks)
     change = detectable(Comparison(blocks, 1.0, 0.02, error, blocks - 1.0))
     return None if change is None else math.hypot(change - 1, 1.96 * type_b)

@@ -1,4 +1,4 @@
-"""The disk's own condition by configuration, from made-up run records, and on the page."""
+"""Several disks: their condition, ratios within each, and what differs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from analysis.money import costs
+from analysis.report import first_page, tables
+from analysis.report.build import build
 from analysis.report.disks_section import SILENT, disk_table
-from analysis.report.view import Table
+from analysis.report.texts import say
+from analysis.report.view import Matrix, Table
+from analysis.stats import disks as specimens
+from analysis.stats.comparison import LEAST_EQUIVALENT
 from analysis.stats.disks import conditions, findings, limit_k, too_warm
 from analysis.stats.results import Results
+from analysis.stats.summary import block_values
 from analysis.suite.records import Run, Suite
 from analysis.tests.known import analysed, replanned
 from analysis.tests.pages import pieces, text_of
+from contract.command_results import AnswerLine
 from contract.documents import RunDisks
 from validation.synthetic.suite import Options
 
@@ -48,7 +57,7 @@ def test_temperatures_are_those_of_the_configurations_own_disk(suite: Suite) -> 
     assert [c.disk for c in by_configuration.values()] == [PLAIN, SED, PLAIN, PLAIN]
     of_opal = by_configuration["opal"]
     before, after = (of_opal.temperature_c[when] for when in ("before", "after"))
-    assert (before.mid, before.low, before.high, after.mid) == (37.0, 37.0, 37.0, 40.0)
+    assert (before.mean, before.low, before.high, after.mean) == (37.0, 37.0, 37.0, 40.0)
     assert of_opal.warmer_k == {"before": 1.0, "after": 1.0}
     assert by_configuration["plain"].warmer_k == {}
     assert list(findings(suite, list(by_configuration.values()))) == []
@@ -84,8 +93,8 @@ def test_the_baseline_is_compared_within_blocks_and_workloads(suite: Suite) -> N
     runs = (r for r in hot.runs if (r.configuration, r.workload, r.block) not in lost)
     by_configuration = {c.configuration: c for c in conditions(replace(hot, runs=tuple(runs)))}
     assert (
-        by_configuration["opal"].temperature_c["before"].mid
-        < by_configuration["plain"].temperature_c["before"].mid
+        by_configuration["opal"].temperature_c["before"].mean
+        < by_configuration["plain"].temperature_c["before"].mean
     )
     assert by_configuration["opal"].warmer_k["before"] == 0.0
 
@@ -177,3 +186,143 @@ def test_the_page_shows_the_table_and_flags_heat_beside_the_answer(tmp_path: Pat
     untold = replace(derived, suite=replace(derived.suite, runs=older))
     assert "do not record the condition" in text_of(disk_table(untold))
     assert not [doubt for doubt in untold.reservations if "disk" in doubt]
+
+
+DISKS = ("hdd", "sshd", "ssd")
+PLAIN_S = {"hdd": 1.4, "sshd": 1.2, "ssd": 1.0}
+COST = {"hdd": 1.05, "sshd": 1.05, "ssd": 1.4}
+
+
+def made(folder: Path) -> Results:
+    slower = {f"plain-on-{disk}": PLAIN_S[disk] for disk in DISKS}
+    slower |= {f"dmcrypt-aes256-on-{disk}": PLAIN_S[disk] * COST[disk] for disk in DISKS}
+    slower["opal-on-ssd"] = 1.0
+    return analysed(
+        folder,
+        blocks=4,
+        interval_ms=100,
+        workloads=("kernel_tree",),
+        configurations=tuple(slower),
+        slower=slower,
+        disks_c=dict.fromkeys(DISKS, 35.0),
+    )
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return made(tmp_path_factory.mktemp("media") / "s")
+
+
+def test_a_configuration_is_compared_with_its_own_disk(media: Results) -> None:
+    bases = {name: media.suite.base_of(name) for name in media.suite.configurations}
+    assert bases["dmcrypt-aes256-on-ssd"] == "plain-on-ssd"
+    assert bases["plain-on-ssd"] == "plain-on-hdd" == bases["plain-on-hdd"]
+    for disk in DISKS:
+        row = media.summary.filter(configuration=f"dmcrypt-aes256-on-{disk}", component="system")
+        assert row["ratio"][0] == pytest.approx(COST[disk], rel=0.02)
+
+
+def test_contrasts_within_and_between_disks_and_none_across_both(media: Results) -> None:
+    pairs = {frozenset((c.base, c.other)) for c in media.contrasts}
+    for disk in DISKS:
+        assert frozenset((f"plain-on-{disk}", f"dmcrypt-aes256-on-{disk}")) in pairs
+    for disk, other in (("hdd", "sshd"), ("hdd", "ssd"), ("sshd", "ssd")):
+        assert frozenset((f"plain-on-{disk}", f"plain-on-{other}")) in pairs
+    assert frozenset(("plain-on-hdd", "dmcrypt-aes256-on-ssd")) not in pairs
+
+
+def test_one_page_has_every_disk(media: Results) -> None:
+    shown = next(block for block in tables.matrix(media) if isinstance(block, Matrix))
+    assert [group.name for group in shown.groups] == [f"Disk {disk}" for disk in DISKS]
+    assert [row[0] for row in shown.groups[2].rows][-1] == "Opal drive, on ssd"
+    build(media.suite.folder)
+    page = (media.suite.folder / "report.html").read_text(encoding="utf-8")
+    assert "Opal drive, on ssd" in page
+
+
+SOFT, ON_SED, UNLOCKED = "dmcrypt-aes256", "dmcrypt-aes256-on-sed", "sed-unlocked"
+# The self-encrypting disk is slower by a tenth, whatever is on it; Opal costs nothing.
+SLOWER = {"plain": 1.0, "opal": 1.1, SOFT: 1.3, UNLOCKED: 1.1, ON_SED: 1.43}
+MODEL = {"model": "A1", "firmware": "7", "serial": "S1"}
+
+
+def specimens_of(
+    folder: Path, *configurations: str, sed: dict[str, Any] | None = None, blocks: int = 3
+) -> Results:
+    disks = {"plain": MODEL, "sed": {**MODEL, "serial": "S2", **(sed or {})}}
+    return analysed(
+        folder,
+        blocks=blocks,
+        interval_ms=100,
+        workloads=("kernel_tree",),
+        configurations=configurations,
+        slower=SLOWER,
+        machine={"disks": disks},
+    )
+
+
+def answered(derived: Results) -> list[AnswerLine]:
+    """Return the lines on cost and on payback."""
+    lines = first_page.lines(derived, derived.suite.folder)
+    return [line for line in lines if line.question in ("cost", "payback")]
+
+
+def test_one_disk_gives_a_verdict_and_a_payback(tmp_path: Path) -> None:
+    derived = specimens_of(tmp_path / "s", UNLOCKED, "opal", ON_SED, blocks=LEAST_EQUIVALENT)
+    hardware, software, *_, money = answered(derived)
+    assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
+    assert (software.code, software.facts["configuration"]) == ("more", ON_SED)
+    assert "disk" not in money.reason
+    assert {p.against for p in costs.paybacks(derived.suite, derived.energy)} == {ON_SED}
+    assert specimens.table(derived.suite) == []
+
+
+@pytest.mark.parametrize(
+    ("sed", "words"),
+    [
+        ({}, "two specimens of one model"),
+        ({"firmware": "8"}, "they differ in firmware"),
+        (
+            {"model": "B2", "firmware": "8", "size_bytes": 1},
+            "they differ in model, firmware and capacity",
+        ),
+    ],
+)
+def test_two_disks_give_no_verdict_on_encryption(
+    tmp_path: Path, sed: dict[str, Any], words: str
+) -> None:
+    derived = specimens_of(tmp_path / "s", "plain", "opal", SOFT, sed=sed)
+    software, hardware, *_, money = answered(derived)
+    assert (hardware.code, hardware.facts["verdict"]) == ("two-disks", "differs")
+    assert software.code == "more", "one disk with and without software"
+    assert money.reason.endswith(say("answer.payback.with-disks", described=words))
+    marked = say("verdict.two-disks", verdict="")
+    rows = tables.headline_rows(derived, ("system",))
+    verdicts = {row[1]: row[-1] for row in rows}
+    assert [name for name, verdict in verdicts.items() if verdict.endswith(marked)] == [
+        "Opal drive"
+    ]
+
+
+def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path) -> None:
+    derived = specimens_of(tmp_path / "s", "plain", "opal", SOFT, UNLOCKED, blocks=LEAST_EQUIVALENT)
+    hardware, *_, money = answered(derived)
+    assert (hardware.code, hardware.facts["configuration"]) == ("equivalent", "opal")
+    energy = derived.energy.filter(pl.col("phase") != "tail")
+    soft, plain, opal, unlocked = (
+        block_values(energy, "kernel_tree", name, "system")
+        for name in (SOFT, "plain", "opal", UNLOCKED)
+    )
+    (payback,) = costs.paybacks(derived.suite, energy)
+    saved = [soft[b] - plain[b] - (opal[b] - unlocked[b]) for b in soft]
+    assert payback.saving_j.mean == pytest.approx(sum(saved) / len(saved))
+    assert money.reason.endswith(say("answer.payback.less-disks"))
+
+
+def test_the_table_says_what_differs(tmp_path: Path) -> None:
+    derived = specimens_of(tmp_path / "s", "plain", "opal", sed={"firmware": "8"})
+    assert specimens.table(derived.suite) == [
+        ["", "plain", "sed"],
+        ["firmware", "7", "8"],
+        ["serial number", "S1", "S2"],
+    ]
