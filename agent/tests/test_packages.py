@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,89 +10,68 @@ from pathlib import Path
 import pytest
 
 from agent.system import packages
-from agent.system.command import CommandError
-from agent.tests.check_context import program
+from agent.system.command import CommandError, Output
 from contract.tests.refusal import refuses
 
-# Packages of a small system: `server` needs `library`, `own` of the user's needs `library` too.
-APT = """cd {root} || exit 1
-while :; do
-    case $1 in
-    --simulate) dry=1; shift;;
-    -o) shift 2;;
-    -*) shift;;
-    *) break;;
-    esac
-done
-verb=$1; shift
-# A package or needrestart would ask.
-[ -n "$dry" ] || [ "$DEBIAN_FRONTEND$NEEDRESTART_SUSPEND" = noninteractive1 ] || exit 99
-case $verb in
-install)
-    [ -e installed/library ] && echo "Inst library [1.0] (2.0 Debian:13 [amd64])"
-    for p in "$@" library; do
-        [ -e installed/$p ] || echo "Inst $p (2.0 Debian:13 [amd64])"
-        [ -n "$dry" ] || touch installed/$p
-    done
-    [ -n "$dry" ] || cp policy-rc.d at-install
-    [ ! -e broken ];;
-purge)
-    for p; do
-        [ -e installed/$p ] || continue
-        echo "Purg $p [2.0]"
-        [ $p = library ] && for q in server own; do
-            [ -e installed/$q ] && echo "Purg $q [2.0]"
-        done
-        [ -n "$dry" ] || rm installed/$p
-    done
-    case "$*" in *left*right*) [ -e installed/either ] && echo "Purg either [2.0]";; esac
-    true;;
-esac
-"""
-DPKG = """cd {root} || exit 1
-shift
-for p; do cat files/$p 2>/dev/null; done; true
-"""
-QUERY = """cd {root} || exit 1
-shift 3
-for p; do [ -e installed/$p ] && echo "$p installed" || echo "$p unknown"; done; true
-"""
-SYSTEMCTL = """cd {root} || exit 1
-if [ "$1" = show ]; then
-    echo "Id=server.service\nActiveState=active\nUnitFileState=enabled\n"
-    echo "Id=server.socket\nActiveState=inactive\nUnitFileState=disabled"
-else
-    echo "$@" >>asked
-fi
-"""
+UNITS = "/usr/lib/systemd/system"
+SHOWN = (
+    "Id=server.service\nActiveState=active\nUnitFileState=enabled\n\n"
+    "Id=server.socket\nActiveState=inactive\nUnitFileState=disabled\n"
+)
 
 
 class System:
-    """A package manager that keeps its packages as files."""
+    """A package manager: `server` needs `library`, and so does `own`, which is the user's."""
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
-        self.root, self.note = root, root / "state" / "brought.json"
-        for folder in ("installed", "files", "bin"):
-            (root / folder).mkdir()
-        for name, text in (("apt-get", APT), ("dpkg", DPKG), ("dpkg-query", QUERY)):
-            program(root / "bin" / name, text.format(root=root))
-        self.systemctl = program(root / "systemctl", SYSTEMCTL.format(root=root))
-        units = "/usr/lib/systemd/system"
-        (root / "files" / "server").write_text(
-            f"/usr/bin/server\n{units}/server.service\n{units}/server.socket\n{units}/x@.service\n"
-        )
-        patch.setenv("PATH", f"{root / 'bin'}:{os.environ['PATH']}")
-
-    def install(self, *names: str) -> None:
-        for name in names:
-            (self.root / "installed" / name).touch()
-
-    def installed(self) -> set[str]:
-        return {path.name for path in (self.root / "installed").iterdir()}
+        self.note, self.policy = root / "state" / "brought.json", root / "policy-rc.d"
+        self.installed: set[str] = set()
+        self.broken = ""
+        self.at_install = ""
+        self.disabled: list[list[str]] = []
+        patch.setattr(packages, "run", self._run)
 
     def noted(self) -> dict[str, list[str]]:
         note: dict[str, list[str]] = json.loads(self.note.read_text())
         return note
+
+    def _run(self, argv: list[str], **_: object) -> Output:
+        if argv[0] == "env":  # a package or needrestart would ask
+            assert {"DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1"} <= set(argv)
+            if self.broken:
+                facts = {"program": "apt-get", "reason": self.broken}
+                raise CommandError("program-failed", exit_code=100, **facts)
+        if "install" in argv:
+            lines = self._install(argv[argv.index("install") + 1 :], dry="--simulate" in argv)
+        elif "purge" in argv:
+            lines = self._purge(argv[argv.index("purge") + 1 :], dry="--simulate" in argv)
+        elif argv[0] == "dpkg":
+            lines = ["/usr/bin/server", *(f"{UNITS}/{n}" for n in ("server.service", "x@.service"))]
+            lines = [*lines, f"{UNITS}/server.socket"] if "server" in argv else []
+        elif argv[0] == "dpkg-query":
+            lines = [f"{name} installed" for name in argv[4:] if name in self.installed]
+        elif argv[1:2] == ["show"]:
+            lines = [SHOWN]
+        else:
+            lines = []
+            self.disabled += [argv[1:]] if argv[0] == "systemctl" else []
+        return Output(0, "".join(f"{line}\n" for line in lines), "")
+
+    def _install(self, names: list[str], *, dry: bool) -> list[str]:
+        new = [name for name in (*names, "library") if name not in self.installed]
+        if not dry:
+            self.installed |= {*new}
+            self.at_install = self.policy.read_text()
+        upgraded = ["Inst library [1.0] (2.0 Debian:13 [amd64])"] * ("library" not in new)
+        return upgraded + [f"Inst {name} (2.0 Debian:13 [amd64])" for name in new]
+
+    def _purge(self, names: list[str], *, dry: bool) -> list[str]:
+        gone = self.installed & {*names}
+        needing = {"server", "own"} if "library" in gone else set()
+        needing |= {"either"} if {"left", "right"} <= gone else set()
+        lines = [f"Purg {name} [2.0]" for name in sorted(gone | (needing & self.installed))]
+        self.installed -= set() if dry else gone
+        return lines
 
 
 @pytest.fixture
@@ -107,70 +85,68 @@ def test_what_comes_is_noted_and_removed_again(system: System, tmp_path: Path) -
     assert packages.note(["server"], [str(made), str(existing)], system.note)
     assert system.noted() == {"packages": ["library", "server"], "files": [str(made)]}
     assert not packages.note(["server"], [str(made)], system.note)
-    system.install("server", "library")
+    system.installed |= {"server", "library"}
     (made / "inner").mkdir(parents=True)
     assert packages.remove(system.note) == ["removed library, server", f"removed {made}"]
-    assert system.installed() == set() and not made.exists() and existing.exists()
+    assert system.installed == set() and not made.exists() and existing.exists()
     assert packages.remove(system.note) == []
 
 
 def test_what_was_there_is_not_ours_though_it_is_upgraded(system: System) -> None:
-    system.install("library")
+    system.installed |= {"library"}
     packages.note(["server"], (), system.note)
-    system.install("server")
+    system.installed |= {"server"}
     assert system.noted()["packages"] == ["server"]
     packages.remove(system.note)
-    assert system.installed() == {"library"}
+    assert system.installed == {"library"}
 
 
 def test_what_something_else_needs_by_now_stays(system: System) -> None:
     packages.note(["server"], (), system.note)
-    system.install("server", "library", "own")
+    system.installed |= {"server", "library", "own"}
     actions = packages.remove(system.note)
     assert actions == ["removed server", "left library, which other packages need"]
-    assert system.installed() == {"library", "own"}
+    assert system.installed == {"library", "own"}
 
 
 def test_of_two_that_would_do_for_something_else_one_stays(system: System) -> None:
     """Each alone could go, for `either` needs the one or the other."""
     packages.note(["left", "right"], (), system.note)
-    system.install("left", "right", "either")
+    system.installed |= {"left", "right", "either"}
     actions = packages.remove(system.note)
     assert actions == ["removed left", "left right, which other packages need"]
-    assert system.installed() == {"right", "either"}
+    assert system.installed == {"right", "either"}
 
 
 def test_an_interrupted_installation_is_known(system: System) -> None:
     """Only a part of it came; and a failed removal forgets nothing."""
     packages.note(["server"], (), system.note)
-    system.install("library")
-    program(system.root / "bin" / "env", "echo 'E: lock' >&2; exit 100")
+    system.installed |= {"library"}
+    system.broken = "E: lock"
     with refuses("program-failed", reason="E: lock"):
         packages.remove(system.note)
-    (system.root / "bin" / "env").unlink()
+    system.broken = ""
     assert packages.remove(system.note) == ["removed library"]
 
 
 def test_a_server_that_came_does_not_run(system: System) -> None:
-    assert packages.silence(system.systemctl, system.note) == []
+    assert packages.silence("systemctl", system.note) == []
     packages.note(["server"], (), system.note)
-    system.install("server", "library")
-    assert packages.silence(system.systemctl, system.note) == ["server.service"]
-    assert (system.root / "asked").read_text() == "disable --now server.service\n"
+    system.installed |= {"server", "library"}
+    assert packages.silence("systemctl", system.note) == ["server.service"]
+    assert system.disabled == [["disable", "--now", "server.service"]]
 
 
 def test_an_installation_starts_nothing_and_leaves_no_policy_behind(system: System) -> None:
-    program(system.root / "bin" / "systemctl", SYSTEMCTL.format(root=system.root))
-    policy = system.root / "policy-rc.d"
-    actions = packages.install(["server"], system.note, policy)
+    actions = packages.install(["server"], system.note, system.policy)
     assert actions == ["installed server", "switched off server.service"]
-    assert "exit 101" in (system.root / "at-install").read_text() and not policy.exists()
-    (system.root / "broken").touch()
+    assert "exit 101" in system.at_install and not system.policy.exists()
+    system.broken = "E: broken"
     with pytest.raises(CommandError):
-        packages.install(["server"], system.note, policy)
-    assert not policy.exists()
-    (system.root / "broken").unlink()
-    administrators = system.root / "own-policy"
+        packages.install(["server"], system.note, system.policy)
+    assert not system.policy.exists()
+    system.broken, administrators = "", system.policy.with_name("own-policy")
+    system.policy = administrators
     administrators.write_text("the user's")
     packages.install(["server"], system.note, administrators)
     assert administrators.read_text() == "the user's"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.system import frequency, quiet
+from agent.system import command, frequency, quiet
+from agent.system.command import Output
 from agent.tests.check_context import program
 from contract.plan import Quiet
 from contract.tests.refusal import refuses
@@ -36,73 +37,61 @@ def test_what_is_gone_once_stopped_is_left_alone() -> None:
 
 
 class System:
-    """A systemctl that keeps the state of units in files and writes down what it was asked."""
+    """A systemctl that keeps the state of units and what it was asked."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
         self.remembered = root / "run" / "quiet.json"
-        self._log = root / "log"
-        self._units = root / "units"
-        self._units.mkdir()
-        for name in ("cron.service", "apt-daily.timer", "mariadb.service"):
-            (self._units / name).write_text("active")
-        self.systemctl = program(
-            root / "systemctl",
-            f"""cd {self._units} || exit 1
-case "$1" in
-list-units)
-    for unit in $(grep -l '^active$' *); do echo "$unit loaded active running something"; done
-    exit;;
-show)
-    for unit; do
-        [ -e "$unit" ] && printf 'Id=%s\\nTransient=no\\n\\n' "$unit"
-    done
-    exit;;
-esac
-echo "$@" >>{self._log}
-[ "$1" = stop ] && cp {self.remembered} {root}/at-stop
-state=active; [ "$1" = stop ] && state=inactive
-shift
-for unit; do echo "$state" >"$unit"; done""",
-        )
-        self.at_stop = root / "at-stop"
+        self.states = dict.fromkeys(("cron.service", "apt-daily.timer", "mariadb.service"), True)
+        self.asked: list[str] = []
+        self.at_stop: dict[str, object] = {}
+        patch.setattr(quiet, "run", self._run)
 
-    def asked(self) -> list[str]:
-        return self._log.read_text().splitlines() if self._log.exists() else []
-
-    def set(self, name: str, state: str) -> None:
-        (self._units / name).write_text(state)
+    def _run(self, argv: list[str], **_: object) -> Output:
+        if argv[0] != "systemctl":
+            return command.run(argv)
+        verb, units, lines = argv[1], [word for word in argv[2:] if word in self.states], []
+        if verb == "list-units":
+            lines = [f"{unit} loaded active running it" for unit, on in self.states.items() if on]
+        elif verb == "show":
+            lines = [f"Id={unit}\nTransient=no\n" for unit in units]
+        else:
+            self.asked.append(" ".join([verb, *units]))
+            self.states |= dict.fromkeys(units, verb == "start")
+            if verb == "stop":
+                self.at_stop = json.loads(self.remembered.read_text())
+        return Output(0, "\n".join(lines), "")
 
     def off(
         self, wanted: Quiet | None = None, processor: frequency.Processor | None = None
     ) -> list[str]:
-        return quiet.off(wanted, self.systemctl, self.remembered, processor)
+        return quiet.off(wanted, path=self.remembered, processor=processor)
 
     def back(self, processor: frequency.Processor | None = None) -> list[str]:
-        return quiet.back(self.systemctl, self.remembered, processor)
+        return quiet.back(path=self.remembered, processor=processor)
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> System:
-    return System(tmp_path)
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    return System(tmp_path, monkeypatch)
 
 
 BOTH = ["apt-daily.timer", "cron.service"]
 
 
 def test_exactly_what_was_stopped_is_started_again(system: System) -> None:
-    system.set("apt-daily.timer", "inactive")
+    system.states["apt-daily.timer"] = False
     assert system.off() == ["cron.service"]
     assert system.off() == []
-    assert quiet.disturbers(system.systemctl) == {"databases": ["mariadb.service"]}
+    assert quiet.disturbers() == {"databases": ["mariadb.service"]}
     assert system.back() == ["cron.service"]
     assert system.back() == []
-    assert system.asked() == ["stop cron.service", "start cron.service"]
+    assert system.asked == ["stop cron.service", "start cron.service"]
     assert not system.remembered.exists()
 
 
 def test_a_unit_that_came_back_by_itself_is_added(system: System) -> None:
     system.off()
-    system.set("cron.service", "active")
+    system.states["cron.service"] = True
     assert system.off() == ["cron.service"]
     assert system.back() == BOTH
 
@@ -110,7 +99,7 @@ def test_a_unit_that_came_back_by_itself_is_added(system: System) -> None:
 def test_it_is_remembered_before_anything_stops(system: System) -> None:
     """So that whoever is killed in between leaves nothing off for good."""
     system.off()
-    assert json.loads(system.at_stop.read_text()) == {"units": BOTH, "processor": None}
+    assert system.at_stop == {"units": BOTH, "processor": None}
 
 
 def test_without_systemd_there_is_nothing_to_do(tmp_path: Path) -> None:
@@ -128,14 +117,14 @@ def test_a_damaged_memory_is_an_empty_one(system: System) -> None:
 
 
 def test_a_group_is_stopped_where_the_inventory_allows_it(system: System) -> None:
-    system.set("apt-daily.timer", "inactive")
-    by_group = quiet.disturbers(system.systemctl) or {}
+    system.states["apt-daily.timer"] = False
+    by_group = quiet.disturbers() or {}
     assert quiet.describe_disturbers(by_group, ["timers"]) == [
         "stopped while a suite runs: timers (cron.service)",
         "will disturb, and fde_stop does not allow to stop them: databases (mariadb.service)",
     ]
     assert system.off(Quiet(stop=("databases",))) == ["mariadb.service"]
-    assert quiet.disturbers(system.systemctl) == {"timers": ["cron.service"]}
+    assert quiet.disturbers() == {"timers": ["cron.service"]}
     assert system.back() == ["mariadb.service"]
 
 
