@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent import readers
 from agent.tests.check_context import known
-from contract import extensions
 from contract.system_text import read_number
-from instrumentation.sources.counter import LONE_FLAG
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import LONE_FLAG, Reading, Readings
 from instrumentation.sources.perf import PerfSource
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.powercap import PowercapSource
@@ -104,45 +102,28 @@ def test_a_counter_that_was_gone_is_not_compared(root: Path) -> None:
     assert dram.own_end is not None
 
 
-SHUNT = """
-from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import Reading
-from pathlib import Path
-
 class Shunt:
-    name = "shunt"
+    """A source as another package may have it; it reads a file."""
+
     names = ("package-0", "screen")
-    @classmethod
-    def open(cls):
-        return cls()
-    def read(self):
-        uj = int(Path({file!r}).read_text())
-        return {{name: Reading(monotonic_ns(), monotonic_ns(), uj) for name in self.names}}
-    def close(self):
-        pass
-"""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self) -> Readings:
+        energy_uj = int(self._file.read_text())
+        return {name: Reading(monotonic_ns(), monotonic_ns(), energy_uj) for name in self.names}
+
+    def close(self) -> None: ...
 
 
-@pytest.fixture
-def shunt(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Provide a source of an installed package; it reads a file."""
-    site, file = root / "site", root / "energy_uj"
-    info = site / "fde_shunt-1.dist-info"
-    info.mkdir(parents=True)
-    (site / "fde_shunt.py").write_text(SHUNT.format(file=str(file)))
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fde-shunt\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[fde.sources]\nshunt = fde_shunt:Shunt\n")
-    file.write_text("7000")
-    monkeypatch.syspath_prepend(str(site))
-    extensions.installed.cache_clear()
-    yield file
-    extensions.installed.cache_clear()
-    sys.modules.pop("fde_shunt", None)
-
-
-def test_a_source_of_an_installed_package_is_read_as_well(root: Path, shunt: Path) -> None:
+def test_a_source_of_another_package_is_read_as_well(root: Path) -> None:
+    shunt = root / "shunt"
+    shunt.write_text("7000")
     with own(root) as source:
-        others = readers.OtherReaders(source)
+        others = readers.OtherReaders(
+            source, {**readers.registered(), "shunt": lambda: Shunt(shunt)}
+        )
         others.begin()
         shunt.write_text("7300")
         documents = others.end()
