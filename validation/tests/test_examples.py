@@ -127,7 +127,7 @@ def test_the_plugin_holds_them_against_the_contract(site: Path, package: str) ->
     done = run(site, *plugin, "-rA", f"--fde-contract={package}")
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"^PASSED (\S+)", done.stdout, flags=re.M)
-    assert len(passed) >= 6
+    assert len(passed) >= 3
     assert all(any(kind in name for kind in KINDS[package]) for name in passed)
 
 
