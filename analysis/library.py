@@ -23,7 +23,7 @@ from analysis.columns import schema
 from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
-from analysis.money.battery_hours import battery_hours
+from analysis.money.costs import battery_hours
 from analysis.money.payback import Payback
 from analysis.stats.results import Results, results
 from analysis.suite import bundle, records

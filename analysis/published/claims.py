@@ -18,8 +18,7 @@ import polars as pl
 import yaml
 
 from analysis.published.compared_figures import find_configuration
-from analysis.published.counterparts import Counterpart, Part
-from analysis.published.our_runs import OurRuns, combined
+from analysis.published.counterparts import Counterpart, OurRuns, Part, combined
 from analysis.published.reference import FOLDER
 from analysis.stats.budget import Mean, instrument_error
 from analysis.stats.comparison import LEAST_EQUIVALENT, Comparison

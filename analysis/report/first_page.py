@@ -18,7 +18,7 @@ from analysis.report.texts import say
 from analysis.report.trust_section import twice
 from analysis.report.view import Blocks, Link
 from analysis.report.words import count, listed
-from analysis.stats import disks, planning
+from analysis.stats import comparison, disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted, scatter_shares
 from analysis.stats.results import Results
@@ -346,11 +346,11 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     unsettled = _unsettled(compared)
     if not unsettled:
         return line("next", "nothing-open", _command("verify", folder))
-    needed = [(planning.blocks_to_settle(c) or planning.PILOT, cost) for cost, c in unsettled]
-    hopeless = [cost for number, cost in needed if number > planning.MOST_BLOCKS]
+    needed = [(comparison.blocks_to_settle(c) or comparison.PILOT, cost) for cost, c in unsettled]
+    hopeless = [cost for number, cost in needed if number > comparison.MOST_BLOCKS]
     if hopeless:
         return _quieter(results, [cost for cost, _ in unsettled if cost in hopeless])
-    most = max(planning.PILOT, *(number for number, _ in needed))
+    most = max(comparison.PILOT, *(number for number, _ in needed))
     facts: dict[str, Fact] = {"blocks": most, "command": _again(results, most)}
     made = min(c.n for _, c in unsettled)
     way = "pilot" if made < 2 else ""
@@ -371,7 +371,7 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
         facts |= {"workload": worst, "share": scatter[worst]}
         share = f"{100 * scatter[worst]:.0f} %"
         advice = say("answer.next.quieter.worst", workload=words.name_of(worst), share=share)
-    reach = planning.within_reach(first.comparison) if first.comparison else None
+    reach = comparison.within_reach(first.comparison) if first.comparison else None
     # How long a block took, rests and switches with it; 0 where that is unknown.
     blocks_made = len({run.block for run in results.suite.compared_runs})
     hours = results.suite.timing.wall_s / 3600 / max(1, blocks_made)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis.money import costs
-from analysis.money.battery_hours import BatteryHours, battery_hours
-from analysis.money.costs import Battery
+from analysis.money.costs import Battery, BatteryHours, battery_hours
 from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
 from analysis.report.payback_text import chance, name_of, price, saved, span

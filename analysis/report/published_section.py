@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.published import claims, reference
-from analysis.published.agreement import CLOSE, Agreement, Verdict, count_agreement, verdict_on
 from analysis.published.claims import DecidedClaim, DecidedRatio, decide_claims
-from analysis.published.compared_figures import ComparedFigure, compare_figures
+from analysis.published.compared_figures import (
+    CLOSE,
+    Agreement,
+    ComparedFigure,
+    Verdict,
+    compare_figures,
+    count_agreement,
+    verdict_on,
+)
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.report import view, words
 from analysis.report.texts import say

@@ -14,14 +14,16 @@ import pytest
 from scipy import stats
 
 from analysis.published import reference
-from analysis.published.agreement import (
+from analysis.published.compared_figures import (
+    ComparedFigure,
     chance_of_agreement,
+    compare_figures,
     count_agreement,
+    find_configuration,
     is_spoilt,
     verdict_on,
     verdict_on_ratio,
 )
-from analysis.published.compared_figures import ComparedFigure, compare_figures, find_configuration
 from analysis.published.counterparts import plain_unit
 from analysis.published.reference import Published, citations, published
 from analysis.report import published_section

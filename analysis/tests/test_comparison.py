@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.stats import planning
+from analysis.stats import comparison
 from analysis.stats.comparison import (
     Comparison,
     closed,
@@ -253,11 +253,11 @@ def scattered(sd_log: float, n: int) -> Comparison:
 
 
 def test_detectable_difference_at_the_ends() -> None:
-    assert planning.detectable(Comparison(1, 1.0, 0.02)) is None
-    assert planning.detectable(scattered(0.0, 5)) == 1.0
-    two = known(planning.detectable(scattered(0.01, 2)))
+    assert comparison.detectable(Comparison(1, 1.0, 0.02)) is None
+    assert comparison.detectable(scattered(0.0, 5)) == 1.0
+    two = known(comparison.detectable(scattered(0.01, 2)))
     assert 1.1 < two < 1.2
-    assert planning.detectable(scattered(500.0, 2)) is None  # no number is as large
+    assert comparison.detectable(scattered(500.0, 2)) is None  # no number is as large
 
 
 VOIDED = "opal"

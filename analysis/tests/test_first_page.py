@@ -20,7 +20,7 @@ from analysis.report.build import build
 from analysis.report.figures import forest
 from analysis.report.sections import Report
 from analysis.report.view import Answer, Matrix, Picture
-from analysis.stats import planning, stats
+from analysis.stats import comparison, stats
 from analysis.stats.comparison import Comparison, judged
 from analysis.stats.family import Family
 from analysis.stats.results import Results, results
@@ -271,8 +271,8 @@ def test_the_command_keeps_the_scale(tmp_path: Path) -> None:
     made(replace(ALONE, blocks=1), suite="one-disk", scale="lab: smaller")(tmp_path / "s")
     *_, after = answered(results(tmp_path / "s"))
     assert after.facts == {
-        "blocks": planning.PILOT,
-        "command": f"fde run --suite one-disk --scale lab --blocks {planning.PILOT}",
+        "blocks": comparison.PILOT,
+        "command": f"fde run --suite one-disk --scale lab --blocks {comparison.PILOT}",
     }
 
 
@@ -334,7 +334,7 @@ def test_the_matrix_of_a_suite_that_scatters_has_intervals_without_a_verdict(
 def test_blocks_that_settle_do_so_and_one_less_does_not() -> None:
     for change, half_width in ((0.05, 0.06), (0.0, 0.05), (0.015, 0.03), (0.3, 0.31)):
         c = compared(change, half_width)
-        needed = known(planning.blocks_to_settle(c))
+        needed = known(comparison.blocks_to_settle(c))
         assert needed > c.n
         aim = max(change, math.log(1.02) - change)
         aim = min(aim, math.log(1.02)) if c.estimate.contains(1.0) else aim
@@ -345,7 +345,7 @@ def test_blocks_that_settle_do_so_and_one_less_does_not() -> None:
 
         assert reach(needed) <= aim
         assert needed == c.n + 1 or reach(needed - 1) > aim
-    assert planning.blocks_to_settle(Comparison(1, 1.1, 0.02)) is None
+    assert comparison.blocks_to_settle(Comparison(1, 1.1, 0.02)) is None
 
 
 WORDS = ("significant", "equivalent", "inconclusive", "Not settled", "more energy")

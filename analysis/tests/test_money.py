@@ -14,7 +14,7 @@ from scipy import stats
 
 from analysis.library import Suite
 from analysis.money import costs
-from analysis.money.battery_hours import BatteryHours, battery_hours
+from analysis.money.costs import BatteryHours, battery_hours
 from analysis.money.payback import PROFILE, repaid_after_years
 from analysis.report import payback_text
 from analysis.report.money_section import money_section

@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from analysis.stats.comparison import Comparison, LogRatio
-from analysis.stats.planning import detectable
+from analysis.stats.comparison import Comparison, LogRatio, detectable
 from analysis.stats.stats import Floats
 from controller.targets.fitness.noise import STRETCH_S, detectable_change, stretch
 from validation.bench import Figure, at_least

@@ -10,8 +10,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import ttost_paired
 
-from analysis.stats.comparison import Comparison, compare, holm
-from analysis.stats.planning import detectable
+from analysis.stats.comparison import Comparison, compare, detectable, holm
 from validation.bench import Figure, at_most
 from validation.inference.simulated import SEED
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.stats.comparison import Comparison, LogRatio
-from analysis.stats.planning import detectable
+from analysis.stats.comparison import Comparison, LogRatio, detectable
 from analysis.stats.stats import LEVEL
 from validation.bench import Figure, within
 from validation.inference.simulated import FEW, SEED, SUITES, Scene, log_ratios, share, simulate

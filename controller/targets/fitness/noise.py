@@ -90,8 +90,7 @@ def detectable_change(
     joules (a gain cancels).
     """
     from analysis.stats.budget import instrument_error
-    from analysis.stats.comparison import Comparison
-    from analysis.stats.planning import detectable
+    from analysis.stats.comparison import Comparison, detectable
 
     if blocks < 2:
         return None
