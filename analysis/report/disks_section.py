@@ -9,8 +9,9 @@ from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
 from analysis.stats.disks import Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
-from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.records import Suite
+from contract import steady_state
+from contract.documents import PreconditionDocument
 from contract.steady_state import RANGE_LIMIT, SLOPE_LIMIT
 
 SILENT = "not reported"
@@ -88,22 +89,23 @@ def sentences(suite: Suite) -> Iterator[str]:
             yield f"Disk {role} was to be preconditioned, and there is no record that it was."
         else:
             sharing = [name for name in suite.configurations if suite.disk_of(name) == role]
-            text = _preconditioned(done)
+            text = _preconditioned(role, done)
             if suite.sed in sharing and len(sharing) > 1:
                 text += f" {say('disks.shared', sed=suite.label(suite.sed))}"
             yield text
 
 
-def _preconditioned(done: Preconditioned) -> str:
-    rounds = len(done.rounds_mib_s)
+def _preconditioned(role: str, done: PreconditionDocument) -> str:
+    rounds_mib_s = [part.bytes / part.seconds / 2**20 for part in done.written]
+    rounds, written = len(rounds_mib_s), sum(p.bytes for p in (*done.filled, *done.written))
     text = (
-        f"Disk {done.role} was preconditioned ({SPECIFICATION}): {_size(done.extent_bytes)} "
-        f"written over {words.count(done.passes, 'time')}, then {rounds} rounds of "
-        f"{ACCESSES.get(done.access, done.access)}, {_size(done.written_bytes)} in all"
+        f"Disk {role} was preconditioned ({SPECIFICATION}): {_size(done.size_bytes)} "
+        f"written over {words.count(len(done.filled), 'time')}, then {rounds} rounds of "
+        f"{ACCESSES.get(done.access, done.access)}, {_size(written)} in all"
     )
     if done.interrupted:
         text += f" (it was begun {done.interrupted} more times, and interrupted)"
-    window = done.window
+    window = steady_state.window(rounds_mib_s)
     if window is None:
         return f"{text}; they are too few to show whether it was steady."
     return f"{text}. " + say(

@@ -122,8 +122,10 @@ def _of_workload(
     return Steadiness(
         workload=workload,
         n=n,
-        between_sd_percent=percent(float(np.std(layout.block_effects(logs), ddof=1))),
-        within_sd_percent=percent(float(layout.within_sd(logs))),
+        between_sd_percent=percent(float(np.std(logs @ layout.solve.T, ddof=1))),
+        within_sd_percent=percent(
+            float(np.sqrt(np.sum((logs @ layout.residual) ** 2) / layout.freedom))
+        ),
         carry_over_p=p_value if testable else None,
         carry_over_least_percent=percent(least) if testable and np.isfinite(least) else None,
     )
@@ -161,18 +163,6 @@ class Layout:
         solve = _coded(range(blocks), blocks) @ inverse[1:blocks]
         return cls(solve, residual, len(block) - design.shape[1])
 
-    def residuals(self, values: Floats) -> Floats:
-        """Return what neither block nor configuration explains, in the values' shape."""
-        return values @ self.residual
-
-    def block_effects(self, values: Floats) -> Floats:
-        """How far each block lies from the mean of all, configurations' effects removed."""
-        return values @ self.solve.T
-
-    def within_sd(self, values: Floats) -> Floats:
-        """Return the standard deviation of what is left; needs `freedom` ≥ 1."""
-        return np.asarray(np.sqrt(np.sum(self.residuals(values) ** 2, axis=-1) / self.freedom))
-
     def carry_over(self, values: Floats, after: Ints, places: Floats) -> tuple[Floats, Floats]:
         """Test that the configuration before does not matter; return p and the detectable effect.
 
@@ -184,7 +174,7 @@ class Layout:
         """
         kinds = np.arange(-1, int(after.max(initial=0)) + 1)
         columns = np.concatenate([places[..., None], after[..., None] == kinds], axis=-1)
-        left, along = self.residuals(values), self.residual @ columns
+        left, along = values @ self.residual, self.residual @ columns
         less, of_less = _explained(left, along[..., :2])
         more, of_more = _explained(left, along)
         tested, freedom = of_more - of_less, self.freedom - of_more

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.suite.latencies import Latency
-from analysis.suite.preconditioned import Preconditioned
 from contract import documents
 from contract.assumptions import Assumptions
-from contract.documents import LockedRead, WatermarkLine
+from contract.documents import LockedRead, PreconditionDocument, WatermarkLine
 from contract.errors import AgentError
 from contract.journal import Entry
 from contract.plan import Configuration, SuitePlan, WorkloadEntry
@@ -121,7 +120,7 @@ class Suite:
     controller_boots: int = 1
     controller_sleeps: int = 0
     skipped: tuple[VoidRun, ...] = ()
-    preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
+    preconditioned: Mapping[str, PreconditionDocument | None] = field(default_factory=dict)
     assumptions: Assumptions | None = None
     latencies: Mapping[str, Sequence[Latency]] = field(default_factory=dict)
 
