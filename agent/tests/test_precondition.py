@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from agent.storage.base import Place
 from agent.storage.guard import GuardError
 from agent.storage.opal_ioctl import RangeStatus
 from agent.system import notify
+from agent.system.command import CommandError, Output
 from agent.tests.suite_lab import Lab, blocks_document, entries
 from agent.tests.test_stack import EXTENT, SIZE_BYTES, Scene
 from contract import plan
@@ -28,43 +28,34 @@ from contract.tests.refusal import refuses
 from contract.tests.test_plan import DOCUMENT
 
 WANTED = {"passes": 2, "rounds": 7, "round_s": 60, "access": "sequential"}
-# Writes down what it was told, and reports the next of the speeds that it is given (MiB/s).
-FIO = """#!/bin/sh
-cd "$(dirname "$0")"
-echo "$@" >> told
-speed=$(head -n 1 speeds); sed -i 1d speeds
-[ -n "$speed" ] || { echo "fio: no space left" >&2; exit 1; }
-echo "{\\"jobs\\": [{\\"error\\": 0, \\"read\\": {\\"io_bytes\\": 0, \\"total_ios\\": 0}, \
-\\"write\\": {\\"io_bytes\\": $((speed * 1048576)), \\"total_ios\\": 1, \\"runtime\\": 1000}}]}"
-"""
 
 
 class Fio:
-    """A stand-in for fio, first in the search path."""
+    """A stand-in for fio: keeps the options of each call, and has the next of its speeds."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "fio").write_text(FIO)
-        (folder / "fio").chmod(0o755)
+    def __init__(self) -> None:
+        self.told: list[dict[str, str]] = []
+        self.speeds: list[int] = []
 
     def at(self, *speeds: int) -> None:
         """Set the speeds in MiB/s of the calls to come; after them it fails."""
-        (self.folder / "speeds").write_text("".join(f"{speed}\n" for speed in speeds))
-        (self.folder / "told").write_text("")
+        self.told, self.speeds = [], list(speeds)
 
-    @property
-    def told(self) -> list[dict[str, str]]:
-        """The options of each call."""
-        lines = (self.folder / "told").read_text().splitlines()
-        return [dict(word[2:].partition("=")[::2] for word in line.split()) for line in lines]
+    def run(self, argv: list[str], **_: object) -> Output:
+        self.told.append(dict(word[2:].partition("=")[::2] for word in argv[1:]))
+        if not self.speeds:
+            failure = {"program": "fio", "reason": "no space left"}
+            raise CommandError("program-failed", exit_code=1, **failure)
+        write = {"io_bytes": self.speeds.pop(0) << 20, "total_ios": 1, "runtime": 1000}
+        job = {"error": 0, "read": {"io_bytes": 0, "total_ios": 0}, "write": write}
+        return Output(0, json.dumps({"jobs": [job]}), "")
 
 
 @pytest.fixture
-def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fio:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return Fio(folder)
+def fio(monkeypatch: pytest.MonkeyPatch) -> Fio:
+    fio = Fio()
+    monkeypatch.setattr(precondition, "run", fio.run)
+    return fio
 
 
 @pytest.fixture
