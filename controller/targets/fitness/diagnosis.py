@@ -44,16 +44,12 @@ def problem_of(error: AgentError) -> Problem:
 
 @dataclass(frozen=True)
 class Host:
-    """The controller: `out` is where suites go, `names` are of its processes.
-
-    `root` is the root of its files, for tests.
-    """
+    """The controller: `out` is where suites go, `names` are of its processes."""
 
     out: Path
     sleep: SleepState
     free_bytes: int
     names: frozenset[str]
-    root: Path = Path("/")
 
 
 FIRST_SUITE = "smoke"
