@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from contract.strict_json import Json
-from instrumentation.meters.base import MeterError
-from instrumentation.meters.mcp39f511n import (
+from fde_instruments.meters.mcp39f511n import (
     Mcp39f511n,
     Outputs,
     Request,
@@ -16,8 +15,9 @@ from instrumentation.meters.mcp39f511n import (
     read_request,
     write_request,
 )
+from fde_instruments.simulators.mcp39f511n import Mcp39f511nSimulator
+from instrumentation.meters.base import MeterError
 from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, opened, talk
-from instrumentation.tests.simulators.mcp39f511n import Mcp39f511nSimulator
 from instrumentation.trace import Frame
 from validation.metrology.conversation import conversation, decode_frames
 
