@@ -416,6 +416,7 @@ def test_every_flag_of_ours_has_a_meaning() -> None:
 def test_a_flag_of_a_driver_from_elsewhere_is_kept_and_reserves() -> None:
     assert reserves("lost-phase") and "driver" in meaning("lost-phase")
     assert not reserves("wrap-corrected")
+    assert reserves("off"), "a word that YAML would read as false"
 
 
 def test_a_note_has_code_facts_and_sentence() -> None:
