@@ -151,9 +151,6 @@ def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path
     assert _resolved(tmp_path)["host"] == "target"
 
 
-DISKS = {"plain": {"by_id": "/dev/disk/by-id/nvme-A_1", "serial": "1", "size_bytes": 2**36}}
-
-
 def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path: Path) -> None:
     """A folder with INI, variables for all hosts, a vault, ansible_ssh_* and ssh's arguments."""
     inventory, password = tmp_path / "site", tmp_path / "password"
@@ -165,12 +162,15 @@ def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path:
         "ansible_ssh_extra_args=-4\n[targets:children]\nbench\n"
     )
     plain = {
-        **{"fde_origin": "measured", "fde_disks": DISKS, "fde_secrets_file": "/s/secrets.json"},
+        **{"fde_origin": "measured", "fde_secrets_file": "/s/secrets.json"},
         **{"fde_meters": [], "fde_assets": {}, "fde_stop": ["timers"]},
         "ansible_ssh_user": "{{ vault_user }}",
     }
     folder = inventory / "group_vars" / "all"
     (folder / "plain.yml").write_text(json.dumps(plain))
+    serial = "2026-11-28"
+    disk = "fde_disks: {plain: {by_id: /dev/disk/by-id/nvme-A_1, size_bytes: 68719476736, serial: "
+    (folder / "disks.yml").write_text(f"{disk}{serial}}}}}\n")  # a date to YAML
     (folder / "vault.yml").write_text("vault_user: alice\n")
     password.write_text("of the vault\n")
     vault = ["encrypt", "--vault-password-file", str(password), str(folder / "vault.yml")]
@@ -183,6 +183,7 @@ def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path:
     text = (tmp_path / "build" / "targets" / "alder.json").read_text(encoding="utf-8")
     resolved = json.loads(text)
     assert resolved["quiet"]["stop"] == ["timers"], "the site's variables for all come first"
+    assert resolved["disks"]["plain"]["serial"] == serial
     assert resolved["ssh"] == {
         **{"host": "192.0.2.7", "port": 2200, "user": "alice", "key": "/k", "become": True},
         "known_hosts": "/site/known_hosts",

@@ -16,7 +16,8 @@ class ActionModule(testbed.TestbedAction):
         variables = dict(options["variables"])
         link = self._link(variables.pop("ssh_known_hosts", None), variables.pop("ssh_options", ()))
         # Through JSON, so that Ansible's tags on values are left behind.
-        document = json.dumps({**variables, "host": self.host, "ssh": link})
+        # A serial number like 2026-11-28 is a date to YAML.
+        document = json.dumps({**variables, "host": self.host, "ssh": link}, default=str)
         target = testbed.inventory.resolve(json.loads(document))
         self.target_file.parent.mkdir(parents=True, exist_ok=True)
         testbed.write_json(self.target_file, target.document())
