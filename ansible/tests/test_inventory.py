@@ -229,6 +229,7 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: s
         ("extent_bytes", 2**40, "disk-size"),
         ("configurations", [], "no-configuration"),
         ("configurations/1/name", "plain", "configurations-twice"),
+        ("configurations/1/name", 5, r"configurations\[1\]\.name"),
         ("configurations/0/name", "a/b", "configuration-name"),
         ("configurations/0/name", "..", "configuration-name"),
         ("configurations/0/name", "-x", "configuration-name"),

@@ -193,7 +193,7 @@ def _check_configurations(entries: Entries, disks: Disks) -> Iterator[Problem]:
             yield _problem("configuration-keys", configuration=name, missing=missing)
     if incomplete:
         return
-    named = [schema.read(_Named, entry, "configurations") for entry in entries]
+    named = schema.read(tuple[_Named, ...], entries, "configurations")
     yield from _check_unique("configurations", "name", [each.name for each in named])
     for role in sorted({each.disk for each in named} - set(disks)):
         names = ", ".join(each.name for each in named if each.disk == role)
