@@ -109,6 +109,7 @@ def test_an_erase_is_shouted_and_a_port_that_refuses_named(tmp_path: Path) -> No
         failed = dict(failures(check(inventory, tmp_path, "--json"))["target"])
     assert failed["ssh"] == "connection-refused" and "secrets" not in failed
     assert printed.count("WILL BE ERASED if it is unchanged") == 1
+    assert printed.count("The target was not reached.") == 1, "however many checks it stops"
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from agent import needs
@@ -82,12 +84,16 @@ def _check_host(
 
 
 def _print_outcomes(title: str, outcomes: Sequence[CheckOutcome], say: Say) -> None:
-    """Print a line for each outcome, its remedy below, and the counts."""
+    """Print a line for each outcome, or for several that are alike, and the counts."""
     say(f"\nCHECKS  {title}\n")
-    for outcome in outcomes:
-        _print_wrapped(f"  {MARKS[outcome.state]}  {outcome.code}", outcome.sentence, say)
-        if outcome.remedy:
-            _print_wrapped("", f"→ {outcome.remedy}", say)
+    for key, alike in groupby(outcomes, attrgetter("state", "sentence", "remedy")):
+        state, sentence, remedy = key
+        codes = [outcome.code for outcome in alike]
+        if len(codes) > 1:
+            sentence, codes = f"{sentence} {', '.join(codes)}", [f"{len(codes)} checks"]
+        _print_wrapped(f"  {MARKS[state]}  {codes[0]}", sentence, say)
+        if remedy:
+            _print_wrapped("", f"→ {remedy}", say)
     count = Counter(outcome.state for outcome in outcomes)
     say(
         f"\n{count['fail']} failed, {count['warn']} warnings, {count['pass']} passed, "
