@@ -23,7 +23,7 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted, scatter_shares
 from analysis.stats.results import Results
 from analysis.suite.incidents import IncidentLog
-from analysis.suite.records import SYSTEM, Suite
+from analysis.suite.records import SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine
 from contract.names import safe
 from contract.places import command_line
@@ -411,7 +411,7 @@ def _again(results: Results, blocks: int = 0) -> str:
     Empty where its name is not safe.
     """
     plan = results.suite.plan
-    scale = scale_of(plan.scale)
+    scale = "" if plan.origin == SYNTHETIC else scale_of(plan.scale)
     if not safe(scale) and scale:
         return ""
     return command_line("run", suite=plan.suite, scale=scale, blocks=blocks)

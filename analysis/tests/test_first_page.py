@@ -267,12 +267,14 @@ def test_no_command_is_made_of_a_scale_that_is_not_safe(tmp_path: Path) -> None:
     assert f"'{tmp_path / 'a b;c'}'" in after.facts["command"]
 
 
-def test_the_command_keeps_the_scale(tmp_path: Path) -> None:
-    made(replace(ALONE, blocks=1), suite="one-disk", scale="lab: smaller")(tmp_path / "s")
+@pytest.mark.parametrize(("origin", "scale"), [("modelled", " --scale lab"), ("synthetic", "")])
+def test_the_command_keeps_the_scale_of_what_ran(tmp_path: Path, origin: str, scale: str) -> None:
+    options = replace(ALONE, blocks=1, origin=origin)
+    made(options, suite="one-disk", scale="lab: smaller")(tmp_path / "s")
     *_, after = answered(results(tmp_path / "s"))
     assert after.facts == {
         "blocks": comparison.PILOT,
-        "command": f"fde run --suite one-disk --scale lab --blocks {comparison.PILOT}",
+        "command": f"fde run --suite one-disk{scale} --blocks {comparison.PILOT}",
     }
 
 
