@@ -16,13 +16,13 @@ from contract.estimates import Estimate
 from contract.measured_command import CommandResult, ComponentEnergy, Trial
 from contract.names import as_utf8
 from contract.notes import ContrastResult, Note
+from contract.plan import DeclaredAnalysis
 from controller.measured_command.execute import Execution
 from controller.measured_command.options import Command
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources.local import Used
 from instrumentation.sources.standing import STANDING, Objection, Stretch, sentences
 
-MARGIN = 0.02  # as of a suite: a change that is too small to matter
 Span = tuple[int, int]  # start and end in ns of the monotonic clock
 
 
@@ -152,7 +152,7 @@ def comparisons(
         blocks = sorted(by_block[0].keys() & trials)
         sides = [[side[block] for block in blocks] for side in (by_block[0], trials)]
         joules = [[t.energy_j[component] or 0.0 for t in side] for side in sides]
-        if (comparison := compare(joules[0], joules[1], MARGIN)) is not None:
+        if (comparison := compare(joules[0], joules[1], DeclaredAnalysis.margin)) is not None:
             mean_j = list(map(fmean, joules))
             mean_s = [fmean(t.window_s[component] for t in side) for side in sides]
             opened = [fmean(t.statistical_j[component] for t in side) for side in sides]

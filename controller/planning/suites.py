@@ -19,6 +19,7 @@ from contract.plan import (
     MOST_REST_S,
     MOST_RUN_S,
     Configuration,
+    DeclaredAnalysis,
     DeclaredComparison,
     Precondition,
     Side,
@@ -176,7 +177,7 @@ class Suite(Closed):
     tail_s: Seconds
     configurations: tuple[str, ...] = ()
     contrasts: tuple[tuple[str, str], ...] | None = None
-    margin: Share = 0.02
+    margin: Share = DeclaredAnalysis.margin
     watermark: bool = True
     attempts: Annotated[int, Range(least=1, most=MOST_ATTEMPTS)] = 3
     run_limit_s: Lasting = 3600

@@ -79,8 +79,7 @@ def look_here(out: Path) -> Host:
             names.add(comm.read_text(errors="replace").strip())
         except OSError:
             continue  # it has just ended
-    free_bytes = shutil.disk_usage(existing).free
-    return Host(out, sleep.read_state(), free_bytes, frozenset(names))
+    return Host(out, sleep.read_state(), shutil.disk_usage(existing).free, frozenset(names))
 
 
 def judge(scene: Scene, checks: Iterable[Check] = TABLE) -> list[CheckOutcome]:

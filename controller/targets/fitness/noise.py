@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ControllerError
-from contract.plan import MeterEntry, TargetDocument
+from contract.plan import DeclaredAnalysis, MeterEntry, TargetDocument
 from controller.targets import survey
 from instrumentation.clock import monotonic_ns
 
@@ -97,7 +97,7 @@ def detectable_change(
     energy_j = noise.power_w * seconds
     type_b = instrument_error(terms, [((energy_j, seconds), (energy_j, seconds))])
     error = math.sqrt(2) * noise.scatter(seconds) / math.sqrt(blocks)
-    change = detectable(Comparison(blocks, 1.0, 0.02, error, blocks - 1.0))
+    change = detectable(Comparison(blocks, 1.0, DeclaredAnalysis.margin, error, blocks - 1.0))
     return None if change is None else math.hypot(change - 1, 1.96 * type_b)
 
 
