@@ -1,18 +1,18 @@
 #!/bin/sh
-# Runs inside the new root, from the directory that the build put there: makes the kernel module and the
-# workloads' assets, then takes away what only the build needed.
+# Runs inside the new root, from a directory that the build put there: builds the kernel module and the
+# workloads' assets, then removes everything that only the build needed.
 set -eu
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
-here=$(dirname "$0")
+ingredients=$(dirname "$0")
 assets=/usr/share/fde-testbed
 source_name=linux-source-6.12
 
 step() { echo "image: $*" >&2; }
-lines() { grep -v '^#' "$here/$1"; }
+lines() { grep -v '^#' "$ingredients/$1"; }
 
 step "kernel module"
 kver=$(basename /lib/modules/*-amd64)
-make -s -C "$here" KVER="$kver" install
+make -s -C "$ingredients" KVER="$kver" install
 depmod "$kver"
 
 step "assets"
@@ -39,18 +39,18 @@ systemctl --quiet enable ssh.service fde-host.service fde-network.service fde-la
 systemctl --quiet disable ssh.socket 2>/dev/null || true
 systemctl --quiet set-default multi-user.target
 
-step "taking away what only the build needed"
+step "removing build packages"
 lines build-packages.txt |
     xargs apt-get -qq -y -o APT::AutoRemove::RecommendsImportant=false purge --autoremove >/dev/null
 rm -f /etc/ssh/ssh_host_* /etc/apt/apt.conf.d/99mmdebstrap
 rm -rf /var/lib/mysql/* /var/log/*.log /var/log/apt /var/cache/apt/*.bin
-# The mirror that built the image is the business of the machine that built it.
+# The guest must not depend on the build host's mirror.
 echo 'deb http://deb.debian.org/debian trixie main' >/etc/apt/sources.list
 rm -f /etc/apt/sources.list.d/*
 [ -f "/lib/modules/$kver/extra/fde_rapl_sim.ko" ]
 for program in cryptsetup dmsetup fio mariadbd mplayer nvme python3 sfdisk smartctl sysbench mkfs.ext4; do
     command -v "$program" >/dev/null || { echo "image: $program is missing" >&2; exit 1; }
 done
-rm -r "$here"
-# Newer than /usr, so that no unit thinks at boot that there is something to update.
+rm -r "$ingredients"
+# Newer than /usr, so that systemd-update-done and the like have nothing to do at boot.
 touch /etc/.updated /var/.updated

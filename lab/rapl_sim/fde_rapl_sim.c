@@ -4,16 +4,16 @@
  *
  * Registers the powercap control type "intel-rapl" with the zones package-0 and, below it, dram, and
  * with packages=2 also package-1 and its dram, laid out as intel_rapl lays them out on hardware. Nothing
- * runs between reads: a counter is worked out when energy_uj is read, from the time since loading and
+ * runs between reads: a counter is computed when energy_uj is read, from the time since loading and
  * the busy time of the CPUs:
  *
  *     energy_uj = (idle_mw * (wall_us - stolen_us) + busy_mw_per_cpu * busy_us) / 1000
  *     busy_us = sum over CPUs (wall_us - idle_us) - stolen_cpu_us
  *
- * because 1 mW for 1 us is 1 nJ. Stolen is what the host kept from the machine: the lab's meter writes it
- * into a page that both see (lab/host_time.py), and it goes to steal of /proc/stat, too. Of two packages
- * each takes its share of the energy, and so does its memory. It then wraps past max_energy_range_uj, as
- * the hardware's does.
+ * because 1 mW for 1 us is 1 nJ. Stolen time is time in which the host did not run the machine: the lab's
+ * meter writes it into a shared page (lab/host_time.py); it also becomes steal in /proc/stat. Two packages
+ * share the energy, and so do their memories. The counter wraps past max_energy_range_uj, as the
+ * hardware's does.
  *
  * Also registers the thermal zone x86_pkg_temp, whose temperature is what temp_mc says at the moment.
  */
@@ -46,7 +46,7 @@ static uint dram_busy_mw_per_cpu = 500;
 module_param(dram_busy_mw_per_cpu, uint, 0444);
 MODULE_PARM_DESC(dram_busy_mw_per_cpu, "power that one busy CPU adds to the memory, mW");
 
-/* 2^32 units of 2^-14 J, less the last uJ: the modelled counter has no unit to lose. */
+/* 2^32 units of 2^-14 J, less 1 uJ: the modelled counter counts single uJ, not such units. */
 static unsigned long long max_energy_range_uj = 262143999999ULL;
 module_param(max_energy_range_uj, ullong, 0444);
 MODULE_PARM_DESC(max_energy_range_uj, "last value of the counters before they start again at 0, uJ");
@@ -67,10 +67,10 @@ static int temp_mc = 45000;
 module_param(temp_mc, int, 0644);
 MODULE_PARM_DESC(temp_mc, "temperature of the package, 0.001 degrees Celsius; may be written");
 
-/* More parts than this and the sum of nanojoules would overflow within years instead of centuries. */
+/* With more than this the sum of nanojoules would overflow within years instead of centuries. */
 #define MAX_MW 1000000U
 
-/* The largest step of a CPU's iowait time between two reads that is taken for the passing of time. */
+/* The largest step of a CPU's iowait time between two reads that counts as elapsed time. */
 #define STEP_US 200
 #define TRIES 8
 
@@ -80,7 +80,7 @@ struct sim_zone {
 	struct powercap_zone zone;
 	const uint *idle_mw;
 	const uint *busy_mw_per_cpu;
-	uint percent; /* of what the zones of this kind take in all packages together */
+	uint percent; /* share of the energy of all zones of this kind */
 	struct mutex lock; /* guards last_nj */
 	u64 last_nj;
 	bool registered;
@@ -94,7 +94,7 @@ static struct thermal_zone_device *thermal_zone;
 static u64 wall_start_us;
 static DEFINE_PER_CPU(s64, busy_start_us);
 
-/* What the host has kept from the machine since some moment: of its CPUs, and of all of it. */
+/* Time since some moment that the host withheld: from CPUs that had work, and from the machine. */
 struct stolen {
 	u64 cpu_us;
 	u64 machine_us;
@@ -103,7 +103,7 @@ struct stolen {
 static struct stolen stolen_start;
 
 #ifdef CONFIG_UML
-/* Kept by lab/machines/uml.patch: there is one CPU, and it is not asleep while it reads this. */
+/* lab/kernel/uml.patch maintains the page; the only CPU is not asleep while it reads this. */
 #include <os.h>
 
 static s64 cpu_busy_us(int cpu, u64 *now_us)
@@ -130,12 +130,12 @@ static struct stolen read_host_page(void)
 	};
 }
 #else
-/* QEMU's ivshmem-plain, whose BAR 2 is the memory (its docs/specs/ivshmem-spec.rst); without it nothing
- * is known to be stolen. */
+/* QEMU's ivshmem-plain, whose BAR 2 is the memory (its docs/specs/ivshmem-spec.rst); without the device
+ * stolen time is 0. */
 #define IVSHMEM_VENDOR 0x1af4
 #define IVSHMEM_DEVICE 0x1110
 #define IVSHMEM_BAR 2
-#define STOLEN_CPU_NS 8 /* places in the page */
+#define STOLEN_CPU_NS 8 /* byte offsets in the page */
 #define STOLEN_NS 16
 
 static struct pci_dev *host_device;
@@ -166,11 +166,11 @@ static struct stolen read_host_page(void)
 }
 
 /*
- * Time that a CPU has not been idle, up to an unknown constant, and the time of the reading.
+ * Return the time that a CPU has not been idle, up to an unknown constant, and the time of the reading.
  *
- * The kernel keeps idle time with and without outstanding I/O apart, and files the idle stretch that is
- * still going on under the one that holds at the moment of asking. If that changes between the two
- * questions, the stretch is counted twice or not at all; asking for one of them again shows it.
+ * The kernel counts idle time with and without outstanding I/O separately, and adds the current idle
+ * stretch to the one that applies at the moment of reading. If that changes between the two reads, the
+ * stretch is counted twice or not at all; reading one of them again shows it.
  */
 static s64 cpu_busy_us(int cpu, u64 *now_us)
 {
@@ -193,7 +193,7 @@ static u64 grown(u64 now, u64 then)
 	return now > then ? now - then : 0;
 }
 
-/* Steal of /proc/stat, where no hypervisor gives it: what no CPU had, shared out among all. */
+/* Set steal in /proc/stat, if no hypervisor does: stolen CPU time, divided equally among the CPUs. */
 static void tell_steal(u64 cpu_us)
 {
 	u64 each_ns = div_u64(cpu_us, num_online_cpus()) * NSEC_PER_USEC;
@@ -204,7 +204,7 @@ static void tell_steal(u64 cpu_us)
 			kcpustat_cpu(cpu).cpustat[CPUTIME_STEAL] = each_ns;
 }
 
-/* Since loading, in us: time in which the machine was not stopped, and in which its CPUs worked. */
+/* Return, in us since loading, the time that the machine was not stopped and the busy time of its CPUs. */
 static void used_us(u64 *awake_us, u64 *busy_us)
 {
 	struct stolen stolen = read_host_page();
@@ -235,8 +235,8 @@ static int sim_energy_uj(struct powercap_zone *zone, u64 *energy_uj)
 	used_us(&awake, &busy);
 	nj = awake * *sim->idle_mw + busy * *sim->busy_mw_per_cpu;
 	nj = mul_u64_u32_div(nj, sim->percent, 100);
-	/* CPUs are asked one after another, and of what is stolen the page tells some ms late: the counter
-	 * may stand still, never go back. */
+	/* CPUs are read one after another, and the page reports stolen time some ms late: the counter may
+	 * pause but never decreases. */
 	if (nj > sim->last_nj)
 		sim->last_nj = nj;
 	uj = div_u64(sim->last_nj, 1000);
@@ -266,7 +266,7 @@ static const struct powercap_zone_ops zone_ops = {
 	.release = sim_release,
 };
 
-/* powercap demands these four even of a zone that has no constraints; none is ever called. */
+/* powercap requires these four even for a zone without constraints; none is ever called. */
 static int no_limit_get(struct powercap_zone *zone, int id, u64 *value)
 {
 	return -EOPNOTSUPP;
@@ -335,7 +335,7 @@ static const struct thermal_zone_device_ops thermal_ops = {
 	.get_temp = sim_get_temp,
 };
 
-/* Without trips, for nothing is to act on it, and without a hwmon device beside it. */
+/* Without trip points, because nothing acts on the temperature, and without a hwmon device. */
 static int register_thermal(void)
 {
 	static const struct thermal_zone_params parameters = { .no_hwmon = true };
