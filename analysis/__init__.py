@@ -1,8 +1,8 @@
 """From a sealed suite folder to joules, verdicts and a report.
 
-The library: `Suite.open(path)` gives a suite's runs, joules, power, contrasts and payback, `load`
-the joules of many suites in one table, `to_pandas` makes pandas of any table. The names of
-`__all__` and their columns are stable (docs/library.md).
+`Suite.open(path)` gives a suite's runs, joules, power, contrasts and payback, `load` the joules of
+many suites in one table; `to_pandas` converts any table. The names of `__all__` and their columns
+are stable (docs/library.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for: what only wants a module of ours needs no tables."""
+    """Import a name at its first use, so that importing a module of ours loads no tables."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

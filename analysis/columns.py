@@ -1,4 +1,4 @@
-"""Schemas of tables from a line of text."""
+"""Schemas of tables, written as a line of text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ _KINDS: dict[str, pl.DataType] = {
 
 
 def schema(columns: str) -> dict[str, pl.DataType]:
-    """Return the columns of a table from `name:kind name:kind`; texts are without a kind."""
+    """Parse the columns of a table: `name:kind name:kind`, without a kind for text."""
     parts = (column.partition(":") for column in columns.split())
     return {name: _KINDS[kind] for name, _, kind in parts}

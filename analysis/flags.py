@@ -1,6 +1,6 @@
-"""What flags on joules mean: the one place that makes sentences of them, for suites and commands.
+"""The meanings of flags on joules, and sentences on them for suites and commands.
 
-Free of numpy and Polars, so that a command's result needs neither.
+It imports neither numpy nor Polars, so that a command's result needs neither.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from contract.notes import Note
 
 _TEXTS = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
 FLAGS: Mapping[str, str] = _TEXTS["meanings"]
-"""What each flag means, by code. A meter's driver may set others (its `flag_words`)."""
+"""The meaning of each flag, by code. A meter's driver may set others (its `flag_words`)."""
 DOUBTS: Mapping[str, str] = _TEXTS["doubts"]
-"""What contradicts an assumption of a ratio, by code."""
+"""Doubts on an assumption of a ratio, by code."""
 
 
 def meaning(code: str) -> str:
-    """Return what a flag means, if it is one of ours."""
+    """Return the meaning of a flag, if it is one of ours."""
     return FLAGS.get(code, "see the driver that sets it")
 
 
 def reserves(code: str) -> bool:
-    """Whether conclusions are given with a reservation for it; an unknown flag counts as such."""
+    """Return whether a flag puts a reservation on conclusions; an unknown flag does."""
     return code not in FLAGS or code in _TEXTS["reserving"]
 
 
 def flag_note(
-    code: str, flagged: int, total: int, what: str, components: Sequence[str], **facts: Any
+    code: str, flagged: int, total: int, subject: str, components: Sequence[str], **facts: Any
 ) -> Note:
-    """Build the note on one flag: on so many of all `what` ("runs of X"), in which components.
+    """Build the note on a flag of `flagged` of the `total` `subject` ("runs of X").
 
-    `coverage` among the facts is the share that was measured of the one with most missing.
+    `coverage` among the facts is the measured share of the one that lacks most.
     """
     where = ", ".join(components)
-    sentence = f"{flagged} of {total} {what} flagged {code} in {where}: {meaning(code)}."
+    sentence = f"{flagged} of {total} {subject} flagged {code} in {where}: {meaning(code)}."
     covered = facts.get("coverage", 1.0)
     if covered < 1:
         sentence += f" At worst, {100 * covered:.0f} % were measured."

@@ -1,7 +1,7 @@
-"""A suite's folder for programs and notebooks: its runs, joules, power, contrasts and payback.
+"""A suite for programs and notebooks: its runs, joules, power, contrasts and payback.
 
-A façade: every figure is the one of the report, computed by the same functions. Tables are Polars
-data frames; `to_pandas` makes pandas of them. What is not in `analysis.__all__` may change.
+A façade: every figure is that of the report, computed by the same functions. Tables are Polars
+data frames; `to_pandas` converts them. Names outside `analysis.__all__` may change.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from analysis.columns import schema
 from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
-from analysis.money.costs import battery_hours
-from analysis.money.payback import Payback
 from analysis.stats.results import Results, results
 from analysis.suite import bundle, records
 from analysis.suite.records import Meter, Run, SuiteError
@@ -32,7 +30,7 @@ from analysis.suite.suite_folder import rapl_samples
 from contract.assumptions import Assumptions, parse_assumptions
 from contract.estimates import ends
 from contract.names import unknown_name
-from instrumentation.sources.counter import Reading, difference
+from instrumentation.sources.counter import difference
 from instrumentation.sources.zones import default_max_power_w
 
 if TYPE_CHECKING:
@@ -55,12 +53,12 @@ CONTRASTS = schema(
     "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f "
     "p_adjusted:f p_equivalence_adjusted:f verdict"
 )
-_OF_SPANS = " ".join(
+_SPAN_COLUMNS = " ".join(
     f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ("", "_low", "_high")
 )
 PAYBACK = schema(
     "workload against n:i runs_per_day:f demonstrated:b "
-    f"{_OF_SPANS} probability:f after_work origin"
+    f"{_SPAN_COLUMNS} probability:f after_work origin"
 )
 WORKS = schema(
     "workload phase configuration unit runs:i planned:f reported:f counted:f disk_read_bytes:f "
@@ -84,7 +82,7 @@ class Suite:
     >>> suite.runs.height, suite.configurations
     (16, ['plain', 'opal', 'dmcrypt-aes128', 'dmcrypt-aes256'])
 
-    `results` is what all else is taken from: its types are not part of the library.
+    All figures are from `results`, whose types are not part of the library.
     """
 
     results: Results
@@ -93,8 +91,8 @@ class Suite:
     def open(cls, path: str | Path) -> Suite:
         """Read a suite's folder or bundle and compute its figures; nothing is written.
 
-        A bundle is unpacked among temporary files, for as long as the suite is in use. Raises
-        SuiteError where it is not a suite; its message names the remedy.
+        A bundle is unpacked among temporary files while the suite is in use. Raises SuiteError
+        if it is not a suite; the message names the remedy.
 
         >>> Suite.open("nowhere")
         Traceback (most recent call last):
@@ -104,7 +102,7 @@ class Suite:
             return cls(results(Path(path)))
         place = tempfile.mkdtemp(prefix="fde-bundle-")
         try:
-            suite = cls(results(bundle.unpacked(Path(path), Path(place))[0]))
+            suite = cls(results(bundle.unpack(Path(path), Path(place))[0]))
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -141,22 +139,22 @@ class Suite:
 
     @property
     def baseline(self) -> str | None:
-        """The configuration that ratios are to; None where the plan has none that qualifies."""
+        """The configuration that ratios are to; None if the plan has none that qualifies."""
         return self.results.suite.baseline
 
     @property
     def assumptions(self) -> Assumptions | None:
-        """What the payback rests on; None where the plan declares none."""
+        """The assumptions of the payback; None if the plan declares none."""
         return self.results.suite.assumptions
 
     @property
     def component(self) -> str:
-        """What the verdicts are of: the whole system where a meter saw it, else the next."""
+        """The component of the verdicts: the whole system if a meter saw it, else the next."""
         return self.results.family.component
 
     @cached_property
     def runs(self) -> pl.DataFrame:
-        """A row a run; `state` is `finished`, `void` or `skipped`, and `reason` is why.
+        """A row for each run; `state` is `finished`, `void` or `skipped`, with the `reason`.
 
         >>> Suite.open(folder).runs.columns[:5]
         ['run_id', 'block', 'workload', 'configuration', 'state']
@@ -175,7 +173,7 @@ class Suite:
     def energy(self) -> pl.DataFrame:
         """A row a run × phase × component, as measured (columns: data/README.md, energy.parquet).
 
-        Of several meters of one component only the one that is compared.
+        If several meters saw a component, only the one that is compared.
 
         >>> energy = Suite.open(folder).energy
         >>> energy.filter(phase="all", component="system").height
@@ -185,7 +183,7 @@ class Suite:
 
     @property
     def compared_energy(self) -> pl.DataFrame:
-        """Return `energy` for the same work: what summary, contrasts and payback are computed from.
+        """Return `energy` for equal work, from which summary, contrasts and payback are computed.
 
         It is `energy` itself unless phases end by time or configurations did unequal work; then
         these phases have the joules, seconds and counts of the baseline's mean amount of work.
@@ -199,8 +197,8 @@ class Suite:
     def work(self) -> pl.DataFrame:
         """Return the account of work: planned, reported by the program, counted, seen by the disk.
 
-        A row a workload × phase × configuration × unit, medians over the finished runs; `codes` are
-        of what differs. Empty where the runs have no such account.
+        A row for each workload × phase × configuration × unit, medians over the finished runs;
+        `codes` name differences. Empty if the runs have no such account.
 
         >>> Suite.open(folder).work().height
         0
@@ -212,7 +210,8 @@ class Suite:
     def summary(self) -> pl.DataFrame:
         """Return mean joules, ratio to the baseline and verdict, by workload and configuration.
 
-        A row a workload × configuration × component (columns: data/README.md, summary.parquet).
+        A row for each workload × configuration × component (columns: data/README.md,
+        summary.parquet).
 
         >>> Suite.open(folder).summary.filter(component="system", workload="sql")["n"].to_list()
         [2, 2, 2, 2]
@@ -222,8 +221,8 @@ class Suite:
     def phases(self, run: str) -> pl.DataFrame:
         """Return the phases of a finished run.
 
-        `start_ns` and `end_ns` on the controller's monotonic clock (null where no clock reading
-        places them), `start_s` since the run's start.
+        `start_ns` and `end_ns` are on the controller's monotonic clock (null if no clock reading
+        places them), `start_s` is since the run's start.
 
         >>> suite = Suite.open(folder)
         >>> suite.phases(suite.runs["run_id"][0]).columns
@@ -240,12 +239,12 @@ class Suite:
         return pl.DataFrame(rows, schema=PHASES, orient="row")
 
     def power(self, run: str, around_s: float = 0.0) -> pl.DataFrame:
-        """Raw power over time of a finished run, and `around_s` seconds before and after it.
+        """Return raw power over time of a finished run and `around_s` seconds around it.
 
-        A row a window: the mean power from `start_s` to `end_s` since the run's start. Meters'
-        windows are those that the joules are computed from, on the controller's clock
-        (`start_ns`, `end_ns`), what is missing stays missing; those of RAPL lie between two
-        samples of its counter. Raises SuiteError where there is no such run.
+        A row for each window: the mean power from `start_s` to `end_s` since the run's start.
+        Meters' windows are those that the joules are computed from, on the controller's clock
+        (`start_ns`, `end_ns`), gaps included; RAPL's are between two samples of its counter.
+        Raises SuiteError if there is no such run.
 
         >>> suite = Suite.open(folder)
         >>> power = suite.power(suite.runs["run_id"][0])
@@ -268,9 +267,7 @@ class Suite:
         return pl.concat(frames)
 
     def contrasts(self) -> pl.DataFrame:
-        """Return a row a contrast of two configurations over all working workloads.
-
-        Declared ones first.
+        """Return contrasts of two configurations over all working workloads, declared ones first.
 
         >>> contrasts = Suite.open(folder).contrasts()
         >>> contrasts.select("base", "other", "n").rows()[0]
@@ -287,10 +284,10 @@ class Suite:
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """Compare the self-encrypting disk with each software, by workload and duty profile.
 
-        Figures with their 95 % intervals (`…_low`, `…_high`). Assumptions given here replace those
-        of the plan (`assumptions` has their names). What is divided by the saving is null unless
-        the saving's whole interval is above 0. Empty where nothing can be compared. Raises
-        SuiteError for an assumption that there is not, or that is no such value.
+        Figures have 95 % intervals (`…_low`, `…_high`). Arguments replace the assumptions of the
+        plan (`assumptions` has their names). Figures divided by the saving are null unless the
+        saving's whole interval is above 0. Empty if nothing can be compared. Raises SuiteError
+        for an unknown assumption or an invalid value.
 
         >>> suite = Suite.open(folder)
         >>> plan, dear = suite.payback(), suite.payback(sed_extra_price=50.0)
@@ -304,12 +301,18 @@ class Suite:
         paybacks = costs.paybacks(suite, self.results.energy)
         if suite.assumptions is not None and suite.assumptions.duty:
             paybacks = [*costs.profiles(suite, self.results.energy), *paybacks]
-        return pl.DataFrame([_payback(p) for p in paybacks], schema=PAYBACK, orient="row")
+        rows: list[tuple[object, ...]] = []
+        for p in paybacks:
+            spans = (p.saving_j, *(getattr(p, name) for name in SPANS))
+            figures = (end for span in spans for end in ends(span))
+            pair = p.workload, p.against, p.saving_j.n, p.runs_per_day, p.demonstrated
+            rows.append((*pair, *figures, p.probability, p.after_work, p.origin))
+        return pl.DataFrame(rows, schema=PAYBACK, orient="row")
 
     def battery(self, **assumptions: object) -> pl.DataFrame:
-        """Return runs that a full battery holds, by workload and configuration.
+        """Return the runs that a full battery supports, by workload and configuration.
 
-        Assumptions as `payback`.
+        Assumptions are replaced as in `payback`.
 
         >>> Suite.open(folder).battery(battery_wh=50.0)["workload"].unique().to_list()
         ['sql']
@@ -323,22 +326,21 @@ class Suite:
     def battery_hours(self, **assumptions: object) -> pl.DataFrame:
         """Return hours on a battery at the declared `battery_hour`, and minutes lost to the base.
 
-        A row a configuration; assumptions as `payback`.
+        A row for each configuration; assumptions are replaced as in `payback`.
         """
-        held = battery_hours(self._assuming(assumptions), self.results.energy)
         rows = [
             (b.configuration, *ends(b.hours), *ends(b.lost_min), b.idle_share, b.n, b.origin)
-            for b in held
+            for b in costs.battery_hours(self._assuming(assumptions), self.results.energy)
         ]
         return pl.DataFrame(rows, schema=BATTERY_HOURS, orient="row")
 
     def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
-        """Return the suite with other assumptions."""
+        """Return the suite with some of its assumptions replaced."""
         suite = self.results.suite
-        known = [field.name for field in fields(Assumptions)]
+        names = [field.name for field in fields(Assumptions)]
         for name in changes:
-            if name not in known:
-                raise SuiteError(unknown_name("assumption", name, known))
+            if name not in names:
+                raise SuiteError(unknown_name("assumption", name, names))
         if not changes:
             return suite
         declared = asdict(suite.assumptions) if suite.assumptions else {}
@@ -360,19 +362,19 @@ class Suite:
         clock = self.results.clock
         for zone, readings in rapl_samples(self.results.suite, run.run_id).items():
             for a, b in pairwise(readings):
-                used = difference(a, b, ranges.get(zone), default_max_power_w(zone))
-                t_a, t_b = _middle_ns(a), _middle_ns(b)
-                if used.energy_uj is None or t_b <= t_a:
+                step = difference(a, b, ranges.get(zone), default_max_power_w(zone))
+                t_a, t_b = ((r.t_before_ns + r.t_after_ns) // 2 for r in (a, b))
+                if step.energy_uj is None or t_b <= t_a:
                     continue
                 placed = (clock.to_controller_ns(run.boot_id, t) for t in (t_a, t_b))
                 since = ((t - run.t_start_ns) / 1e9 for t in (t_a, t_b))
-                yield RAPL, zone, *placed, *since, used.energy_uj * 1e3 / (t_b - t_a)
+                yield RAPL, zone, *placed, *since, step.energy_uj * 1e3 / (t_b - t_a)
 
 
 def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
-    """Return a table of this library as a pandas data frame; needs pandas.
+    """Convert a table of this library to a pandas data frame; needs pandas.
 
-    Polars's own `table.to_pandas()` does the same where pyarrow is installed too.
+    Polars's own `table.to_pandas()` does the same if pyarrow is installed too.
 
     >>> to_pandas(Suite.open(folder).contrasts())["other"].to_list()[:2]
     ['opal', 'dmcrypt-aes128']
@@ -385,7 +387,7 @@ def to_pandas(table: pl.DataFrame) -> pd.DataFrame:
 def _meter_rows(
     meter: Meter, part: Windows, start_ns: int, stretch_ns: tuple[int, int]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the windows that meet a stretch, channel by channel; seconds are since `start_ns`."""
+    """Yield the windows that overlap a stretch by channel; seconds count from `start_ns`."""
     inside = (part.end_ns > stretch_ns[0]) & (part.start_ns < stretch_ns[1])
     if not inside.any():
         return
@@ -393,25 +395,16 @@ def _meter_rows(
     for channel in meter.channels:
         frame = pl.DataFrame(
             {
-                **{"source": meter.name, "component": channel},
-                **{"start_ns": begin, "end_ns": end},
-                **{"start_s": (begin - start_ns) / 1e9, "end_s": (end - start_ns) / 1e9},
+                "source": meter.name,
+                "component": channel,
+                "start_ns": begin,
+                "end_ns": end,
+                "start_s": (begin - start_ns) / 1e9,
+                "end_s": (end - start_ns) / 1e9,
                 "power_w": part.power_w[channel][inside],
             }
         )
         yield frame.cast(POWER)  # type: ignore[arg-type]
 
 
-def _middle_ns(reading: Reading) -> int:
-    return (reading.t_before_ns + reading.t_after_ns) // 2
-
-
 _PLACE = attrgetter("run_id", "block", "workload", "configuration")  # of a run
-
-
-def _payback(p: Payback) -> tuple[object, ...]:
-    saved = p.saving_j
-    spans = [saved, *(getattr(p, name) for name in SPANS)]
-    figures = (end for span in spans for end in ends(span))
-    first = p.workload, p.against, saved.n, p.runs_per_day, p.demonstrated
-    return *first, *figures, p.probability, p.after_work, p.origin

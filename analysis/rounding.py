@@ -1,8 +1,8 @@
-"""Import numpy without code for AVX-512 alone, so that figures are the same on every x86-64.
+"""Import numpy without its code for AVX-512, so that figures are the same on every x86-64.
 
-Its exponentials and logarithms would round otherwise than everywhere else. Each package of ours
-that uses numpy imports this first; numpy itself only comes where it is used. Programs that we start
-do not inherit it; where numpy was imported before, nothing can be done.
+Its exponentials and logarithms would round differently there. Each package of ours that uses numpy
+imports this first; numpy is imported at its first use. Programs that we start do not inherit the
+setting, and it has no effect if numpy was imported before.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _SWITCHED_OFF = "NPY_DISABLE_CPU_FEATURES"
 
 
 class _Finder:
-    """Find numpy with a loader that has the features switched off while it runs.
+    """A finder of numpy whose loader runs with the features switched off.
 
-    It stays: polars asks for numpy's spec without importing it.
+    It stays installed because polars looks up numpy's spec without importing it.
     """
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:

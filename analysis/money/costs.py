@@ -140,7 +140,7 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
             mean = estimate(joules)
             held = mean.dividing(assumptions.battery_wh * 3600)
             held_runs.append(
-                Battery(workload, configuration, mean, held, records.joint(side.origins))
+                Battery(workload, configuration, mean, held, records.worst_origin(side.origins))
             )
     return held_runs
 
@@ -200,7 +200,7 @@ def _payback(
         base_j,
         whole_j[rule],
         assumptions=a,
-        origin=records.joint(base.origins | other.origins),
+        origin=records.worst_origin(base.origins | other.origins),
         runs_per_day=each_day,
         meter=of_terms(terms, by_rule[rule]),
         after_work=rule,

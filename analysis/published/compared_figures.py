@@ -294,7 +294,7 @@ def _compare(
     # Durations are measured even where joules are modelled, but not where no machine ran.
     rows = energy.filter(workload=mine.entry)
     if counterpart.column != "duration_s":
-        origin = records.joint(rows.filter(component=SYSTEM)["origin"].unique())
+        origin = records.worst_origin(rows.filter(component=SYSTEM)["origin"].unique())
     else:
         synthetic = records.SYNTHETIC in set(rows["origin"].unique())
         origin = records.SYNTHETIC if synthetic else records.MEASURED

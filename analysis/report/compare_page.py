@@ -10,7 +10,7 @@ from analysis.report import answer, render, view, words
 from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields, Page, Section
 from analysis.stats.compare import LEAST_NIGHTS, NIGHT_SD, Compared
-from analysis.suite.records import joint
+from analysis.suite.records import worst_origin
 from contract import files
 from contract.command_results import Difference, Ratio
 
@@ -59,14 +59,14 @@ def failures(pairs: Sequence[Compared], percent: float) -> str:
     more = f"; and {len(increases) - NAMED} more" if len(increases) > NAMED else ""
     return (
         f"Energy rose by more than {percent:g} % against {pairs[0].a.suite_id} (95 % intervals in "
-        f"brackets, {joint(pair.origin for pair in pairs)}): "
+        f"brackets, {worst_origin(pair.origin for pair in pairs)}): "
         f"{'; '.join(increases[:NAMED])}{more}. See the page for what differs between the suites."
     )
 
 
 def page(pairs: Sequence[Compared]) -> Page:
     """Return the comparison as a page: one suite or several beside the first."""
-    first, origin = pairs[0].a, joint(pair.origin for pair in pairs)
+    first, origin = pairs[0].a, worst_origin(pair.origin for pair in pairs)
     lettered = [(_letter(i), pair) for i, pair in enumerate(pairs)]
     named = [("A", first), *((letter, pair.b) for letter, pair in lettered)]
     head = view.bullets(

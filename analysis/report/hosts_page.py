@@ -16,7 +16,7 @@ from analysis.spreadsheet import csv_bytes
 from analysis.stats.results import Results, results
 from analysis.suite import manifest
 from analysis.suite.group import members
-from analysis.suite.records import joint
+from analysis.suite.records import worst_origin
 from contract import files
 
 
@@ -28,7 +28,7 @@ def write(place: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     """
     folders = members(place)
     for folder in folders:
-        if not manifest.current(folder / "report.html"):
+        if not manifest.is_current(folder / "report.html"):
             build.build(folder)
     hosts = [results(folder) for folder in folders]
     text = render.text(answer.banner(_origin(hosts)) + table(hosts))
@@ -83,4 +83,4 @@ def _change(host: Results, name: str) -> str:
 
 
 def _origin(hosts: Sequence[Results]) -> str:
-    return joint(host.origin for host in hosts)
+    return worst_origin(host.origin for host in hosts)

@@ -22,7 +22,7 @@ NOT_SHOWN = "no saving is shown"
 
 def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """Return what is saved, when the drive is repaid, what it is worth, and the carbon."""
-    worst = records.joint(p.origin for p in paybacks)
+    worst = records.worst_origin(p.origin for p in paybacks)
     life, unit = words.exact(a.life_years), a.currency
     no_unit = replace(a, currency="")
     first: Fields[Payback] = {
@@ -107,7 +107,7 @@ def _battery_hours(results: Results, a: Assumptions) -> Blocks:
         "n": lambda b: str(b.n),
     }
     caption = say("battery.hours", battery=words.exact(a.battery_wh), work=words.listed(each))
-    worst = records.joint(b.origin for b in held)
+    worst = records.worst_origin(b.origin for b in held)
     page = view.table_of(caption, held, columns, words=1, origin=worst)
     return page + view.paragraph(say("battery.key"), "key")
 
@@ -167,7 +167,7 @@ def _batteries(results: Results, a: Assumptions) -> Blocks:
         "Runs (95 % interval)": lambda b: span(b.runs),
     }
     caption = f"Runs on a battery of {words.exact(a.battery_wh)} Wh"
-    worst = records.joint(b.origin for b in batteries)
+    worst = records.worst_origin(b.origin for b in batteries)
     held = view.table_of(caption, batteries, columns, words=2, origin=worst, group=True)
     if len(batteries) <= MANY:
         return held

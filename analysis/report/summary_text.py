@@ -34,7 +34,7 @@ def summary(folder: Path, derive: bool = False) -> SuiteSummary:
     joules made again. Raises SuiteError where there is no suite.
     """
     suite = read(folder)
-    energy = energy_of(folder) if derive or manifest.current(folder / "energy.parquet") else None
+    energy = energy_of(folder) if derive or manifest.is_current(folder / "energy.parquet") else None
     incidents = incident_log(suite)
     answer = (
         (first_page.without_report(suite, incidents, folder),)

@@ -18,8 +18,8 @@ from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
 from analysis.stats.stats import estimate
 from analysis.stats.summary import COMPONENTS, other_channels
-from analysis.suite.readers import of_other_zones
-from analysis.suite.records import SYSTEM, Run, joint
+from analysis.suite.readers import measures_other_zones
+from analysis.suite.records import SYSTEM, Run, worst_origin
 
 PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
@@ -176,12 +176,12 @@ def other_sources(results: Results) -> Blocks:
     """One table of their joules, and what they see; nothing where there is none of them."""
     runs = results.suite.compared_runs
     names = dict.fromkeys(name for run in runs for name in run.other_sources)
-    sources = [name for name in names if of_other_zones(name, runs)]
+    sources = [name for name in names if measures_other_zones(name, runs)]
     if not sources:
         return ()
     rows = [row for source in sources for row in _rows(results, source)]
     what = "Other sources on the target: energy of whole runs, from the settled state to the tail"
-    origin = joint(run.origin for run in runs)
+    origin = worst_origin(run.origin for run in runs)
     page = view.table(what, OTHER_HEADERS, rows, words=4, origin=origin, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     failed += [why for name in sources if (why := _still(runs, name))]

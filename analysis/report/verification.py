@@ -21,7 +21,7 @@ from analysis.stats.alike import (
 from analysis.stats.results import Results, results
 from analysis.suite import manifest, samples
 from analysis.suite.bundle import ABOUT
-from analysis.suite.manifest import MANIFEST, Findings, trail
+from analysis.suite.manifest import MANIFEST, Findings, check_journal
 from analysis.suite.samples import SamplesError
 from contract.packed import SUMS
 from contract.suite_files import DERIVED, is_known, is_sealed
@@ -36,7 +36,7 @@ def verify(folder: Path, left: Sequence[str] = ()) -> Findings:
     listed, and each file that is left is named. Raises SuiteError.
     """
     again, seal = results(folder, raw=True), manifest.check(folder)
-    closed = trail(folder, {run.run_id for run in again.suite.runs})
+    closed = check_journal(folder, {run.run_id for run in again.suite.runs})
     tables, files = _tables(folder, again), _files(folder, left)
     sums = f"{seal.files} files have the sums of their seal."
     confirmed = [sums] * (not seal.problems) + [*closed.confirmed]
@@ -62,7 +62,7 @@ def _tables(folder: Path, again: Results) -> Findings:
         return Findings((), ("There is no energy.parquet to compare: make the report first.",))
     apart = {name: _apart(folder / name, made[name]) for name in kept}
     try:
-        unlike = manifest.unlike_here(folder / "energy.parquet")
+        unlike = manifest.maker_differences(folder / "energy.parquet")
     except (OSError, pl.exceptions.PolarsError):  # which is a problem already
         unlike = ""
     if changed := [name for name, far in apart.items() if far > ROUNDING]:

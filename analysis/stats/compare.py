@@ -27,7 +27,7 @@ from analysis.stats.results import energy_of
 from analysis.stats.same_work import for_same_work, unequal_work
 from analysis.stats.stats import LEVEL, exp
 from analysis.stats.summary import first_component
-from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
+from analysis.suite.records import SYSTEM, Suite, SuiteError, worst_origin
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
 
@@ -197,7 +197,7 @@ def _compared(first: Read, second: Read, night_sds: Mapping[tuple[str, str], flo
         a,
         b,
         component,
-        joint([*origins, a.plan.origin, b.plan.origin]),
+        worst_origin([*origins, a.plan.origin, b.plan.origin]),
         tuple(differences(a, b)),
         tuple(ratio for ratio in joules if ratio is not None),
         tuple(_costs(a, b, blocks_a, blocks_b, shared)),

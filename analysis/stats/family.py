@@ -233,7 +233,7 @@ def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator
             **(dict.fromkeys(RATIO_COLUMNS) if c is None else c.columns),
             verdict=c.verdict if c is not None and decided else "",
             doubts="" if c is None else " ".join(c.doubts),
-            origin=records.joint([*group.origins, *beside]),
+            origin=records.worst_origin([*group.origins, *beside]),
         )
 
 

@@ -35,7 +35,7 @@ from analysis.stats.voids import void_tries, with_void_tries
 from analysis.suite import bundle, manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
-from analysis.suite.records import SYSTEM, TAIL, Suite, SuiteError, joint
+from analysis.suite.records import SYSTEM, TAIL, Suite, SuiteError, worst_origin
 from analysis.suite.suite_folder import PLAN, read
 from contract import derived, files
 from contract.command_results import PhaseWork
@@ -168,7 +168,7 @@ class Results:
     @property
     def origin(self) -> str:
         """The worst that any figure is, or would be: what the report must state at its top."""
-        return joint([*self.energy["origin"].unique(), self.suite.plan.origin])
+        return worst_origin([*self.energy["origin"].unique(), self.suite.plan.origin])
 
     @cached_property
     def family(self) -> Family:
@@ -317,7 +317,7 @@ def load(*folders: str | Path) -> pl.DataFrame:
     paths = [folder for name in folders for folder in _matched(name)]
     if not paths:
         raise SuiteError("no-suite-named")
-    with bundle.opened(list(dict.fromkeys(paths))) as opened:
+    with bundle.open_suites(list(dict.fromkeys(paths))) as opened:
         tables = [energy_of(folder) for folder in opened]
     ids = [table["suite_id"][0] for table in tables if len(table)]
     twice = next((name for name in ids if ids.count(name) > 1), None)
@@ -344,7 +344,7 @@ def _matched(name: str | Path) -> Iterator[Path]:
 def energy_of(folder: Path) -> pl.DataFrame:
     """Return a suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
-    return pl.read_parquet(table) if manifest.current(table) else energy_table(read(folder))
+    return pl.read_parquet(table) if manifest.is_current(table) else energy_table(read(folder))
 
 
 def whole_joules(

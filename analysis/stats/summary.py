@@ -149,7 +149,7 @@ def first_component(order: Sequence[str], *sets: Collection[str]) -> str:
 
 def joint_origin(energy: pl.DataFrame) -> str:
     """Return the origin of what rests on all these rows: the worst of theirs."""
-    return records.joint(energy["origin"].unique())
+    return records.worst_origin(energy["origin"].unique())
 
 
 @dataclass(frozen=True)

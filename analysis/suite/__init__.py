@@ -1,3 +1,3 @@
-"""Reads a suite folder: plan, runs, samples, records, and whether it is whole."""
+"""Read a suite folder: its plan, runs, samples and records, and whether it is complete."""
 
 from analysis import rounding  # noqa: F401  # before numpy

@@ -22,47 +22,41 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def opened(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Folders of suites as they are; a bundle is unpacked for as long as this lasts.
+def open_suites(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yield the folders of suites; bundles among `paths` are unpacked while the context lasts.
 
-    Raises SuiteError, one sentence, where a bundle is not whole or of another version.
+    Raises SuiteError, one sentence, if a bundle is incomplete or of another version.
     """
     with ExitStack() as stack:
         folders = []
         for path in paths:
             if path.is_file():
                 temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-bundle-"))
-                folders.append(unpacked(path, Path(temporary))[0])
+                folders.append(unpack(path, Path(temporary))[0])
             else:
                 folders.append(path)
         yield folders
 
 
-def unpacked(path: Path, to: Path) -> tuple[Path, list[str]]:
-    """Unpack what a bundle must have below `to`; its folder, and the names of all other members."""
+def unpack(path: Path, to: Path) -> tuple[Path, list[str]]:
+    """Unpack a bundle below `to`; return the suite's folder and the names of skipped members."""
     to.mkdir(exist_ok=True)
     try:
         with path.open("rb") as file:
-            left = packed.extract(file, to, lambda name: is_packed(name.partition("/")[2]))
-    except OSError as error:
-        if error.errno in FULL:
+            skipped = packed.extract(file, to, lambda name: is_packed(name.partition("/")[2]))
+    except (OSError, tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
+        if isinstance(error, OSError) and error.errno in FULL:
             raise SuiteError("no-room", path=path, folder=to.parent) from None
-        raise _changed(path, error) from None
-    except (tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
-        raise _changed(path, error) from None
+        raise SuiteError("bundle-changed", path=path, error=error) from None
     folders = [folder for folder in to.iterdir() if folder.is_dir()]
     if len(folders) != 1 or not (folders[0] / ABOUT).is_file():
         raise SuiteError("not-a-bundle", path=path)
-    about(folders[0])
-    return folders[0], left
+    read_about(folders[0])
+    return folders[0], skipped
 
 
-def _changed(path: Path, error: Exception) -> SuiteError:
-    return SuiteError("bundle-changed", path=path, error=error)
-
-
-def about(folder: Path) -> BundleDocument:
-    """bundle.json of an unpacked bundle. Raises SuiteError."""
+def read_about(folder: Path) -> BundleDocument:
+    """Read bundle.json of an unpacked bundle. Raises SuiteError."""
     try:
         document = strict_json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         if isinstance(document, Mapping) and document.get("format") != FORMAT:

@@ -1,4 +1,4 @@
-"""All times onto one axis, the controller's: the target's by round trips, a meter's by arrivals."""
+"""Place all times on the controller's clock: the target's by round trips, a meter's by arrivals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLEAR = 3  # spreads of the delay that a drift must exceed to be seen in `FEW` p
 FEW = 20
 BUNCHED = 0.4  # share of records that a controller may read late for being busy
 MAX_WANDER = 10e-6  # how far a rate may wander from its mean while a suite runs
-KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record without delay
+KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # such a stretch has a record without delay
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BootClock:
 
     @property
     def skew_ppm(self) -> float:
-        """Of the longest stretch of readings: the mean rate by which the target gains."""
+        """Mean rate by which the target gains, over the longest stretch of readings."""
         return max(self.models, key=lambda model: model.knots[-1][0] - model.knots[0][0]).skew_ppm
 
     def to_controller_ns(self, t_target_ns: int) -> int:
@@ -44,7 +44,7 @@ class BootClock:
         return self._nearest(t_target_ns).to_controller_ns(t_target_ns)
 
     def bound_ns(self, t_target_ns: int) -> int:
-        """How far `to_controller_ns` can be off: between two models, by as much as they differ."""
+        """Return how far `to_controller_ns` can be off; between two models, further."""
         near = self._nearest(t_target_ns)
         earlier = [m for m in self.models if m.knots[-1][0] < t_target_ns]
         later = [m for m in self.models if m.knots[0][0] > t_target_ns]
@@ -62,7 +62,7 @@ class BootClock:
 
 @dataclass(frozen=True)
 class TargetClock:
-    """Maps the target's times to the controller's, a clock for each boot of the target."""
+    """A map of target times to controller times, with a clock for each boot of the target."""
 
     models: Mapping[str, BootClock]
 
@@ -70,7 +70,7 @@ class TargetClock:
     def fit(cls, readings: Iterable[ClockReading]) -> TargetClock:
         """Fit the readings of clock.jsonl.
 
-        Those of several boots of the controller stand on one axis already
+        Readings of several boots of the controller must already be on one axis
         (analysis.suite.controller_boots).
         """
         by_boots: dict[tuple[str, str], list[ClockReading]] = {}
@@ -83,19 +83,19 @@ class TargetClock:
         return cls({boot_id: BootClock(pieces) for boot_id, pieces in models.items()})
 
     def to_controller_ns(self, boot_id: str, t_target_ns: int) -> int | None:
-        """Return the same moment on the controller's clock, None where that boot has no reading."""
+        """Return the same moment on the controller's clock; None if that boot has no reading."""
         model = self.models.get(boot_id)
         return None if model is None else model.to_controller_ns(t_target_ns)
 
     def bound_ns(self, boot_id: str, t_target_ns: int) -> int | None:
-        """How far `to_controller_ns` can be off."""
+        """Return how far `to_controller_ns` can be off; None if that boot has no reading."""
         model = self.models.get(boot_id)
         return None if model is None else model.bound_ns(t_target_ns)
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """From a sender's own time to the controller's clock, both as offsets in ns.
+    """A map of a sender's time to the controller's clock, both as offsets in ns.
 
     `at` of x is x + intercept + slope·x plus what `knots` (x, offset) add between them.
     `bound_ns`: how late the line can be, because even its fastest record may have been delayed.
@@ -109,7 +109,7 @@ class Line:
     contradicted: bool = False
 
     def at(self, x: Floats) -> Floats:
-        """Offsets on the controller's clock."""
+        """Return offsets on the controller's clock."""
         drift = np.interp(x, *self.knots) if len(self.knots[0]) else 0.0
         return x + (self.intercept_ns + self.slope * x + drift)
 
@@ -133,17 +133,17 @@ def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: floa
     spread = (
         float(np.quantile(delays_ns if contradicted else usual, 0.95)) if len(delays_ns) else 0.0
     )
-    rest_ns = spread if contradicted else max(limit_ns - max(spread, 0.0), 0.05 * limit_ns)
-    return Line(intercept, slope, knots, rest_ns + uncertainty_ns, contradicted)
+    late_ns = spread if contradicted else max(limit_ns - max(spread, 0.0), 0.05 * limit_ns)
+    return Line(intercept, slope, knots, late_ns + uncertainty_ns, contradicted)
 
 
 def _rate(
     x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: float
 ) -> tuple[float, float, float]:
-    """Intercept and slope of the lower envelope, and how far in ns it may be off by the slope.
+    """Return intercept and slope of the lower envelope, and by how many ns its slope may be off.
 
-    Over a short time a slope may be nothing but varying delays. One that no quartz has is believed
-    where the drift stands clear of them; else the line is level, and the drift is uncertain.
+    Over a short time, varying delays look like a slope. A slope that no quartz has is believed if
+    the drift clearly exceeds the delays; else the line is level, and the drift is uncertainty.
     """
     intercept, slope = lower_envelope(x, y)
     if abs(slope) <= QUARTZ_SKEW:
@@ -157,10 +157,10 @@ def _rate(
 
 
 def _knots(x: Floats, above: Floats) -> tuple[Floats, Floats]:
-    """Lowest points above the line in stretches of some minutes, none that no clock could reach.
+    """Return the lowest points above the line in stretches of minutes, if a clock can reach them.
 
     A rate within `MAX_WANDER` makes neighbours bound each other, so that a stretch in which every
-    record came late takes its height from those beside it.
+    record was late takes its height from its neighbours.
     """
     count = int(min(len(x) // KNOT_POINTS, (x[-1] - x[0]) // KNOT_NS))
     if count < 3:
@@ -174,9 +174,9 @@ def _knots(x: Floats, above: Floats) -> tuple[Floats, Floats]:
 
 
 def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
-    """Intercept and slope of the line under all points that lies closest to them.
+    """Return intercept and slope of the line below all points that is closest to them.
 
-    With x the sender's time and y = arrival − x, the points lie above the true line by their delay,
+    With x the sender's time and y = arrival − x, points are above the true line by their delay,
     and late bunches leave no trace. The line with the least summed distance is the edge of the
     lower convex hull above the mean of x (Moon, Skelly, Towsley, INFOCOM 1999). `x` must not fall.
     """
@@ -184,17 +184,17 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
         raise ValueError("no points")
     hull: list[int] = []
     for i in lowest_of_bins(y, 4096):
-        while len(hull) >= 2:  # drop what lies on or above the line to the new point
+        while len(hull) >= 2:  # drop points on or above the line to the new point
             a, b = hull[-2:]
             if (x[b] - x[a]) * (y[i] - y[a]) > (y[b] - y[a]) * (x[i] - x[a]):
                 break
             hull.pop()
         hull.append(i)
     middle = float(np.mean(x))
-    for left, right in pairwise(hull):
-        if x[left] <= middle <= x[right] and x[right] > x[left]:
-            slope = float((y[right] - y[left]) / (x[right] - x[left]))
-            return float(y[left] - slope * x[left]), slope
+    for a, b in pairwise(hull):
+        if x[a] <= middle <= x[b] and x[b] > x[a]:
+            slope = float((y[b] - y[a]) / (x[b] - x[a]))
+            return float(y[a] - slope * x[a]), slope
     return float(np.min(y)), 0.0
 
 

@@ -1,6 +1,6 @@
 """Each boot of the controller has its own clock: its times are moved onto one axis.
 
-So is what comes after each sleep of the controller, while which its monotonic clock stood still.
+So are times after a sleep of the controller, because its monotonic clock stops while it sleeps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Boot:
-    """What is known of one boot of the controller, on its own clock."""
+    """One boot of the controller, on its own clock."""
 
     models: Mapping[str, BootClock]  # by the target's boot
     span: Span | None
@@ -34,10 +34,10 @@ class _Boot:
 
 @dataclass(frozen=True)
 class Axis:
-    """All that was read on the controller's clocks, placed on one axis.
+    """Readings and recordings of all boots of the controller, placed on one axis.
 
-    `shift_ns` has by boot of the controller how far the times of its recordings are still to be
-    moved; those of the readings are moved already.
+    `shift_ns` is how far the times of each boot's recordings must still be moved; the readings
+    have been moved.
     """
 
     readings: tuple[ClockReading, ...]
@@ -50,7 +50,7 @@ class Axis:
 def place_on_one_axis(
     readings: Sequence[ClockReading], recordings: Sequence[Recording], runs: Iterable[RunDocument]
 ) -> Axis:
-    """Cut what was read at each sleep of the controller, and find how its boots lie."""
+    """Split readings and recordings at the controller's sleeps, and place its boots in time."""
     slept = sleeps(readings)
     recordings = [part for recording in recordings for part in _awake(recording, slept)]
     readings = list(cut_readings(readings, slept))
@@ -67,10 +67,10 @@ def place_on_one_axis(
 def shifts(
     readings: Sequence[ClockReading], recordings: Sequence[Recording], runs: Mapping[str, Span]
 ) -> dict[str, int]:
-    """Return by boot of the controller how far its times are moved, in ns; 0 for the first.
+    """Return by how many ns the times of each boot of the controller are moved; 0 for the first.
 
-    `runs` has for each boot of the target from when to when runs went, on its own clock: that
-    time must find no other boot's samples.
+    `runs` has the span of the runs in each boot of the target, on its own clock: no other boot's
+    samples may fall into it.
     """
     order = _order(readings, recordings)
     if len(order) < 2:
@@ -85,7 +85,7 @@ def shifts(
 def shifted(
     readings: Iterable[ClockReading], shift_ns: Mapping[str, int]
 ) -> Iterator[ClockReading]:
-    """Move the controller's times of all readings, and name the boot of each."""
+    """Move the controller's times of all readings, and name the boot of each reading."""
     first = next(iter(shift_ns), "")
     for reading in readings:
         boot = reading.controller_boot_id or first
@@ -102,10 +102,9 @@ Sleeps = Mapping[str, Sequence[Span]]
 
 
 def sleeps(readings: Iterable[ClockReading]) -> Sleeps:
-    """Find between which two readings each boot of the controller slept, on its own clock.
+    """Find the two readings around each sleep of the controller, by its boots, on its own clock.
 
-    While it sleeps its monotonic clock stands still and the target's does not. By its own word, and
-    by the target's clock, which then jumps forward.
+    The controller reports a sleep; the target's clock also shows it by a jump forward.
     """
     spans: dict[str, list[Span]] = {}
     last: dict[str, ClockReading] = {}
@@ -122,15 +121,12 @@ def sleeps(readings: Iterable[ClockReading]) -> Sleeps:
 
 
 def woken(boot: str, number: int) -> str:
-    """Return the name of a boot of the controller after it slept so often.
-
-    Times of both are as far apart as those of two boots.
-    """
+    """Return the name of a boot after `number` sleeps, which counts as another boot."""
     return f"{boot}+{number}" if number else boot
 
 
 def cut_readings(readings: Iterable[ClockReading], slept: Sleeps) -> Iterator[ClockReading]:
-    """Give the readings after a sleep another boot of the controller."""
+    """Assign the readings after each sleep to another boot of the controller."""
     for reading in readings:
         boot = reading.controller_boot_id
         number = sum(reading.t_send_ns >= end for _, end in slept.get(boot, ()))
@@ -138,10 +134,10 @@ def cut_readings(readings: Iterable[ClockReading], slept: Sleeps) -> Iterator[Cl
 
 
 def _awake(recording: Recording, slept: Sleeps) -> Iterator[Recording]:
-    """Cut a recording into the stretches between which its controller slept.
+    """Split a recording at the sleeps of its controller.
 
-    What was recorded between the two readings of the clocks around a sleep is left out: on which
-    side of it that lies is unknown.
+    Records between the two clock readings around a sleep are dropped: whether they precede or
+    follow it is unknown.
     """
     spans = slept.get(recording.boot, ())
     if not spans:
@@ -157,7 +153,7 @@ def _awake(recording: Recording, slept: Sleeps) -> Iterator[Recording]:
 
 
 def _order(readings: Iterable[ClockReading], recordings: Sequence[Recording]) -> list[str]:
-    """List boots in order of time. What names none belongs to the first."""
+    """List boots in order of time; a reading or recording that names none is of the first."""
     named = (reading.controller_boot_id for reading in readings)
     order = list(dict.fromkeys(filter(None, named)))
     for name in dict.fromkeys(recording.name for recording in recordings):
@@ -192,7 +188,7 @@ def _boot(
 
 
 def _shift(boot: str, boots: Mapping[str, _Boot], earlier: Mapping[str, int]) -> int:
-    """By the target's clock where it continued, else behind all that came before."""
+    """Return a boot's shift by the target's clock if that ran on, else behind all earlier boots."""
     latest = boots[boot]
     for before in reversed(list(earlier)):
         for target in sorted(latest.models.keys() & boots[before].models.keys()):
@@ -210,7 +206,7 @@ def _shift(boot: str, boots: Mapping[str, _Boot], earlier: Mapping[str, int]) ->
 
 
 def _wall_ns(recording: Recording) -> int | None:
-    """Wall time at the origin of the monotonic clock, by when the recording began."""
+    """Return the wall time at monotonic time 0, from the start of a recording; None if unknown."""
     span = recording.span_ns
     try:
         started = datetime.fromisoformat(recording.started_wall)

@@ -1,4 +1,4 @@
-"""JSON documents and lines as they were fetched; what cannot be read becomes a sentence."""
+"""Read fetched JSON documents and lines; unreadable ones become sentences in `problems`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = TypeVar("Shape")
 
 
 def read_document(shape: type[Shape], path: Path, problems: list[str]) -> Shape | None:
-    """Read a JSON document of this shape; None where there is none or it is not of the shape."""
+    """Read a JSON document of a shape; None if it is missing or of another shape."""
     if not path.exists():
         return None
     try:
@@ -23,7 +23,7 @@ def read_document(shape: type[Shape], path: Path, problems: list[str]) -> Shape 
 
 
 def read_lines(shape: type[Shape], path: Path, problems: list[str]) -> Iterator[Shape]:
-    """Read the JSON lines of a file; one that is not of this shape is reported and left out."""
+    """Yield the JSON lines of a file; lines of another shape are skipped and reported."""
     if not path.exists():
         return
     bad = 0

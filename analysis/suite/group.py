@@ -12,12 +12,12 @@ FILE = "group.json"
 
 
 def is_group(folder: Path) -> bool:
-    """Whether a folder is that of a group, not of a suite."""
+    """Return whether a folder is that of a group, not of a suite."""
     return (folder / FILE).exists()
 
 
 def members(folder: Path) -> list[Path]:
-    """Return the folders of a group's suites, beside its own. Raises SuiteError."""
+    """Return the folders of a group's suites, which are its siblings. Raises SuiteError."""
     try:
         if strange := names.stranger(folder):
             raise ValueError(strange)

@@ -1,7 +1,6 @@
-"""What interrupted a suite, by its journal and its meters: the facts, without any judgement.
+"""Interruptions of a suite by its journal and its meters: facts, without any judgement.
 
-Starts of the agent, boots, interruptions, tries that counted for nothing, repetitions and waits;
-times of the journal are the target's, so that a span across a boot has no length.
+Times in the journal are the target's, so that a span across a boot has no length.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from contract.documents import PowerLine, SessionLine
 from contract.journal import INTERRUPTIONS, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
-# A meter's silence after which its records count as a new stretch.
+# A longer silence of a meter is a pause.
 BREAK_WINDOWS, BREAK_NS = 30, 5_000_000_000
 LINK_S = 60.0  # twice as long as from one look at the target's clock to the next
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Stretches without a record of a meter or of the link, or waits of the agent of one cause.
+    """All silences of a meter or of the link, or all waits of the agent for one cause.
 
-    How often, and how long in all; waits that a boot ended are counted without their length.
+    Waits that a boot ended are counted without their length.
     """
 
     name: str
@@ -40,7 +39,7 @@ class Pause:
 
 
 def link_pauses_s(readings: Iterable[ClockReading], journal: Iterable[Entry]) -> list[float]:
-    """Find when the link did not answer while the agent was at work by its journal."""
+    """Return how long the link did not answer while the agent worked by its journal, in s."""
     at_work = _at_work(journal)
     lengths: list[float] = []
     last: dict[str, ClockReading] = {}
@@ -60,7 +59,7 @@ def link_pauses_s(readings: Iterable[ClockReading], journal: Iterable[Entry]) ->
 
 
 def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
-    """By boot of the target, from the agent's starts to the closing or last lines, in its time."""
+    """Return the spans in which the agent worked, by boot of the target and on its clock."""
     spans_by_boot: dict[str, list[tuple[int, int]]] = {}
     closed = True
     for entry in journal:
@@ -73,9 +72,9 @@ def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
 
 
 def pauses_s(samples: Samples) -> list[float]:
-    """Return stretches between records longer than any bunch, and those of a reopened port.
+    """Return pauses between records that are longer than any bunch, or in which a port reopened.
 
-    Not from boot to boot of the controller, whose distance need not be known.
+    Pauses between boots of the controller are left out: their length may be unknown.
     """
     pauses: list[float] = []
     last: tuple[int, int] | None = None
@@ -94,7 +93,7 @@ def pauses_s(samples: Samples) -> list[float]:
 
 @dataclass(frozen=True)
 class VoidTries:
-    """Tries that were void for one reason (an example of its words)."""
+    """The tries that were void for one reason, in the words of one of them."""
 
     reason: str
     tries: int
@@ -104,11 +103,11 @@ class VoidTries:
 class IncidentLog:
     """All that the journal has besides the runs that finished at once.
 
-    Of the agent's starts after the first, `reboots` came with a new boot of the target, `restarts`
-    in the same boot, `resumed` after the suite had been closed. Tries that were cut short are
-    `interrupted`, runs that were made again `repeated`. `ended`: the last line of all closes the
-    suite. Of the controller's sessions, `killed` ones did not end in order. It switched
-    the target off and on `power_cycles` times.
+    The agent's starts after the first are `reboots` in a new boot of the target, `restarts` in
+    the same boot, or `resumed` after the suite had been closed. `interrupted` tries were cut
+    short, `repeated` runs were made again. `ended` if the last line closes the suite. `killed`
+    sessions of the controller did not end in order; it switched the target off and on
+    `power_cycles` times.
     """
 
     reboots: int = 0
@@ -135,12 +134,12 @@ class IncidentLog:
 
 
 def incident_log(suite: Suite) -> IncidentLog:
-    """Return the facts of a suite; reads all times of all meters."""
+    """Return the incidents of a suite; this reads all times of all meters."""
     attempts = History(suite.journal).attempts
     starts = Counter(_starts(suite.journal))
     causes = [attempt.void.cause for attempt in attempts if attempt.void]
-    known = {run.run_id for run in suite.runs}
-    known |= {run.run_id for run in (*suite.void, *suite.skipped)}
+    begun = {run.run_id for run in suite.runs}
+    begun |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
     silences = [(meter.name, pauses_s(meter.samples)) for meter in suite.meters]
     unlinked_s = link_pauses_s(suite.clock, suite.journal)
@@ -150,9 +149,9 @@ def incident_log(suite: Suite) -> IncidentLog:
         resumed=starts["resumed"],
         repeated=_repeated(attempts),
         interrupted=sum(cause in INTERRUPTIONS for cause in causes),
-        voids=tuple(_grouped(attempts)),
+        voids=tuple(_group_voids(attempts)),
         waits=_waits(suite.journal),
-        never=sum(run.run_id not in known for run in suite.plan.runs),
+        never=sum(run.run_id not in begun for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
         failed=last.detail if last is not None and last.state == "suite-failed" else "",
@@ -180,8 +179,8 @@ def _killed_sessions(suite: Suite) -> int:
 
 
 def _starts(entries: Sequence[Entry]) -> Iterator[Literal["resumed", "reboot", "restart"]]:
-    """Yield what the agent's starts after the first are: resumed, after a boot, in the same one."""
-    started = True  # by the line before
+    """Yield the kind of each start of the agent after the first."""
+    started = True  # in the line before
     for span in spans(entries):
         if span.starting and (not started or span.entry.state == "suite-started"):
             if span.entry.state in TERMINAL:
@@ -192,12 +191,12 @@ def _starts(entries: Sequence[Entry]) -> Iterator[Literal["resumed", "reboot", "
 
 
 def _waits(entries: Sequence[Entry]) -> tuple[Pause, ...]:
-    """Add up the waits by their causes; what a boot ended has no length."""
+    """Sum the waits by cause; a wait that a boot ended has no length."""
     lengths_s: dict[str, list[float]] = {}
     for entry, seconds in zip(entries, [*(s.seconds for s in spans(entries)), None], strict=False):
         if entry.state == "waiting":
             lengths_s.setdefault(entry.cause, []).append(max(0.0, seconds or 0.0))
-    return tuple(Pause(cause, len(each), sum(each)) for cause, each in lengths_s.items())
+    return tuple(Pause(cause, len(waits), sum(waits)) for cause, waits in lengths_s.items())
 
 
 def _repeated(attempts: Sequence[Attempt]) -> int:
@@ -212,8 +211,8 @@ def _repeated(attempts: Sequence[Attempt]) -> int:
     return repeated
 
 
-def _grouped(attempts: Iterable[Attempt]) -> Iterator[VoidTries]:
-    """By reason, figures in it aside; the most frequent first."""
+def _group_voids(attempts: Iterable[Attempt]) -> Iterator[VoidTries]:
+    """Group void tries by their reason, ignoring figures in it; the most frequent first."""
     groups: dict[str, list[str]] = {}
     apart = INTERRUPTIONS | {SKIPPED}
     for void in (a.void for a in attempts if a.void and a.void.cause not in apart):

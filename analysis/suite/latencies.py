@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +13,13 @@ from contract.schema import COUNT
 
 FIO = "fio"
 MOST_BYTES = 2**20  # a report of fio's has some 4 KB
-# By fio's keys: names for people, and the requests of which the slowest is beyond.
+# By fio's keys: names for people, and the least number of requests that shows the percentile.
 PERCENTILES = {"50.000000": ("p50", 1), "99.000000": ("p99", 100), "99.900000": ("p99.9", 1000)}
 
 
 @dataclass(frozen=True)
 class Completions:
-    """The number of requests, and the latencies below which so many percent of them were."""
+    """The number of requests, and their latencies by percentile."""
 
     N: COUNT = 0
     percentile: Mapping[str, COUNT] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Completions:
 
 @dataclass(frozen=True)
 class Requests:
-    """One way of a job: from a request's submission to its completion, in ns."""
+    """The requests of a job one way, from submission to completion, in ns."""
 
     clat_ns: Completions = Completions()
 
@@ -51,7 +51,7 @@ class Report:
 class Latency:
     """A phase's completion latencies one way (`read`, `write`), in ns by `p50`, `p99`, `p99.9`.
 
-    Without the percentiles that so few requests do not have.
+    Percentiles that need more requests are left out.
     """
 
     phase: str
@@ -62,34 +62,30 @@ class Latency:
 def read(
     folder: Path, runs: Iterable[RunDocument], problems: list[str]
 ) -> dict[str, tuple[Latency, ...]]:
-    """Read fio's reports of its runs, by run; those that were not kept are left out.
+    """Read the latencies in fio's reports, by run; runs without a report are left out.
 
-    How many cannot be read becomes a sentence in `problems`.
+    The number of unreadable reports becomes a sentence in `problems`.
     """
     faults: list[str] = []
-    by_run = {
-        run.run_id: tuple(_of_run(folder / "runs" / run.run_id / "kept", run, faults))
-        for run in runs
-        if run.program == FIO
-    }
+    by_run: dict[str, tuple[Latency, ...]] = {}
+    for run in runs:
+        phases = [phase.name for phase in run.measured_phases if names.safe(phase.name)]
+        for phase in phases if run.program == FIO else []:
+            path = folder / "runs" / run.run_id / "kept" / f"{phase}.json"
+            try:
+                latencies = parse(phase, path) if path.is_file() else []
+            except (OSError, ValueError) as error:
+                faults.append(f"{run.run_id}/{path.name}: {error}")
+                continue
+            if latencies:
+                by_run[run.run_id] = (*by_run.get(run.run_id, ()), *latencies)
     if faults:
         problems.append(f"{len(faults)} report(s) of fio cannot be read ({faults[0]}).")
-    return {run_id: latencies for run_id, latencies in by_run.items() if latencies}
-
-
-def _of_run(kept: Path, run: RunDocument, faults: list[str]) -> Iterator[Latency]:
-    for phase in run.measured_phases:
-        path = kept / f"{phase.name}.json"
-        if not names.safe(phase.name) or not path.is_file():
-            continue
-        try:
-            yield from parse(phase.name, path)
-        except (OSError, ValueError) as error:
-            faults.append(f"{run.run_id}/{path.name}: {error}")
+    return by_run
 
 
 def parse(phase: str, path: Path) -> list[Latency]:
-    """Return the latencies in a report. Raises ValueError, OSError."""
+    """Parse the latencies in a report of fio. Raises ValueError, OSError."""
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES} bytes")
     (job,) = strict_json.parse(Report, path.read_bytes()).jobs

@@ -1,4 +1,4 @@
-"""Whether a suite is what was sealed: sums, the journal's closing lines, derived tables."""
+"""Check that a suite is as it was sealed: sums, the journal's closing lines, derived tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HASHING = 2  # files at once
 
 @dataclass(frozen=True)
 class Seal:
-    """`files` counts the sums that were checked; `problems` are sentences, empty if all is well."""
+    """The result of checking a seal: the number of sums checked, and problems as sentences."""
 
     sealed: bool
     files: int
@@ -38,21 +38,25 @@ class Seal:
 
 
 def check(folder: Path) -> Seal:
-    """Compare every file with its sum."""
+    """Compare every sealed file with its sum, and find files that were added."""
     path = folder / MANIFEST
     if not path.exists():
         return Seal(False, 0, ("The suite was never sealed: it has no manifest.json.",))
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
-        wanted = schema.read(documents.ManifestDocument, document).files
+        sums = schema.read(documents.ManifestDocument, document).files
     except (OSError, ValueError):
         return Seal(False, 0, ("manifest.json cannot be read: nothing proves the files.",))
     root = folder.resolve()
     with ThreadPoolExecutor(HASHING) as pool:  # hashing lets other threads run
-        compared = pool.map(lambda item: _compare(root, *item), sorted(wanted.items()))
+        compared = pool.map(lambda item: _compare(root, *item), sorted(sums.items()))
         changed = [problem for problem in compared if problem]
-    added = [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
-    return Seal(True, len(wanted), (*changed, *added))
+    measured: list[Path] = []  # derived and hidden files may come and go
+    for path in (folder / name for name in (*SEALED, *SEALED_FOLDERS)):
+        measured += path.rglob("*") if path.is_dir() else [path]
+    names_found = {str(path.relative_to(folder)) for path in measured if path.is_file()}
+    added = [f"{name} was added after sealing." for name in sorted(names_found - sums.keys())]
+    return Seal(True, len(sums), (*changed, *added))
 
 
 def _compare(root: Path, name: str, digest: str) -> str | None:
@@ -68,32 +72,22 @@ def _compare(root: Path, name: str, digest: str) -> str | None:
     return None if sha256_of(path) == digest else f"{name} was changed after sealing."
 
 
-def _strangers(folder: Path, known: set[str]) -> list[str]:
-    """Measured files that no sum covers; derived files and hidden ones are free to come and go."""
-    measured = []
-    for top in (*SEALED, *SEALED_FOLDERS):
-        path = folder / top
-        files = path.rglob("*") if path.is_dir() else [path] if path.exists() else []
-        measured += [str(f.relative_to(folder)) for f in files if f.is_file()]
-    return sorted(name for name in measured if name not in known)
-
-
 @dataclass(frozen=True)
 class Findings:
-    """What was found to be well, and what was not; both as sentences."""
+    """Statements that were confirmed, and problems, both as sentences."""
 
     confirmed: tuple[str, ...]
     problems: tuple[str, ...]
 
 
-def trail(folder: Path, counted: Collection[str]) -> Findings:
-    """Compare the journal with itself, and all that it closed with what the folder holds.
+def check_journal(folder: Path, counted: Collection[str]) -> Findings:
+    """Check that the journal is consistent, and that the folder has the files that it closed.
 
-    The runs that are `counted` must be among it.
+    The runs that are `counted` must be among them.
     """
     entries, unreadable = journals.readable(folder / "journal.jsonl")
     history = History(entries)
-    problems = [*_order(entries, unreadable), *_untold(folder, history), *_steady(folder, entries)]
+    problems = [*_order(entries, unreadable), *_missing(folder, history), *_steady(folder, entries)]
     last = {attempt.run_id: attempt for attempt in history.latest}
     finished = {run_id for run_id, run in last.items() if run.state == "finished"}
     for run_id in sorted({*counted, *finished}):
@@ -115,7 +109,7 @@ def trail(folder: Path, counted: Collection[str]) -> Findings:
 
 
 def _order(entries: Sequence[Entry], unreadable: int) -> Iterator[str]:
-    """Find a journal that was cut or reordered, by its own numbers, times and last line."""
+    """Yield signs of a cut or reordered journal: its numbers, its times and its last line."""
     if unreadable:
         yield f"{unreadable} lines of journal.jsonl cannot be read."
     if [entry.seq for entry in entries] != list(range(len(entries))):
@@ -136,8 +130,8 @@ def _order(entries: Sequence[Entry], unreadable: int) -> Iterator[str]:
 _VOID = re.compile(r"\.void-\d+")
 
 
-def _untold(folder: Path, history: History) -> Iterator[str]:
-    """Find attempts in the folder that the journal lacks."""
+def _missing(folder: Path, history: History) -> Iterator[str]:
+    """Yield attempts in the folder that the journal lacks."""
     tries = [path.name for path in (folder / "runs").glob("*") if path.is_dir()]
     for run_id, tries_of_run in groupby(sorted(tries), lambda name: _VOID.sub("", name)):
         aside = [name for name in tries_of_run if name != run_id]
@@ -165,7 +159,7 @@ def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Closed:
-    """What run.json states of itself and of the files beside it, in whatever state the run was."""
+    """The part of run.json on its own run and files; a run in any state may have it."""
 
     status: str = ""
     boot_id: str = ""
@@ -189,8 +183,8 @@ def _run(folder: Path, run: Attempt) -> Iterator[str]:
         yield f"run.json of {name} is not the one that the journal closed."
     if (document.rapl_sha256 or "") != _sum_of(folder / "rapl.jsonl"):
         yield f"rapl.jsonl of {name} is not the one that its run.json names."
-    kept = [path for path in (folder / "kept").rglob("*") if path.is_file()]
-    sums = {path.relative_to(folder / "kept").as_posix(): _sum_of(path) for path in kept}
+    files = [path for path in (folder / "kept").rglob("*") if path.is_file()]
+    sums = {path.relative_to(folder / "kept").as_posix(): _sum_of(path) for path in files}
     if document.kept not in (None, sums):
         yield f"The files in kept of {name} are not those that its run.json names."
     if len({*(line.boot_id for line in lines), document.boot_id}) > 1:
@@ -208,9 +202,9 @@ def _sum_of(path: Path) -> str:
 
 
 ANALYSIS = Path(__file__).parents[1]
-NAMED = 60  # characters of what is named
+NAMED = 60  # characters shown of a maker
 SEAL, CODE = "fde.seal", "fde.code"
-# What else the figures of a table hang on, and how each is called.
+# Metadata of a table on all else that its figures depend on, and what to call a difference.
 MAKERS = {
     "fde.analysis": "other code",
     "fde.packages": "other packages",
@@ -226,17 +220,17 @@ def metadata(folder: Path) -> dict[str, str]:
 
 @cache
 def maker() -> dict[str, str]:
-    """By key of MAKERS, what makes figures here: sum of the code, packages, instructions."""
+    """Return the values of `MAKERS` here: sum of the code, packages, processor's instructions."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     vectors: Any = np.show_config(mode="dicts")
     kind = [platform.machine(), *vectors["SIMD Extensions"].get("found", ())[-1:]]
     return dict(zip(MAKERS, (_sum_of_code(ANALYSIS)[:12], versions, " ".join(kind)), strict=True))
 
 
-def unlike_here(table: Path) -> str:
-    """Return what differs between here and where a derived table was made, as a clause.
+def maker_differences(table: Path) -> str:
+    """Return a clause on how the maker of a derived table differs from this one, or nothing.
 
-    Empty if nothing does. Raises OSError or PolarsError.
+    Raises OSError or PolarsError.
     """
     makers, this_maker = pl.read_parquet_metadata(table), maker()
     if not makers.keys() & MAKERS.keys():
@@ -249,17 +243,17 @@ def unlike_here(table: Path) -> str:
 
 
 def source(folder: Path) -> str:
-    """Name the seal in `folder` and this code, of which tables are made; empty without a seal."""
+    """Return the sums of the seal and the code that tables are made from; empty without a seal."""
     return f"{seal(folder)} {code()}" if seal(folder) else ""
 
 
-def current(path: Path) -> bool:
-    """Whether a derived file in a suite's folder was made here of its seal, by this code."""
+def is_current(path: Path) -> bool:
+    """Return whether a derived file was made here from the suite's seal, by this code."""
     return derived.is_ours(path.parent, path.name, source(path.parent))
 
 
 def seal(folder: Path) -> str:
-    """Sum of the seal; empty where there is none, so that nothing is up to date."""
+    """Return the sum of the manifest; empty without one, so that no table is up to date."""
     try:
         return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
     except OSError:
@@ -268,7 +262,7 @@ def seal(folder: Path) -> str:
 
 @cache
 def code() -> str:
-    """Sum over the modules of `analysis.suite`, `analysis.energy` and `instrumentation`."""
+    """Return the sum over the modules of `analysis.suite`, `analysis.energy`, `instrumentation`."""
     instrumentation = ANALYSIS.parent / "instrumentation"
     return _sum_of_code(ANALYSIS / "suite", ANALYSIS / "energy", instrumentation)
 

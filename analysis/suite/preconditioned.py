@@ -1,4 +1,4 @@
-"""In which state the disks were: precondition/<role>.json, or how they were without it."""
+"""Records of how the disks were preconditioned: precondition/<role>.json."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Records = dict[str, PreconditionDocument | None]
 
 
 def read(folder: Path, plan: SuitePlan, problems: list[str]) -> Records:
-    """Read the record of each disk that was to be preconditioned, by role.
+    """Read the record of each disk that the plan preconditions, by role; None if it is unsound.
 
-    None where it is not sound; what is missing or cannot be read becomes a sentence in `problems`.
+    Missing and unreadable records become sentences in `problems`.
     """
     if plan.precondition is None:
         return {}

@@ -1,4 +1,4 @@
-"""How far the readers of the RAPL counters agree over whole runs, and why where they differ."""
+"""Compare readers of the RAPL counters over whole runs, and explain their differences."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Highest = Callable[[], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Pair:
-    """One figure of another reader beside ours.
+    """One figure of another reader, and ours.
 
-    `unexplained`: they differ by more than the time between the reads (`apart_ms`, both edges) at
-    the highest power that was sampled in the suite (reading itself wakes a machine at rest), an
-    update of the counter at each edge, and the kernel's rounding of its unit make; False where the
-    time between is unknown.
+    They are `unexplained` if they differ by more than the sum of three effects: the time between
+    the reads (`apart_ms`, both edges) at the highest power that was sampled in the suite (reading
+    wakes a machine at rest), an update of the counter at each edge, and the kernel's rounding of
+    its unit. False if the time between is unknown.
     """
 
     own_uj: float
@@ -47,10 +47,10 @@ class Pair:
 class Agreement:
     """Another reader's figures against ours, over whole runs.
 
-    `compared` pairs of figures; the largest differences in µJ and as a share of our figure; the
-    longest time between the reads; `unexplained` pairs differ by more than that explains. `wrapped`
-    counts pairs left out because our counter went round where that could not be followed, or was
-    not read; `failed` figures that the other reader did not give, for the `reasons`.
+    `compared` counts pairs of figures; then the largest differences in µJ and as a share of our
+    figure, and the longest time between the reads. `unexplained` counts pairs that differ by more
+    than that explains, `wrapped` pairs left out because our counter was not read or wrapped
+    unnoticed, `failed` figures that the other reader did not give, for the `reasons`.
     """
 
     reader: str
@@ -65,22 +65,21 @@ class Agreement:
 
 
 def agreements(suite: Suite) -> tuple[Agreement, ...]:
-    """Every other source of the same zones against our reader; pyRAPL even where no run has it.
+    """Compare every other source of the same zones with our reader; pyRAPL even if no run has it.
 
-    Their reads lie between our own two, so their figures may be smaller by what was used in
-    between.
+    They read between our own two reads, so their figures may be smaller by the energy in between.
     """
-    highest = cache(partial(_highest_uj_ns, suite))  # reads all samples: where a pair asks
+    highest = cache(partial(_highest_uj_ns, suite))  # reads all samples, if a pair needs it
     sources = dict.fromkeys(["pyrapl", *(name for run in suite.runs for name in run.other_sources)])
     return tuple(
         _agreement(highest, source, suite.runs)
         for source in sources
-        if not of_other_zones(source, suite.runs)
+        if not measures_other_zones(source, suite.runs)
     )
 
 
-def of_other_zones(source: str, runs: Sequence[Run]) -> bool:
-    """Whether it measures what our reader has no zone for, as a battery or a graphics processor."""
+def measures_other_zones(source: str, runs: Sequence[Run]) -> bool:
+    """Return whether a source only has zones that our reader lacks, such as a battery."""
     zones = [zone for run in runs for zone in run.zones_of(source)]
     return bool(zones) and not any(zone.own_start or zone.own_end for zone in zones)
 
@@ -122,7 +121,7 @@ def _agreement(highest_uj_ns: Highest, source: str, runs: Sequence[Run]) -> Agre
 def _pair(highest_uj_ns: Highest, run: Run, zone: OtherZone, source: str) -> Pair | None:
     """Return both figures; None where one is missing or wraps.
 
-    Of the others perf_event alone is known to follow a wrap.
+    Only perf_event is known to follow a wrap.
     """
     start, end, name = zone.own_start, zone.own_end, zone.zone
     if start is None or end is None or zone.energy_uj is None:
@@ -149,7 +148,7 @@ def _pair(highest_uj_ns: Highest, run: Run, zone: OtherZone, source: str) -> Pai
 
 
 def _highest_uj_ns(suite: Suite) -> dict[str, float]:
-    """By zone, the highest power between two samples; a step back is a wrap and is left out."""
+    """Return the highest power between two samples, by zone; a step back is a wrap and ignored."""
     highest: dict[str, float] = {}
     for run in suite.runs:
         for zone, readings in rapl_samples(suite, run.run_id).items():

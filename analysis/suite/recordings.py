@@ -17,7 +17,7 @@ from contract.documents import MeterDocument
 from instrumentation import decode
 from instrumentation.accuracy import read_terms
 
-# What must be the same in all folders of a meter; else its records cannot stand in one line.
+# Settings that must be equal in all folders of a meter, so that its records form one series.
 ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accuracy")
 
 
@@ -25,7 +25,7 @@ ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accur
 class Recording:
     """One folder below `meters/`.
 
-    `boot` is the controller's whose clock its times are of; empty where meter.json lacks it.
+    Its times are on the controller's clock in that `boot`; empty if meter.json lacks it.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Recording:
 
 
 def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
-    """All folders that can be read, those of one meter in the order of recording.
+    """Read all readable recordings, those of one meter in order of time.
 
-    From the raw bytes with `raw`, and where the decoded samples were not decoded here.
+    Samples come from the raw bytes with `raw`, or if they were not decoded here.
     """
     root = folder / "meters"
     source = derived.plan_sum(folder)
@@ -58,8 +58,8 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
         if described is None:
             problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
             continue
-        # `a.2` is the second recording of `a`. meter.json has the last word on the name, so that
-        # a meter called `a.2` is not a part of `a`; one of another name was copied or renamed.
+        # `a.2` is the second recording of `a`. The name in meter.json decides, so that a meter
+        # called `a.2` is not a part of `a`; a folder of another name was copied or renamed.
         numbered = re.fullmatch(re.escape(described.name) + r"\.(\d+)", path.name)
         name, number = (described.name, int(numbered[1])) if numbered else (path.name, 1)
         decoded = f"meters/{path.name}/samples.parquet"
@@ -80,18 +80,18 @@ def read(folder: Path, raw: bool, problems: list[str]) -> list[Recording]:
 def meters(
     recordings: Sequence[Recording], shift_ns: Mapping[str, int], problems: list[str]
 ) -> Iterator[Meter]:
-    """Return the recordings of one name as one meter, moved by the shifts of their boots."""
+    """Join the recordings of each meter, moved by the shifts of their boots."""
     by_name: dict[str, list[Recording]] = {}
     for recording in recordings:
         by_name.setdefault(recording.name, []).append(recording)
     for name, parts in by_name.items():
         first, alike = parts[0].described, []
         for part in parts:
-            other = [key for key in ALIKE if getattr(part.described, key) != getattr(first, key)]
-            if other:
+            changed = [k for k in ALIKE if getattr(part.described, k) != getattr(first, k)]
+            if changed:
                 problems.append(
                     f"Meter {name} was set up otherwise after the controller had started again "
-                    f"({', '.join(other)}): recording {part.number} is left out."
+                    f"({', '.join(changed)}): recording {part.number} is left out."
                 )
             else:
                 alike.append((part.samples, shift_ns.get(part.boot, 0)))
@@ -104,12 +104,12 @@ def meters(
             terms=read_terms(first.accuracy),
             timing=first.timing,
             arrival_delay_limit_s=first.arrival_delay_limit_s,
-            samples=samples.chained(alike),
+            samples=samples.chain(alike),
         )
 
 
 def _named(described: MeterDocument) -> dict[str, str]:
-    """Channels by the meter's own names; each once."""
+    """Return the channels by the meter's own names, each channel once."""
     own_names = {
         channel: own_name for own_name, channel in reversed(list(described.channels.items()))
     }

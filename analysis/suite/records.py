@@ -1,4 +1,4 @@
-"""What a suite folder holds, as typed objects (data contract: data/README.md)."""
+"""The contents of a suite folder as typed objects (data contract: data/README.md)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,22 +33,20 @@ SYNTHETIC = "synthetic"  # no machine at all: figures made for a purpose
 ORDER = (MEASURED, MODELLED, SYNTHETIC)
 
 
-def joint(origins: Iterable[str]) -> str:
-    """Return the origin of what rests on several figures: the worst of theirs.
+def worst_origin(origins: Iterable[str]) -> str:
+    """Return the worst of the origins that a figure rests on; an unknown one counts as modelled.
 
-    An unknown one is modelled.
-
-    Without any figure it is *measured*: nothing was modelled.
+    Without any it is *measured*: nothing was modelled.
     """
     ranks = (ORDER.index(name) if name in ORDER else 1 for name in origins)
     return ORDER[max(ranks, default=0)]
 
 
 BASELINE = "plain"
-_LABEL = re.compile(r"[\w ,.–-]{1,60}")  # of letters and digits alone is the name of a cipher
+_LABEL = re.compile(r"[\w ,.–-]{1,60}")  # the name of a cipher has letters and digits only
 TAIL = documents.TAIL
-DRIFT_CHECK = "drift_check"  # a workload of its own, between blocks: no part of what is compared
-SYSTEM = "system"  # the component that a meter before the whole machine sees
+DRIFT_CHECK = "drift_check"  # a workload between blocks, in no comparison
+SYSTEM = "system"  # the component of a meter that supplies the whole machine
 
 
 class SuiteError(AgentError):
@@ -63,7 +62,7 @@ Run = documents.RunDocument
 
 @dataclass(frozen=True)
 class VoidRun:
-    """A run that counts for nothing, or was skipped because it cannot run there, and why."""
+    """A run that was void, or skipped because the machine cannot run it, and the reason."""
 
     run_id: str
     configuration: str
@@ -93,13 +92,12 @@ class Meter:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as read.
+    """A suite folder as read.
 
-    `problems` are sentences about what is missing or cannot be trusted; `frozen` where the plan has
-    its own sum, `seal_holds` where all files have those of the seal.
-
-    `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
-    void, for nothing failed. `latencies` are those of fio's requests, by run.
+    `problems` are sentences on missing or untrusted data. The plan is `frozen` if it has its own
+    sum; `seal_holds` if all files have the sums of the seal. `skipped` runs cannot be made on this
+    machine (a program or a cipher is missing); nothing failed, so they are not void. `latencies`
+    are those of fio's requests, by run.
     """
 
     folder: Path
@@ -149,7 +147,7 @@ class Suite:
 
     @property
     def baseline(self) -> str | None:
-        """Return what all is a ratio to: the configuration plain, else the first unencrypted."""
+        """The configuration that ratios are to: `plain`, else the first without encryption."""
         plain = self._encrypted_by("none")
         return BASELINE if BASELINE in self.stacks else next(iter(plain), None)
 
@@ -164,11 +162,9 @@ class Suite:
         return self._encrypted_by("processor")
 
     def reference(self, name: str) -> str | None:
-        """Return the configuration without encryption on the same disk.
+        """Return the configuration without encryption on the same disk, else the baseline.
 
-        The baseline where there is none.
-
-        Against it nothing but the encryption differs.
+        Compared with the former, only the encryption differs.
         """
         same = [n for n in self._encrypted_by("none") if self.disk_of(n) == self.disk_of(name)]
         base = self.baseline
@@ -176,9 +172,9 @@ class Suite:
 
     @property
     def by_disk(self) -> bool:
-        """Return whether ratios are to each disk's configuration without encryption.
+        """Whether ratios are to each disk's configuration without encryption.
 
-        Every disk has one, and several carry encryption in software.
+        They are if every disk has one, and several configurations encrypt in software.
         """
         bare, software, every = (
             {self.disk_of(name) for name in names}
@@ -187,35 +183,35 @@ class Suite:
         return len(software) > 1 and every <= bare
 
     def base_of(self, name: str) -> str | None:
-        """Return what a configuration's ratios are to: the baseline, or its disk's reference.
+        """Return the base of a configuration's ratios: the baseline, or its disk's reference.
 
-        For one without encryption the baseline all the same.
+        A configuration without encryption is always compared with the baseline.
         """
         reference = self.reference(name) if self.by_disk else None
         return self.baseline if reference in (None, name) else reference
 
     @property
     def base_label(self) -> str:
-        """What captions call that which ratios are to."""
+        """The base of the ratios, for captions."""
         return "its disk without encryption" if self.by_disk else self.label(self.baseline or "")
 
     def reference_meter(self, channel: str) -> str | None:
         """Return the meter whose joules of a channel are compared; others are cross-checks.
 
-        The plan's, else the first that has it.
+        The plan may name it; else it is the first that has the channel.
         """
         having = [meter.name for meter in self.meters if channel in meter.channels]
         chosen = self.plan.reference_meters.get(channel)
         return chosen if chosen in having else next(iter(having), None)
 
     def disk_of(self, name: str) -> str:
-        """Role of the disk that a configuration lies on; empty where the plan has no such one."""
+        """Return the role of a configuration's disk; empty for an unknown configuration."""
         return self.stacks[name].disk if name in self.stacks else ""
 
     def label(self, name: str) -> str:
         """Return a configuration's label in the plan.
 
-        Its name where that is no label, and both where another one is called the same.
+        Its name if the label is invalid; label and name if another has the same label.
         """
         labels = [stack.label for stack in self.stacks.values()]
         label = self.stacks[name].label if name in self.stacks else ""
@@ -233,46 +229,43 @@ class Suite:
         return [name for name in names if name != DRIFT_CHECK]
 
     def workload_of(self, name: str) -> str:
-        """Return the workload that an entry of the plan runs: the entry's name if none is named."""
+        """Return the workload that an entry of the plan runs; its name if it states none."""
         entry = self.entries.get(name)
         return (entry.workload if entry else None) or name
 
     def counts_overall(self, name: str) -> bool:
-        """Whether an entry is a part of the figure over all workloads."""
+        """Return whether an entry counts towards the figure over all workloads."""
         return name not in self.entries or self.entries[name].overall
 
     @cached_property
     def planned(self) -> frozenset[tuple[str, str]]:
-        """Pairs of workload and configuration that the plan has runs of; all where it has none."""
-        every = ((w, c) for w in self.workloads for c in self.configurations)
-        return frozenset((run.workload, run.configuration) for run in self.plan.runs) or frozenset(
-            every
-        )
+        """Pairs of workload and configuration with planned runs; all pairs without any runs."""
+        pairs = frozenset((run.workload, run.configuration) for run in self.plan.runs)
+        return pairs or frozenset(product(self.workloads, self.configurations))
 
     @property
     def planned_blocks(self) -> int | None:
-        """The plan's blocks, with the extra ones that run a part of it; None where it has none."""
+        """The number of planned blocks, with the partial extra ones; None if the plan has none."""
         extra = self.plan.extra_blocks
         return self.plan.blocks + (extra.count if extra else 0) if self.plan.blocks else None
 
     @cached_property
     def unfinished(self) -> tuple[PlannedRun, ...]:
         """The planned runs that are neither finished nor skipped, without the drift check's."""
-        done = {run.run_id for run in self.runs} | {run.run_id for run in self.skipped}
-        return tuple(
-            run for run in self.plan.runs if run.run_id not in done and run.workload != DRIFT_CHECK
-        )
+        closed = {run.run_id for run in self.runs} | {run.run_id for run in self.skipped}
+        runs = (run for run in self.plan.runs if run.workload != DRIFT_CHECK)
+        return tuple(run for run in runs if run.run_id not in closed)
 
     @property
     def blocks_done(self) -> str:
-        """`4 of 10 blocks`: how many of the planned ones have no unfinished run."""
-        left = len({run.block for run in self.unfinished})
+        """How many planned blocks have no unfinished run: `4 of 10 blocks`."""
+        unfinished = len({run.block for run in self.unfinished})
         planned = len({run.block for run in self.plan.runs})
-        return f"{planned - left} of {planned} blocks"
+        return f"{planned - unfinished} of {planned} blocks"
 
     @cached_property
     def machine(self) -> dict[str, str]:
-        """Return provenance/before.json as text by the path of its keys: `cpu.model`."""
+        """Texts of provenance/before.json by the path of their keys: `cpu.model`."""
         return dict(leaves(self.before))
 
     @property

@@ -1,4 +1,4 @@
-"""Records of a meter, some hundred thousand at a time: a long recording fits no memory."""
+"""A meter's records in chunks, because a long recording does not fit into memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 
 
 class SamplesError(ProblemError):
-    """Samples that cannot be read; the message is a clause with the reason."""
+    """An error in reading samples; the message is a clause with the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Samples:
     stretch: Callable[[int, int], pl.DataFrame] | None = None
 
     def during(self, start_ns: int, end_ns: int) -> Samples:
-        """Only the records that arrived between two instants; of a file no more of it is read."""
+        """Return the records that arrived between two instants; of a file only these are read."""
         if self.stretch is not None:
             return of_table(self.stretch(start_ns, end_ns))
         within = pl.col("t_mono_ns").is_between(start_ns, end_ns)
@@ -39,7 +39,7 @@ class Samples:
         return of_table(pl.concat(tables)) if tables else NOTHING
 
     def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Tables of these columns, none of them empty."""
+        """Yield tables of these columns, but no empty ones."""
         return (table for table in self.read(columns) if len(table))
 
 
@@ -57,7 +57,7 @@ def of_table(table: pl.DataFrame) -> Samples:
 
 
 def of_file(path: Path, channels: Sequence[str]) -> Samples:
-    """Return a samples.parquet with these channels. Raises SamplesError where it is none."""
+    """Return the records of a samples.parquet with these channels. Raises SamplesError."""
     lazy = pl.scan_parquet(path)
     try:
         schema = lazy.collect_schema()
@@ -96,30 +96,30 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
 
 
 def _is_sound(name: str, kind: pl.DataType) -> bool:
-    """Whether a column has the type that `instrumentation.decode` gives it."""
+    """Return whether a column has the type that `instrumentation.decode` gives it."""
     if name in ("seq", "epoch", "t_mono_ns", "t_device_us"):
         return kind.is_integer()
     return kind in (pl.String, pl.Categorical) if name == "flags" else kind.is_float()
 
 
 def of_recording(folder: Path) -> Samples:
-    """Return what the raw bytes of a meter's folder give; decoded again by each reading.
+    """Return the records in a meter's raw bytes, which each reading decodes again.
 
-    Raises DecodeError if there is not a recording.
+    Raises DecodeError if the folder has no recording.
     """
     decoder, _ = decode.open_recording(folder)
     records = sum(map(len, decode.tables(folder)))
 
     def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        return even(table.select(columns) for table in decode.tables(folder))
+        return rechunk(table.select(columns) for table in decode.tables(folder))
 
     return Samples(tuple(decoder.schema), records, read)
 
 
-def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
-    """Return recordings of one meter, one after the other, each moved by so many ns.
+def chain(parts: Sequence[tuple[Samples, int]]) -> Samples:
+    """Join the recordings of one meter, each moved by its shift in ns.
 
-    Each has separate epochs, so that nothing is taken to continue from one to the next.
+    Each gets separate epochs, so that no stretch continues from one to the next.
     """
     recorded = [(part, shift_ns) for part, shift_ns in parts if part.records]
     if not recorded:
@@ -129,21 +129,21 @@ def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
     shared = set.intersection(*(set(part.columns) for part, _ in recorded))
     columns = tuple(name for name in recorded[0][0].columns if name in shared)
 
-    def moved(table: pl.DataFrame, number: int, shift_ns: int) -> pl.DataFrame:
+    def move(table: pl.DataFrame, number: int, shift_ns: int) -> pl.DataFrame:
         later = {"t_mono_ns": shift_ns, "epoch": number * EPOCHS}
         return table.with_columns(
             *(pl.col(name) + by for name, by in later.items() if name in table.columns),
             *([pl.col("flags").cast(pl.String)] if "flags" in table.columns else []),
         )
 
-    def read(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+    def read(names: Sequence[str]) -> Iterator[pl.DataFrame]:
         for number, (part, shift_ns) in enumerate(recorded):
-            for table in part.tables(wanted):
-                yield moved(table, number, shift_ns)
+            for table in part.tables(names):
+                yield move(table, number, shift_ns)
 
     def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
         tables = [
-            moved(table, number, shift_ns).select(columns)
+            move(table, number, shift_ns).select(columns)
             for number, (part, shift_ns) in enumerate(recorded)
             for table in part.during(start_ns - shift_ns, end_ns - shift_ns).tables(columns)
         ]
@@ -155,12 +155,12 @@ def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
 
 
 def between(part: Samples, start_ns: int, end_ns: int) -> Samples:
-    """Only the records that arrived in [start, end]; nothing of them is kept in memory."""
+    """Return the records that arrived in [start, end], without holding them in memory."""
     within = pl.col("t_mono_ns").is_between(start_ns, end_ns)
 
-    def read(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
-        columns = dict.fromkeys([*wanted, "t_mono_ns"])
-        return (t.filter(within).select(wanted) for t in part.tables(list(columns)))
+    def read(names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        columns = dict.fromkeys([*names, "t_mono_ns"])
+        return (table.filter(within).select(names) for table in part.tables(list(columns)))
 
     def stretch(first_ns: int, last_ns: int) -> pl.DataFrame:
         stretched = part.during(max(first_ns, start_ns), min(last_ns, end_ns))
@@ -170,18 +170,17 @@ def between(part: Samples, start_ns: int, end_ns: int) -> Samples:
     return Samples(part.columns, sum(map(len, read(["t_mono_ns"]))), read, stretch)
 
 
-def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the same rows in pieces as `of_file` gives them.
+def rechunk(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the same rows in chunks of `CHUNK_RECORDS`, as `of_file` does.
 
-    The fit of a meter's time thins out its points piece by piece, so that it would come out
-    otherwise from pieces of another size.
+    The fit of a meter's time thins out its points chunk by chunk: other chunks would change it.
     """
-    held: list[pl.DataFrame] = []
+    pending: list[pl.DataFrame] = []
     for table in tables:
-        held.append(table)
-        while sum(map(len, held)) >= CHUNK_RECORDS:
-            joined = pl.concat(held)
+        pending.append(table)
+        while sum(map(len, pending)) >= CHUNK_RECORDS:
+            joined = pl.concat(pending)
             yield joined.head(CHUNK_RECORDS)
-            held = [joined.slice(CHUNK_RECORDS)]
-    if any(map(len, held)):
-        yield pl.concat(held)
+            pending = [joined.slice(CHUNK_RECORDS)]
+    if any(map(len, pending)):
+        yield pl.concat(pending)

@@ -33,7 +33,7 @@ RUN_FORMAT = "fde-run/1"
 
 @dataclass(frozen=True)
 class _AnyRun:
-    """What run.json of any run has, void ones too."""
+    """The part of run.json that every run has, void ones too."""
 
     format: str
     plan_sha256: str
@@ -42,9 +42,9 @@ class _AnyRun:
 
 
 def parse_run(document: object, plan_sha256: str) -> Run | str:
-    """Parse run.json; return the reason where the run counts for nothing.
+    """Parse run.json; return the reason instead if the run is void.
 
-    Raises ValueError where it is not complete.
+    Raises ValueError if it is not complete.
     """
     stated = schema.read(_AnyRun, document)
     if stated.format != RUN_FORMAT:
@@ -67,7 +67,7 @@ def parse_run(document: object, plan_sha256: str) -> Run | str:
 def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     """Read the suite in `folder`; with `raw`, meters are decoded again from their raw bytes.
 
-    `results` has journal.jsonl and runs/ in place of `folder`, where they are not fetched yet.
+    `results` has journal.jsonl and runs/ in place of `folder`, if they are not fetched yet.
     Raises SuiteError if there is no readable plan, or it is of another version.
     """
     results = results or folder
@@ -120,13 +120,13 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
 
 
 def suite_id(folder: Path) -> str:
-    """Which suite is in `folder`, by its plan. Raises SuiteError as `read` does."""
+    """Return the id in the plan of the suite in `folder`. Raises SuiteError as `read` does."""
     return _plan(folder)[0].suite_id
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """A line of rapl.jsonl; of a read that failed there is none."""
+    """A line of rapl.jsonl with a good reading."""
 
     zone: str
     t_before_ns: COUNT
@@ -140,7 +140,7 @@ _SAMPLES = schema_of("zone t_before_ns:i t_after_ns:i energy_uj:i")
 def rapl_table(suite: Suite, run_id: str) -> pl.DataFrame:
     """Return the good samples of all counters during a run."""
     path = suite.folder / "runs" / run_id / "rapl.jsonl"
-    with suppress(OSError, pl.exceptions.PolarsError):  # it has none, or some lines are damaged
+    with suppress(OSError, pl.exceptions.PolarsError):  # no file, or damaged lines
         text = path.read_bytes()
         table = pl.read_ndjson(text, schema=_SAMPLES)
         if len(table) == text.count(b"\n"):
@@ -150,7 +150,7 @@ def rapl_table(suite: Suite, run_id: str) -> pl.DataFrame:
 
 
 def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
-    """Return the same by zone, in order of time."""
+    """Return the good samples during a run by zone, in order of time."""
     samples: dict[str, list[Reading]] = {}
     ordered = rapl_table(suite, run_id).sort("t_before_ns", maintain_order=True)
     for zone, *reading in ordered.iter_rows():
@@ -237,16 +237,16 @@ def _run(path: Path, last: Entry | None, plan_sha256: str) -> Run | str:
 
 
 def _gaps(suite: Suite) -> Iterator[str]:
-    """Yield what the suite lacks although all its files are sound."""
+    """Yield sentences on what the suite lacks although all its files are sound."""
     runs = suite.compared_runs
     blocks = {run.block for run in runs}
     if not runs:
         yield "No run finished: there is nothing to report."
     elif len(blocks) == 1:
         yield "Only one block finished: there are figures, but no intervals and no verdicts."
-    done = {run.configuration for run in runs}
+    configurations = {run.configuration for run in runs}
     for name in suite.configurations:
-        if runs and name not in done:
+        if runs and name not in configurations:
             yield f"Configuration {name} has no finished run: it has no figures."
     if runs and suite.baseline is None:
         yield "The plan has no configuration of kind plain: there are no ratios to one."
@@ -258,7 +258,7 @@ def _gaps(suite: Suite) -> Iterator[str]:
             yield f"Meter {meter.name} has no samples."
 
 
-# What counts up, names a time, or is recorded once: all else is a setting, and is compared.
+# Keys that count up, hold a time, or are recorded once; all others are settings and compared.
 MAY_CHANGE = frozenset(
     {"boot_id", "error", "link_after", "link_before", "swaps", "used_percent", "wall"}
     | {"written_bytes"}
@@ -285,11 +285,11 @@ def provenance_changes(folder: Path, problems: list[str]) -> Iterator[str]:
                 if before.get(key) != current.get(key)
             ]
             if differing:
-                rest = len(differing) - _MOST_NAMED
-                more = f"; and {rest} more" * (rest > 0)
+                unnamed = len(differing) - _MOST_NAMED
+                tail = f"; and {unnamed} more" * (unnamed > 0)
                 yield (
                     f"The target changed between provenance/{last[0]} and {path.name}: "
-                    f"{'; '.join(differing[:_MOST_NAMED])}{more}. Joules from before and after it "
+                    f"{'; '.join(differing[:_MOST_NAMED])}{tail}. Joules from before and after it "
                     "are of different configurations."
                 )
         last = (path.name, current)

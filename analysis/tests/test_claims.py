@@ -225,7 +225,7 @@ def test_a_drawn_suite_bears_out_what_it_was_drawn_from(paper: Results) -> None:
 def test_the_examples_have_a_verdict_on_every_claim_of_their_paper(
     name: str, counts: dict[str, int], tmp_path: Path
 ) -> None:
-    folder, _ = bundle.unpacked(EXAMPLES / f"{name}.tar.gz", tmp_path / name)
+    folder, _ = bundle.unpack(EXAMPLES / f"{name}.tar.gz", tmp_path / name)
     tested = decided(results(folder))
     assert {claim.claim.paper for claim in tested} == {"fujimoto"}
     assert Counter(claim.verdict for claim in tested) == counts

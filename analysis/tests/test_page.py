@@ -440,7 +440,7 @@ def test_two_configurations_of_one_label_are_told_apart() -> None:
     ],
 )
 def test_what_rests_on_several_origins_is_the_worst_of_them(parts: list[str], worst: str) -> None:
-    assert records.joint(parts) == worst
+    assert records.worst_origin(parts) == worst
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from analysis.stats.results import Results, flag_notes, results, uncovered
 from analysis.suite import suite_folder
 from analysis.suite.incidents import IncidentLog, incident_log, pauses_s
 from analysis.suite.records import Suite
-from analysis.suite.samples import chained, of_table
+from analysis.suite.samples import chain, of_table
 from analysis.suite.suite_folder import read
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.pages import text_of
@@ -157,7 +157,7 @@ def test_a_meters_silence_is_longer_than_any_bunch() -> None:
     opened = records.with_columns(epoch=(records["t_mono_ns"] > 50 * S).cast(pl.Int32))
     assert pauses_s(of_table(opened)) == [1.0]
     # From one boot of the controller to the next the distance may be anything.
-    two = chained([(of_table(kept.head(20)), 0), (of_table(kept.head(20)), 7200 * S)])
+    two = chain([(of_table(kept.head(20)), 0), (of_table(kept.head(20)), 7200 * S)])
     assert pauses_s(two) == []
 
 

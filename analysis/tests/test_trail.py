@@ -22,7 +22,7 @@ from analysis.report.verification import verify
 from analysis.stats import alike
 from analysis.stats.results import results, write
 from analysis.suite import manifest
-from analysis.suite.manifest import trail
+from analysis.suite.manifest import check_journal
 from analysis.tests.known import analysed
 from analysis.tests.pages import Shared
 from contract import derived
@@ -129,7 +129,7 @@ def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
         lines.insert(-1, {**lines[-2], "state": state, "run_id": name, "cause": cause})
     write_lines(folder / "journal.jsonl", numbered(lines))
     counted = {path.name for path in (folder / "runs").iterdir()}
-    *cut, problem = trail(folder, counted).problems
+    *cut, problem = check_journal(folder, counted).problems
     assert problem.startswith(f"Run {name} is counted, but the journal leaves it at")
     assert len(cut) == (state != "void")
     kept = pl.read_parquet(folder / "energy.parquet")
@@ -310,11 +310,11 @@ def test_a_table_that_was_not_made_here_of_this_is_not_taken(
     table = folder / "energy.parquet"
     honest = table.read_bytes()
     expected = load(folder)
-    assert manifest.current(table)
+    assert manifest.is_current(table)
     wrong = pl.read_parquet(table).with_columns(pl.col("energy_j") * 2)
     try:
         wrong.write_parquet(table, metadata=manifest.metadata(folder))
-        assert not manifest.current(table)
+        assert not manifest.is_current(table)
         assert load(folder).equals(expected)
         table.write_bytes(honest[: len(honest) // 2])
         assert load(folder).equals(expected)
@@ -323,8 +323,8 @@ def test_a_table_that_was_not_made_here_of_this_is_not_taken(
     for name in ("code", "seal"):
         with monkeypatch.context() as patch:
             patch.setattr(manifest, name, lambda *_: "another")
-            assert not manifest.current(table)
-    assert manifest.current(table)
+            assert not manifest.is_current(table)
+    assert manifest.is_current(table)
 
 
 def test_tables_of_files_that_are_not_as_sealed_are_not_taken_as_ours(
@@ -336,7 +336,7 @@ def test_tables_of_files_that_are_not_as_sealed_are_not_taken_as_ours(
     with (folder / "clock.jsonl").open("a") as lines:
         lines.write("{}\n")
     write(results(folder))
-    assert not manifest.current(folder / "energy.parquet")
+    assert not manifest.is_current(folder / "energy.parquet")
 
 
 @pytest.mark.parametrize(

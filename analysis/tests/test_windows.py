@@ -278,7 +278,7 @@ def test_pieces_are_even_and_hold_every_row_in_order(
     monkeypatch.setattr(samples, "CHUNK_RECORDS", 100)
     rows = pl.DataFrame({"row": range(sum(lengths))}, schema={"row": pl.Int64()})
     starts = [sum(lengths[:i]) for i in range(len(lengths))]
-    pieces = list(samples.even(rows.slice(a, n) for a, n in zip(starts, lengths, strict=True)))
+    pieces = list(samples.rechunk(rows.slice(a, n) for a, n in zip(starts, lengths, strict=True)))
     assert [len(piece) for piece in pieces[:-1]] == [100] * (len(pieces) - 1)
     assert [row for piece in pieces for row in piece["row"]] == rows["row"].to_list()
 

@@ -105,12 +105,12 @@ def publish(
     ] = None,
 ) -> PublishResult:
     """Pack a sealed suite as one file that can be cited; print what in it identifies."""
-    from analysis.suite.bundle import opened
+    from analysis.suite.bundle import open_suites
     from analysis.suite.suite_folder import suite_id
     from controller.sharing import publish as publishing
 
     aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
-    with aside, opened([suite or newest()]) as (folder,):
+    with aside, open_suites([suite or newest()]) as (folder,):
         identifying = publishing.identified(folder)
         say("\n".join(publishing.listing(identifying)))
         place = out or Path(f"{suite_id(folder)}.tar.gz")
@@ -155,9 +155,9 @@ def compare(
     """Suites side by side: what differs between them, joules beside the first's, their history."""
     from analysis.report import compare_page
     from analysis.stats import compare as comparing
-    from analysis.suite.bundle import opened
+    from analysis.suite.bundle import open_suites
 
-    with opened(suites) as folders:
+    with open_suites(suites) as folders:
         comparison = comparing.compare_all(folders)
         say(compare_page.text(comparison))
         page = compare_page.write(comparison, out or build_folder() / "compare")

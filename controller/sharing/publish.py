@@ -20,7 +20,7 @@ from agent import pack
 from analysis.report import build, verification
 from analysis.stats.results import Results
 from analysis.suite import group, manifest
-from analysis.suite.bundle import ABOUT, FORMAT, unpacked
+from analysis.suite.bundle import ABOUT, FORMAT, unpack
 from analysis.suite.manifest import Findings
 from analysis.suite.suite_folder import suite_id
 from contract import exports
@@ -106,7 +106,7 @@ def kept(path: Path, place: Path) -> Path:
     if not folder_of_bundle.is_dir():
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place, prefix=".unpacking-") as temporary:
-            folder, _ = unpacked(path, Path(temporary) / "bundle")
+            folder, _ = unpack(path, Path(temporary) / "bundle")
             try:
                 folder.parent.rename(folder_of_bundle)
             except OSError:
@@ -121,7 +121,7 @@ def verify(path: Path) -> Findings:
         suite_id(path)  # a plan of this version, and neither links nor pipes beside it
         return verification.verify(path)
     with tempfile.TemporaryDirectory(prefix="fde-bundle-") as temporary:
-        return verification.verify(*unpacked(path, Path(temporary)))
+        return verification.verify(*unpack(path, Path(temporary)))
 
 
 def _describe(folder: Path, suite_results: Results, authors: Sequence[str]) -> None:

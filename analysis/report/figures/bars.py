@@ -83,7 +83,7 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     names = [name for name in suite.configurations if name in drawn]
     with style.drawing(7.2, 1.1 + 0.23 * max(4, len(names)), grid="x") as figure:
         _panels(figure, plot, by_component, suite, names)
-        style.titled(figure, plot.title, records.joint(shown["origin"].unique()))
+        style.titled(figure, plot.title, records.worst_origin(shown["origin"].unique()))
     return figure
 
 

@@ -80,7 +80,7 @@ def draw(
             list(artists.values()), list(artists), loc="outside right upper", fontsize=7.5
         )
         title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
-        style.titled(figure, title, records.joint(rows["origin"].unique()))
+        style.titled(figure, title, records.worst_origin(rows["origin"].unique()))
     return figure
 
 

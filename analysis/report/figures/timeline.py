@@ -104,7 +104,7 @@ def draw(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
         axis.set_xlabel("Time since the start of the run (s)")
         axis.set_ylabel("Power (W)")
         title = f"{words.name_of(run.workload)}, {suite.label(run.configuration)}"
-        where = records.joint([run.origin, *(meter.origin for meter in suite.meters)])
+        where = records.worst_origin([run.origin, *(meter.origin for meter in suite.meters)])
         style.titled(figure, f"Power over time: {title}, block {run.block + 1}", where)
         figure.legend(loc="outside lower center", ncols=min(4, len(curves)))
     return figure

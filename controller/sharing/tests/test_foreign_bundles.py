@@ -14,7 +14,7 @@ import pytest
 
 from analysis import load
 from analysis.suite import manifest
-from analysis.suite.bundle import opened
+from analysis.suite.bundle import open_suites
 from contract.suite_files import is_packed
 from controller.cli.app import main
 from controller.sharing.tests.bundles import contents, packed
@@ -122,7 +122,7 @@ def test_derived_tables_of_a_stranger_are_not_believed(
     columns = ("energy_j", "power_w") if name == "energy.parquet" else ("power_w_system",)
     false = sealed_again(forged(members, name, *columns))
     bundles = [packed(tmp_path / "a.tar.gz", members), packed(tmp_path / "b.tar.gz", false)]
-    with opened(bundles) as folders:
+    with open_suites(bundles) as folders:
         assert load(folders[0]).equals(load(folders[1]))
     answers = [said(fde, "summary", path)["suites"][0]["answer"] for path in bundles]
     assert answers[0] == answers[1] and len(answers[0]) > 1

@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from analysis.suite import manifest
-from analysis.suite.bundle import about, opened
+from analysis.suite.bundle import open_suites, read_about
 from contract import packed as unpacking
 from contract.places import ROOT
 from contract.plan import digest
@@ -162,12 +162,12 @@ def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> N
 
 
 def test_a_bundle_describes_itself(bundle: Path) -> None:
-    with opened([bundle]) as (folder,):
+    with open_suites([bundle]) as (folder,):
         citation = yaml.safe_load((folder / "CITATION.cff").read_text(encoding="utf-8"))
         assert citation["date-released"] == "2026-01-01"
         for name in ("LICENSE", "CITATION.cff", "schema/plan.json", "energy.parquet"):
             assert (folder / name).is_file()
-        description = about(folder)
+        description = read_about(folder)
         assert description.suite_id == folder.name
 
 
@@ -256,7 +256,7 @@ def test_what_differs_from_where_a_bundle_was_made_is_named(
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path: Path) -> None:
     """Where this fails: make examples."""
-    with opened([path]) as (folder,):
+    with open_suites([path]) as (folder,):
         assert not publish.verify(folder).problems
 
 
