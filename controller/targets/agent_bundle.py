@@ -1,7 +1,7 @@
-"""One tar of everything that runs on the target, the same bytes for the same sources.
+"""The tar archive of everything that runs on the target; equal sources give equal bytes.
 
-Its paths are absolute (without the leading slash): it is unpacked at the root of the target, and
-`tar --diff` then shows whether anything there differs.
+Its paths are absolute without the leading slash: it is unpacked at the root of the target, and
+`tar --diff` shows whether a file there differs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import io
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
 
 from contract import strict_json
@@ -25,16 +24,16 @@ HOME = PurePosixPath("opt/fde-testbed")
 TARGET = PurePosixPath("etc/fde-testbed/target.json")
 UNIT = PurePosixPath("etc/systemd/system/fde-agent@.service")
 PACKAGES = ("agent", "contract", "instrumentation", "workloads")
-# The entry points that are for the target.
+# Entry points of code that runs on the target.
 ON_TARGET = ("fde.sources", "fde.storage", "fde.workloads")
-# What stays on the controller: folders by their names.
+# Names of folders that stay on the controller.
 LEFT_OUT = frozenset({"meters", "simulators", "suites", "tests", "__pycache__"})
 
 
 def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
-    """Collect contents by path on the target.
+    """Collect the contents of all files by their path on the target.
 
-    Raises ControllerError where pyRAPL or a package is not complete.
+    Raises ControllerError if pyRAPL or a package is incomplete.
     """
     files = {
         HOME / path.relative_to(root).as_posix(): path.read_bytes()
@@ -42,29 +41,27 @@ def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
         for path in _sources(root / package, root)
     }
     libraries = [_folder("pyRAPL", ControllerError("no-pyrapl"))]
-    for point in _entry_points():
+    for point in (point for group in ON_TARGET for point in installed(group)):
         facts = {"package": distribution(point), "class_path": point.value, "group": point.group}
         top = point.module.partition(".")[0]
         missing = ControllerError("package-without-module", **facts, top=top)
         libraries.append(_folder(point.module, missing))
-    for library in libraries:
-        for path in _sources(library, library.parent):
-            files[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
-    # By these the target's Python finds the entry points as this one does.
-    for point in _entry_points():
-        if point.dist is not None:
+        if point.dist is not None:  # so that the target's Python finds the entry point, too
             info = HOME / "lib" / f"{point.dist.name.replace('-', '_')}.dist-info"
             for name in ("METADATA", "entry_points.txt"):
                 files[info / name] = (point.dist.read_text(name) or "").encode()
+    for library in libraries:
+        for path in _sources(library, library.parent):
+            files[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
     return files
 
 
 def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
-    """Pack a tar of files of mode 0644 owned by root, in order of their paths.
+    """Pack files into a tar archive, sorted by path, with mode 0644 and owner root.
 
-    No folders are listed, so that unpacking never changes the mode of one that is there. The time
-    of a file is made from its contents: Python takes a cached .pyc for fresh by time and size
-    alone, so a constant time could run yesterday's code.
+    Folders are not listed: unpacking never changes the mode of an existing one. A file's time is
+    computed from its contents: Python compares only time and size to decide whether a cached .pyc
+    is current, so a constant time could run outdated code.
     """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
@@ -78,14 +75,8 @@ def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _entry_points() -> Iterator[EntryPoint]:
-    """Yield what installed packages add to the target's programs."""
-    for group in ON_TARGET:
-        yield from installed(group)
-
-
 def _folder(module: str, missing: ControllerError) -> Path:
-    """Return the top package of a module, or its file where it is a single one."""
+    """Return the folder of a module's top package, or the file of a module without one."""
     try:
         spec = importlib.util.find_spec(module.partition(".")[0])
     except (ImportError, ValueError):
@@ -97,13 +88,14 @@ def _folder(module: str, missing: ControllerError) -> Path:
 
 
 def _sources(folder: Path, root: Path) -> Iterator[Path]:
+    """Yield the files of a folder, or the file itself, that belong on the target."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
         parts = path.relative_to(root).parts
         if path.is_file() and not (LEFT_OUT & set(parts) or path.name.startswith(".")):
             yield path
 
 
-# Python's own caches beside the sources are not the archive's: what is left over there stays.
+# Python's caches next to the sources are not in the archive; unpacking leaves them as they are.
 SEND = """
 f=$(mktemp /run/fde-agent.XXXXXX) || exit 1
 trap 'rm -f "$f"' EXIT
@@ -124,20 +116,20 @@ for path; do [ ! -e "$path" ] && [ ! -L "$path" ] || left="$left $path"; done
 def send(
     target: TargetDocument, *, dry: bool = False, run: connection.Run = connection.run
 ) -> bool:
-    """Unpack the archive at the target's root if anything differs there; return whether it did.
+    """Unpack the archive at the target's root if a file differs; return whether one did.
 
-    With `dry` it is compared alone. Raises TargetError.
+    With `dry` only compare. Raises TargetError.
     """
     document = strict_json.dumps(target.for_target.document()).encode()
     unit = (ANSIBLE / "roles" / "agent" / "files" / UNIT.name).read_bytes()
     archive = pack(collect() | {TARGET: document, UNIT: unit})
-    done = run(target, ["sh", "-c", SEND, "sh", "look" if dry else "unpack"], archive)
-    return connection.require_output(target, done).strip() == b"changed"
+    result = run(target, ["sh", "-c", SEND, "sh", "look" if dry else "unpack"], archive)
+    return connection.require_output(target, result).strip() == b"changed"
 
 
 def remove(
     target: TargetDocument, *, dry: bool = False, run: connection.Run = connection.run
 ) -> bool:
-    """Remove the agent and its service; return whether there was any. Raises TargetError."""
-    done = run(target, ["sh", "-c", REMOVE, "sh", "look" if dry else "remove"], b"")
-    return bool(connection.require_output(target, done).strip())
+    """Remove the agent and its service; return whether they existed. Raises TargetError."""
+    result = run(target, ["sh", "-c", REMOVE, "sh", "look" if dry else "remove"], b"")
+    return bool(connection.require_output(target, result).strip())

@@ -1,4 +1,4 @@
-"""Shapes of a target's answers, as `agent.preflight`, `agent check`, `agent.examine` print them."""
+"""The documents that `agent.preflight`, `agent check` and `agent.examine` print."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MachineAnswer:
 
 @dataclass(frozen=True)
 class DisksAnswer:
-    """The answer of `agent check`; `disturbers` are units by group, None without systemctl."""
+    """The answer of `agent check`; `disturbers` are units by group, or None without systemctl."""
 
     disks: tuple[DiskAnswer, ...]
     disturbers: Mapping[str, tuple[str, ...]] | None = None
@@ -38,7 +38,7 @@ class DisksAnswer:
 
 @dataclass(frozen=True)
 class Examination:
-    """The answer of `agent.examine`; `errors` are why other parts are None."""
+    """The answer of `agent.examine`; `errors` give the reason for each part that is None."""
 
     checks: tuple[Finding, ...] | None = None
     rapl: RaplCounts | None = None
@@ -56,23 +56,23 @@ class Examination:
 
 @dataclass(frozen=True)
 class Survey:
-    """Name of a machine, and its disks."""
+    """The name of a machine and its disks."""
 
     name: str
     disks: tuple[SurveyedDisk, ...]
 
 
 @dataclass(frozen=True)
-class KeptCheck:
-    """The last check of a target, as far as provisioning compares with it."""
+class CheckRecord:
+    """The part of a saved check that provisioning compares with."""
 
     fingerprints: Mapping[str, str]
-    disks: tuple[KeptDisk, ...]
+    disks: tuple[RecordedDisk, ...]
 
 
 @dataclass(frozen=True)
-class KeptDisk:
-    """Which disk had a role when it was checked."""
+class RecordedDisk:
+    """The disk that had a role when the target was checked."""
 
     role: str
     by_id: str

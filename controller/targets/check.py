@@ -1,4 +1,4 @@
-"""`fde check`: the checks of a target, and what provisioning would do; nothing is touched."""
+"""`fde check`: checks a target and lists what provisioning would do, without changing anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.planning import past_durations, wear
 from controller.planning.suites import at_scale, load_suite
 from controller.targets import connection, first_writes, fitness, playbook, survey
 from controller.targets import inventory as stacks
-from controller.targets.fitness.diagnosis import FIRST_SUITE, Scene, passed, problem_of, refused
+from controller.targets.fitness.diagnosis import FIRST_SUITE, passed, problem_of, refused
 from controller.targets.power_return import return_power
 from controller.targets.survey import TargetAnswer, write_record
 
@@ -42,34 +42,36 @@ def run(
     scale: str | None = None,
     noise_s: float = 0.0,
 ) -> CheckResult:
-    """Check every host of an inventory and print its page.
+    """Check every host of an inventory and print a page for each.
 
-    With a `suite` it has what that writes to each disk; with `noise_s` rest and load of so many
-    seconds each are measured. Raises ControllerError where the inventory cannot be read at all.
+    With a `suite` the page lists what that writes to each disk. With `noise_s` the power is
+    measured at rest and under load, for that many seconds each. Raises ControllerError if the
+    inventory cannot be read.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
     inventory = playbook.resolve(path)
     hosts = []
     for name, problems in inventory.refused.items():
-        outcomes = [replace(refused(each), code="inventory") for each in problems]
+        outcomes = [replace(refused(problem), code="inventory") for problem in problems]
         _print_outcomes(f"{name}, which was not asked", outcomes, say)
         hosts.append(HostChecks(name, False, tuple(outcomes)))
     for target in inventory.targets:
         hosts.append(_check_host(target, suite, scale, noise_s, say))
         if hosts[-1].ok and has_one_disk(target):
-            way = command_line("run", suite=ONE_DISK)
-            say(f"\nSUITE  {way} answers first: the Opal disk compared with itself.")
+            command = command_line("run", suite=ONE_DISK)
+            say(f"\nSUITE  {command} answers first: the Opal disk compared with itself.")
     ok = all(host.ok for host in hosts)
-    way = command_line("provision", inventory=path)
-    fix = "Correct what is marked FAIL, then run fde check again."
-    say(f"\nNothing was touched. {f'{way} does what is listed above.' if ok else fix}")
+    step = "Correct what is marked FAIL, then run fde check again."
+    if ok:
+        step = f"{command_line('provision', inventory=path)} does what is listed above."
+    say(f"\nNothing was touched. {step}")
     return CheckResult(ok, str(path), tuple(hosts))
 
 
 def _check_host(
     target: TargetDocument, suite: str | None, scale: str | None, noise_s: float, say: Say
 ) -> HostChecks:
-    """Print the page of a host; a target that was left off is switched on first."""
+    """Check a host and print its page; a target that was left off is switched on first."""
     try:
         return_power(target, partial(fitness.is_reached, target), say, is_stopped=lambda: True)
     except ControllerError as error:
@@ -78,17 +80,25 @@ def _check_host(
     in_order = replace(passed("Its types and rules hold."), code="inventory")
     outcomes = [in_order, *fitness.judge(scene)]
     _print_outcomes(f"{target.host} = {connection.link(target)}", outcomes, say)
-    outcomes += _print_scene(scene, suite, scale, say)
-    disks = scene.answer.disks if scene.answer else ()
+    answer = scene.answer
+    _print_disks(target, answer, say)
+    if answer and answer.error is None:
+        say(f"\nsaved for fde provision: {_save(target, answer)}")
+    say("\nCONFIGURATIONS")
+    for line in stacks.table(target.configurations):
+        say(f"  {line}")
+    if suite and answer:
+        outcomes += _check_suite(target, answer, suite, scale, say)
+    disks = answer.disks if answer else ()
     return HostChecks(target.host, not fitness.blockers(outcomes), tuple(outcomes), disks)
 
 
 def _print_outcomes(title: str, outcomes: Sequence[CheckOutcome], say: Say) -> None:
-    """Print a line for each outcome, or for several that are alike, and the counts."""
+    """Print one line for each group of equal outcomes, then the counts."""
     say(f"\nCHECKS  {title}\n")
-    for key, alike in groupby(outcomes, attrgetter("state", "sentence", "remedy")):
+    for key, group in groupby(outcomes, attrgetter("state", "sentence", "remedy")):
         state, sentence, remedy = key
-        codes = [outcome.code for outcome in alike]
+        codes = [outcome.code for outcome in group]
         if len(codes) > 1:
             sentence, codes = f"{sentence} {', '.join(codes)}", [f"{len(codes)} checks"]
         _print_wrapped(f"  {MARKS[state]}  {codes[0]}", sentence, say)
@@ -102,29 +112,15 @@ def _print_outcomes(title: str, outcomes: Sequence[CheckOutcome], say: Say) -> N
 
 
 def _print_wrapped(label: str, text: str, say: Say) -> None:
-    """Print a label and a text beside it, wrapped."""
+    """Print a label with a wrapped text to its right."""
     lines = textwrap.wrap(text, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False)
     for line in lines or [""]:
         say(f"{label:<{LABEL}}{line}".rstrip())
         label = ""
 
 
-def _print_scene(
-    scene: Scene, suite: str | None, scale: str | None, say: Say
-) -> list[CheckOutcome]:
-    """Print what would happen to a host; return what its `suite` fails with."""
-    target, answer = scene.target, scene.answer
-    _print_disks(target, answer, say)
-    if answer and answer.error is None:
-        say(f"\nsaved for fde provision: {_save(target, answer)}")
-    say("\nCONFIGURATIONS")
-    for line in stacks.table(target.configurations):
-        say(f"  {line}")
-    return _check_suite(scene, suite, scale, say) if suite and answer else []
-
-
 def _print_disks(target: TargetDocument, answer: TargetAnswer | None, say: Say) -> None:
-    """Print each disk as the inventory names it, as it was found, and what would be done."""
+    """Print each disk as named and as attached, and what provisioning would do to it."""
     by_role = {disk.role: disk for disk in answer.disks} if answer else {}
     for role, named in target.disks.items():
         say("")
@@ -137,11 +133,12 @@ def _print_disks(target: TargetDocument, answer: TargetAnswer | None, say: Say) 
                 if "allowed" in problem.facts:
                     say(f"{'':{LABEL}}erase: {problem.facts['allowed']}")  # to be pasted
             if disk in first_writes.new_disks(target, [disk]):
-                way = command_line("provision", confirm=shlex.quote(disk.serial or ""))
-                _print_wrapped("  will ask", f"{way}, the first time", say)
+                command = command_line("provision", confirm=shlex.quote(disk.serial or ""))
+                _print_wrapped("  will ask", f"{command}, the first time", say)
 
 
 def _describe_named(role: str, disk: Disk, target: TargetDocument) -> Iterator[tuple[str, str]]:
+    """Yield labels and texts that describe a disk as the inventory names it."""
     yield f"disk {role}", disk.by_id
     yield "", f"serial {disk.serial}, {_size(disk.size_bytes)}"
     names = [entry.name for entry in target.configurations if entry.disk == role]
@@ -155,6 +152,7 @@ def _describe_named(role: str, disk: Disk, target: TargetDocument) -> Iterator[t
 
 
 def _describe_answer(disk: DiskAnswer) -> Iterator[tuple[str, str]]:
+    """Yield labels and texts that describe a disk as the target reports it."""
     kind = ", ".join(text for text in (disk.model, disk.transport) if text)
     yield "found", f"{disk.path or 'absent'}: {kind}" if kind else disk.path or "absent"
     if disk.size_bytes:
@@ -166,12 +164,12 @@ def _describe_answer(disk: DiskAnswer) -> Iterator[tuple[str, str]]:
         yield from (("would", step) for step in disk.would or ["nothing: it is as it must be"])
 
 
-def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[CheckOutcome]:
-    """Print what a suite and its preconditioning write; return why the suite has no plan."""
+def _check_suite(
+    target: TargetDocument, answer: TargetAnswer, name: str, scale: str | None, say: Say
+) -> list[CheckOutcome]:
+    """Print how much a suite and its preconditioning write; return the suite's failed checks."""
     from controller.planning.compiler import compile_plan  # NumPy: not for a page without a suite
 
-    target, answer = scene.target, scene.answer
-    assert answer is not None
     try:
         plan = compile_plan(name, at_scale(load_suite(name), scale), target, seed=0)
     except AgentError as error:
@@ -183,8 +181,8 @@ def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[C
     for cost in costs:
         _print_wrapped("  wear", cost.sentences, say)
         if cost.reason and not target.lab:
-            way = command_line("run", confirm=shlex.quote(cost.serial))
-            _print_wrapped("  will ask", f"{way}, as {cost.reason}", say)
+            command = command_line("run", confirm=shlex.quote(cost.serial))
+            _print_wrapped("  will ask", f"{command}, as {cost.reason}", say)
     written = past_durations.read_writes(suites_folder(), plan, survey.read_writes(target, plan))
     for sentence in wear.describe_writes(plan, answer.disks, written):
         _print_wrapped("  writes", sentence, say)
@@ -196,14 +194,14 @@ def _check_suite(scene: Scene, name: str, scale: str | None, say: Say) -> list[C
 
 
 def has_one_disk(target: TargetDocument) -> bool:
-    """Whether the suite `one-disk` can run: its configurations are named, on one disk."""
-    wanted = load_suite(ONE_DISK).configurations
-    return set(wanted) <= {entry.name for entry in target.configurations}
+    """Return whether the target has all configurations of the suite `one-disk`."""
+    required = load_suite(ONE_DISK).configurations
+    return set(required) <= {entry.name for entry in target.configurations}
 
 
 def _save(target: TargetDocument, answer: TargetAnswer) -> str:
-    """Keep the answer, for provisioning to refuse a disk that has changed since; return where."""
-    place = write_record(
+    """Save the answer, so that provisioning refuses a disk that changed since; return the path."""
+    path = write_record(
         "checks",
         target,
         fingerprints=answer.fingerprints,
@@ -212,9 +210,9 @@ def _save(target: TargetDocument, answer: TargetAnswer) -> str:
         refused=[asdict(problem) for problem in answer.refused],
     )
     try:
-        return str(place.resolve().relative_to(Path.cwd()))
+        return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:
-        return str(place)
+        return str(path)
 
 
 def _size(count: int) -> str:

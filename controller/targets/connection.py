@@ -1,4 +1,4 @@
-"""Commands on the target: over SSH, or on this machine where it is the target itself."""
+"""Commands on the target: over SSH, or directly if this machine is the target."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from controller.targets.host_keys import changed_key, unknown_key
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
-# What ssh itself ends with where it never came to run the command.
+# The exit status of ssh if it could not run the command.
 SSH_FAILED = 255
 
 
 class TargetError(ControllerError):
-    """A target that could not be asked, or a command on it that failed."""
+    """A target that cannot be reached, or a command on it that failed."""
 
 
 class LinkError(TargetError):
-    """The same by a code: what ssh or sudo reported."""
+    """A TargetError with a code for the message of ssh or sudo."""
 
     WORDINGS = wordings_of("controller/targets", "LinkError")
 
 
-# What no ssh_config(5) may decide: whom we take for the target, what we hand over to it, and what
-# becomes of our command. ssh takes the first value of an option, so these come before all others.
-# The user's still are: the way (ProxyJump, ProxyCommand, HostName), keys, and which files of known
-# hosts count, under which name (HostKeyAlias): a key must be in them.
+# An ssh_config(5) must not decide how the target is authenticated, what is forwarded to it, or
+# which command runs. ssh takes the first value of an option, so these come before all others. The
+# user's configuration still decides the route (ProxyJump, ProxyCommand, HostName), the keys, and
+# the files of known hosts and the name in them (HostKeyAlias): a key must be in them.
 STRICT = (
     "StrictHostKeyChecking=yes",
     "NoHostAuthenticationForLocalhost=no",
@@ -54,8 +54,8 @@ STRICT = (
     "RemoteCommand=none",
     "RequestTTY=no",
 )
-# The same for options that only some ssh have: OpenSSH since 8.5 or 8.7, or the patch of Debian and
-# Fedora with which Kerberos would vouch for a host instead of its key.
+# The same for options that only some versions have: OpenSSH since 8.5 or 8.7, or the patch of
+# Debian and Fedora by which Kerberos authenticates a host instead of its key.
 STRICT_IF_KNOWN = (
     "KnownHostsCommand=none",
     "StdinNull=no",
@@ -63,20 +63,20 @@ STRICT_IF_KNOWN = (
     "GSSAPIKeyExchange=no",
     "GSSAPITrustDns=no",
 )
-# A connection that is open already, at a path of the user's choice, may be anybody's.
+# An open connection at a path that the user chose may lead to another machine.
 UNSHARED = ("ControlMaster=no", "ControlPath=none")
 
 
 def strict_options() -> tuple[str, ...]:
-    """Return the options of ssh that a user's configuration must not decide."""
+    """Return the options of ssh that override the user's configuration."""
     return (*STRICT, *_known_options(STRICT_IF_KNOWN))
 
 
 def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of `options` that this machine's ssh has: it refuses to start with any other."""
+    """Return those of `options` that this machine's ssh knows; it fails on any other."""
     ssh = shutil.which("ssh")
     unknown = _unknown_names(ssh, options) if ssh else ()
-    return tuple(each for each in options if each.partition("=")[0].lower() not in unknown)
+    return tuple(option for option in options if option.partition("=")[0].lower() not in unknown)
 
 
 @functools.cache
@@ -88,15 +88,15 @@ def _unknown_names(ssh: str, options: tuple[str, ...]) -> frozenset[str]:
     ask = [ssh, "-G", "-F", "/dev/stdin", "host"]
     lines = "\n".join(options)
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ask, input=lines, capture_output=True, text=True, timeout=5, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return frozenset()
-    return frozenset(re.findall(r"bad configuration option: (\w+)", done.stderr.lower()))
+    return frozenset(re.findall(r"bad configuration option: (\w+)", result.stderr.lower()))
 
 
-# Words of OpenSSH's client, and of sudo.
+# Codes of our messages, by a part of the message of OpenSSH's client or of sudo.
 _SSH_CODES = {
     "Could not resolve hostname": "name-unknown",
     "Connection refused": "connection-refused",
@@ -123,15 +123,13 @@ _SUDO_CODES = {
 def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
     """Build the argv that runs `remote` on the target as the user who logs in.
 
-    Nothing is ever asked at the terminal.
-
-    Raises LinkError where this machine has no ssh.
+    ssh never asks at the terminal. Raises LinkError if this machine has no ssh.
     """
     if shutil.which("ssh") is None:
         raise LinkError("ssh-missing", host=address(target))
     link = target.ssh
     assert link is not None
-    # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
+    # Detect a dead link within 20 s; otherwise everything waits as long as TCP retries.
     alive = ("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
     ours = ("BatchMode=yes", "LogLevel=ERROR", *_known_options(("SessionType=default",)), *alive)
     argv = ["ssh"]
@@ -148,10 +146,9 @@ def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
 
 
 def quote_command(remote: Sequence[str]) -> str:
-    """Quote a command so that any login shell takes it.
+    """Quote a command so that any login shell accepts it.
 
-    csh and fish have other rules for quotes and lines than sh: a command that needs them is handed
-    on as base64.
+    csh and fish quote differently from sh: a command that needs quotes is passed as base64.
     """
     text = shlex.join(remote)
     if re.fullmatch(r"[\w@%+=:,./ -]+", text, re.ASCII):
@@ -160,15 +157,15 @@ def quote_command(remote: Sequence[str]) -> str:
     return f"""exec sh -c 'eval "$(echo {letters} | base64 -d)"'"""
 
 
-# As root's own login: nothing of the caller's environment and folder. The shell stays between, as
-# ssh does: sudo runs as root, so that its caller could not end it.
+# As in a login of root: without the caller's environment and folder. The shell stays as the parent
+# of sudo, which runs as root and could not be killed by its caller.
 ROOT_ENVIRONMENT = (
     *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
 BY_SUDO = ("sh", "-c", 'LC_ALL=C.UTF-8 sudo -n -- "$@"; exit $?', "sh")
-# With a password: it is the first line of the input, whether sudo asks for it or not, and the rest
-# is the command's. Sudo asks the program printenv for a variable by the name of its prompt.
+# The password is the first line of the input, whether or not sudo asks for it; the command reads
+# the other lines. sudo calls the program printenv with its prompt, the name of the variable.
 WITH_PASSWORD = (
     "sh",
     "-c",
@@ -184,26 +181,26 @@ PASSWORD_FIRST = (
 
 
 def is_local(target: TargetDocument) -> bool:
-    """Whether the target is this machine, asked without SSH."""
+    """Return whether the target is this machine, so that no SSH is needed."""
     return target.ssh is None
 
 
 def address(target: TargetDocument) -> str:
-    """Return the target's name or address, for people."""
+    """Return the target's name or address for messages."""
     return "this machine" if target.ssh is None else target.ssh.host
 
 
 def link(target: TargetDocument) -> str:
-    """Return how the target is reached, for people."""
+    """Describe the connection to the target for messages."""
     if target.ssh is None:
         return "this machine, whose energy then includes that of the recording"
     return f"{target.ssh.user}@{target.ssh.host}, port {target.ssh.port}"
 
 
 def command(target: TargetDocument, remote: Sequence[str]) -> list[str]:
-    """Build the argv that runs `remote` as root on the target, asking nothing at the terminal.
+    """Build the argv that runs `remote` as root on the target without asking at the terminal.
 
-    Where it is killed, what it runs there ends with its input or its output, as over SSH.
+    If it is killed, the remote command ends when its input or output closes, as over SSH.
     """
     local = target.ssh is None
     if not sudo_user(target):
@@ -213,42 +210,42 @@ def command(target: TargetDocument, remote: Sequence[str]) -> list[str]:
     argv = by_sudo if local else ssh(target, by_sudo)
     if not password_file:
         return argv
-    read_secret(Path(password_file))  # else its words would be those of the shell
+    read_secret(Path(password_file))  # refuse a bad file here, before the shell reports it
     return [*PASSWORD_FIRST, password_file, *argv]
 
 
 def sudo_user(target: TargetDocument) -> str:
-    """Return who gets root's rights there from sudo; empty where root logs in."""
+    """Return the user who needs sudo on the target; empty if root logs in."""
     if target.ssh is None:
         return "this user" if os.geteuid() else ""
     return target.ssh.user if target.ssh.become else ""
 
 
-# Runs a command as root there with this input: `run` below, or Ansible's connection to it.
+# Runs a command as root on the target with some input: `run` below, or Ansible's connection.
 Run = Callable[[TargetDocument, Sequence[str], bytes], subprocess.CompletedProcess[bytes]]
 
 
 def run(
     target: TargetDocument, remote: Sequence[str], stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command there to its end; `describe_failure` judges what failed.
+    """Run a command as root on the target and wait for its end.
 
-    Its answer is bounded: a target may be in other hands by now.
+    The size of its output is limited: the target may have been taken over.
     """
     return bounded.run(command(target, remote), stdin)
 
 
-def require_output(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> bytes:
-    """Return what a command there printed; raises TargetError where it failed."""
-    if done.returncode:
-        raise TargetError(describe_failure(target, done))
-    return done.stdout
+def require_output(target: TargetDocument, result: subprocess.CompletedProcess[bytes]) -> bytes:
+    """Return the output of a command on the target; raises TargetError if it failed."""
+    if result.returncode:
+        raise TargetError(describe_failure(target, result))
+    return result.stdout
 
 
-def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
-    """Build the problem of a failed command, from what ssh, sudo or our agent printed."""
+def describe_failure(target: TargetDocument, result: subprocess.CompletedProcess[bytes]) -> Problem:
+    """Build the problem of a failed command from the messages of ssh, sudo or our agent."""
     name = address(target)
-    stderr = done.stderr.decode(errors="replace").strip()
+    stderr = result.stderr.decode(errors="replace").strip()
     output = " ".join(stderr.split())
 
     def worded(code: str, **facts: str | int) -> Problem:
@@ -258,15 +255,15 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
         for words, code in _SUDO_CODES.items():
             if words in stderr:
                 return worded(code, host=name, user=user)
-    if done.returncode != SSH_FAILED or target.ssh is None:
+    if result.returncode != SSH_FAILED or target.ssh is None:
         last = stderr.splitlines()[-1] if stderr else "no output"
         if last.startswith("fde: "):
             return Problem("agent", {}, last.removeprefix("fde: "))
         if "No module named agent" in stderr:
             return Problem.from_wording(ControllerError.wordings(), "no-agent", {"host": name})
         host = name.capitalize() if target.ssh is None else name
-        return worded("command-failed", host=host, status=done.returncode, output=last)
-    # The words of a changed key come before those that every key ends with that is refused.
+        return worded("command-failed", host=host, status=result.returncode, output=last)
+    # ssh also ends the message of a changed key with that of any refused key.
     for words, describe in (
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", changed_key),
         ("Host key verification failed", unknown_key),
@@ -277,12 +274,11 @@ def describe_failure(target: TargetDocument, done: subprocess.CompletedProcess[b
     return worded(code, host=name, output=output or "no output")
 
 
-# Runs our packages on the target.
 PYTHON = ("env", f"PYTHONPATH={HOME}:{HOME}/lib", "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3")
 
 
 def python(target: TargetDocument, *arguments: str) -> list[str]:
-    """Build the argv that runs `python3 …` with our packages on the target."""
+    """Build the argv that runs Python with our packages on the target."""
     return command(target, [*PYTHON, *arguments])
 
 

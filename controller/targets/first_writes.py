@@ -1,8 +1,7 @@
-"""What is asked for by a disk's serial number: its first writing, and much of its life.
+"""Consent to the first write to a disk, by its serial number.
 
-The contents are shown, and the serial given as CONFIRM or typed. A disk that carries the testbed's
-mark, or what a teardown of it left, is asked for no more; a virtual lab's never. What
-preconditioning takes of a disk's life is reported before it begins, and asked where it is much.
+The contents are shown, and the serial is given as CONFIRM or typed. No consent is needed for a disk
+that carries the testbed's mark or was left by a teardown, nor for the disks of a virtual lab.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def new_disks(target: TargetDocument, disks: Sequence[DiskAnswer]) -> list[DiskA
 def unconfirmed(
     target: TargetDocument, disks: Sequence[DiskAnswer], confirmed: Collection[str]
 ) -> list[Problem]:
-    """Return why provisioning may not continue, a problem for each disk."""
+    """Return a problem for each disk whose first write was not confirmed."""
     wordings = ControllerError.wordings()
     return [
         Problem.from_wording(
@@ -62,9 +61,9 @@ def describe(disk: DiskAnswer) -> str:
 
 
 def run(path: Path, confirmed: Sequence[str], ask: Ask) -> list[str]:
-    """Return the serials that are confirmed for an inventory, typed at a terminal (`ask`).
+    """Ask for the serial of each unconfirmed new disk; return all confirmed serials, sorted.
 
-    Raises ControllerError where a serial is not confirmed. Refusals of a disk are left to the play.
+    Raises ControllerError if another text is typed. Refusals of a disk are left to the play.
     """
     serials = set(confirmed)
     for target in playbook.resolve(path).targets:
@@ -73,7 +72,7 @@ def run(path: Path, confirmed: Sequence[str], ask: Ask) -> list[str]:
         try:
             disks = look(target).disks
         except ControllerError:
-            continue  # the play asks the same, and reports why
+            continue  # the play fails in the same way and reports the reason
         for disk in new_disks(target, disks):
             if disk.serial is None or disk.serial in serials:
                 continue
@@ -88,6 +87,6 @@ def run(path: Path, confirmed: Sequence[str], ask: Ask) -> list[str]:
 
 
 def at_terminal(question: str) -> str:
-    """Ask at the terminal; the question does not go where standard output leads."""
+    """Ask at the terminal; the question goes to standard error."""
     print(names.printable(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline()

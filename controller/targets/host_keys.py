@@ -1,4 +1,4 @@
-"""The host key that a target shows, and what to do where it is not known or has changed."""
+"""The host key that a target presents, and the problems of an unknown or changed key."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from contract.problem import Problem, wordings_of
 
 LIMIT_S = 30.0
 
-# Ends before anybody is authenticated: the host learns the user's name, and nothing is run.
+# ssh ends before authentication: the host learns only the user's name, and no command runs.
 ASK = ("StrictHostKeyChecking=accept-new", "PreferredAuthentications=none", "CheckHostIP=no")
-ALONE = ("GlobalKnownHostsFile=/dev/null", "HashKnownHosts=no", "ControlPath=none")
+ISOLATED = ("GlobalKnownHostsFile=/dev/null", "HashKnownHosts=no", "ControlPath=none")
 WORDINGS = wordings_of("controller/targets", "LinkError")
 
 
 @dataclass(frozen=True)
 class HostKey:
-    """`line` as known_hosts wants it; `fingerprint` for people: SHA256:…, and of which kind."""
+    """A host key: its `line` for known_hosts, and its `fingerprint` (SHA256:… and the key type)."""
 
     line: str
     fingerprint: str
 
 
 def read_host_key(ssh: Sequence[str]) -> HostKey | None:
-    """Return the key that the host of this ssh command shows now; None where it shows none.
+    """Return the key that the host of this ssh command presents, or None.
 
-    ssh itself asks, so that it takes the same way (a jump host, another name for its key) and gets
-    the same key as later: ssh-keyscan knows neither.
+    ssh itself asks, so that jump hosts and HostKeyAlias apply as they do later: ssh-keyscan
+    supports neither.
     """
-    program, *rest = ssh
+    program, *arguments = ssh
     with tempfile.TemporaryDirectory(prefix="fde-host-key-") as folder:
         file = Path(folder) / "known_hosts"
-        # Of an option that comes twice ssh takes the first.
-        options = [f"-o{option}" for option in (*ASK, *ALONE, f'UserKnownHostsFile="{file}"')]
+        # ssh takes the first value of an option.
+        options = [f"-o{option}" for option in (*ASK, *ISOLATED, f'UserKnownHostsFile="{file}"')]
         try:
-            bounded.run([program, *options, *rest], limit_s=LIMIT_S)
+            bounded.run([program, *options, *arguments], limit_s=LIMIT_S)
             line = file.read_text(encoding="utf-8").strip()
             words = subprocess.run(
                 ["ssh-keygen", "-lf", str(file)], capture_output=True, text=True, check=True
@@ -51,7 +51,7 @@ def read_host_key(ssh: Sequence[str]) -> HostKey | None:
 
 
 def unknown_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:
-    """Build the problem of a first contact with the host called `name`."""
+    """Build the problem of a host whose key is not in known_hosts."""
     facts = {"host": name, "shown": ", and it shows none now", "command": ""}
     if (key := read_host_key(ssh)) is not None:
         file = shlex.quote(known_hosts) if known_hosts else "~/.ssh/known_hosts"
@@ -62,7 +62,7 @@ def unknown_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Probl
 
 
 def changed_key(name: str, ssh: Sequence[str], known_hosts: str | None) -> Problem:
-    """Build the problem of a host whose key is another one than the one that is known."""
+    """Build the problem of a host whose key differs from the one in known_hosts."""
     key = read_host_key(ssh)
     entry = shlex.quote(key.line.split()[0]) if key else "HOST"
     file = f" -f {shlex.quote(known_hosts)}" if known_hosts else ""

@@ -1,9 +1,8 @@
-"""`fde init`: look at a target and at the meters here, and write the inventory of them.
+"""`fde init`: writes an inventory of a target, its disks and the meters of this machine.
 
-Disks are listed as the target reports them and chosen by serial number. One in use or with data is
-taken only where its serial is named, and `fde check` refuses it even then. Nothing is written on
-the target. An existing inventory is kept unless it is to be replaced, and its secrets are kept even
-then: the drive may be owned with them.
+Disks are listed as the target reports them and chosen by serial number. One with data is taken only
+if its serial is named, and `fde check` refuses it even then. Nothing is written on the target.
+An existing inventory is overwritten only on request, its secrets never: they may own the drive.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from controller.targets.survey import list_disks
 Say = Callable[[str], None]
 GIB, MIB = 2**30, 2**20
 DEFAULT_EXTENT_BYTES = 16 * GIB
-# Of the smallest disk, so that the partition and its headers have room.
+# Share of the smallest disk that is used; partition table and headers need the other tenth.
 EXTENT_SHARE = 0.9
 ASSETS = {
     "kernel_tree": "kernel_tree.tar.gz",
     "kernel_grep": "kernel_grep.tar.gz",
     "clip": "clip.mpg",
 }
-# What means something else to Ansible, or nothing.
+# Names that Ansible reserves, or that this project's inventories use.
 NO_HOSTS = ("", "all", "ungrouped", "targets", "localhost")
 ROLES = {
     "plain": "the disk without encryption (also carries dm-crypt)",
@@ -54,9 +53,9 @@ _AES: dict[str, str | int | list[str]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line names; `link` is None where the target is this machine.
+    """The options of `fde init`; `link` is None if the target is this machine.
 
-    `roles` are serial numbers by role, `give_up` those of disks whose contents may be lost.
+    `roles` maps roles to serial numbers; `give_up` are serial numbers of disks that may be erased.
     """
 
     link: SshLink | None
@@ -67,7 +66,7 @@ class Options:
 
 
 def parse_link(text: str) -> SshLink:
-    """Parse `[USER@]HOST[:PORT]`; the user is this one if none is named, and sudo makes it root.
+    """Parse `[USER@]HOST[:PORT]`; the default user is the current one. Users but root need sudo.
 
     Raises ControllerError.
     """
@@ -83,7 +82,7 @@ def parse_link(text: str) -> SshLink:
 
 
 def at_terminal(question: str, hidden: bool) -> str:
-    """Ask at the terminal; a hidden answer is not shown."""
+    """Ask at the terminal, without echo if `hidden`."""
     return getpass(question) if hidden else input(question)
 
 
@@ -94,7 +93,7 @@ FOREIGN = (
 
 
 def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> None:
-    """Write the inventory; `ask` is None where no user is asked. Raises ControllerError."""
+    """Write the inventory; without `ask` no question is asked. Raises ControllerError."""
     from instrumentation.ports import all_ports, what_is_here
 
     if (folder / "hosts.yml").exists() and not options.replace:
@@ -134,7 +133,7 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> None:
 def choose_disks(
     disks: Sequence[SurveyedDisk], named: Mapping[str, str], ask: Ask | None
 ) -> dict[str, SurveyedDisk]:
-    """Return the disk of each role, at least one; raises ControllerError."""
+    """Choose a disk for each role; raises ControllerError if none can be chosen."""
     if named:
         return {role: _find_disk(disks, role, serial) for role, serial in named.items()}
     chosen: dict[str, SurveyedDisk] = {}
@@ -142,8 +141,8 @@ def choose_disks(
     for role, meaning in ROLES.items():
         fit = [disk for disk in free if (disk.opal is not None) == (role == "sed")]
         if ask is None:
-            # Without a user to ask, only a disk that holds nothing, and of which there is one; of
-            # a self-encrypting one without an owner, neither table nor signature.
+            # Without a user to ask, take a disk only if it is empty and the only one; one with Opal
+            # must have no owner, partition table or signature.
             answering = [d for d in fit if d.opal is not None and d.opal.locked is not None]
             unused = [d for d in answering if d.opal and not d.opal.owned and not d.known]
             fit = [disk for disk in fit if disk.blank or disk.ours or disk in unused]
@@ -162,14 +161,14 @@ def choose_disks(
 
 
 def _find_disk(disks: Sequence[SurveyedDisk], role: str, serial: str) -> SurveyedDisk:
-    """Return the one disk of a serial number or path that may be used; raises ControllerError."""
+    """Return the unused disk with a serial number or path; raises ControllerError."""
     matches = [disk for disk in disks if serial in (disk.serial, disk.by_id) and serial]
     if len(matches) == 1 and not matches[0].serial:
         raise ControllerError("disk-without-serial", serial=serial)
     if len(matches) != 1 or not matches[0].by_id:
-        known = [f"{d.serial or 'one without'} ({d.by_id or d.name})" for d in disks]
+        listing = [f"{d.serial or 'one without'} ({d.by_id or d.name})" for d in disks]
         raise ControllerError(
-            "serial-not-one", disks=len(matches), serial=serial, known=", ".join(known) or "none"
+            "serial-not-one", disks=len(matches), serial=serial, known=", ".join(listing) or "none"
         )
     if matches[0].uses:
         uses = "; ".join(matches[0].uses)
@@ -178,7 +177,7 @@ def _find_disk(disks: Sequence[SurveyedDisk], role: str, serial: str) -> Surveye
 
 
 def named_disks(texts: Sequence[str]) -> dict[str, str]:
-    """Parse `NAME=SERIAL`s; return the serials by name. Raises ControllerError."""
+    """Parse texts `NAME=SERIAL` into serials by name; raises ControllerError."""
     roles: dict[str, str] = {}
     for text in texts:
         name, _, serial = text.partition("=")
@@ -189,9 +188,9 @@ def named_disks(texts: Sequence[str]) -> dict[str, str]:
 
 
 def host_name(machine: str, link: SshLink | None) -> str:
-    """Name a host of Ansible's after its machine, or its address where that has no name.
+    """Return a name for Ansible from the machine's name, or else from its address.
 
-    Suites are named after the host: two inventories seldom have one of the same name.
+    Suites are named after the host, so names should differ between inventories.
     """
     label = machine.partition(".")[0]
     if label in ("", "localhost") and link is not None:
@@ -207,7 +206,7 @@ def write_inventory(
     meters: Sequence[MeterEntry],
     name: str,
 ) -> None:
-    """Write hosts.yml, group_vars/targets.yml, and .gitignore, which keeps the secrets out."""
+    """Write hosts.yml, group_vars/targets.yml, and a .gitignore that excludes the secrets."""
     smallest = min(disk.size_bytes for disk in disks.values())
     extent_bytes = min(DEFAULT_EXTENT_BYTES, int(smallest * EXTENT_SHARE) // MIB * MIB)
     hosts = {"name": name, "link": options.link}
@@ -236,7 +235,7 @@ def write_inventory(
 
 
 def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, str | int | list[str]]]:
-    """Return the configurations of disks with other names; none where the defaults do."""
+    """Return configurations for disks that the default configurations do not name, or none."""
     if not set(disks) - set(ROLES):
         return []
     configurations: list[dict[str, str | int | list[str]]] = [
@@ -249,7 +248,7 @@ def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, str | i
 
 
 def _write_secrets(path: Path, drive: bool, ask: Ask | None) -> Iterator[str]:
-    """Write random secrets unless there are some; yield what is left to be done."""
+    """Write random secrets unless the file exists; yield what the user still has to do."""
     if path.exists():
         return
     values = {name: random.token_hex(16) for name in ("luks_passphrase", "opal_admin_pin")}

@@ -1,4 +1,4 @@
-"""The variables of an inventory's host, resolved into its target once every rule holds."""
+"""Check of the variables of an inventory's host, and their conversion into a target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from contract.parameters import described
 from contract.plan import (
     DATA_OFFSET_BYTES,
     TARGET_FORMAT,
-    Asset,
     Configuration,
     Disk,
     Extent,
@@ -49,7 +48,7 @@ def words(entry: Configuration) -> str:
 
 
 def table(entries: Sequence[Configuration]) -> list[str]:
-    """Return a line for each configuration: name, disk, words."""
+    """Return a line for each configuration: name, disk, description."""
     width = max((len(entry.name) for entry in entries), default=0)
     return [f"{entry.name:<{width}}  {entry.disk:<5}  {words(entry)}" for entry in entries]
 
@@ -62,19 +61,19 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
         extent_bytes = int(str(document["extent_bytes"]))
         disks = schema.read(dict[str, dict[str, Any]], document["disks"], "disks")
         entries = list(_on_each_disk(document["configurations"]))
-        rest = schema.read(TargetDocument, {**document, **unread, "assumptions": {}})
+        partial = schema.read(TargetDocument, {**document, **unread, "assumptions": {}})
         problems = [
-            *_check_disks(disks, extent_bytes, lab=rest.lab),
+            *_check_disks(disks, extent_bytes, lab=partial.lab),
             *_check_configurations(entries, disks),
             *assumptions.broken(assumed),
-            *_check_rest(rest),
+            *_check_common(partial),
         ]
         if problems:
             raise AgentError(*problems)
         configurations = tuple(map(_complete, entries))
         kinds = {entry.kind for entry in configurations}
         return replace(
-            rest,
+            partial,
             packages=tuple(sorted(name for kind in kinds for name in registry.load(kind).packages)),
             disks=_read_disks(disks),
             extent_bytes=extent_bytes,
@@ -86,7 +85,7 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
 
 
 def _on_each_disk(configurations: Any) -> Iterator[dict[str, Any]]:
-    """Yield an entry for each of its disks, called `NAME-on-DISK` where there is a list."""
+    """Yield the entries, one for each disk of a list, which are then named `NAME-on-DISK`."""
     for entry in schema.read(tuple[dict[str, Any], ...], configurations, "configurations"):
         name, disks = entry.get("name"), entry.get("disk")
         if name is None or not isinstance(disks, list):
@@ -96,22 +95,19 @@ def _on_each_disk(configurations: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read_disks(disks: Disks) -> dict[str, Disk]:
-    """Read the disks; a serial number of digits alone may be a number, and NO is none."""
-    texts = {
-        role: {key: str(entry[key]) for key in ("serial", "erase") if type(entry.get(key)) is int}
-        for role, entry in disks.items()
-    }
-    sizes = {
-        role: {key: int(entry[key]) for key in _SIZES if entry.get(key) is not None}
-        for role, entry in disks.items()
-    }
-    read = {role: {**entry, **texts[role], **sizes[role]} for role, entry in disks.items()}
-    return schema.read(dict[str, Disk], read, "disks")
+    """Read the disks; YAML parses a serial number that has only digits as an integer."""
+    documents = {}
+    for role, entry in disks.items():
+        # The YAML value NO is a bool, which no serial number may be.
+        texts = {key: str(entry[key]) for key in ("serial", "erase") if type(entry.get(key)) is int}
+        sizes = {key: int(entry[key]) for key in _SIZES if entry.get(key) is not None}
+        documents[role] = {**entry, **texts, **sizes}
+    return schema.read(dict[str, Disk], documents, "disks")
 
 
 @dataclass(frozen=True)
-class _Named:
-    """What configurations of every kind have."""
+class _CommonKeys:
+    """The keys that configurations of every kind have."""
 
     name: str
     kind: str
@@ -121,7 +117,7 @@ class _Named:
 
 def _complete(entry: Mapping[str, Any]) -> Configuration:
     """Return the configuration with its kind's defaults; raises AgentError, ValueError."""
-    return replace(registry.complete(entry), filesystem=schema.read(_Named, entry).filesystem)
+    return replace(registry.complete(entry), filesystem=schema.read(_CommonKeys, entry).filesystem)
 
 
 def _problem(code: str, **facts: object) -> Problem:
@@ -148,15 +144,14 @@ def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
         yield from _check_erase(disk, lab=lab)
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield Problem("disk-size", {"disk": disk.role}, reason.sentence, reason.remedy)
-    paths, serials = ({getattr(d, key) for d in read.values()} for key in ("by_id", "serial"))
-    for what, different in {"path": paths, "serial": serials}.items():
-        if len(different) < len(disks):
-            yield _problem("disk-twice", what=what)
+    for name, field in {"path": "by_id", "serial": "serial"}.items():
+        if len({getattr(disk, field) for disk in read.values()}) < len(disks):
+            yield _problem("disk-twice", what=name)
 
 
 def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
-    """Yield a problem for names and keys without which a disk cannot be checked further."""
-    known = {field.name for field in fields(Disk)} - {"role"}
+    """Yield the problems of names and keys that prevent further checks of the disks."""
+    disk_keys = {field.name for field in fields(Disk)} - {"role"}
     for role, entry in disks.items():
         if not NAME.fullmatch(role):
             yield _problem("disk-name", disk=role)
@@ -166,7 +161,7 @@ def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
             count = entry.get(key)
             if count is not None and not str(count).isdecimal():
                 yield _problem("disk-size-bytes", disk=role, key=key, count=count)
-        if unknown := ", ".join(sorted(entry.keys() - known)):
+        if unknown := ", ".join(sorted(entry.keys() - disk_keys)):
             yield _problem("disk-unknown-keys", disk=role, unknown=unknown)
 
 
@@ -193,10 +188,10 @@ def _check_configurations(entries: Entries, disks: Disks) -> Iterator[Problem]:
             yield _problem("configuration-keys", configuration=name, missing=missing)
     if incomplete:
         return
-    named = schema.read(tuple[_Named, ...], entries, "configurations")
-    yield from _check_unique("configurations", "name", [each.name for each in named])
-    for role in sorted({each.disk for each in named} - set(disks)):
-        names = ", ".join(each.name for each in named if each.disk == role)
+    common = schema.read(tuple[_CommonKeys, ...], entries, "configurations")
+    yield from _check_unique("configurations", "name", [keys.name for keys in common])
+    for role in sorted({keys.disk for keys in common} - set(disks)):
+        names = ", ".join(keys.name for keys in common if keys.disk == role)
         yield _problem("configuration-disk", disk=role, configurations=names)
     for entry in entries:
         if not NAME.fullmatch(entry["name"]):
@@ -208,14 +203,20 @@ def _check_configurations(entries: Entries, disks: Disks) -> Iterator[Problem]:
             yield _problem("configuration", configuration=entry["name"], error=error)
 
 
-def _check_rest(target: TargetDocument) -> Iterator[Problem]:
-    """Yield a problem for every rule that is neither of disks nor of configurations."""
+def _check_common(target: TargetDocument) -> Iterator[Problem]:
+    """Yield the problems of meters, assets, services, receivers, power switch and secrets."""
     yield from _check_unique("meters", "name", [meter.name for meter in target.meters])
-    # At one address on a network there may be several: the sockets of a strip.
+    # Several meters may share a network address: the sockets of a power strip.
     ports = [meter.port for meter in target.meters if "://" not in meter.port]
     yield from _check_unique("meters", "port", ports)
     for name, asset in target.assets.items():
-        yield from _check_asset(name, asset)
+        for key, path in (("path", asset.path), ("sums", asset.sums)):
+            if path is not None and not path.startswith("/"):
+                yield _problem("asset-path", asset=name, key=key, path=path)
+        if (asset.sha256 is None) == (asset.sums is None):
+            yield _problem("asset-sum", asset=name)
+        if asset.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", asset.sha256):
+            yield _problem("asset-sha256", asset=name)
     for group in sorted(set(target.quiet.stop) - set(quiet.GROUPS)):
         yield _problem("stop", group=group, known=", ".join(quiet.GROUPS))
     governor = target.quiet.governor
@@ -223,9 +224,9 @@ def _check_rest(target: TargetDocument) -> Iterator[Problem]:
         yield _problem("governor", governor=governor)
     receivers = target.notify.receivers
     yield from _check_unique("receivers", "name", [receiver.name for receiver in receivers])
-    for each in receivers:
-        if each.missing:
-            yield _problem("receiver-incomplete", receiver=each.name, key=each.missing)
+    for receiver in receivers:
+        if receiver.missing:
+            yield _problem("receiver-incomplete", receiver=receiver.name, key=receiver.missing)
     if target.power and target.ssh is None:
         yield _problem("switch-of-controller")
     elif target.power and not target.power.argv:
@@ -234,24 +235,14 @@ def _check_rest(target: TargetDocument) -> Iterator[Problem]:
         yield _problem("secrets-name")
 
 
-def _check_asset(name: str, asset: Asset) -> Iterator[Problem]:
-    for key, path in (("path", asset.path), ("sums", asset.sums)):
-        if path is not None and not path.startswith("/"):
-            yield _problem("asset-path", asset=name, key=key, path=path)
-    if (asset.sha256 is None) == (asset.sums is None):
-        yield _problem("asset-sum", asset=name)
-    if asset.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", asset.sha256):
-        yield _problem("asset-sha256", asset=name)
-
-
-def _check_unique(what: str, key: str, values: Sequence[str]) -> Iterator[Problem]:
+def _check_unique(entries: str, key: str, values: Sequence[str]) -> Iterator[Problem]:
     for value, count in sorted(Counter(values).items()):
         if count > 1:
-            yield _problem(f"{what}-twice", key=key, value=value)
+            yield _problem(f"{entries}-twice", key=key, value=value)
 
 
 def main() -> None:
-    """Print what the kinds of configurations declare (`--kinds`)."""
+    """Print the parameters of each kind of configuration."""
     for name in registry.names():
         kind = registry.load(name)
         print(f"{name}: encrypted by {kind.encrypted_by}", *map(described, kind.fields), sep="\n  ")

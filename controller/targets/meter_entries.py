@@ -1,4 +1,4 @@
-"""The meters of a new inventory: from the command line, by an answer on the network, by USB."""
+"""The meters of a new inventory: named on the command line, or recognised at a USB port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Origin = Literal["measured", "modelled"]
 
 @dataclass(frozen=True)
 class MeterOptions:
-    """`meters` and `settings` as the command line has them, and the `origin` of all figures."""
+    """The options `--meter` and `--setting` of the command line, and the origin of all figures."""
 
     meters: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
@@ -37,19 +37,19 @@ class MeterOptions:
         return settings
 
     def entry(self, number: int, kind: str, port: str, channels: Mapping[str, str]) -> MeterEntry:
-        """Return the entry of a meter, with its settings; raises ControllerError."""
+        """Build the entry of a meter with its settings; raises ControllerError."""
         name = f"meter{number}"
         settings = self.settings_of(name) or None
         return MeterEntry(name, kind, port, self.origin, dict(channels), settings=settings)
 
     def parse(self) -> list[MeterEntry]:
-        """Return the entries of all `meters`; raises ControllerError."""
+        """Parse the entries of all `meters`; raises ControllerError."""
         return [self.parse_meter(number, text) for number, text in enumerate(self.meters)]
 
     def parse_meter(self, number: int, text: str) -> MeterEntry:
         """Parse KIND@PORT=CHANNELS, or the address of a meter that answers HTTP.
 
-        The latter is asked what it is. Raises ControllerError.
+        A meter at an address is asked for its kind and channels. Raises ControllerError.
         """
         if re.match("https?://", text):
             address, _, channels = text.partition("=")
@@ -62,7 +62,7 @@ class MeterOptions:
         return self.entry(number, match[1], match[2], named)
 
     def _recognise_plug(self, number: int, address: str, channels: str) -> MeterEntry:
-        """Recognise a plug by its answer; without `channels` its only one or total is `system`."""
+        """Recognise a plug by its answer; the default channel `system` is its only or total one."""
         from instrumentation import network
         from instrumentation.ports import check_form
 
@@ -82,9 +82,9 @@ class MeterOptions:
         return replace(entry, settings={"profile": profile, **(entry.settings or {})})
 
     def find(self, ports: Sequence[Any], ask: Ask | None) -> list[MeterEntry]:
-        """Return entries of ports whose USB id belongs to a single kind of meter.
+        """Build an entry for each port whose USB id belongs to a single kind of meter.
 
-        Its channels are taken in order as system and drive, or typed where there is an `ask`.
+        Channels are typed by the user, or without `ask` are system and drive in this order.
         """
         from instrumentation.meters import registry
 

@@ -1,4 +1,4 @@
-"""Plays of Ansible, their events as JSON; an inventory resolved by one of them."""
+"""Runs of ansible-playbook with their events as JSON, and inventories that one resolves."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from controller.targets import connection
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
-# Of each of Ansible's processes, most of it for its own modules.
+# Limit for each process of Ansible, which needs most of it for its modules.
 MOST_MEMORY_BYTES = 2 << 30
 MOST_FETCHED_BYTES = 1 << 30
-# Where Ansible looks for collections: inventories may need plugins of the user's.
+# Ansible's default paths of collections: inventories may need the user's plugins.
 _COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Resolved targets, and problems by host where the inventory was refused."""
+    """The resolved targets, and the problems of each host that was refused."""
 
     targets: Sequence[TargetDocument]
     refused: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
 
 
 def resolve(path: Path) -> Inventory:
-    """Play resolve.yml; raises ControllerError where there is no such inventory, or none at all."""
+    """Resolve an inventory by resolve.yml; raises ControllerError if Ansible cannot read it."""
     if not path.exists():
-        known = inventories_beside(path)
+        neighbours = inventories_beside(path)
         raise ControllerError(
-            unknown_name("inventory", str(path), known)
-            if known
+            unknown_name("inventory", str(path), neighbours)
+            if neighbours
             else f"The inventory {path} was not found. Copy ansible/inventory/hardware.example."
         )
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
@@ -70,9 +70,9 @@ def resolve(path: Path) -> Inventory:
 
 
 def _first_complaint(text: str) -> str:
-    """Return the first complaint of an Ansible that played nothing.
+    """Return the most relevant line of the output of an Ansible that ran no task.
 
-    A file that is not UTF-8 causes the complaints after it; then errors count most.
+    A line about a file that is not UTF-8 comes first, as it explains the others; then errors.
     """
     lines = [line for line in text.splitlines() if "warnings can be disabled" not in line]
     words = ("decoded as", "ERROR", "WARNING")
@@ -82,15 +82,13 @@ def _first_complaint(text: str) -> str:
 
 @contextmanager
 def environment() -> Iterator[dict[str, str]]:
-    """Yield the environment of Ansible's programs, as long as this context is open.
+    """Yield the environment variables of Ansible's programs, with a folder for this play.
 
-    The user's settings for other plays (callbacks, strategies) are left out, except how a vault is
-    opened, sudo's password, and where collections are. Open connections and resolved targets are
-    in a folder of this play alone, which is removed afterwards: another may have a host of the same
-    name. A home directory is not needed.
-    Ansible insists on a locale of UTF-8.
+    Of the user's settings of Ansible only those of vaults, collections and sudo's password apply.
+    The folder holds open connections and resolved targets, because another play may have a host of
+    the same name; it is removed afterwards. Ansible requires a locale of UTF-8, but no home.
     """
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("ANSIBLE_")
@@ -100,11 +98,11 @@ def environment() -> Iterator[dict[str, str]]:
     settings = ConfigParser(interpolation=None)
     settings.read(ANSIBLE / "ansible.cfg", encoding="utf-8")
     ssh_args = settings["ssh_connection"]["ssh_args"]
-    strict = [f"-o {each}" for each in connection.strict_options() if each not in ssh_args]
+    strict = [f"-o {option}" for option in connection.strict_options() if option not in ssh_args]
     collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH") or os.pathsep.join(_COLLECTIONS)
     with tempfile.TemporaryDirectory(prefix="fde-cp-") as folder:
         yield {
-            **kept,
+            **inherited,
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(SHARE), collections]),
@@ -120,7 +118,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class PlayFailure:
-    """A task that failed on a host; one of ours has its `problems`."""
+    """A task that failed on a host; `problems` are those of a task of this project."""
 
     host: str
     task: str
@@ -130,9 +128,10 @@ class PlayFailure:
 
 @dataclass(frozen=True)
 class Play:
-    """A play as the callback plugin `fde_events` reported it; failures are oldest first.
+    """The result of a play as the callback plugin `fde_events` reports it.
 
-    `counts` are Ansible's of each host's tasks, `targets` the resolved targets by host.
+    `counts` are Ansible's counts of tasks by host and state, `failures` are in order of time,
+    `targets` are the resolved targets by host.
     """
 
     code: int
@@ -147,22 +146,22 @@ def _play(
     target: TargetDocument | None = None,
     most_bytes: int | None = None,
 ) -> Play:
-    """Run ansible-playbook to its end, its text for people in `output`.
+    """Run ansible-playbook and return its result; its text goes to `output`, or the terminal.
 
-    `target` is the resolved target of a play that does not resolve its inventory; `most_bytes` is
-    how long a file may be that comes from a target, whose answers are then bounded, too.
+    `target` is the resolved target of a play that does not resolve its inventory. `most_bytes`
+    limits the size of files that Ansible writes; with it, memory is limited, too.
     """
 
     def bound() -> None:
         if most_bytes is None:
             return
         limits = (resource.RLIMIT_FSIZE, most_bytes), (resource.RLIMIT_DATA, MOST_MEMORY_BYTES)
-        for limit, most in limits:
+        for limit, value in limits:
             _, hard = resource.getrlimit(limit)
-            allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(limit, (allowed, hard))
 
-    alone = {"ANSIBLE_NOCOLOR": "1"} if output else {}
+    plain_text = {"ANSIBLE_NOCOLOR": "1"} if output else {}
     program = Path(sys.executable).with_name("ansible-playbook")
     with environment() as variables, tempfile.NamedTemporaryFile() as events:
         folder = Path(variables["FDE_TARGETS"])
@@ -170,9 +169,9 @@ def _play(
         if target is not None:
             write_json(folder / f"{target.host}.json", target.document(), sync=False)
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 [str(program), *arguments],
-                env={**variables, **alone, "FDE_ANSIBLE_EVENTS": events.name},
+                env={**variables, **plain_text, "FDE_ANSIBLE_EVENTS": events.name},
                 stdin=subprocess.DEVNULL if output else None,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -185,7 +184,7 @@ def _play(
         targets = [read_target(path) for path in folder.glob("*.json")]
     counts = [line["hosts"] for line in lines if line["event"] == "stats"]
     return Play(
-        done.returncode,
+        result.returncode,
         counts[0] if counts else {},
         [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
         {resolved.host: resolved for resolved in targets},
@@ -201,9 +200,9 @@ def suite(
     variables: Document,
     most_bytes: int = MOST_FETCHED_BYTES,
 ) -> None:
-    """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError.
+    """Play suite.yml with the tag `start` or `fetch` on one host; raises ControllerError.
 
-    No file that comes from there is longer than `most_bytes`, unless it is this machine.
+    A file fetched from another machine has at most `most_bytes`.
     """
     host = target.host
     arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
@@ -213,7 +212,7 @@ def suite(
         play = _play(arguments, output, target, None if target.ssh is None else most_bytes)
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
-        failures = [f"{each.task}: {'; '.join(each.reasons)}" for each in play.failures]
+        failures = [f"{failure.task}: {'; '.join(failure.reasons)}" for failure in play.failures]
         reason = " ".join(failures) or _first_complaint(
             output_file.read_text(encoding="utf-8", errors="replace")
         )
@@ -221,13 +220,13 @@ def suite(
             "ansible-failed",
             tag=tag,
             host=host,
-            cause=next((each.code for failure in play.failures for each in failure.problems), None),
+            cause=next((p.code for failure in play.failures for p in failure.problems), None),
             reason=" ".join(reason.split()),
             output_file=output_file,
         )
 
 
 def run(name: str, inventory: Path, variables: Document) -> bool:
-    """Play our `name` on all hosts of an inventory, in this terminal; whether all went well."""
+    """Run the playbook `name` on an inventory in this terminal; return whether it succeeded."""
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
     return _play([*arguments, str(PLAYBOOKS / name)], None).code == 0

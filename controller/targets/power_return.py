@@ -1,4 +1,4 @@
-"""A target that an earlier session left without power gets it back before anything else."""
+"""Switching a target back on that an earlier session left without power."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ RETRY_S = 10.0
 
 
 def off_mark(host: str) -> Path:
-    """Return the file that exists while a host was switched off and is not known to be on again.
+    """Return the path of the file that marks a host as switched off.
 
-    Raises ControllerError where this user has no home.
+    Raises ControllerError if this user has no home.
     """
     return state_folder() / "off" / host
 
 
 def is_left_off(host: str) -> bool:
-    """Whether this user switched a host off and it is not known to be on again."""
+    """Return whether this user switched a host off and did not switch it on again."""
     try:
         return off_mark(host).is_file()
     except ControllerError:  # without a home nothing is switched off
@@ -37,7 +37,7 @@ def is_left_off(host: str) -> bool:
 def hold_mark(host: str) -> IO[bytes]:
     """Lock a host's mark until the file is closed, so that only one process switches the host.
 
-    Raises BlockingIOError where another does, FileNotFoundError where there is no mark.
+    Raises BlockingIOError if another process holds it, FileNotFoundError without a mark.
     """
     mark = off_mark(host).open("rb")
     try:
@@ -56,11 +56,11 @@ def return_power(
     report: Callable[[str], None] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Switch a target on that was left off, until `is_stopped`, and wait until it answers.
+    """Switch a target on that any session left off, and wait until it answers.
 
-    Whoever left it off, whatever suite it was for, unless a session that still runs switches it;
-    who switched it on by hand is noticed. `report` is called with each new failure. Raises
-    ControllerError where no switch is named, and once stopped.
+    A running session that holds the mark switches it itself; a target that was switched on by hand
+    only loses its mark. `report` is called with each new failure. Raises ControllerError if the
+    inventory names no switch, and when `is_stopped` is true after a failure.
     """
     if not is_left_off(target.host):
         return
@@ -97,9 +97,9 @@ def return_power(
 
 
 def give_back(switch: PowerSwitch, off_path: Path, is_over: Callable[[str], bool]) -> bool:
-    """Switch a target on until the switch reports that it is; return whether it did.
+    """Switch a target on, trying again after each failure; return whether that succeeded.
 
-    `is_over` is called with the reason of each failure, waits, and returns whether to end.
+    `is_over` is called with the reason of each failure, waits, and returns whether to give up.
     """
     while True:
         try:

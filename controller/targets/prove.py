@@ -1,9 +1,9 @@
-"""`fde prove`: every configuration of a target entered, proven and left; a table of it."""
+"""`fde prove`: enters, proves and leaves every configuration of a target, and prints a table."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ProofLine:
-    """A line that `agent storage prove` prints; the times are null where entering failed."""
+    """A line that `agent storage prove` prints; the times are null if entering failed."""
 
     configuration: str
     proof: Proof
@@ -35,84 +35,84 @@ class ProofLine:
 
 @dataclass(frozen=True)
 class RefusalLine:
-    """What the agent prints last where it refuses."""
+    """The last line that the agent prints if it refuses."""
 
     problems: tuple[Problem, ...]
 
 
 def run(target: TargetDocument, names: Sequence[str], say: Say) -> bool:
-    """Have the agent prove the named configurations, or all; return whether all were.
+    """Have the agent prove the named configurations, or all; return whether all are proven.
 
-    A line of the table is printed as soon as its configuration is finished; all is kept below the
-    build folder. Raises TargetError where the target cannot be asked.
+    Each line of the table is printed as soon as its configuration is finished; the proofs are saved
+    below the build folder. Raises TargetError if the agent cannot be run or ends early.
     """
-    known = {entry.name: entry for entry in target.configurations}
-    require_known("configuration", names, known)
-    wanted = list(names) or list(known)
+    by_name = {entry.name: entry for entry in target.configurations}
+    require_known("configuration", names, by_name)
+    selected = list(names) or list(by_name)
     secrets.place(target)
-    width = max(len(name) for name in [*wanted, HEAD[0]])
+    width = max(len(name) for name in [*selected, HEAD[0]])
     say(_row(HEAD, width))
     documents: list[Document] = []
     proofs: list[ProofLine] = []
     refusals: tuple[Problem, ...] = ()
     prove = ("-m", "agent", "storage", "prove", "--storage", target.storage.sha256)
-    argv = connection.python(target, *prove, *wanted)
+    argv = connection.python(target, *prove, *selected)
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None and process.stderr is not None
-        words = bounded.Tail(process.stderr)
+        errors = bounded.Tail(process.stderr)
         # A line for each configuration, and one with refusals.
         try:
-            for line in islice(bounded.lines(process.stdout), len(wanted) + 1):
+            for line in islice(bounded.lines(process.stdout), len(selected) + 1):
                 document = strict_json.loads(line)
                 if "problems" in document:
                     refusals = schema.read(RefusalLine, document).problems
                     continue
                 documents.append(document)
                 proofs.append(schema.read(ProofLine, document))
-                _print_proof(proofs[-1], known, width, say)
+                _print_proof(proofs[-1], by_name[proofs[-1].configuration], width, say)
         except bounded.TooLongError as error:
             process.kill()
             failed = bounded.FAILED, b"", str(error).encode()
-            done = subprocess.CompletedProcess(argv, *failed)
-            raise TargetError(connection.describe_failure(target, done)) from None
-        stderr = words.text().encode()
-    count = sum(each.proof.ok and not each.proof.declared for each in proofs)
-    declared = sum(each.proof.ok and each.proof.declared for each in proofs)
-    configurations = target.document()["configurations"]
-    done_all = count + declared == len(wanted)
-    kept = {
-        "all_proven": count == len(wanted),
-        "configurations": configurations,
-        "proofs": documents,
-    }
-    place = write_record("proofs", target, **kept)
+            result = subprocess.CompletedProcess(argv, *failed)
+            raise TargetError(connection.describe_failure(target, result)) from None
+        stderr = errors.text().encode()
+    count = sum(line.proof.ok and not line.proof.declared for line in proofs)
+    declared = sum(line.proof.ok and line.proof.declared for line in proofs)
+    all_ok = count + declared == len(selected)
+    path = write_record(
+        "proofs",
+        target,
+        all_proven=count == len(selected),
+        configurations=target.document()["configurations"],
+        proofs=documents,
+    )
     not_refuted = f", {declared} declared and not refuted" if declared else ""
-    say(f"{count} of {len(wanted)} proven{not_refuted}; the proofs: {place}")
-    # With all of them proven, it failed to leave the last.
-    if len(proofs) < len(wanted) or (process.returncode and done_all):
-        done = subprocess.CompletedProcess(argv, process.returncode, b"", stderr)
-        cause = refusals[0] if refusals else _describe_end(target, done)
-        name = next(iter(wanted[len(proofs) :]), "")
+    say(f"{count} of {len(selected)} proven{not_refuted}; the proofs: {path}")
+    # If all are proven and the agent failed, it could not leave the last configuration.
+    if len(proofs) < len(selected) or (process.returncode and all_ok):
+        result = subprocess.CompletedProcess(argv, process.returncode, b"", stderr)
+        cause = refusals[0] if refusals else _describe_end(target, result)
+        name = next(iter(selected[len(proofs) :]), "")
         facts = {**cause.facts, "configuration": name}
-        end = f"{name} was not reached" if name else f"{wanted[-1]} was not left"
+        end = f"{name} was not reached" if name else f"{selected[-1]} was not left"
         raise TargetError(Problem(cause.code, facts, f"{end}. {cause.sentence}", cause.remedy))
-    return done_all
+    return all_ok
 
 
-def _describe_end(target: TargetDocument, done: subprocess.CompletedProcess[bytes]) -> Problem:
-    """Build the problem of proofs that ended early without a refusal."""
-    problem = connection.describe_failure(target, done)
+def _describe_end(target: TargetDocument, result: subprocess.CompletedProcess[bytes]) -> Problem:
+    """Build the problem of an agent that ended early without a refusal."""
+    problem = connection.describe_failure(target, result)
     if problem.code not in ("agent", "no-agent"):
         try:
             survey.look(target, disks=False)
-        except TargetError as error:  # its Python or its link is the cause
+        except TargetError as error:  # the target's Python or its connection is the cause
             return error.problems[0]
     return problem
 
 
-def _print_proof(line: ProofLine, known: Mapping[str, Configuration], width: int, say: Say) -> None:
-    entry = known[line.configuration]
+def _print_proof(line: ProofLine, entry: Configuration, width: int, say: Say) -> None:
+    """Print the row of a proof and its mismatches."""
     times = ("" if value is None else f"{value:.2f}" for value in (line.took_s, line.mkfs_s))
     verdict = ("decl." if line.proof.declared else "yes") if line.proof.ok else "NO"
     drivers = ", ".join(layer.cipher_driver for layer in line.proof.layers if layer.cipher_driver)

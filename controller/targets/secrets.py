@@ -22,24 +22,24 @@ from controller.targets import connection, playbook
 
 PLACE = "/run/fde-testbed/secrets/secrets.json"
 NEEDED = ("luks_passphrase", "opal_admin_pin")
-# Printed on the drive's label: kept here, and sent only for the reversal that needs it.
+# From the drive's label. It stays on the controller, except for a teardown that needs it.
 PSID = "sed_psid"
 KEYS = (*NEEDED, PSID)
-# As the agent takes it: labels print it in groups, and people in small letters.
+# The agent accepts the same: labels print it in groups, and people type lower-case letters.
 PSID_FORM = re.compile(r"[\s-]*([A-Za-z0-9][\s-]*){32}", re.ASCII)
 LEAST_CHARACTERS, LEAST_DIFFERENT = 12, 6
 VAULT_MARK = b"$ANSIBLE_VAULT;"
 _MOST_BYTES = 1 << 20
 _FOLDER = Path(PLACE).parent
-# The folder above can be passed, not read: a database server must reach its data below it. ramfs,
-# for what lies on a tmpfs is swapped out like any memory.
+# Mode 711 of the parent folder lets a database server reach its data below it. The secrets are on a
+# ramfs, because the memory of a tmpfs may be swapped out.
 PUT = (
     f"umask 077; d={_FOLDER}; mkdir -p $d && chmod 711 {_FOLDER.parent} && "
     "{ mountpoint -q $d || mount -t ramfs -o mode=700,nosuid,nodev,noexec ramfs $d; } && "
     "n=$(mktemp $d/.new.XXXXXX) && cat >$n && "
     f"if cmp -s $n {PLACE}; then rm $n; else mv $n {PLACE} && echo changed; fi"
 )
-# A link that broke may have left half a file. What is unmounted here is gone for everybody.
+# A broken connection may have left a partial file. Unmounting the ramfs erases everything on it.
 REMOVE = (
     f"d={_FOLDER}; if [ -e {PLACE} ]; then rm {PLACE} && echo changed; fi; rm -f $d/.new.*; "
     "if mountpoint -q $d; then umount $d; fi"
@@ -47,7 +47,7 @@ REMOVE = (
 
 
 class SecretsError(ControllerError):
-    """A secrets file that cannot be used; no text or fact of it quotes the file."""
+    """A secrets file that cannot be used; the error never quotes the file."""
 
     WORDINGS = wordings_of("controller/targets", "SecretsError")
 
@@ -63,22 +63,22 @@ class Secrets:
 
     @property
     def values(self) -> dict[str, str]:
-        """Those that are set, by name."""
+        """The secrets that are set, by name."""
         texts = (self.luks_passphrase, self.opal_admin_pin, self.sed_psid)
         return {key: text for key, text in zip(KEYS, texts, strict=True) if text}
 
 
 def load(path: Path) -> Secrets:
-    """Read the secrets, decrypted where they are an Ansible Vault; raises SecretsError."""
+    """Read the secrets, and decrypt an Ansible Vault; raises SecretsError."""
     private.no_core_dumps()
     return _parse(path, _read(path))
 
 
 def _read(path: Path) -> bytes:
-    """Return the file's bytes; mode and owner are those of what was read, behind any link."""
+    """Read the file after checking type, owner and mode of the opened file; raises SecretsError."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - what was opened is judged
+        with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - the opened file is checked
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise SecretsError("secrets-no-file", path=str(path))
@@ -93,6 +93,7 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(path: Path, content: bytes) -> Secrets:
+    """Parse the contents of a secrets file that git does not track; raises SecretsError."""
     encrypted = content.startswith(VAULT_MARK)
     if not encrypted and any(_is_tracked(file) for file in {path.absolute(), path.resolve()}):
         raise SecretsError("secrets-tracked", path=str(path))
@@ -112,44 +113,44 @@ def _parse(path: Path, content: bytes) -> Secrets:
 
 
 def _is_tracked(path: Path) -> bool:
-    """Whether git keeps the file, or would with the next commit.
+    """Return whether git tracks the file or has it staged.
 
-    Raises SecretsError where there is a repository that git cannot read.
+    Raises SecretsError if git cannot read its repository.
     """
     try:
-        done = ask_git(path.parent, "ls-files", "--error-unmatch", "--", f":(literal){path.name}")
-    except OSError:  # no git, so no repository of its
+        result = ask_git(path.parent, "ls-files", "--error-unmatch", "--", f":(literal){path.name}")
+    except OSError:  # git is not installed
         return False
-    if done.returncode not in (0, 1) and "not a git repository" not in done.stderr:
-        lines = done.stderr.strip().splitlines() or ["no output"]
+    if result.returncode not in (0, 1) and "not a git repository" not in result.stderr:
+        lines = result.stderr.strip().splitlines() or ["no output"]
         if "safe.directory" in lines[-1]:  # git before 2.38
             raise SecretsError("secrets-git-owner", path=str(path), command=lines[-1].strip())
         raise SecretsError("secrets-git", path=str(path), reason=lines[-1])
-    return done.returncode == 0
+    return result.returncode == 0
 
 
 def _decrypt(path: Path, content: bytes) -> bytes:
     program = Path(sys.executable).with_name("ansible-vault")
     with playbook.environment() as variables:
-        done = subprocess.run(
+        result = subprocess.run(
             [str(program), "decrypt", "--output", "-", "-"],
-            # What is on standard input is no password: that comes from a file or a program.
+            # The content is on standard input; the password comes from a file or a program.
             input=content,
             capture_output=True,
             start_new_session=True,
             check=False,
             env=variables,
         )
-    if done.returncode:
+    if result.returncode:
         raise SecretsError("secrets-vault", path=str(path))
-    return done.stdout
+    return result.stdout
 
 
 def describe(path: Path) -> str:
-    """Describe the secrets file once it is complete and no new secret in it is short.
+    """Describe the secrets file; raises SecretsError if it is incomplete or a secret too short.
 
-    Raises SecretsError. `place` does not ask for the length: a drive that was owned with a short
-    PIN must be given back with it.
+    `place` does not check the length: a drive that was owned with a short PIN must be given back
+    with it.
     """
     private.no_core_dumps()
     content = _read(path)
@@ -166,16 +167,16 @@ def describe(path: Path) -> str:
 def place(
     target: TargetDocument, *, with_psid: bool = False, run: connection.Run = connection.run
 ) -> bool:
-    """Put them into the target's memory for root alone; return whether that changed anything."""
+    """Put the secrets into the target's memory, readable by root; return whether they changed."""
     secrets = load(Path(target.secrets_file))
     if with_psid and not secrets.sed_psid:
         raise SecretsError("secrets-psid", path=target.secrets_file)
     sent = {key: secrets.values[key] for key in (KEYS if with_psid else NEEDED)}
-    done = run(target, ["sh", "-c", PUT], json.dumps(sent).encode())
-    return bool(connection.require_output(target, done).strip())
+    result = run(target, ["sh", "-c", PUT], json.dumps(sent).encode())
+    return bool(connection.require_output(target, result).strip())
 
 
 def remove(target: TargetDocument, run: connection.Run = connection.run) -> bool:
-    """Take them off the target; return whether there were any."""
-    done = run(target, ["sh", "-c", REMOVE], b"")
-    return bool(connection.require_output(target, done).strip())
+    """Remove the secrets from the target; return whether it had any."""
+    result = run(target, ["sh", "-c", REMOVE], b"")
+    return bool(connection.require_output(target, result).strip())

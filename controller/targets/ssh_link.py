@@ -1,4 +1,4 @@
-"""The link to a target as Ansible has it: host, user, key and options of its connection by SSH."""
+"""Conversion of Ansible's settings of an SSH connection into an SshLink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contract.errors import ControllerError
 from contract.plan import SshLink
 
-# Letters of ssh's command line, as options.
+# Options by the letters of ssh's command line.
 NAMES = {"J": "ProxyJump={}", "i": 'IdentityFile="{}"', "l": "User={}", "p": "Port={}"}
 KNOWN_HOSTS = "UserKnownHostsFile="
 FLAGS = {"-4": "AddressFamily=inet", "-6": "AddressFamily=inet6", "-C": "Compression=yes"}
@@ -24,9 +24,9 @@ def link(
     arguments: Mapping[str, str | None],
     become: bool,
 ) -> SshLink:
-    """Build the link from Ansible's settings; `arguments` are ssh's, by the variable they are from.
+    """Build the link from Ansible's settings; `arguments` are ssh's, by Ansible's variable.
 
-    What is not set is what ssh itself takes, by ~/.ssh/config. Raises ControllerError.
+    For a missing user or port, ssh's configuration decides. Raises ControllerError.
     """
     options = tuple(
         option for name, text in arguments.items() for option in _options(name, text or "")
@@ -50,7 +50,7 @@ def link(
 
 
 def _options(variable: str, text: str) -> Iterator[str]:
-    """Yield ssh's options `NAME=VALUE` of its arguments."""
+    """Convert arguments of ssh into options `NAME=VALUE`; raises ControllerError."""
     words = iter(shlex.split(text))
     for word in words:
         if word in FLAGS:
@@ -64,13 +64,13 @@ def _options(variable: str, text: str) -> Iterator[str]:
 
 
 def _defaults(host: str, options: tuple[str, ...]) -> dict[str, str]:
-    """Return what ssh would take for a host; empty where there is no ssh."""
+    """Return the options that ssh would use for a host; empty without ssh."""
     argv = ["ssh", "-G", *(f"-o{option}" for option in options), "--", host]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
     except OSError:
         return {}
-    pairs = (line.partition(" ") for line in done.stdout.splitlines())
+    pairs = (line.partition(" ") for line in result.stdout.splitlines())
     return {name: value for name, _, value in pairs}

@@ -1,6 +1,7 @@
-"""Looks at a target without installing anything: the agent is unpacked below /run, asked, removed.
+"""Questions to a target on which nothing is installed.
 
-One connection does it all; /run is in the target's memory, so that no disk of it is written.
+One connection unpacks the agent below /run, runs it and removes it. /run is in the target's memory,
+so no disk of it is written.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from contract.plan import Plan, TargetDocument
 from contract.problem import Problem, wordings_of
 from controller.targets import connection
 from controller.targets.agent_bundle import HOME, collect, pack
-from controller.targets.answers import DisksAnswer, Examination, KeptCheck, MachineAnswer, Survey
+from controller.targets.answers import CheckRecord, DisksAnswer, Examination, MachineAnswer, Survey
 
 NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER, OLD_PYTHON = range(94, 100)
-# The folder goes whatever happens, also where the link is lost and the script is hung up on.
-# What the login shell prints by itself comes before it.
+# The traps remove the folder even if the connection is lost. BEGIN separates the script's output
+# from anything that the login shell prints before.
 BEGIN = b"fde-look-begins\n"
 SCRIPT = f"""
 printf '{BEGIN.decode()[:-1]}\\n'
@@ -49,7 +50,7 @@ case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
 
 
 class SurveyError(connection.TargetError):
-    """A target that was reached but cannot be looked at."""
+    """A target that was reached but cannot run the agent from /run."""
 
     WORDINGS = wordings_of("controller/targets", "SurveyError")
 
@@ -65,10 +66,11 @@ _CODES = {
 
 @dataclass(frozen=True)
 class TargetAnswer:
-    """What a target reported of itself.
+    """The facts of a target, its disks and its examination.
 
-    `disks` are empty where `error` is why they could not be looked at; `examined` has no part
-    where none was asked for; `disturbers` may start work unasked, by group (`agent.system.quiet`).
+    `disks` are empty if they could not be examined; `error` is then the reason. `examined` has no
+    part unless an examination was requested. `disturbers` are units that may start work on their
+    schedule, by group (`agent.system.quiet`).
     """
 
     facts: Facts
@@ -80,14 +82,14 @@ class TargetAnswer:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Fingerprints of the disks by role, as `agent prepare --checked` takes them."""
+        """The fingerprints of the disks by role, as `agent prepare --checked` expects them."""
         return {disk.role: disk.fingerprint for disk in self.disks if disk.fingerprint}
 
     @property
     def refused(self) -> tuple[Problem, ...]:
-        """Everything that prevents the next step."""
+        """All problems that prevent the next step."""
         unseen = (Problem("disks-unseen", {}, self.error),) if self.error else ()
-        return (*self.refusals, *(r for disk in self.disks for r in disk.refusals), *unseen)
+        return (*self.refusals, *(p for disk in self.disks for p in disk.refusals), *unseen)
 
 
 def look(
@@ -97,27 +99,27 @@ def look(
     examine: bool = False,
     run: connection.Run = connection.run,
 ) -> TargetAnswer:
-    """Ask the target what it is and has; raises TargetError where it cannot be asked."""
-    what = "".join(["machine", " disks" * disks, " examine" * examine])
-    done = _run_script(target, what, run=run)
-    lines = done.stdout.decode(errors="replace").splitlines()
+    """Ask the target for its facts, disks and examination; raises TargetError."""
+    topics = "".join(["machine", " disks" * disks, " examine" * examine])
+    result = _run_script(target, topics, run=run)
+    lines = result.stdout.decode(errors="replace").splitlines()
     try:
         machine = strict_json.parse(MachineAnswer, lines[0])
         examined = strict_json.parse(Examination, lines[1] if examine else "{}")
     except (IndexError, ValueError):
-        raise _unanswered(target, done) from None
+        raise _unanswered(target, result) from None
     answer = TargetAnswer(machine.facts, machine.refusals, examined=examined)
     if not disks:
         return answer
     last = lines[1 + examine :]
-    if done.returncode or not last:
-        words = done.stderr.decode(errors="replace").strip().splitlines()
-        error = words[-1].removeprefix("fde: ") if words else f"status {done.returncode}"
+    if result.returncode or not last:
+        words = result.stderr.decode(errors="replace").strip().splitlines()
+        error = words[-1].removeprefix("fde: ") if words else f"status {result.returncode}"
         return replace(answer, error=f"its disks could not be looked at: {error}")
     try:
         disks_answer = strict_json.parse(DisksAnswer, last[0])
     except ValueError:
-        raise _unanswered(target, done) from None
+        raise _unanswered(target, result) from None
     return replace(answer, disks=disks_answer.disks, disturbers=disks_answer.disturbers)
 
 
@@ -127,62 +129,68 @@ def list_disks(target: TargetDocument) -> Survey:
 
 
 def load(target: TargetDocument, seconds: float) -> None:
-    """Keep all processors of a target busy for so long; raises TargetError."""
+    """Keep all processors of a target busy for `seconds`; raises TargetError."""
     _ask(target, "load", f"{seconds:g}")
 
 
 def read_joules(target: TargetDocument, seconds: float) -> tuple[tuple[int, float], ...]:
-    """Read RAPL of a target for so long: (monotonic ns, J since the first); raises TargetError."""
+    """Read RAPL for `seconds`: pairs of monotonic ns and J since the first; raises TargetError."""
     return schema.read(tuple[tuple[int, float], ...], _ask(target, "joules", f"{seconds:g}"))
 
 
 def read_writes(target: TargetDocument, plan: Plan) -> Mapping[str, int]:
-    """Read how many bytes a run of each workload writes at least; raises TargetError.
+    """Read the minimum of bytes that a run of each workload writes; raises TargetError.
 
-    Workloads are missing whose files the target does not have.
+    Workloads whose files the target does not have are missing.
     """
     return schema.read(dict[str, int], _ask(target, "writes", plan=plan))
 
 
-def _ask(target: TargetDocument, *what: str, plan: Plan | None = None) -> object:
-    done = _run_script(target, *what, plan=plan)
+def _ask(target: TargetDocument, *arguments: str, plan: Plan | None = None) -> object:
+    """Run the script with `arguments` and parse its answer; raises TargetError."""
+    result = _run_script(target, *arguments, plan=plan)
     try:
-        if not done.returncode:
-            document: object = strict_json.loads(done.stdout)
+        if not result.returncode:
+            document: object = strict_json.loads(result.stdout)
             return document
     except ValueError:
         pass
-    raise _unanswered(target, done)
+    raise _unanswered(target, result)
 
 
 def _run_script(
     target: TargetDocument,
-    *what: str,
+    *arguments: str,
     plan: Plan | None = None,
     run: connection.Run = connection.run,
 ) -> subprocess.CompletedProcess[bytes]:
+    """Run the script on the target and cut off what its login shell prints before.
+
+    Raises SurveyError if the shell prints any text.
+    """
     files = collect()
     if plan:
         files[PurePosixPath("plan.json")] = json.dumps(plan.document()).encode()
     files[PurePosixPath("target.json")] = json.dumps(target.for_target.document()).encode()
-    done = run(target, ["sh", "-c", SCRIPT, "sh", *what], pack(files))
-    before, begun, printed = done.stdout.partition(BEGIN)
+    result = run(target, ["sh", "-c", SCRIPT, "sh", *arguments], pack(files))
+    before, begun, printed = result.stdout.partition(BEGIN)
     if not begun:
-        return done
+        return result
     if before.strip():
         words = sentence(before.decode(errors="replace").strip())[:80]
         host = connection.address(target).capitalize()
         raise SurveyError("shell-prints", host=host, output=repr(words))
-    return subprocess.CompletedProcess(done.args, done.returncode, printed, done.stderr)
+    return subprocess.CompletedProcess(result.args, result.returncode, printed, result.stderr)
 
 
 def _unanswered(
-    target: TargetDocument, done: subprocess.CompletedProcess[bytes]
+    target: TargetDocument, result: subprocess.CompletedProcess[bytes]
 ) -> connection.TargetError:
-    code = _CODES.get(done.returncode)
+    """Build the error of a script that gave no valid answer."""
+    code = _CODES.get(result.returncode)
     if code is None:
-        return connection.TargetError(connection.describe_failure(target, done))
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return connection.TargetError(connection.describe_failure(target, result))
+    lines = result.stderr.decode(errors="replace").strip().splitlines()
     return SurveyError(
         code,
         host=connection.address(target),
@@ -192,10 +200,9 @@ def _unanswered(
 
 
 def record_file(kind: str, target: TargetDocument) -> Path:
-    """Return where the last record of a kind (`checks`, `proofs`) is kept of a target.
+    """Return the path of a target's last record of a kind (`checks`, `proofs`).
 
-    Hosts of several inventories may have one name: those that are reached otherwise, or that name
-    other disks, have a file each.
+    Hosts of several inventories may share a name: the path also depends on link and disks.
     """
     link = None if target.ssh is None else [target.ssh.host, target.ssh.port]
     disks = sorted((disk.by_id, disk.serial) for disk in target.disks.values())
@@ -204,30 +211,30 @@ def record_file(kind: str, target: TargetDocument) -> Path:
 
 
 def write_record(kind: str, target: TargetDocument, **facts: object) -> Path:
-    """Keep a record of a kind of a target, with the time; return where."""
-    place = record_file(kind, target)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    """Save a record of a target with the time; return its path."""
+    path = record_file(kind, target)
+    path.parent.mkdir(parents=True, exist_ok=True)
     made_wall = datetime.now(UTC).isoformat(timespec="seconds")
     head = {"format": f"fde-{kind}/1", "host": target.host, "made_wall": made_wall}
-    write_json(place, {**head, **facts})
-    return place
+    write_json(path, {**head, **facts})
+    return path
 
 
 def checks_file(target: TargetDocument) -> Path:
-    """Return where the last check of a target is kept, until it is provisioned."""
+    """Return the path of a target's last check, which exists until it is provisioned."""
     return record_file("checks", target)
 
 
 def expected_fingerprints(target: TargetDocument, answer: TargetAnswer) -> dict[str, str]:
-    """Return the fingerprints that provisioning must find again: of the last check, else of now."""
-    kept = strict_json.load(KeptCheck, checks_file(target))
-    if kept is None:
+    """Return the fingerprints that provisioning requires: those of the last check, if any."""
+    record = strict_json.load(CheckRecord, checks_file(target))
+    if record is None:
         return answer.fingerprints
-    # Disks may have changed their roles.
+    # Only of roles that still name the same disk.
     same = {
         disk.role
-        for disk in kept.disks
+        for disk in record.disks
         if disk.role in target.disks and target.disks[disk.role].by_id == disk.by_id
     }
-    checked = {role: mark for role, mark in kept.fingerprints.items() if role in same}
+    checked = {role: mark for role, mark in record.fingerprints.items() if role in same}
     return {**answer.fingerprints, **checked}

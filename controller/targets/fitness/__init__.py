@@ -1,8 +1,8 @@
-"""Whether a target is fit for a suite: facts of it, its meters and this machine, and their judges.
+"""The checks of a target before a suite.
 
-`examine` asks a target, its meters and the controller, `judge` applies the checks of `table.TABLE`;
-nothing is installed, no disk is written, no PIN is tried. `require_ready` is what a suite starts
-with.
+`examine` collects facts of a target, its meters and the controller, `judge` applies the checks of
+`table.TABLE`. Nothing is installed, no disk is written, no PIN is tried. `require_ready` runs
+before a suite starts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from controller.targets.fitness.table import TABLE
 from controller.targets.power_return import return_power
 from controller.targets.survey import look
 
-# A suite is started whatever these find: the agent looks at disks and assets when it needs them,
-# and waits for a load to end.
+# These checks do not prevent the start of a suite: the agent checks disks and assets when it needs
+# them, and waits for a load to end.
 _LATER = frozenset({"assets", "disks", "opal", "resolution", "load"})
 AT_START = tuple(check for check in TABLE if check.code not in _LATER)
 
@@ -51,9 +51,9 @@ def examine(
     noise_s: float = 0.0,
     suite: str = FIRST_SUITE,
 ) -> Scene:
-    """Ask a target, its meters and this machine; suites go to `out`.
+    """Collect the facts of a target, its meters and this machine; suites go to `out`.
 
-    With `noise_s` rest and load of so many seconds each are measured.
+    With `noise_s` the power is measured at rest and under load, for that many seconds each.
     """
     answer = unreached = None
     try:
@@ -61,17 +61,17 @@ def examine(
     except ControllerError as error:
         unreached = problem_of(error)
     probes = probe.probe_all(target.meters)
-    noise, why = None, ""
+    noise, noise_error = None, ""
     if noise_s and answer is not None:
         try:
             noise = noises.measure(target, noise_s)
         except ControllerError as error:
-            why = str(error)
-    return Scene(target, answer, unreached, look_here(out), probes, noise, why, suite)
+            noise_error = str(error)
+    return Scene(target, answer, unreached, examine_host(out), probes, noise, noise_error, suite)
 
 
-def look_here(out: Path) -> Host:
-    """Look at the controller; suites go to `out`."""
+def examine_host(out: Path) -> Host:
+    """Collect the facts of the controller; suites go to `out`."""
     existing = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
     names = set()
     for comm in Path("/proc").glob("[0-9]*/comm"):
@@ -83,14 +83,14 @@ def look_here(out: Path) -> Host:
 
 
 def judge(scene: Scene, checks: Iterable[Check] = TABLE) -> list[CheckOutcome]:
-    """Return one or more outcomes of every check; without anything to look at it is not made."""
+    """Return the outcomes of every check, at least one; a check without its facts is not made."""
     outcomes = []
     for check in checks:
         if check.needs_target and scene.answer is None:
             results = [not_made("The target was not reached.")]
         else:
             problems = scene.answer.refusals if scene.answer else ()
-            results = [refused(each) for each in problems if each.code in check.refusals]
+            results = [refused(problem) for problem in problems if problem.code in check.refusals]
             results = results or list(check.judge(scene))
             results = results or [not_made(f"Not applicable: {check.about}.")]
         outcomes += [replace(outcome, code=check.code) for outcome in results]
@@ -98,14 +98,14 @@ def judge(scene: Scene, checks: Iterable[Check] = TABLE) -> list[CheckOutcome]:
 
 
 def blockers(outcomes: Iterable[CheckOutcome]) -> list[CheckOutcome]:
-    """Return the outcomes with which no suite starts."""
+    """Return the outcomes that prevent the start of a suite."""
     return [outcome for outcome in outcomes if outcome.state == "fail"]
 
 
 def require_ready(targets: Sequence[TargetDocument], out: Path, say: Say) -> None:
-    """Require that a suite may be started on these targets; called before anything is created.
+    """Raise ControllerError with all reasons that prevent a suite on these targets.
 
-    One that was left off is switched on. Raises ControllerError with every reason why not.
+    Call it before creating files. Targets that were left off are switched on first.
     """
     for target in targets:
         return_power(target, partial(is_reached, target), say)
@@ -119,5 +119,5 @@ def require_ready(targets: Sequence[TargetDocument], out: Path, say: Say) -> Non
 
 
 def is_reached(target: TargetDocument) -> bool:
-    """Whether the target runs a command."""
+    """Return whether the target runs a command."""
     return connection.run(target, ["true"]).returncode == 0

@@ -1,6 +1,6 @@
-"""Checks of the controller: secrets, room, sleep, who else opens the ports, what a night relies on.
+"""Checks of the controller: secrets, free space, sleep, ports, messages and the power switch.
 
-Nothing is sent and nothing switched: files, programs and libraries are looked at.
+They only read files and look for programs and libraries; no message is sent, nothing is switched.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SLEEP_REMEDY = (
 
 
 def secrets_file(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check rights, completeness and strength."""
+    """Check the secrets file: permissions, completeness and length of the secrets."""
     path = Path(scene.target.secrets_file)
     try:
         yield passed(f"{path.name}: {secrets.describe(path)}.")
@@ -48,7 +48,7 @@ def secrets_file(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def psid(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check its form alone: a try with a wrong one counts against the drive's limit."""
+    """Check the form of the PSID; a failed attempt would count against the drive's limit."""
     if not self_encrypting(scene.target):
         return
     try:
@@ -66,7 +66,7 @@ def psid(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def room(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check the room where suites go."""
+    """Check the free space for suites."""
     host, limits = scene.host, (LEAST_FREE_BYTES, COMFORTABLE_BYTES)
     remedy = f"Free some at {host.out}, or name another folder with --out."
     yield judge_room("here where suites go", host.free_bytes, *limits, remedy)
@@ -75,7 +75,7 @@ def room(scene: Scene) -> Iterator[CheckOutcome]:
 def judge_room(
     where: str, free_bytes: int, least_bytes: int, comfortable_bytes: int, remedy: str
 ) -> CheckOutcome:
-    """Judge free bytes by what a suite needs at least, and what it needs for certain."""
+    """Judge free bytes: below `least_bytes` they fail, below `comfortable_bytes` they warn."""
     sentence = f"{free_bytes / MIB:,.0f} MiB are free {where}."
     if free_bytes >= comfortable_bytes:
         return passed(sentence, free_bytes=free_bytes)
@@ -84,12 +84,12 @@ def judge_room(
 
 
 def sleep(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check whether the controller may fall asleep."""
+    """Check that the controller does not fall asleep."""
     yield judge_sleep("This controller", scene.host.sleep)
 
 
 def judge_sleep(who: str, state: SleepState) -> CheckOutcome:
-    """Judge what `agent.system.sleep` found on a machine."""
+    """Judge the state of sleep of a machine, as `agent.system.sleep` reads it."""
     if state.masked:
         return passed(f"{who} does not sleep: its sleep targets are masked.")
     if action := state.idle_action:
@@ -106,7 +106,7 @@ def judge_sleep(who: str, state: SleepState) -> CheckOutcome:
     return passed(f"{who} has no setting that lets it sleep.")
 
 
-# Programs by what they do to USB ids that they claim.
+# Effects of programs that open serial ports, by program.
 _CLAIMS = {
     "ModemManager": "asks new serial ports whether they are modems, which a meter may answer oddly",
     "brltty": "takes adapters with a CH340 or CP210x for Braille displays",
@@ -114,7 +114,7 @@ _CLAIMS = {
 
 
 def port_takers(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check for programs known to open serial ports that are not theirs."""
+    """Check for running programs that open serial ports of other devices."""
     if all("://" in meter.port for meter in scene.target.meters):
         return
     # /proc/PID/comm holds 15 characters at most.
@@ -129,29 +129,30 @@ def port_takers(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed("No program that opens foreign serial ports runs here.")
 
 
-# The library that a kind needs; the extra `notify` brings them.
+# The library of each kind of receiver; all come with the extra `notify`.
 _LIBRARIES = {"webhook": "requests", "apprise": "apprise"}
 
 
 def receivers(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check each receiver of messages."""
+    """Check the library, program and key files of each receiver of messages."""
     if not scene.target.notify.receivers:
         yield passed("No fde_notify: no message is sent while a suite runs.")
     for receiver in scene.target.notify.receivers:
         files = [receiver.url_file, receiver.key_file]
         name = f"fde_notify, {receiver.name}"
-        yield _usable(name, receiver.kind, files, receiver.argv)
+        yield _check_usable(name, receiver.kind, files, receiver.argv)
 
 
 def power_switch(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check the switch before the target."""
+    """Check the program of the switch that powers the target."""
     if (switch := scene.target.power) is None:
         yield passed("No fde_power: a target that hangs waits for its watchdog or for you.")
     else:
-        yield _usable("fde_power", switch.kind, [], switch.argv)
+        yield _check_usable("fde_power", switch.kind, [], switch.argv)
 
 
-def _usable(name: str, kind: str, files: Sequence[str], argv: Sequence[str]) -> CheckOutcome:
+def _check_usable(name: str, kind: str, files: Sequence[str], argv: Sequence[str]) -> CheckOutcome:
+    """Check that a receiver or switch has its library, its program and its key files."""
     library = _LIBRARIES.get(kind)
     if library and find_spec(library) is None:
         sentence = f"{name}: the Python library {library} is missing."

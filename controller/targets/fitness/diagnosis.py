@@ -1,4 +1,4 @@
-"""A check of the list: what it looks at, and the outcomes that it can have."""
+"""The form of a check: the facts that it judges, and its possible outcomes."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from controller.targets.survey import TargetAnswer
 
 
 def _outcome(state: State, sentence: str, remedy: str = "", /, **facts: Any) -> CheckOutcome:
-    """Return an outcome; `judge` fills its code in."""
+    """Build an outcome, whose code `judge` fills in."""
     return CheckOutcome("", state, sentence, remedy, facts)
 
 
 passed = partial(_outcome, "pass")
-warned = partial(_outcome, "warn")  # it makes a suite's figures worse
-failed = partial(_outcome, "fail")  # no suite starts with it
+warned = partial(_outcome, "warn")  # the figures of a suite get worse
+failed = partial(_outcome, "fail")  # prevents the start of a suite
 not_made = partial(_outcome, "not_made")
 
 
 def refused(problem: Problem, remedy: str = "", **facts: Any) -> CheckOutcome:
-    """Return the outcome of a problem; `remedy` is for one that has none."""
+    """Build the failure of a problem; `remedy` applies if the problem has none."""
     facts = {**problem.facts, **facts, "cause": problem.code}
     return CheckOutcome("", "fail", problem.sentence, problem.remedy or remedy, facts)
 
 
 def problem_of(error: AgentError) -> Problem:
-    """Return an error's first problem; one that has only a text becomes a problem of that text."""
+    """Return an error's first problem, or a problem with its text if it has no code."""
     return error.problems[0] if error.code else Problem("error", {}, f"{str(error).rstrip('.')}.")
 
 
 @dataclass(frozen=True)
 class Host:
-    """The controller: `out` is where suites go, `names` are of its processes."""
+    """Facts of the controller: `out` is the folder of suites, `names` are those of processes."""
 
     out: Path
     sleep: SleepState
@@ -57,11 +57,11 @@ FIRST_SUITE = "smoke"
 
 @dataclass(frozen=True)
 class Scene:
-    """All answers of one target, its meters and the controller, before they are judged.
+    """The facts of a target, its meters and the controller, before they are judged.
 
-    `answer` is None where the target could not be asked, as `unreached` explains; `probes` are by
-    meter, `noise` is None where it was not measured. The size of `suite` decides what changes could
-    be detected.
+    `answer` is None if the target was not reached, for the reason `unreached`; `probes` are by name
+    of the meter; `noise` is None unless it was measured. The detectable changes are those of
+    `suite`.
     """
 
     target: TargetDocument
@@ -75,7 +75,7 @@ class Scene:
 
     @property
     def examined(self) -> Examination:
-        """The target's examination; without any part where it was not reached."""
+        """The target's examination; without any part if it was not reached."""
         return self.answer.examined if self.answer else Examination()
 
     @property
@@ -85,7 +85,7 @@ class Scene:
         return self.answer.facts
 
     def unavailable(self, part: str) -> CheckOutcome:
-        """Return the outcome of a check whose part of the examination is None."""
+        """Build the outcome of a check whose part of the examination is None."""
         return not_made(f"{self.examined.errors.get(part, 'It was not looked at').rstrip('.')}.")
 
 
@@ -93,7 +93,7 @@ Judge = Callable[[Scene], Iterable[CheckOutcome]]
 
 
 def by_part(part: str, judge: Callable[[Scene, Any], Iterable[CheckOutcome]]) -> Judge:
-    """Return a judge of a part of the examination; without that its check is not made."""
+    """Return a judge that applies `judge` to a part of the examination, unless it is None."""
 
     def judge_part(scene: Scene) -> Iterable[CheckOutcome]:
         value = getattr(scene.examined, part)
@@ -104,10 +104,10 @@ def by_part(part: str, judge: Callable[[Scene, Any], Iterable[CheckOutcome]]) ->
 
 @dataclass(frozen=True)
 class Check:
-    """A row of the list: `code` is of all its outcomes, `about` names what it looks at.
+    """A check: `code` is the code of its outcomes, `about` names its subject.
 
-    With `needs_target` it cannot be made where the target was not reached; a refusal of
-    agent.preflight whose code is among `refusals` is its outcome.
+    With `needs_target` it is not made if the target was not reached. A refusal of agent.preflight
+    whose code is in `refusals` is the check's outcome.
     """
 
     code: str

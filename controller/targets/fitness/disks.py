@@ -14,7 +14,7 @@ HOT_C = 65.0
 
 
 def disks(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check that disks are as named, not in use, and empty, ours or given up."""
+    """Check that disks are the named ones, unused, and empty, ours or permitted to be erased."""
     answer = scene.answer
     assert answer is not None
     if error := answer.error:
@@ -29,7 +29,7 @@ def disks(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def opal(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check that a disk that needs Opal has it, and may be taken."""
+    """Check that disks of Opal configurations support Opal and are not blocked."""
     assert scene.answer is not None
     needing = {entry.disk for entry in scene.target.configurations if entry.kind in OPAL_KINDS}
     for disk in scene.answer.disks:
@@ -60,14 +60,14 @@ Reports = Mapping[str, DiskReport]
 NONE_ATTACHED = not_made("None of the disks that the inventory names is attached.")
 
 
-def _each(
+def _for_each_disk(
     judge: Callable[[str, DiskReport], CheckOutcome],
 ) -> Callable[[Scene, Reports], Iterable[CheckOutcome]]:
-    """Return a judge of every disk by its role."""
-    return lambda _, disks: [judge(*each) for each in disks.items()] or [NONE_ATTACHED]
+    """Return a judge that applies `judge` to every disk and its role."""
+    return lambda _, disks: [judge(*item) for item in disks.items()] or [NONE_ATTACHED]
 
 
-@_each
+@_for_each_disk
 def smart(role: str, disk: DiskReport) -> CheckOutcome:
     """Check the disk's own verdict, its errors and its temperature."""
     health = disk.health
@@ -85,7 +85,7 @@ def smart(role: str, disk: DiskReport) -> CheckOutcome:
     return passed(f"Disk {role} is healthy by SMART.", **facts)
 
 
-@_each
+@_for_each_disk
 def link(role: str, disk: DiskReport) -> CheckOutcome:
     """Check that the disk's link has its best speed and width."""
     speed = f"{disk.link_speed}, x{disk.link_width}"
@@ -105,18 +105,18 @@ def link(role: str, disk: DiskReport) -> CheckOutcome:
 
 
 def saving(_: Scene, reports: Reports) -> Iterator[CheckOutcome]:
-    """Check that APST and ALPM are alike for disks that are compared."""
+    """Check that all disks have the same settings of APST and ALPM."""
     settings = {role: (d.apst_tolerance_us, d.alpm_policy) for role, d in reports.items()}
-    known = {role: pair for role, pair in settings.items() if any(pair)}
+    reported = {role: pair for role, pair in settings.items() if any(pair)}
     words = "; ".join(
         f"{role}: " + ", ".join(filter(None, [a and f"APST up to {a} µs", p and f"ALPM {p}"]))
-        for role, (a, p) in known.items()
+        for role, (a, p) in reported.items()
     )
     if not reports:
         yield NONE_ATTACHED
-    elif not known:
+    elif not reported:
         yield not_made("APST and ALPM: not available on these disks.")
-    elif len(set(known.values())) > 1:
+    elif len(set(reported.values())) > 1:
         remedy = "Set both alike, or the comparison holds their settings, too."
         yield warned(f"The disks save power by different settings ({words}).", remedy)
     else:

@@ -1,4 +1,4 @@
-"""Checks of the target's state: its counters, its processor, its power, what else runs on it."""
+"""Checks of the target's state: RAPL, processor, power supply, services, sleep and free space."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def origin(scene: Scene, simulated: bool) -> Iterator[CheckOutcome]:
-    """Check that figures of a model are not called measured."""
+    """Check that figures of a simulated RAPL zone are not declared measured."""
     declared = scene.target.origin
     if simulated and declared == "measured":
         sentence = (
@@ -63,10 +63,10 @@ def origin(scene: Scene, simulated: bool) -> Iterator[CheckOutcome]:
 
 
 def _by_agent(name: str, in_order: str) -> Judge:
-    """Return a judge by the check of agent/checks with this name."""
+    """Return a judge of the findings of the check in agent/checks with this name."""
 
     def judge(scene: Scene) -> Iterator[CheckOutcome]:
-        findings = [each for each in scene.examined.checks or () if each.name == name]
+        findings = [f for f in scene.examined.checks or () if f.name == name]
         if not findings:
             missing = scene.examined.checks is None
             yield scene.unavailable("checks") if missing else not_made(NOT_OFFERED)
@@ -102,7 +102,7 @@ def idle_states(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def services(scene: Scene, groups: Mapping[str, Sequence[str]]) -> Iterator[CheckOutcome]:
-    """Check for services that disturb and that no suite may stop."""
+    """Check for disturbing services that the inventory does not permit to stop."""
     stopped = {group: units for group, units in groups.items() if group in scene.target.quiet.stop}
     for group, units in groups.items():
         if group not in stopped:
@@ -112,8 +112,8 @@ def services(scene: Scene, groups: Mapping[str, Sequence[str]]) -> Iterator[Chec
             yield warned(f"On the target run {group}: {', '.join(units)}.", remedy, units=units)
     if len(stopped) == len(groups):
         names = "; ".join(f"{group} ({', '.join(units)})" for group, units in stopped.items())
-        more = f"; stopped while a suite runs: {names}" if names else ""
-        yield passed(f"No service that disturbs will run{more}.", stopped=stopped)
+        stopped_text = f"; stopped while a suite runs: {names}" if names else ""
+        yield passed(f"No service that disturbs will run{stopped_text}.", stopped=stopped)
 
 
 def power(_: Scene, supply: PowerSupply) -> Iterator[CheckOutcome]:
@@ -129,11 +129,11 @@ def power(_: Scene, supply: PowerSupply) -> Iterator[CheckOutcome]:
 
 
 def sleep(_: Scene, state: SleepState) -> Iterator[CheckOutcome]:
-    """Check whether the target may fall asleep."""
+    """Check that the target does not fall asleep."""
     yield judge_sleep("The target", state)
 
 
 def room(_: Scene, free_bytes: int) -> Iterator[CheckOutcome]:
-    """Check the room for results on the target."""
+    """Check the free space for results on the target."""
     remedy = "Make room below /var/lib on the target's system disk."
     yield judge_room("there for results", free_bytes, ROOM_BYTES, ROOM_BYTES, remedy)

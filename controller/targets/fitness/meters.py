@@ -1,4 +1,4 @@
-"""Checks of the meters: named rightly, opened, heard, at the rate and on the channels meant."""
+"""Checks of the meters: entry, port, records, rate, channels, name and ranges."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from controller.targets.fitness.probe import Probe
 from instrumentation.meters import registry
 from instrumentation.sources.zones import not_counted
 
-# Between what the driver expects and what came.
+# Relative difference between the expected and the actual interval of records.
 RATE_LIMIT = 0.1
-# Below this no machine that is switched on runs.
+# No running machine needs less.
 LEAST_SYSTEM_W = 0.2
 _NUMBERED = re.compile(r"/dev/tty(USB|ACM)\d+")
 _RANGES = {"voltage_range_v", "current_range_a"}
 
 
-def _each(judge: Callable[[str, Probe], CheckOutcome]) -> Judge:
-    """Return a judge of every meter by its name."""
+def _for_each_meter(judge: Callable[[str, Probe], CheckOutcome]) -> Judge:
+    """Return a judge that applies `judge` to every meter and its name."""
 
     def judge_all(scene: Scene) -> Iterator[CheckOutcome]:
         if not scene.probes:
@@ -32,16 +32,16 @@ def _each(judge: Callable[[str, Probe], CheckOutcome]) -> Judge:
     return judge_all
 
 
-@_each
+@_for_each_meter
 def settings(name: str, probe: Probe) -> CheckOutcome:
-    """Check the meter's entry."""
+    """Check that the meter's entry is valid."""
     if probe.stage == "settings":
         remedy = "Correct its entry in fde_meters; fde meters lists kinds and settings."
         return failed(probe.error, remedy, meter=name)
     return passed(f"The entry of {name} is complete.", meter=name)
 
 
-@_each
+@_for_each_meter
 def port(name: str, probe: Probe) -> CheckOutcome:
     """Check that the meter's port opens."""
     if probe.stage == "settings":
@@ -54,9 +54,9 @@ def port(name: str, probe: Probe) -> CheckOutcome:
     return failed(probe.error, remedy, meter=name, errno=probe.errno)
 
 
-@_each
+@_for_each_meter
 def heard(name: str, probe: Probe) -> CheckOutcome:
-    """Check that the meter sends records of its kind."""
+    """Check that the meter sends records in the format of its kind."""
     if probe.stage == "heard":
         remedy = "Do what this names; else switch it on, and compare its entry with fde meters."
         return failed(probe.error, remedy, meter=name)
@@ -66,9 +66,9 @@ def heard(name: str, probe: Probe) -> CheckOutcome:
     return passed(f"{name} reads {shown}.", meter=name, watts=probe.watts)
 
 
-@_each
+@_for_each_meter
 def moves(name: str, probe: Probe) -> CheckOutcome:
-    """Check that no channel stands still; at rest only 0 W proves that one does."""
+    """Check that the readings of all channels change; a constant 0 W of `system` fails."""
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
     facts = {"meter": name, "only_w": probe.only_w, "records": probe.records}
@@ -83,9 +83,9 @@ def moves(name: str, probe: Probe) -> CheckOutcome:
     return passed(f"The readings of {name} change.", **facts)
 
 
-@_each
+@_for_each_meter
 def rate(name: str, probe: Probe) -> CheckOutcome:
-    """Check that records come as often as the settings state."""
+    """Check that records arrive at the interval of the settings and without gaps."""
     if probe.stage != "done":
         return not_made(f"{name} was not heard.")
     facts = {"meter": name, "period_s": probe.period_s, "due_s": probe.due_s, "gaps": probe.gaps}
@@ -101,7 +101,7 @@ def rate(name: str, probe: Probe) -> CheckOutcome:
 
 
 def channels(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check for what no machine can do: a disk that draws more than the machine around it."""
+    """Check that the channels are plausible: a disk cannot draw more than its machine."""
     probes = {name: probe for name, probe in scene.probes.items() if probe.stage == "done"}
     watts = {channel: w for probe in probes.values() for channel, w in probe.watts.items()}
     if not scene.target.meters:
@@ -146,11 +146,11 @@ def naming(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def accuracy(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check for ranges that the meter may choose."""
+    """Check that the meter has fixed ranges."""
     for meter in scene.target.meters:
         chosen = {name for name, value in (meter.settings or {}).items() if value}
-        known = {field.name for field in fields(registry.load(meter.kind).Settings)}
-        if known >= _RANGES and not chosen >= _RANGES:
+        setting_names = {field.name for field in fields(registry.load(meter.kind).Settings)}
+        if setting_names >= _RANGES and not chosen >= _RANGES:
             remedy = "Make a ranging run (docs/hardware.md) and set what it prints."
             sentence = f"{meter.name} chooses its ranges, and its accuracy changes with them."
             yield warned(sentence, remedy)

@@ -1,9 +1,9 @@
-"""The scatter of a machine's power at rest and under load, and the changes that a suite can find.
+"""The scatter of a machine's power at rest and under load, and the change that a suite can detect.
 
-The mean power over T seconds scatters with the variance S/T where T is long against whatever ties
-one moment to the next; S, the long-run variance, is estimated from overlapping batch means (M. S.
-Meketon and B. Schmeiser, Overlapping batch means: something for nothing?, WSC 1984). What a
-workload's own course adds from run to run is not in it: only a pilot shows that.
+The mean power over T seconds has the variance S/T if T is much longer than the correlation time. S,
+the long-run variance, is estimated from overlapping batch means (M. S. Meketon and B. Schmeiser,
+Overlapping batch means: something for nothing?, WSC 1984). The variation of a workload from run to
+run is not included: only a pilot measures that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from instrumentation.accuracy import ErrorTerm
 
 STRETCH_S = 120.0
-# Of a stretch, in which the load begins or fans still follow it.
+# Cut off at both ends of a stretch, where the load begins or fans still react to it.
 EDGE_S = 3.0
 BATCH_S = 2.0
 FEWEST_BATCHES = 10
@@ -37,7 +37,7 @@ FEWEST_BATCHES = 10
 
 @dataclass(frozen=True)
 class Stretch:
-    """Mean power, and the long-run variance of its relative deviation, in s.
+    """The mean power of a stretch, and the long-run variance of its relative deviation, in s.
 
     The mean over T seconds has the relative variance `variance_s` / T.
     """
@@ -46,22 +46,28 @@ class Stretch:
     variance_s: float
 
     def scatter(self, seconds: float) -> float:
-        """Return the relative standard deviation of the mean power over so long."""
+        """Return the relative standard deviation of the mean power over `seconds`."""
         return math.sqrt(self.variance_s / seconds)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """`source` is the meter's name, or RAPL; `terms` are the meter's, none for RAPL."""
+    """The scatter at rest and under load; `terms` are the errors of the meter, none for RAPL.
+
+    `source` is the meter's name, or RAPL.
+    """
 
     source: str
-    rest: Stretch
+    idle: Stretch
     load: Stretch
     terms: tuple[ErrorTerm, ...] = ()
 
 
 def stretch(times_s: Floats, power_w: Floats) -> Stretch:
-    """Estimate a stretch from evenly spaced means of power; raises ValueError for too few."""
+    """Estimate mean and scatter from evenly spaced means of power, shape (n,) each.
+
+    Raises ValueError if there are too few, or the mean is not above 0.
+    """
     import numpy as np
 
     step_s = float(np.mean(np.diff(times_s))) if len(times_s) > 1 else 0.0
@@ -75,7 +81,7 @@ def stretch(times_s: Floats, power_w: Floats) -> Stretch:
     sums = np.concatenate([[0.0], np.cumsum(power_w)])
     means = (sums[size:] - sums[:-size]) / size
     spread = float(np.sum((means - mean_w) ** 2))
-    # The factor that makes the mean of overlapping batches unbiased for independent readings.
+    # This factor makes the estimate from overlapping batches unbiased for independent readings.
     variance = n * size * spread / ((n - size + 1) * (n - size))
     return Stretch(mean_w, variance * step_s / mean_w**2)
 
@@ -83,11 +89,11 @@ def stretch(times_s: Floats, power_w: Floats) -> Stretch:
 def detectable_change(
     noise: Stretch, seconds: float, blocks: int, terms: Sequence[ErrorTerm] = ()
 ) -> float | None:
-    """Return the smallest relative change that so many blocks find with a power of 80 %.
+    """Return the smallest relative change that `blocks` detect with a power of 80 %.
 
-    `seconds` are those of the workload; None where so few blocks bound nothing. Scatter as of two
-    runs in each block; of the meter, the terms whose errors two readings do not share, at these
-    joules (a gain cancels).
+    `seconds` is the length of the workload. Each block has two runs with this noise; of the meter's
+    error terms those count whose errors the two readings do not share (a gain cancels). None if
+    there are too few blocks for any bound.
     """
     from analysis.stats.budget import instrument_error
     from analysis.stats.comparison import Comparison, detectable
@@ -102,15 +108,15 @@ def detectable_change(
 
 
 def measure(target: TargetDocument, seconds: float = STRETCH_S) -> Noise:
-    """Measure rest and load of so long each, by the first meter with a channel `system`, or RAPL.
+    """Measure rest and load, each for `seconds`, by the first meter with a channel `system`.
 
-    Raises ControllerError.
+    Without such a meter RAPL is read. Raises ControllerError.
     """
     meter = next((m for m in target.meters if "system" in m.channels.values()), None)
     if meter is None:
         return _by_rapl(target, seconds)
     with tempfile.TemporaryDirectory(prefix="fde-noise-") as folder:
-        with _recorded(meter, Path(folder)):
+        with _recording(meter, Path(folder)):
             time.sleep(seconds)
             rested_ns = monotonic_ns()
             survey.load(target, seconds)
@@ -119,7 +125,8 @@ def measure(target: TargetDocument, seconds: float = STRETCH_S) -> Noise:
 
 
 @contextmanager
-def _recorded(meter: MeterEntry, folder: Path) -> Iterator[None]:
+def _recording(meter: MeterEntry, folder: Path) -> Iterator[None]:
+    """Record a meter into a folder while the context is open; raises ControllerError."""
     from instrumentation.recorder import Recorder
     from instrumentation.recorder_port import RecorderError, check_meter
 
@@ -141,7 +148,7 @@ def _recorded(meter: MeterEntry, folder: Path) -> Iterator[None]:
 
 
 def _by_meter(meter: MeterEntry, folder: Path, ends_ns: tuple[int, int], seconds: float) -> Noise:
-    """Return the noise of a recording; `ends_ns` are those of rest and load."""
+    """Estimate the noise from a recording; `ends_ns` are the ends of rest and load."""
     from instrumentation.decode import decode
     from instrumentation.recorder_port import driver_of
 
@@ -158,11 +165,12 @@ def _by_meter(meter: MeterEntry, folder: Path, ends_ns: tuple[int, int], seconds
         raise ControllerError("meter-stands-still", meter=meter.name, power_w=power_w[0])
     driver = driver_of(meter)
     terms = replace(driver.accuracy, calibrated=driver.calibrated).terms
-    with _worded():
+    with _estimate_errors():
         return Noise(meter.name, stretch_until(ends_ns[0]), stretch_until(ends_ns[1]), terms)
 
 
 def _by_rapl(target: TargetDocument, seconds: float) -> Noise:
+    """Measure the noise of RAPL at rest and under load; raises ControllerError."""
     import numpy as np
 
     def stretch_of(rows: Sequence[tuple[int, float]]) -> Stretch:
@@ -174,12 +182,13 @@ def _by_rapl(target: TargetDocument, seconds: float) -> Noise:
     with ThreadPoolExecutor(1) as pool:
         at_work = pool.submit(survey.read_joules, target, seconds)
         survey.load(target, seconds + 5)
-    with _worded():
+    with _estimate_errors():
         return Noise("RAPL", stretch_of(at_rest), stretch_of(at_work.result()))
 
 
 @contextmanager
-def _worded() -> Iterator[None]:
+def _estimate_errors() -> Iterator[None]:
+    """Convert errors of an estimate into a ControllerError."""
     try:
         yield
     except (ValueError, IndexError) as error:

@@ -1,4 +1,4 @@
-"""A meter opened, heard for a few seconds, and closed again: its watts and its rate."""
+"""A short recording of a meter: its mean watts and its interval of records."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from contract import strict_json
 from contract.documents import RecorderStatus
 from contract.plan import MeterEntry
 
-# So many records at least, and so long at least, from the first record on.
+# The minimum of records and of seconds after the first record.
 RECORDS, LEAST_S = 5, 3.0
 LIMIT_S = 90.0
 
 
 @dataclass(frozen=True)
 class Probe:
-    """How far a meter came, and what it sent.
+    """The result of probing a meter.
 
-    `stage` is `settings` (an invalid entry), `port` (not opened), `heard` (not a record of this
-    kind) or `done`. Watts are means by channel; `period_s` is the mean time between records,
-    `due_s` what the driver expects; `over_range` counts records. `only_w` are the watts of channels
-    that showed them in every record.
+    `stage` is `settings` (an invalid entry), `port` (not opened), `heard` (no record of this kind)
+    or `done`. `watts` are means by channel; `only_w` holds the channels whose watts were the same
+    in every record. `period_s` is the mean time between records, `due_s` the expected one.
+    `over_range` counts records.
     """
 
     stage: str
@@ -43,7 +43,7 @@ class Probe:
 
 
 def probe(meter: MeterEntry) -> Probe:
-    """Hear one meter; faults of a meter are not raised but returned."""
+    """Record a meter for a few seconds; its faults are returned, not raised."""
     from instrumentation.ports import Lookup, is_network
     from instrumentation.recorder import Recorder
     from instrumentation.recorder_port import RecorderError, cannot_open, check_meter, driver_of
@@ -70,7 +70,7 @@ def probe(meter: MeterEntry) -> Probe:
 
 
 def probe_all(meters: Sequence[MeterEntry]) -> dict[str, Probe]:
-    """Hear every meter of a target at the same time; return them by name."""
+    """Probe all meters of a target at the same time; return the results by name."""
     if not meters:
         return {}
     with ThreadPoolExecutor(len(meters)) as pool:
@@ -78,7 +78,7 @@ def probe_all(meters: Sequence[MeterEntry]) -> dict[str, Probe]:
 
 
 def _end_condition(status: Path, heard_s: float, period_s: float) -> Callable[[], bool]:
-    """Return whether a meter was heard for long enough, by its recorder's status."""
+    """Return a function that is true once a recording is long enough, or the limit has passed."""
     limit_at_s = time.monotonic() + LIMIT_S + 10 * period_s
     first_ns = 0
 
@@ -94,6 +94,7 @@ def _end_condition(status: Path, heard_s: float, period_s: float) -> Callable[[]
 
 
 def _evaluate(folder: Path, device: str, due_s: float) -> Probe:
+    """Compute the result of a recording."""
     from instrumentation.decode import decode
 
     decoded = decode(folder)

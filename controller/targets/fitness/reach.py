@@ -1,4 +1,4 @@
-"""Checks of the way to the target, and of what is installed on it."""
+"""Checks of the connection to the target and of its software and assets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rights(_: Scene) -> Iterator[CheckOutcome]:
 
 
 def system(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check distribution, architecture, systemd and Python."""
+    """Report distribution, architecture and Python; agent.preflight refuses unsupported ones."""
     facts = scene.facts
     sentence = f"{facts.name}, {facts.machine}, Python {facts.python}, systemd."
     named = {"name": facts.name, "kernel": facts.kernel, "python": facts.python}
@@ -37,14 +37,14 @@ def system(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def cryptsetup(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check cryptsetup's version and its support of Opal."""
+    """Report cryptsetup's version and its support of Opal."""
     version, support = scene.facts.cryptsetup, "with" if scene.facts.hw_opal else "without"
     missing = "cryptsetup is not installed yet; fde provision installs it."
     yield passed(f"cryptsetup {version} {support} Opal." if version else missing)
 
 
 def allow_tpm(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check that Opal commands pass to a SATA disk."""
+    """Check that the kernel passes Opal commands to a SATA disk."""
     if not self_encrypting(scene.target):
         return
     if scene.facts.sed_transport != "ata":
@@ -55,7 +55,7 @@ def allow_tpm(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def packages(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check that packages are installed, or can be."""
+    """Check that packages are installed or can be installed."""
     missing, install = scene.facts.missing, "All packages are installed."
     if missing and not scene.facts.lists:
         sentence = (
@@ -86,7 +86,7 @@ def kernel(scene: Scene, options: KernelOptions) -> Iterator[CheckOutcome]:
 
 
 def assets(_: Scene, states: Mapping[str, AssetState]) -> Iterator[CheckOutcome]:
-    """Check the workloads' files and their sums."""
+    """Check the workloads' files and their SHA-256 sums."""
     if not states:
         yield warned(
             "No assets are named: workloads that need them are left out or refused.",

@@ -1,4 +1,4 @@
-"""What this meter can resolve in these hours: the smallest detectable change by workload."""
+"""The check of the smallest change that a suite can detect, by workload."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from controller.targets.fitness.diagnosis import (
 )
 from controller.targets.fitness.noise import detectable_change
 
-# Where no earlier suite shows how long a workload takes.
+# Assumed length of a workload that no earlier suite measured.
 ASSUMED_S = 60.0
 AT_REST = ("idle", "video")
 
 
 class Resolution(NamedTuple):
-    """Length of a workload (`assumed` without an earlier suite), and the change it resolves.
+    """The length of a workload, and the smallest relative change that it can detect.
 
-    `change` is relative; None where the blocks bound nothing.
+    `assumed` is true if neither the plan nor an earlier suite has the length. `change` is None if
+    there are too few blocks for any bound.
     """
 
     seconds: float
@@ -36,11 +37,11 @@ class Resolution(NamedTuple):
 
 
 def resolution(scene: Scene) -> Iterator[CheckOutcome]:
-    """Compute the smallest change that each workload of the scene's suite resolves."""
+    """Check that each workload of the suite can detect a change, and report the smallest."""
     if scene.noise is None:
-        why = scene.noise_error or "The scatter of the power was not measured."
+        reason = scene.noise_error or "The scatter of the power was not measured."
         remedy = "fde check --noise measures it, in four minutes of rest and load."
-        yield not_made(why, remedy)
+        yield not_made(reason, remedy)
         return
     try:
         resolutions, blocks = _compute(scene)
@@ -52,13 +53,13 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
         "source": scene.noise.source,
         "blocks": blocks,
         "suite": scene.suite,
-        "changes": {name: each._asdict() for name, each in resolutions.items()},
+        "changes": {name: result._asdict() for name, result in resolutions.items()},
         "terms_not_stated": unstated,
     }
     detectable = ", ".join(
         f"{n} {100 * r.change:.2g} %" for n, r in resolutions.items() if r.change is not None
     )
-    if any(each.change is None for each in resolutions.values()):
+    if any(result.change is None for result in resolutions.values()):
         yield warned(f"{blocks} blocks bound nothing.", "Run at least 3.", **facts)
     else:
         yield passed(
@@ -69,7 +70,7 @@ def resolution(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def _compute(scene: Scene) -> tuple[dict[str, Resolution], int]:
-    """Return resolutions by workload, and the number of blocks."""
+    """Compute the resolution of each workload; return them by name, with the number of blocks."""
     from controller.planning import past_durations
     from controller.planning.compiler import compile_plan
     from controller.planning.suites import load_suite
@@ -79,17 +80,17 @@ def _compute(scene: Scene) -> tuple[dict[str, Resolution], int]:
     names = [entry.name for entry in scene.target.configurations]
     chosen = [name for name in suite.configurations if name in names] or names
     plan = compile_plan(scene.suite, suite, scene.target, seed=0, configurations=chosen)
-    known = past_durations.read_durations(scene.host.out, plan.host, plan.origin)
+    durations = past_durations.read_durations(scene.host.out, plan.host, plan.origin)
     resolutions = {}
     for load in plan.workloads:
         if plan.drift_check and load.name == plan.drift_check.workload:
             continue
-        lengths = [costs for key, costs in known.runs_s.items() if key[0] == load.workload_name]
+        lengths = [costs for key, costs in durations.runs_s.items() if key[0] == load.workload_name]
         declared_s = float(load.parameters.get("seconds") or 0)
         assumed = not (lengths or declared_s)
         seconds = fmean(map(fmean, lengths)) if lengths else declared_s or ASSUMED_S
         at_rest = load.workload_name in AT_REST
-        noise = scene.noise.rest if at_rest else scene.noise.load
+        noise = scene.noise.idle if at_rest else scene.noise.load
         change = detectable_change(noise, seconds, plan.blocks, scene.noise.terms)
         resolutions[load.name] = Resolution(seconds, assumed, change)
     return resolutions, plan.blocks

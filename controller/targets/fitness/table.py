@@ -1,4 +1,4 @@
-"""All checks of `fde check`, in the order of the page."""
+"""All checks of `fde check`, in the order in which they are printed."""
 
 from __future__ import annotations
 
