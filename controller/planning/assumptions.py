@@ -1,4 +1,4 @@
-"""Check and resolve the prices and habits of an inventory (`fde_assumptions`)."""
+"""Check and conversion of the prices and habits of an inventory (`fde_assumptions`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SHAPES = get_type_hints(Assumptions, include_extras=True)
 _TEXTS = ("currency", "after_work")
 
 
-def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the assumptions with texts of numbers as numbers, without what is null."""
+def resolve(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the assumptions without null values, and with texts of numbers as numbers."""
     return {
         key: schema.write(_read(key, value, key))
         for key, value in values.items()
@@ -24,42 +24,40 @@ def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def broken(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for every rule that does not hold."""
+def find_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for each invalid value, workload and range."""
     ranges = values.get("ranges")
-    sound: dict[str, Any] = {}
+    valid: dict[str, Any] = {}
     for key, value in values.items():
         if key == "ranges" and isinstance(ranges, Mapping):
             continue
         try:
-            sound[key] = _read(key, value, key)
+            valid[key] = _read(key, value, key)
         except ValueError as error:
             yield _problem("value", key, str(error))
-    for name in sound.get("duty") or ():
+    for name in valid.get("duty") or ():
         if name not in registry.names():
             problem = unknown_name("workload of the duty", name, registry.names())
             yield _problem("workload", "duty", str(problem))
     for name, ends in ranges.items() if isinstance(ranges, Mapping) else ():
-        if ends is not None:
-            yield from _broken_range(str(name), ends, sound.get(name))
-
-
-def _broken_range(name: str, ends: Any, value: float | None) -> Iterator[Problem]:
-    place = f"ranges.{name}"
-    try:
-        pair = schema.read(tuple[float, float], _as_numbers(ends), place)
-        low, high = (_read(name, end, f"an end of {place}") for end in pair)
-    except ValueError as error:
-        yield _problem("value", name, str(error))
-        return
-    if low >= high:
-        yield _problem("range", name, f"{place} ends before it begins")
-    elif value is not None and not low <= value <= high:
-        yield _problem("outside", name, f"{place}, {low:g} to {high:g}, does not hold {value:g}")
+        if ends is None:
+            continue
+        key, place = str(name), f"ranges.{name}"
+        try:
+            pair = schema.read(tuple[float, float], _as_numbers(ends), place)
+            low, high = (_read(key, end, f"an end of {place}") for end in pair)
+        except ValueError as error:
+            yield _problem("value", key, str(error))
+            continue
+        value = valid.get(key)
+        if low >= high:
+            yield _problem("range", key, f"{place} ends before it begins")
+        elif value is not None and not low <= value <= high:
+            yield _problem("outside", key, f"{place}, {low:g} to {high:g}, does not hold {value:g}")
 
 
 def _read(key: str, value: Any, place: str) -> Any:
-    """Return a value as `Assumptions` has it; raises ValueError for an unknown key, too."""
+    """Return a value in the type of its field of `Assumptions`; raises ValueError."""
     if key not in _SHAPES:
         raise ValueError(f"unknown key {place}; {schema.nearest(key, _SHAPES)}")
     if key == "ranges" and isinstance(value, Mapping):
@@ -70,7 +68,7 @@ def _read(key: str, value: Any, place: str) -> Any:
 
 
 def _as_numbers(value: Any) -> Any:
-    """Return the same with numbers for texts of numbers, as templates yield them."""
+    """Convert texts of numbers, which templates yield, into numbers, also within a value."""
     if isinstance(value, Mapping):
         return {key: _as_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -81,5 +79,5 @@ def _as_numbers(value: Any) -> Any:
         return value
 
 
-def _problem(rule: str, key: str, what: str) -> Problem:
-    return Problem(f"assumption-{rule}", {"key": key}, f"fde_assumptions: {what.rstrip('.')}.")
+def _problem(rule: str, key: str, reason: str) -> Problem:
+    return Problem(f"assumption-{rule}", {"key": key}, f"fde_assumptions: {reason.rstrip('.')}.")

@@ -1,4 +1,4 @@
-"""A suite on a target becomes a frozen plan."""
+"""Compilation of a suite and a target into a frozen plan."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from instrumentation import watermark as pattern
 from instrumentation.meters import registry as registry_of_meters
 from instrumentation.meters.base import MeterError
 
-# By which share the drift check's power may move.
+# Largest relative change of the drift check's power.
 DRIFT_LIMIT = 0.01
-# A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
-# none that matters.
+# To split a window at a mark, whole windows of rest next to it are needed; the windows of a meter
+# with a shorter period are too short to matter.
 SLOW_METER_S = 0.5
 PAD_PERIODS = 4
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The hours that a number of blocks was fitted to, and what it rests on."""
+    """The hours that limited the number of blocks, and the durations used for it."""
 
     hours: float
     basis: FitBasis
@@ -62,29 +62,31 @@ def compile_plan(
     configurations: Sequence[str] = (),
     skip: Sequence[str] = (),
     group: str | None = None,
-    now: datetime | None = None,
+    created: datetime | None = None,
 ) -> Plan:
-    """Return the frozen plan of a suite (called `name`) on a target.
+    """Return the frozen plan of the suite `name` on a target.
 
-    The same arguments give the same bytes; more blocks only append runs (and move the extra blocks
-    and the closing drift_check behind them). `configurations` replace those that the suite names.
-    Entries named in `skip` may be left out where their workload cannot run on the target.
+    The same arguments give the same bytes; more blocks only append runs (before the extra blocks
+    and the closing drift_check). `configurations` replace those of the suite. Entries named in
+    `skip` may be left out if their workload cannot run on the target.
 
-    Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
+    Raises ControllerError for unknown names, PlanError if the plan would be invalid.
     """
-    now = now or datetime.now(UTC)
+    created = created or datetime.now(UTC)
     count = suite.blocks if blocks is None else blocks
     if not 1 <= count <= MOST_BLOCKS:
         raise ControllerError("block-count", most=MOST_BLOCKS, blocks=count)
     suite = for_target(suite, target.configurations, configurations)
-    stacks = _choose(suite, target.configurations)
+    stacks = _select(suite, target.configurations)
     pairs = plan_contrasts(suite, stacks)
     names = [stack.name for stack in stacks]
     chosen = bool(configurations)
     entries, turns = plan_entries(suite, names, target.database, chosen=chosen)
     extra = plan_extra(suite, names, turns, chosen=chosen)
     comparisons = plan_comparisons(suite, names, turns, chosen=chosen)
-    precondition = _precondition(suite)
+    precondition = SuitePrecondition() if suite.precondition is True else suite.precondition
+    if precondition and suite.discard_first:
+        raise ControllerError("precondition-and-discard")
     slowest_s = _slowest_s(target.meters)
     watermark = None
     if suite.watermark and slowest_s:
@@ -93,32 +95,36 @@ def compile_plan(
     require_known("workload in SKIP", skip, [entry.name for entry in entries])
     runs = order(names, turns, blocks=count, seed=seed)
     if extra is not None:
-        runs = order(extra.configurations, extra.turns, blocks=extra.blocks, seed=seed, begun=runs)
+        runs = order(
+            extra.configurations, extra.turns, blocks=extra.blocks, seed=seed, earlier=runs
+        )
     drift_check = None
     settings = DriftCheck() if suite.drift_check is True else suite.drift_check
     if not isinstance(settings, bool):
-        drift_check = DriftCheckEntry(DRIFT_CHECK, _baseline(stacks), DRIFT_LIMIT, settings.every)
+        unencrypted = [stack.name for stack in stacks if stack.encrypted_by == UNENCRYPTED]
+        baseline = "plain" if "plain" in names else (unencrypted or names)[0]
+        drift_check = DriftCheckEntry(DRIFT_CHECK, baseline, DRIFT_LIMIT, settings.every)
         entries.append(WorkloadEntry(DRIFT_CHECK, complete(DRIFT_CHECK, settings.parameters)))
         runs = with_drift_checks(runs, drift_check.configuration, settings.every)
     return seal(
         Plan(
             format=FORMAT,
-            suite_id=dated(f"{name}-{target.host}", now),
+            suite_id=dated(f"{name}-{target.host}", created),
             suite=name,
             group=group,
             scale=suite.summary,
             host=target.host,
             seed=seed,
             blocks=count,
-            created_wall=now.isoformat(timespec="seconds"),
+            created_wall=created.isoformat(timespec="seconds"),
             origin=target.origin,
             disks=target.disks,
             extent=target.extent,
             filesystem=target.filesystem,
             configurations=tuple(stacks),
-            # Discarded again each time, a disk would leave its steady state.
+            # A discard before each run would end the steady state.
             discard_first=not precondition if suite.discard_first is None else suite.discard_first,
-            precondition=precondition,
+            precondition=precondition or None,
             workloads=tuple(entries),
             may_skip=tuple(sorted(skip)),
             runs=tuple(runs),
@@ -131,13 +137,13 @@ def compile_plan(
             assets=target.assets,
             quiet=target.quiet,
             rapl_source=target.rapl_source,
-            # By channel, whose joules are compared: the first meter of the inventory that has it.
+            # The meter of each channel: the first of the inventory that has it.
             reference_meters={
                 channel: meter.name
                 for meter in reversed(target.meters)
                 for channel in meter.channels.values()
             },
-            # Rest beside each phase: two whole windows of a slow meter, even if one record is lost.
+            # Rest around each phase: two whole windows of a slow meter, even if one record is lost.
             pad_s=round(PAD_PERIODS * slowest_s, 6) if slowest_s >= SLOW_METER_S else 0.0,
             watermark=watermark,
             analysis=DeclaredAnalysis(
@@ -154,63 +160,44 @@ def compile_plan(
     )
 
 
-def dated(name: str, now: datetime) -> str:
-    """Return the name of a suite's or group's folder: with the UTC time in seconds."""
-    return f"{name}-{now:%Y%m%dT%H%M%SZ}"
+def dated(name: str, created: datetime) -> str:
+    """Return the name of a suite's or group's folder: `name` with the UTC time in seconds."""
+    return f"{name}-{created:%Y%m%dT%H%M%SZ}"
 
 
-def redate(plan: Plan, now: datetime) -> Plan:
-    """Freeze the same plan as one made at another time."""
+def redate(plan: Plan, created: datetime) -> Plan:
+    """Return the same plan with another time of creation."""
     return seal(
         replace(
             plan,
-            suite_id=dated(f"{plan.suite}-{plan.host}", now),
-            group=plan.group and dated(plan.suite, now),
-            created_wall=now.isoformat(timespec="seconds"),
+            suite_id=dated(f"{plan.suite}-{plan.host}", created),
+            group=plan.group and dated(plan.suite, created),
+            created_wall=created.isoformat(timespec="seconds"),
         )
     )
 
 
-def _choose(suite: Suite, known: Sequence[Configuration]) -> list[Configuration]:
-    """Return the suite's configurations as the target has them; all where it names none."""
-    by_name = {configuration.name: configuration for configuration in known}
-    for name in suite.configurations:
+def _select(suite: Suite, configurations: Sequence[Configuration]) -> list[Configuration]:
+    """Return the suite's configurations, or all, with their defaults and the label of their kind.
+
+    Raises ControllerError for a name that the target does not have.
+    """
+    by_name = {configuration.name: configuration for configuration in configurations}
+    selected = []
+    for name in suite.configurations or by_name:
         if name not in by_name:
             raise ControllerError(
                 "configuration-not-in-inventory",
                 unknown=unknown_name("configuration", name, by_name),
             )
-    return [_fill_in(by_name[name]) for name in suite.configurations or by_name]
-
-
-def _fill_in(configuration: Configuration) -> Configuration:
-    """Return a configuration with all settings, and what the analysis needs to know of its kind.
-
-    Raises AgentError.
-    """
-    complete = registry.fill_in(configuration)
-    encrypted_by = registry.load(complete.kind).encrypted_by
-    return replace(complete, label=registry.label(complete), encrypted_by=encrypted_by)
-
-
-def _precondition(suite: Suite) -> SuitePrecondition | None:
-    settings = SuitePrecondition() if suite.precondition is True else suite.precondition
-    if isinstance(settings, bool):
-        return None
-    if suite.discard_first:
-        raise ControllerError("precondition-and-discard")
-    return settings
-
-
-def _baseline(configurations: Sequence[Configuration]) -> str:
-    """Return the configuration of the drift check: `plain`, else the first unencrypted, or any."""
-    names = [c.name for c in configurations]
-    unencrypted = [c.name for c in configurations if c.encrypted_by == UNENCRYPTED]
-    return "plain" if "plain" in names else (unencrypted or names)[0]
+        stack = registry.fill_in(by_name[name])
+        encrypted_by = registry.load(stack.kind).encrypted_by
+        selected.append(replace(stack, label=registry.label(stack), encrypted_by=encrypted_by))
+    return selected
 
 
 def _slowest_s(meters: Sequence[MeterEntry]) -> float:
-    """Return the longest period of all meters in seconds; 0 without any."""
+    """Return the longest period of all meters in seconds, or 0 without a meter."""
     try:
         periods = [
             registry_of_meters.load(meter.kind)(meter.channels, meter.settings).period_s

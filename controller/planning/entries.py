@@ -1,4 +1,4 @@
-"""The entries of a suite on the configurations of a plan: their workloads, and where they run."""
+"""The entries of a plan: workloads with all parameters, and the configurations they run on."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from contract.parameters import ParameterValue
 from contract.plan import WorkloadEntry
 from controller.planning.known_names import require_known
 from controller.planning.schedule import DRIFT_CHECK, Turn
-from controller.planning.suites import Suite, SuiteWorkload
+from controller.planning.suites import Suite
 from workloads import registry
 from workloads.base import WorkloadError
 
-# Reports use this for the sum over workloads.
+# Name of the sum over workloads in reports.
 RESERVED = "all"
 
 
 def plan_entries(
     suite: Suite, names: Sequence[str], database: str, *, chosen: bool
 ) -> tuple[list[WorkloadEntry], list[Turn]]:
-    """Return the suite's entries and, in the same order, where and how often they run.
+    """Return the suite's entries and, in the same order, their configurations and repetitions.
 
-    `names` are the plan's configurations. If they were `chosen` instead of the suite's own, what an
-    entry names besides is ignored, and an entry with none of them left is no part of the plan.
-    `database` is the target's server. Raises ControllerError.
+    `names` are the plan's configurations. If the user has `chosen` them, configurations that only
+    the suite names are ignored, and entries without any configuration are left out. `database` is
+    the target's server, which a suite may override. Raises ControllerError.
     """
     entries: list[WorkloadEntry] = []
     turns: list[Turn] = []
@@ -39,7 +39,13 @@ def plan_entries(
         if item.name in declared:
             raise ControllerError("entry-twice", entry=item.name, workload=workload)
         declared.add(item.name)
-        entry = _complete_entry(item, workload, database)
+        server = {"server": database} if workload == "sql" else {}
+        entry = WorkloadEntry(
+            item.name,
+            complete(workload, {**server, **item.parameters}),
+            item.overall,
+            workload=None if workload == item.name else workload,
+        )
         configurations = select_configurations(
             f"the workload {item.name}", item.configurations, names, chosen=chosen
         )
@@ -52,33 +58,23 @@ def plan_entries(
 
 
 def select_configurations(
-    what: str, wanted: Sequence[str] | None, names: Sequence[str], *, chosen: bool
+    part: str, requested: Sequence[str] | None, names: Sequence[str], *, chosen: bool
 ) -> tuple[str, ...]:
-    """Return those of the plan's configurations that `wanted` names, in the plan's order.
+    """Return those of the plan's configurations that a part of the suite requests, or all for None.
 
-    None is all of them. Raises ControllerError for an unknown name, unless they were `chosen`.
+    They keep the plan's order. Raises ControllerError for an unknown name, unless the user has
+    `chosen` the plan's configurations.
     """
-    if wanted is None:
+    if requested is None:
         return tuple(names)
     if not chosen:
-        require_known(f"configuration of {what}", wanted, names)
-    return tuple(name for name in names if name in wanted)
+        require_known(f"configuration of {part}", requested, names)
+    return tuple(name for name in names if name in requested)
 
 
 def complete(workload: str, parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-    """Return all parameters of a workload; raises ControllerError."""
+    """Add the defaults of a workload to its parameters; raises ControllerError."""
     try:
         return registry.complete(workload, parameters)
     except WorkloadError as error:
         raise ControllerError(error) from error
-
-
-def _complete_entry(item: SuiteWorkload, workload: str, database: str) -> WorkloadEntry:
-    """Return the entry with all parameters; the target's database unless the suite names one."""
-    server = {"server": database} if workload == "sql" else {}
-    return WorkloadEntry(
-        item.name,
-        complete(workload, {**server, **item.parameters}),
-        item.overall,
-        workload=None if workload == item.name else workload,
-    )

@@ -1,4 +1,4 @@
-"""Check names that a user gives against the known ones (standard library alone)."""
+"""Check of names that a user types against the existing ones; only the standard library."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SUITES = Path(workloads.__file__).parent / "suites"
 
 
 def suite_names(folder: Path = SUITES) -> list[str]:
-    """Return the names of all suites."""
+    """Return the names of all suites, sorted."""
     return sorted(path.stem for path in folder.glob("*.yml"))
 
 
-def require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise ControllerError for the first name that is not known, with the nearest one."""
+def require_known(kind: str, names: Iterable[str], choices: Collection[str]) -> None:
+    """Raise ControllerError for the first name that is not a choice, with the nearest choice."""
     for name in names:
-        if name not in known:
-            raise ControllerError(unknown_name(what, name, known))
+        if name not in choices:
+            raise ControllerError(unknown_name(kind, name, choices))
 
 
 def inventories_beside(path: Path) -> list[str]:
-    """List the inventories in the folder of a path: folders with a file of hosts."""
+    """List the inventories next to a path: folders with a file of hosts."""
     files = path.parent.glob("*/hosts*")
     return sorted({str(file.parent) for file in files})

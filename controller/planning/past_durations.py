@@ -1,4 +1,4 @@
-"""How long runs, switches and the rest of suites took on a host before."""
+"""Durations of runs, switches, blocks and suites on a host, read from earlier suites."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from controller.session.session_times import read_sessions
 from workloads import registry
 from workloads.base import WorkloadError
 
-# Older suites than these may come from another disk or firmware.
+# Suites older than the newest may come from another disk or firmware.
 NEWEST_SUITES = 20
-# Of each of them, for what runs write: that differs little from block to block.
+# Blocks of each suite that are read for written bytes, which differ little between blocks.
 BLOCKS_READ = 2
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A whole block: its wall time, and what ran in it; `rests_s` are those of its plan."""
+    """A complete block: its wall time, runs and switches; `rests_s` is the sum of its rests."""
 
     wall_s: float
     runs: tuple[Key, ...]
@@ -39,11 +39,11 @@ class Block:
 
 @dataclass
 class PastDurations:
-    """How long things took on a host.
+    """Durations of earlier suites on a host, in seconds.
 
-    `runs_s`: seconds from `running` to `finished` less the plan's own rests and what was waited, by
-    (workload, parameters, configuration); `switches_s` by configuration; `ends_s`: what a whole
-    suite took besides its runs; `skipped`: workloads that could not run there.
+    `runs_s` are times from `running` to `finished` without rests and waiting, by (workload,
+    parameters, configuration); `switches_s` are by configuration; `ends_s` is the time of a whole
+    suite before and after its runs; `skipped` are workloads that could not run on the host.
     """
 
     runs_s: dict[Key, list[float]] = field(default_factory=dict)
@@ -54,9 +54,9 @@ class PastDurations:
     skipped: set[str] = field(default_factory=set)
 
     def ratios(self) -> list[float]:
-        """Return by whole block its wall time over the means of all that ran in it.
+        """Return the wall time of each complete block, relative to the sum of its parts' means.
 
-        They hold the scatter, and what waiting and void tries have cost.
+        The ratios include scatter, waiting and void attempts.
         """
         return [
             block.wall_s
@@ -70,41 +70,43 @@ class PastDurations:
 
 
 def read_durations(folder: Path, host: str, origin: str) -> PastDurations:
-    """Collect what the suites of this host in `folder` took; damaged ones are left out."""
+    """Collect the durations of this host's suites in `folder`; skip damaged suites."""
     durations = PastDurations()
     for suite_dir, plan in reversed(list(_read_suites(folder, host, origin))):
         try:
             entries = read(suite_dir / "journal.jsonl")
-            _learn(durations, plan, entries)
+            _add_suite(durations, plan, entries)
         except (AgentError, OSError, KeyError, TypeError, ValueError):
             continue
         if any(attempt.finished and not attempt.void for attempt in History(entries).latest):
             durations.suites.append(plan.suite_id)
             with suppress(OSError, KeyError, TypeError, ValueError):
-                durations.ends_s.extend(_ends_s(suite_dir, entries))
+                if (seconds := _ends_s(suite_dir, entries)) is not None:
+                    durations.ends_s.append(seconds)
     return durations
 
 
 def read_writes(folder: Path, plan: Plan, least: Mapping[str, int]) -> dict[str, int]:
-    """Return by entry the most that a run wrote here before at these sizes, where known.
+    """Return by entry the most bytes that an earlier run of the same size wrote on this host.
 
-    It is never less than in `least`, which the workloads' files need.
+    `least` are the bytes of the workloads' files, which are the minimum. Entries that neither has
+    are missing.
     """
     written = dict(least)
     entries = {run.workload: key_of(plan, run)[:2] for run in plan.runs}
     for suite_dir, earlier in _read_suites(folder, plan.host, plan.origin):
         for run in (run for run in earlier.runs if run.block < BLOCKS_READ):
-            what = key_of(earlier, run)[:2]
-            alike = [name for name, wanted in entries.items() if wanted == what]
+            load = key_of(earlier, run)[:2]
+            same = [name for name, planned in entries.items() if planned == load]
             document = strict_json.load(_Phases, suite_dir / "runs" / run.run_id / "run.json")
             if document is not None:
                 count = sum(round(phase.disk_written_bytes or 0) for phase in document.phases)
-                written.update((name, max(written.get(name, 0), count)) for name in alike)
+                written.update((name, max(written.get(name, 0), count)) for name in same)
     return written
 
 
 def _read_suites(folder: Path, host: str, origin: str) -> Iterator[tuple[Path, Plan]]:
-    """Yield folder and plan of the newest suites of this host, the newest first."""
+    """Yield the folders and plans of this host's newest suites, starting with the newest."""
     suites = []
     for path in folder.glob("*/plan.json"):
         head = None if names.stranger(path.parent) else strict_json.load(plans.PlanHead, path)
@@ -117,12 +119,13 @@ def _read_suites(folder: Path, host: str, origin: str) -> Iterator[tuple[Path, P
 
 @dataclass(frozen=True)
 class _Phases:
-    """What a run.json has of its phases."""
+    """The phases of a run.json."""
 
     phases: tuple[Phase, ...]
 
 
-def _learn(durations: PastDurations, plan: Plan, entries: Sequence[Entry]) -> None:
+def _add_suite(durations: PastDurations, plan: Plan, entries: Sequence[Entry]) -> None:
+    """Add the runs, switches, blocks and skipped workloads of a suite."""
     runs = {run.run_id: run for run in plan.runs}
     for attempt in History(entries).attempts:
         if (run := runs.get(attempt.run_id)) is None:
@@ -134,12 +137,12 @@ def _learn(durations: PastDurations, plan: Plan, entries: Sequence[Entry]) -> No
             durations.runs_s.setdefault(key_of(plan, run), []).append(seconds)
     skipped = {entry.run_id for entry in entries if entry.cause == SKIPPED}
     durations.skipped.update(key_of(plan, runs[run_id])[0] for run_id in skipped & set(runs))
-    left = [run for run in plan.runs if run.run_id not in skipped]
-    durations.blocks.extend(_blocks(plan, left, [e for e in entries if e.run_id not in skipped]))
+    planned = [run for run in plan.runs if run.run_id not in skipped]
+    durations.blocks.extend(_blocks(plan, planned, [e for e in entries if e.run_id not in skipped]))
 
 
 def _blocks(plan: Plan, runs: Collection[Run], entries: Sequence[Entry]) -> Iterator[Block]:
-    """Yield whole blocks of one start of the agent; the drift check is left aside."""
+    """Yield the complete blocks that ran without a reboot, without their drift checks."""
     drift_check = plan.drift_check.workload if plan.drift_check else ""
     by_block: dict[int, dict[str, Run]] = {}
     for run in runs:
@@ -147,57 +150,59 @@ def _blocks(plan: Plan, runs: Collection[Run], entries: Sequence[Entry]) -> Iter
             by_block.setdefault(run.block, {})[run.run_id] = run
     drift_checks = {run.run_id for run in runs if run.workload == drift_check}
     inner = [entry for entry in entries if entry.run_id not in drift_checks]
-    for wanted in by_block.values():
-        places = [place for place, entry in enumerate(inner) if entry.run_id in wanted]
-        mine = inner[places[0] : places[-1] + 1] if places else []
-        apart = any(
-            entry.boot_id != mine[0].boot_id
-            or (entry.run_id not in wanted and entry.state != "waiting")
-            for entry in mine
+    for block_runs in by_block.values():
+        places = [place for place, entry in enumerate(inner) if entry.run_id in block_runs]
+        block_entries = inner[places[0] : places[-1] + 1] if places else []
+        interrupted = any(
+            entry.boot_id != block_entries[0].boot_id
+            or (entry.run_id not in block_runs and entry.state != "waiting")
+            for entry in block_entries
         )
-        history = History(mine)
+        history = History(block_entries)
         timed = [a for a in history.attempts if a.finished and a.worked_s is not None]
         finished = {a.run_id for a in history.latest if a.finished and not a.void}
-        if apart or finished != wanted.keys():
+        if interrupted or finished != block_runs.keys():
             continue
+        switched = [a.run_id for a in history.attempts for _ in a.switches_s]
         yield Block(
-            (mine[-1].t_mono_ns - mine[0].t_mono_ns) / NS,
-            tuple(key_of(plan, wanted[a.run_id]) for a in timed),
-            tuple(wanted[a.run_id].configuration for a in history.attempts for _ in a.switches_s),
-            rests_s(plan) * len(wanted),
+            (block_entries[-1].t_mono_ns - block_entries[0].t_mono_ns) / NS,
+            tuple(key_of(plan, block_runs[a.run_id]) for a in timed),
+            tuple(block_runs[run_id].configuration for run_id in switched),
+            rests_s(plan) * len(block_runs),
         )
 
 
-def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
-    """Yield what a suite took besides its runs.
+def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> float | None:
+    """Return the seconds of a suite before and after its runs.
 
-    Only of one that went through in one session without preconditioning its disks.
+    None if it took several sessions or boots, preconditioned disks, or did not finish.
     """
-    known = read_sessions(suite_dir)
-    of_runs = [entry for entry in entries if entry.run_id]
+    sessions = read_sessions(suite_dir)
+    run_entries = [entry for entry in entries if entry.run_id]
     complete = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
-    longer = any(entry.state == PRECONDITIONED for entry in entries)
-    if len(known) != 1 or known[0].killed or not complete or longer:
-        return
-    yield max(0.0, known[0].wall_s - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
+    preconditioned = any(entry.state == PRECONDITIONED for entry in entries)
+    if len(sessions) != 1 or sessions[0].killed or not complete or preconditioned:
+        return None
+    runs_ns = run_entries[-1].t_mono_ns - run_entries[0].t_mono_ns
+    return max(0.0, sessions[0].wall_s - runs_ns / NS)
 
 
 def longest_s(durations: PastDurations, plan: Plan) -> dict[str, float]:
-    """Return by entry the seconds of its longest run, with rests and the longest switch."""
+    """Return by entry the seconds of its longest run, including rests and the longest switch."""
     switch_s = max((s for costs in durations.switches_s.values() for s in costs), default=0.0)
     longest: dict[str, float] = {}
     for name, run in {run.workload: run for run in plan.runs}.items():
-        what = key_of(plan, run)[:2]
-        costs = [s for key, all_s in durations.runs_s.items() if key[:2] == what for s in all_s]
-        if costs:
-            longest[name] = max(costs) + switch_s + rests_s(plan)
+        load = key_of(plan, run)[:2]
+        runs_s = [s for key, all_s in durations.runs_s.items() if key[:2] == load for s in all_s]
+        if runs_s:
+            longest[name] = max(runs_s) + switch_s + rests_s(plan)
     return longest
 
 
 def key_of(plan: Plan, run: Run) -> Key:
-    """Return what a run's duration depends on: the workload, its sizes, the configuration.
+    """Return what determines a run's duration: workload, parameters, configuration.
 
-    A parameter that an older plan does not name has its default.
+    Parameters that an older plan lacks have their defaults.
     """
     entry = plan.entries[run.workload]
     workload, sizes = entry.workload_name, dict(entry.parameters)
@@ -208,5 +213,5 @@ def key_of(plan: Plan, run: Run) -> Key:
 
 
 def rests_s(plan: Plan) -> float:
-    """Return the rests before and after each run, in seconds."""
+    """Return the sum of the rests before and after a run, in seconds."""
     return plan.settle_s + plan.tail_s

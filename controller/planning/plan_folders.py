@@ -1,4 +1,4 @@
-"""Make a frozen plan, in a new folder, of a suite's name and the options of a command."""
+"""Planning: the options of a command become a frozen plan in a new folder."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from controller.planning.suites import at_scale, load_suite
 from controller.targets import first_writes, survey
 
 Say = Callable[[str], None]
-# What the keyed sum of a plan is of whose wear its user has permitted (contract/derived.py).
+# Purpose of the keyed sum of a plan whose wear the user has permitted (contract/derived.py).
 CONSENT = "consent"
 
 
 @dataclass
 class Options:
-    """What a plan is made of, and whom a session is with.
+    """The options of planning and of a session.
 
-    `target` is the file of a resolved target, `targets` are those that are meant once
-    `group.several` has read them; `confirm` are serials of disks that may be preconditioned. With
-    `report` a sealed suite is reported and verified at once.
+    `target` is the file of a resolved target; `targets` are the selected ones, which
+    `group.several` reads; `confirm` are serials of disks that may be preconditioned. With `report`
+    a sealed suite is reported and verified at once.
     """
 
     suite: str = ""
@@ -53,10 +53,10 @@ class Options:
 
 
 def freeze(
-    options: Options, say: Say, group: str | None = None, now: datetime | None = None
+    options: Options, say: Say, group: str | None = None, created: datetime | None = None
 ) -> Plan:
-    """Return the plan for `options.target`. Raises ControllerError."""
-    # NumPy comes with it: not at the start of every command.
+    """Compile the plan for the selected target; raises ControllerError."""
+    # It imports NumPy, which most commands do not need.
     from controller.planning.compiler import Fitted, compile_plan
 
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -70,15 +70,15 @@ def freeze(
         configurations=options.configurations,
         skip=options.skip,
         group=group,
-        now=now,
+        created=created,
     )
     if options.hours is None:
         return _with_wear(compiled(blocks=options.blocks), options, say)
     shortest = compiled(blocks=1)
-    known = past_durations.read_durations(options.out, shortest.host, shortest.origin)
-    fit = sizing.fit(shortest, known, options.hours)
+    durations = past_durations.read_durations(options.out, shortest.host, shortest.origin)
+    fit = sizing.fit(shortest, durations, options.hours)
     fitted = Fitted(options.hours, fit.basis)
-    if options.blocks is not None:  # as many as a slower host of the group has time for
+    if options.blocks is not None:  # the number that fits on the slowest host of the group
         return compiled(blocks=options.blocks, fitted=fitted)
     for sentence in fit.sentences:
         say(sentence)
@@ -86,7 +86,7 @@ def freeze(
 
 
 def _with_wear(plan: Plan, options: Options, say: Say) -> Plan:
-    """Return the plan once the cost of its preconditioning is printed, and all of it permitted."""
+    """Print the cost of a plan's preconditioning, require consent to it, and return the plan."""
     if _wears(plan, target_of(options)):
         costs = _require_wear(plan, target_of(options), options.out, options.confirm, say)
         if options.hours is not None and costs:
@@ -95,7 +95,7 @@ def _with_wear(plan: Plan, options: Options, say: Say) -> Plan:
 
 
 def _wears(plan: Plan, target: TargetDocument) -> bool:
-    """Whether a plan writes what the owner must permit, or has bounded."""
+    """Return whether a plan preconditions disks, or uses one whose written bytes are limited."""
     disks = (target.disks.get(disk.role) for disk in plan.disks_used)
     return bool(plan.precondition) or any(disk and disk.max_written_bytes for disk in disks)
 
@@ -103,15 +103,15 @@ def _wears(plan: Plan, target: TargetDocument) -> bool:
 def _require_wear(
     plan: Plan, target: TargetDocument, out: Path, confirm: Collection[str], say: Say
 ) -> Sequence[wear.Cost]:
-    """Require the owner's limits and consent; return what preconditioning costs each disk."""
-    look = survey.look(target)
-    if look.error:
-        raise ControllerError("wear-unknown", error=look.error)
+    """Require the limits and consent of the owner; return the cost for each disk."""
+    answer = survey.look(target)
+    if answer.error:
+        raise ControllerError("wear-unknown", error=answer.error)
     if any(disk.max_written_bytes is not None for disk in target.disks.values()):
         run_bytes = past_durations.read_writes(out, plan, survey.read_writes(target, plan))
-        written = wear.written(look.disks)
+        written = wear.written(answer.disks)
         needs.require_within_limits(plan, target.disks, written, run_bytes)
-    costs = wear.costs(plan, look.disks)
+    costs = wear.costs(plan, answer.disks)
     for cost in costs:
         say(cost.sentences)
     ask = first_writes.at_terminal if sys.stdin.isatty() else None
@@ -121,57 +121,55 @@ def _require_wear(
 
 
 def needs_consent(suite_dir: Path, plan: Plan, target: TargetDocument) -> bool:
-    """Whether a plan that wears disks was made by another user or on another machine."""
+    """Return whether a plan that wears disks comes from another user or machine."""
     return _wears(plan, target) and not derived.is_ours(suite_dir, "plan.json", CONSENT)
 
 
 def require_consent(
     suite_dir: Path, plan: Plan, target: TargetDocument, confirm: Collection[str], say: Say
 ) -> None:
-    """Require of such a plan what planning requires; what is permitted is not asked for again.
-
-    Raises AgentError.
-    """
+    """Require the consent that planning requires, and record it; raises AgentError."""
     _require_wear(plan, target, suite_dir.parent, confirm, say)
     derived.mark(suite_dir, ["plan.json"], CONSENT)
 
 
 def write(options: Options, say: Say) -> Path:
-    """Write a new plan for one host and return its folder. Raises ControllerError."""
-    now = datetime.now(UTC)
-    (plan,) = keep([freeze(options, say, now=now)], options.out, now)
+    """Write a new plan for one host and return its folder; raises ControllerError."""
+    created = datetime.now(UTC)
+    (plan,) = write_folders([freeze(options, say, created=created)], options.out, created)
     return options.out / plan.suite_id
 
 
-def keep(plans: Sequence[Plan], out: Path, now: datetime) -> Sequence[Plan]:
-    """Write plans made at `now` to new folders below `out`, with one for their group; return them.
+def write_folders(plans: Sequence[Plan], out: Path, created: datetime) -> Sequence[Plan]:
+    """Write plans to new folders below `out`, with one for their group; return the plans.
 
-    Where another command has planned in the same second, they are dated to the next one.
+    If a folder already exists because another command planned in the same second, `created` and
+    the names advance by a second.
     """
     from controller.planning.compiler import redate
 
     while True:
         names = [plan.suite_id for plan in plans] + [plan.group for plan in plans if plan.group]
-        made: list[Path] = []
+        folders: list[Path] = []
         try:
             for name in dict.fromkeys(names):
                 (out / name).mkdir(parents=True)
-                made.append(out / name)
+                folders.append(out / name)
             for plan in plans:
                 write_json(out / plan.suite_id / "plan.json", plan.document())
                 derived.mark(out / plan.suite_id, ["plan.json"], CONSENT)
         except BaseException as error:
-            for folder in made:
+            for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
             if not isinstance(error, FileExistsError):
                 raise
-            now += timedelta(seconds=1)
-            plans = [redate(plan, now) for plan in plans]
+            created += timedelta(seconds=1)
+            plans = [redate(plan, created) for plan in plans]
         else:
             return plans
 
 
 def target_of(options: Options) -> TargetDocument:
-    """Return the one resolved target that is meant, which `group.several` has read."""
+    """Return the only selected target."""
     (target,) = options.targets
     return target

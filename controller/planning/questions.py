@@ -23,7 +23,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Extra:
-    """Blocks after the full ones, with a part of the suite."""
+    """The blocks after the full ones, with a part of the configurations and entries."""
 
     blocks: int
     configurations: tuple[str, ...]
@@ -31,9 +31,11 @@ class Extra:
 
 
 def plan_contrasts(suite: Suite, configurations: Sequence[Configuration]) -> list[Pair]:
-    """Return pairs of configurations; by default all to the unencrypted, others to the drive.
+    """Return the pairs of configurations to compare, those of the suite or the default ones.
 
-    In a suite of several `disks` by default within each; and the disks without encryption.
+    By default all are compared with the unencrypted one, and the processor's with the drive's. In a
+    suite of several `disks` these are pairs on one disk, and the unencrypted disks are compared in
+    any case.
     """
     unencrypted: dict[str, str] = {}
     for configuration in configurations if suite.disks else ():
@@ -44,14 +46,14 @@ def plan_contrasts(suite: Suite, configurations: Sequence[Configuration]) -> lis
         names = [configuration.name for configuration in configurations]
         require_known("configuration", chain.from_iterable(suite.contrasts), names)
         return [*suite.contrasts, *between]
-    default = {(UNENCRYPTED, whom) for whom in (DRIVE, PROCESSOR, BOTH)}
-    default |= {(DRIVE, whom) for whom in (PROCESSOR, BOTH)}
+    default = {(UNENCRYPTED, encryptor) for encryptor in (DRIVE, PROCESSOR, BOTH)}
+    default |= {(DRIVE, encryptor) for encryptor in (PROCESSOR, BOTH)}
     within = [
-        (base.name, other.name)
+        (base.name, compared.name)
         for base in configurations
-        for other in configurations
-        if (base.encrypted_by, other.encrypted_by) in default
-        and (not unencrypted or base.disk == other.disk)
+        for compared in configurations
+        if (base.encrypted_by, compared.encrypted_by) in default
+        and (not unencrypted or base.disk == compared.disk)
     ]
     return within + between
 
@@ -59,54 +61,50 @@ def plan_contrasts(suite: Suite, configurations: Sequence[Configuration]) -> lis
 def plan_extra(
     suite: Suite, names: Sequence[str], turns: Sequence[Turn], *, chosen: bool
 ) -> Extra | None:
-    """Return the suite's further blocks; None where it has none, or nothing of them is left."""
+    """Return the suite's extra blocks, or None if nothing runs in them; raises ControllerError."""
     declared = suite.extra
     if declared is None:
         return None
     configurations = select_configurations("extra", declared.configurations, names, chosen=chosen)
-    known = [entry.name for entry in suite.workloads]
-    require_known("workload of extra", declared.workloads or (), known)
-    some = tuple(
-        turn for turn in turns if declared.workloads is None or turn.name in declared.workloads
-    )
-    reached = tuple(n for n in configurations if any(n in turn.configurations for turn in some))
-    if not reached and not chosen:
+    entry_names = [entry.name for entry in suite.workloads]
+    require_known("workload of extra", declared.workloads or (), entry_names)
+    selected = entry_names if declared.workloads is None else declared.workloads
+    turns = [turn for turn in turns if turn.name in selected]
+    entered = tuple(n for n in configurations if any(n in turn.configurations for turn in turns))
+    if not entered and not chosen:
         raise ControllerError("extra-without-workload")
-    return Extra(declared.blocks, reached, some) if declared.blocks and reached else None
+    return Extra(declared.blocks, entered, tuple(turns)) if declared.blocks and entered else None
 
 
 def plan_comparisons(
     suite: Suite, names: Sequence[str], turns: Sequence[Turn], *, chosen: bool
 ) -> list[SuiteComparison]:
-    """Return contrasts within a configuration, between two entries or phases, wherever both run.
+    """Return the suite's comparisons of two entries or phases, on configurations that run both.
 
-    Where configurations were `chosen`, those that nothing is left of are no part of the plan.
+    If the user has `chosen` configurations, comparisons without any are left out. Raises
+    ControllerError.
     """
     declared = [comparison.name for comparison in suite.comparisons]
     if len(set(declared)) != len(declared):
         raise ControllerError("comparison-twice", declared=", ".join(declared))
-    on = {turn.name: turn.configurations for turn in turns}
+    entry_names = [entry.name for entry in suite.workloads]
+    configurations_of = {turn.name: turn.configurations for turn in turns}
     planned = []
     for comparison in suite.comparisons:
-        what = f"the comparison {comparison.name}"
-        _check_comparison(comparison, suite, what)
-        wanted = comparison.configurations
-        named = select_configurations(what, wanted, names, chosen=chosen)
-        sides = [on.get(side.workload, ()) for side in (comparison.first, comparison.second)]
-        common = tuple(name for name in named if all(name in side for side in sides))
-        if not chosen and (not common or (wanted and common != named)):
-            without = ", ".join(name for name in named if name not in common)
-            raise ControllerError("side-without-workload", without=without, what=what)
+        part = f"the comparison {comparison.name}"
+        sides = comparison.first, comparison.second
+        require_known(f"workload in {part}", [side.workload for side in sides], entry_names)
+        if comparison.per is not None:
+            require_known(f"unit of work in {part}", [comparison.per], UNITS)
+        if comparison.first == comparison.second:
+            raise ControllerError("sides-alike", what=part)
+        requested = comparison.configurations
+        selected = select_configurations(part, requested, names, chosen=chosen)
+        runs_on = [configurations_of.get(side.workload, ()) for side in sides]
+        common = tuple(name for name in selected if all(name in names for names in runs_on))
+        if not chosen and (not common or (requested and common != selected)):
+            without = ", ".join(name for name in selected if name not in common)
+            raise ControllerError("side-without-workload", without=without, what=part)
         if common:
             planned.append(replace(comparison, configurations=common))
     return planned
-
-
-def _check_comparison(comparison: SuiteComparison, suite: Suite, what: str) -> None:
-    known = [entry.name for entry in suite.workloads]
-    sides = comparison.first, comparison.second
-    require_known(f"workload in {what}", [side.workload for side in sides], known)
-    if comparison.per is not None:
-        require_known(f"unit of work in {what}", [comparison.per], UNITS)
-    if comparison.first == comparison.second:
-        raise ControllerError("sides-alike", what=what)

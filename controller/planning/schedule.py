@@ -1,4 +1,4 @@
-"""The order of runs: blocks of shuffled configurations, drift checks between them."""
+"""The order of runs: blocks of shuffled configurations with drift checks between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRIFT_CHECK = "drift_check"
 
 @dataclass(frozen=True)
 class Turn:
-    """An entry of the suite as a block does it: how often, and on which configurations."""
+    """An entry of the suite in a block: its configurations, and its number of repetitions."""
 
     name: str
     configurations: tuple[str, ...]
@@ -28,16 +28,16 @@ def order(
     *,
     blocks: int,
     seed: int,
-    begun: Sequence[Run] = (),
+    earlier: Sequence[Run] = (),
 ) -> list[Run]:
-    """Return runs in the order of execution: those `begun`, then `blocks` more.
+    """Return runs in the order of execution: the `earlier` ones, then those of `blocks` more.
 
-    Each block enters every configuration once, in random order, and does there all that is to be
-    done on it, in random order. It begins with the configuration with which the block before ended:
-    so each follows itself as often as any other, and what one leaves behind for the next cancels in
-    the ratios. Each block has its own generator, so that a longer plan begins like a shorter one.
+    Each block enters every configuration once, in random order, and runs all entries there, in
+    random order. It begins with the last configuration of the block before: so each configuration
+    follows itself as often as any other, and carry-over effects cancel in the ratios. Each block
+    has its own generator, so that a longer plan begins like a shorter one.
     """
-    runs = list(begun)
+    runs = list(earlier)
     first = runs[-1].block + 1 if runs else 0
     for block in range(first, first + blocks):
         shuffle = random.Random(f"{seed}/{block}")
@@ -57,16 +57,16 @@ def order(
 
 
 def with_drift_checks(runs: Sequence[Run], configuration: str, every: int) -> list[Run]:
-    """Return the runs with the drift check before all, after each `every` blocks, and after all."""
+    """Insert the drift check before every `every`-th block, and after the last one."""
     checked: list[Run] = []
 
     def check(block: int) -> None:
         checked.append(_run(len(checked), block, configuration, DRIFT_CHECK, None))
 
-    for block, of_block in groupby(runs, key=lambda run: run.block):
+    for block, block_runs in groupby(runs, key=lambda run: run.block):
         if block % every == 0:
             check(block)
-        for run in of_block:
+        for run in block_runs:
             checked.append(_run(len(checked), block, run.configuration, run.workload, run.repeat))
     check(runs[-1].block)
     return checked

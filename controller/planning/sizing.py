@@ -1,9 +1,9 @@
-"""How many blocks a suite gets, by the hours that it may take and what runs took before."""
+"""The number of blocks that fits into given hours, by the durations of earlier runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -13,28 +13,28 @@ from contract.plan import FitBasis, Plan, Run, scale_of
 from controller.planning.past_durations import PastDurations, key_of, rests_s
 from controller.session.progress_text import minutes
 
-# The bound that all blocks but one in twenty stay below.
+# Share of blocks that stay below the bound.
 CONFIDENCE = 0.95
-# A deviation that fewer blocks tell is itself too uncertain; a tenth stands in.
+# The deviation of fewer blocks is too uncertain; a tenth of the mean is reserved instead.
 FEWEST_BLOCKS, RESERVE_UNSEEN = 3, 0.10
-# Start, fetch and end where no whole suite has been seen; more than any has taken so far.
+# Assumed seconds of start, fetch and end without an earlier suite; more than any has taken.
 ENDS_UNSEEN_S = 300.0
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A number of blocks, what it rests on (the plan's `basis`), and the same for people."""
+    """A number of blocks, the durations used for it (the plan's `basis`), and both in words."""
 
     blocks: int
     basis: FitBasis
     sentences: tuple[str, ...]
 
 
-def fit(plan: Plan, known: PastDurations, hours: float) -> Fit:
-    """Return the largest number of blocks that ends within `hours`, by a plan of any number.
+def fit(plan: Plan, durations: PastDurations, hours: float) -> Fit:
+    """Return the largest number of blocks that ends within `hours`.
 
-    Every block but one in twenty should stay below the bound that it is assumed. Raises
-    ControllerError where a workload never ran here, or not even one block fits.
+    `plan` may have any number of blocks. Each block is assumed to take as long as its 95 % bound.
+    Raises ControllerError if a workload never ran on this host, or not even one block fits.
     """
     if not 0 < hours < math.inf:
         raise ControllerError("invalid-hours", hours=hours)
@@ -42,24 +42,27 @@ def fit(plan: Plan, known: PastDurations, hours: float) -> Fit:
     check = drift_check.workload if drift_check else ""
     checks = [run for run in plan.runs if run.workload == check]
     measured = [run for run in plan.runs if run.workload != check]
-    costs = {run.run_id: _cost_s(plan, known, run) for run in plan.runs}
-    first = [run for run in measured if run.block == 0]
-    parts_s = sum(costs[run.run_id] for run in first) + sum(
-        _switch_s(known, name) for name in {run.configuration for run in first}
-    )
-    check_s = max(
-        (costs[run.run_id] + _switch_s(known, run.configuration) for run in checks), default=0.0
-    )
-    # One runs before the first block, one after the last, the others between.
-    once_s = 2 * check_s + _extra_s(plan, known, measured, costs)
+
+    def duration_s(runs: Sequence[Run]) -> float:
+        """Return the seconds of runs, with one switch to each configuration of a block."""
+        entered = {(run.block, run.configuration) for run in runs}
+        runs_s = sum(_run_s(plan, durations, run) for run in runs)
+        return runs_s + sum(_switch_s(durations, configuration) for _, configuration in entered)
+
+    parts_s = duration_s([run for run in measured if run.block == 0])
+    check_s = max((duration_s([run]) for run in checks), default=0.0)
+    # One drift check runs before the first block, one after the last, the others between.
+    once_s = 2 * check_s
+    if plan.extra_blocks is not None:
+        once_s += duration_s([run for run in measured if run.block >= plan.extra_blocks.first])
     parts_s += check_s / drift_check.every if drift_check else 0.0
 
-    ratios = known.ratios()
+    ratios = durations.ratios()
     factor = fmean(ratios) if ratios else 1.0
-    reserve, why = _reserve(ratios)
+    reserve, reason = _reserve(ratios)
     block_s, bound_s = parts_s * factor, parts_s * (factor + reserve)
-    ends_s = (fmean(known.ends_s) if known.ends_s else ENDS_UNSEEN_S) + once_s
-    ends_bound_s = max(known.ends_s, default=ENDS_UNSEEN_S) + once_s * (1 + reserve)
+    ends_s = (fmean(durations.ends_s) if durations.ends_s else ENDS_UNSEEN_S) + once_s
+    ends_bound_s = max(durations.ends_s, default=ENDS_UNSEEN_S) + once_s * (1 + reserve)
     blocks = math.floor((hours * 3600 - ends_bound_s) / bound_s)
     if blocks < 1:
         needed_s = ends_bound_s + bound_s
@@ -71,39 +74,36 @@ def fit(plan: Plan, known: PastDurations, hours: float) -> Fit:
             needed_hours=math.ceil(needed_s / 36) / 100,
         )
     basis = FitBasis(
-        suites=tuple(known.suites),
+        suites=tuple(durations.suites),
         block_s=round(block_s, 1),
         block_bound_s=round(bound_s, 1),
         ends_s=round(ends_s, 1),
         ends_bound_s=round(ends_bound_s, 1),
         expected_s=round(blocks * block_s + ends_s, 1),
-        reserve=why,
+        reserve=reason,
     )
-    return Fit(blocks, basis, _sentences(blocks, hours, basis, known))
-
-
-def _sentences(blocks: int, hours: float, basis: FitBasis, known: PastDurations) -> tuple[str, ...]:
-    ends = "as seen before" if known.ends_s else "a guess, none was seen yet"
-    return (
+    ends = "as seen before" if durations.ends_s else "a guess, none was seen yet"
+    sentences = (
         f"{_count(blocks, 'block')} in {minutes(hours * 3600)}: a block takes "
         f"{minutes(basis.block_s)}, calculated with {minutes(basis.block_bound_s)} "
         f"({basis.reserve}).",
         f"Start, drift check and end take {minutes(basis.ends_s)} ({ends}). "
-        f"By {_count(len(known.suites), 'suite')} of this host it should end after "
+        f"By {_count(len(durations.suites), 'suite')} of this host it should end after "
         f"{minutes(basis.expected_s)}.",
     )
+    return Fit(blocks, basis, sentences)
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _reserve(ratios: Sequence[float]) -> tuple[float, str]:
-    """Return what a block may take longer than the mean, as a share of its parts, and why.
+    """Return the reserve for a block, as a share of the sum of its parts, and the reason.
 
-    With three blocks or more, the one-sided 95 % prediction bound by Student's t for one more
-    block: s·t·√(1 + 1/n). All blocks to come are taken to be that slow, since what makes one slow
-    (heat, a busy disk) often stays for the night.
+    With three blocks or more it is the one-sided 95 % prediction bound of Student's t for one more
+    block: s·t·√(1 + 1/n). It is applied to every future block, because a cause of slowness (heat, a
+    busy disk) often lasts for the night.
     """
     count = len(ratios)
     if count < FEWEST_BLOCKS:
@@ -111,41 +111,30 @@ def _reserve(ratios: Sequence[float]) -> tuple[float, str]:
             RESERVE_UNSEEN,
             f"{RESERVE_UNSEEN:.0%} in reserve, {_count(count, 'whole block')} seen",
         )
-    from scipy.special import stdtrit  # takes a second: not at the start of every command
+    from scipy.special import stdtrit  # the import takes a second
 
     bound = stdev(ratios) * float(stdtrit(count - 1, CONFIDENCE)) * math.sqrt(1 + 1 / count)
     return bound, f"{CONFIDENCE:.0%} bound over {count} blocks seen"
 
 
-def _cost_s(plan: Plan, known: PastDurations, run: Run) -> float:
-    """Return the seconds from `running` to `finished`.
+def _run_s(plan: Plan, durations: PastDurations, run: Run) -> float:
+    """Return the mean seconds of a run with its rests.
 
-    Of a new configuration, those of the slowest other; of what cannot run there, none.
+    A new configuration counts as the slowest known one; a workload that cannot run there as 0 s.
+    Raises ControllerError without any duration of the workload.
     """
     name, parameters, stack = key_of(plan, run)
-    same = {key: costs for key, costs in known.runs_s.items() if key[:2] == (name, parameters)}
-    if not same and name in known.skipped:
+    load = name, parameters
+    means = {key[2]: fmean(runs_s) for key, runs_s in durations.runs_s.items() if key[:2] == load}
+    if not means and name in durations.skipped:
         return 0.0
-    if not same:
+    if not means:
         block = command_line("run", suite=plan.suite, blocks=1, scale=scale_of(plan.scale))
         raise ControllerError("duration-unknown", workload=name, host=plan.host, block=block)
-    means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))
 
 
-def _extra_s(
-    plan: Plan, known: PastDurations, measured: Sequence[Run], costs: Mapping[str, float]
-) -> float:
-    """Return the seconds of the blocks after the full ones, which come once in any plan."""
-    if plan.extra_blocks is None:
-        return 0.0
-    runs = [run for run in measured if run.block >= plan.extra_blocks.first]
-    entered = {(run.block, run.configuration) for run in runs}
-    switches_s = sum(_switch_s(known, configuration) for _, configuration in entered)
-    return sum(costs[run.run_id] for run in runs) + switches_s
-
-
-def _switch_s(known: PastDurations, configuration: str) -> float:
-    if configuration in known.switches_s:
-        return fmean(known.switches_s[configuration])
-    return max((fmean(costs) for costs in known.switches_s.values()), default=0.0)
+def _switch_s(durations: PastDurations, configuration: str) -> float:
+    """Return the mean seconds of a switch to a configuration; a new one counts as the slowest."""
+    means = {name: fmean(switches_s) for name, switches_s in durations.switches_s.items()}
+    return means.get(configuration, max(means.values(), default=0.0))

@@ -1,4 +1,4 @@
-"""Suite files (YAML, workloads/suites): parsed once, put at a scale, fitted to a target's disks."""
+"""Suite files (YAML, workloads/suites): parsing, scales, and configurations of a target."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from contract.plan import (
 from contract.schema import REST, Closed, Items, Range, Text
 from controller.planning.known_names import SUITES, require_known, suite_names
 
-# Figures keep the type that the file gives them: the bytes of plan.json show it.
+# A number keeps its type from the file, which is visible in the bytes of plan.json.
 Seconds = Annotated[int | float, Range(least=0, most=MOST_REST_S)]
 Hertz = Annotated[int | float, Range(above=0, most=1000)]
 Lasting = Annotated[int | float, Range(above=0, most=MOST_RUN_S)]
@@ -51,7 +51,7 @@ Phase = Annotated[
 
 @dataclass(frozen=True)
 class SuiteWorkload(Closed):
-    """An entry of `workloads`; without `configurations` it runs on all of the suite's."""
+    """An entry of `workloads`; without `configurations` it runs on all of the suite."""
 
     name: Word
     workload: str | None = None
@@ -63,7 +63,7 @@ class SuiteWorkload(Closed):
 
 @dataclass(frozen=True)
 class SuiteExtra(Closed):
-    """Further blocks after the full ones; all configurations and entries where none are named."""
+    """Blocks after the full ones, by default with all configurations and entries."""
 
     blocks: Annotated[int, Range(least=0, most=MOST_BLOCKS)]
     configurations: Names | None = None
@@ -72,14 +72,14 @@ class SuiteExtra(Closed):
 
 @dataclass(frozen=True)
 class SuiteSide(Closed, Side):
-    """One side of a comparison; without a phase the sum of all but the tail."""
+    """One side of a comparison; the phase `all` is the sum of all but the tail."""
 
     phase: Phase = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteComparison(Closed, DeclaredComparison):
-    """A question that is answered within each configuration."""
+    """A question about two entries or phases, answered for each configuration."""
 
     name: Word
     question: Question = field()
@@ -90,7 +90,7 @@ class SuiteComparison(Closed, DeclaredComparison):
 
 @dataclass(frozen=True)
 class SuitePrecondition(Closed, Precondition):
-    """How disks are brought to a steady state, by the numbers of the specification.
+    """How disks are brought to a steady state; the defaults are those of the specification.
 
     Source: SNIA SSS PTS 2.0.2, see contract/steady_state.py.
     """
@@ -105,7 +105,7 @@ class SuitePrecondition(Closed, Precondition):
 
 @dataclass(frozen=True)
 class DriftCheck(Closed):
-    """The workload `drift_check`: after how many blocks it runs again, and its parameters."""
+    """The workload `drift_check`: its interval in blocks, and its parameters."""
 
     every: Annotated[int, Range(least=1)] = 1
     parameters: Annotated[Parameters, REST] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class DriftCheck(Closed):
 
 @dataclass(frozen=True)
 class EntryChange(Closed):
-    """What a scale changes of an entry besides its parameters."""
+    """Changes of an entry, except of its parameters, by a scale."""
 
     repeat: Repeat | None = None
     configurations: Names | None = None
@@ -121,7 +121,7 @@ class EntryChange(Closed):
 
 @dataclass(frozen=True)
 class ComparisonChange(Closed):
-    """What a scale changes of a comparison."""
+    """Changes of a comparison by a scale."""
 
     question: Question | None = None
     first: SuiteSide | None = None
@@ -131,7 +131,7 @@ class ComparisonChange(Closed):
 
 @dataclass(frozen=True)
 class ExtraChange(Closed):
-    """What a scale changes of the further blocks."""
+    """Changes of the extra blocks by a scale."""
 
     blocks: Annotated[int, Range(least=0, most=MOST_BLOCKS)] | None = None
     configurations: Names | None = None
@@ -140,10 +140,9 @@ class ExtraChange(Closed):
 
 @dataclass(frozen=True)
 class Scale(Closed):
-    """What other machines need other values of; None where the suite's own stays.
+    """Changes of a suite for other machines; None keeps the suite's value.
 
-    `workloads` are single parameters by the entry's name; what is measured is the same in every
-    scale.
+    `workloads` are single parameters by entry. Every scale measures the same.
     """
 
     summary: str | None = None
@@ -162,11 +161,11 @@ class Scale(Closed):
 
 @dataclass(frozen=True)
 class Suite(Closed):
-    """A suite's file: what is measured, how often, and at which sizes (workloads/suites/README.md).
+    """A suite file: what is measured, how often, and at which sizes (workloads/suites/README.md).
 
-    Without `configurations` all of the inventory's; `one_disk` has for a configuration the one that
-    replaces it on the self-encrypting disk alone; `disks` are those on each of which each
-    configuration is made.
+    Without `configurations` it uses all of the inventory. `one_disk` maps configurations to those
+    that replace them if all are on the self-encrypting disk; with `disks` each configuration is
+    created on each of these disks.
     """
 
     summary: str
@@ -196,19 +195,19 @@ _Change = EntryChange | ComparisonChange | ExtraChange | Scale
 
 
 def load_suite(name: str, folder: Path = SUITES) -> Suite:
-    """Parse a suite's file; raises ControllerError, with the nearest suite, key or word."""
+    """Parse a suite file; raises ControllerError, which suggests the nearest name or key."""
     require_known("suite", [name], suite_names(folder))
     path = folder / f"{name}.yml"
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ControllerError("not-yaml", path=path, error=why) from None
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ControllerError("not-yaml", path=path, error=reason) from None
     return parse_suite(name, document)
 
 
 def parse_suite(name: str, document: object) -> Suite:
-    """Return a suite from what YAML holds; raises ControllerError."""
+    """Build a suite from a parsed YAML document; raises ControllerError."""
     try:
         return schema.read(Suite, document)
     except ValueError as error:
@@ -216,7 +215,7 @@ def parse_suite(name: str, document: object) -> Suite:
 
 
 def at_scale(suite: Suite, scale: str | None) -> Suite:
-    """Return the suite at one of its scales; its summary then begins with the scale's name.
+    """Apply a scale to a suite; the summary then begins with the scale's name.
 
     Raises ControllerError for a scale, entry or comparison that the suite does not have.
     """
@@ -253,58 +252,61 @@ def at_scale(suite: Suite, scale: str | None) -> Suite:
 
 
 def _with_changes(shape: _Shape, change: _Change | None) -> _Shape:
-    """Return the same with the values of `change` that are stated; mappings are left alone."""
-    stated = {} if change is None else {f.name: getattr(change, f.name) for f in fields(change)}
+    """Return a copy of `shape` with the values of `change`, except None and mappings."""
+    values = {} if change is None else {f.name: getattr(change, f.name) for f in fields(change)}
     return replace(
         shape,
         **{
             key: value
-            for key, value in stated.items()
+            for key, value in values.items()
             if value is not None and not isinstance(value, Mapping)
         },
     )
 
 
-def for_target(suite: Suite, known: Sequence[Configuration], chosen: Sequence[str]) -> Suite:
-    """Return the suite with the names of configurations that a target of `known` ones has.
+def for_target(
+    suite: Suite, configurations: Sequence[Configuration], chosen: Sequence[str]
+) -> Suite:
+    """Replace the suite's configurations by those of a target, or by the user's `chosen` ones.
 
-    `chosen` replace the suite's own; of its contrasts those between them stay, and the default ones
-    are made where none does. Raises ControllerError.
+    Of the suite's contrasts those between chosen ones remain; without any the default contrasts
+    apply. Raises ControllerError.
     """
-    disk_of = {configuration.name: configuration.disk for configuration in known}
+    disk_of = {configuration.name: configuration.disk for configuration in configurations}
     suite = _on_disks(_on_one_disk(suite, list(disk_of), chosen), disk_of)
     if not chosen:
         return suite
-    kept = [pair for pair in suite.contrasts or () if set(pair) <= set(chosen)]
-    return replace(suite, configurations=tuple(chosen), contrasts=tuple(kept) or None)
+    contrasts = [pair for pair in suite.contrasts or () if set(pair) <= set(chosen)]
+    return replace(suite, configurations=tuple(chosen), contrasts=tuple(contrasts) or None)
 
 
-def _on_one_disk(suite: Suite, known: Sequence[str], chosen: Sequence[str]) -> Suite:
-    """Return the suite with the names of `one_disk`, where these are meant.
+def _on_one_disk(suite: Suite, inventory: Sequence[str], chosen: Sequence[str]) -> Suite:
+    """Replace the suite's configurations by those of `one_disk`, if it applies.
 
-    They are where `chosen` has one of them, or where nothing is chosen and the inventory (`known`)
-    has all of them and lacks one of the suite's own.
+    It applies if one of them is chosen, or if nothing is chosen and the inventory has all of them
+    but not all of the suite's configurations.
     """
     names = suite.one_disk
     require_known("configuration in one_disk", names, suite.configurations)
     renamed = [names.get(name, name) for name in suite.configurations]
     if chosen:
-        wanted = any(name in chosen and name not in suite.configurations for name in names.values())
+        replaced = set(names.values()) - set(suite.configurations)
+        applies = not replaced.isdisjoint(chosen)
     else:
-        wanted = not set(suite.configurations) <= set(known) and set(renamed) <= set(known)
-    if not (wanted and names):
+        applies = set(renamed) <= set(inventory) and not set(suite.configurations) <= set(inventory)
+    if not (applies and names):
         return suite
     pairs = suite.contrasts and tuple(
         (names.get(a, a), names.get(b, b)) for a, b in suite.contrasts
     )
     suite = replace(suite, configurations=tuple(renamed), contrasts=pairs)
-    return _spread(suite, {name: [other] for name, other in names.items()})
+    return _rename(suite, {name: [replacement] for name, replacement in names.items()})
 
 
 def _on_disks(suite: Suite, disk_of: Mapping[str, str]) -> Suite:
-    """Return the suite with each configuration on each of its `disks` that has it.
+    """Replace each configuration by its variants on the suite's `disks`.
 
-    Raises ControllerError for a disk or a configuration that has none.
+    Raises ControllerError for a disk without configurations, and a configuration without variants.
     """
     if suite.disks is None:
         return suite
@@ -317,14 +319,14 @@ def _on_disks(suite: Suite, disk_of: Mapping[str, str]) -> Suite:
     for name, variants in by_name.items():
         if not variants:
             raise ControllerError("configuration-missing", configuration=on_disk(name, disks[0]))
-    # By disk, so that the report shows a disk's configurations together.
+    # Sorted by disk, so that the report shows a disk's configurations together.
     names = [on_disk(name, disk) for disk in disks for name in suite.configurations]
     configurations = tuple(name for name in names if name in disk_of)
     contrasts = suite.contrasts
     if contrasts is not None:
         pairs = [(on_disk(a, disk), on_disk(b, disk)) for disk in disks for a, b in contrasts]
         contrasts = tuple(pair for pair in pairs if set(pair) <= set(configurations))
-    return _spread(replace(suite, configurations=configurations, contrasts=contrasts), by_name)
+    return _rename(replace(suite, configurations=configurations, contrasts=contrasts), by_name)
 
 
 def on_disk(name: str, disk: str) -> str:
@@ -332,8 +334,8 @@ def on_disk(name: str, disk: str) -> str:
     return f"{name}-on-{disk}"
 
 
-def _spread(suite: Suite, names: Mapping[str, Sequence[str]]) -> Suite:
-    """Return the suite with other names of configurations in entries, comparisons and extra."""
+def _rename(suite: Suite, names: Mapping[str, Sequence[str]]) -> Suite:
+    """Replace names of configurations in entries, comparisons and extra blocks."""
 
     def renamed(configurations: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if configurations is None:

@@ -1,4 +1,4 @@
-"""How much of a disk's life a suite takes, the consent that much of it needs, and its limit."""
+"""The wear of disks by a suite: what it writes, its share of a disk's life, and consent to it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from contract.places import command_line
 from contract.plan import Plan
 from controller.targets.first_writes import Ask
 
-# More than this share of its life asks first; where that is not known, this many times its size.
+# More than this share of a disk's life, or if that is unknown of its size, needs consent.
 LIFE_SHARE = 0.01
 MOST_FILLINGS = 3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan's preconditioning writes to a disk at most, and what its SMART data report."""
+    """The most that a plan's preconditioning writes to a disk, and the disk's SMART data."""
 
     role: str
     serial: str
@@ -34,12 +34,12 @@ class Cost:
 
     @property
     def most_bytes(self) -> int:
-        """Bytes that it writes at most: a round writes the extent once at most."""
+        """The most bytes that are written; a round writes the extent at most once."""
         return (self.passes + self.rounds) * self.extent_bytes
 
     @property
     def life_bytes(self) -> float | None:
-        """Bytes that it may write in its life, as rated, else extrapolated; None if unknown."""
+        """The bytes that the disk can write in its life: rated, extrapolated, or None."""
         if self.endurance_bytes:
             return self.endurance_bytes
         if not (self.written_bytes and self.used_percent):
@@ -48,7 +48,7 @@ class Cost:
 
     @property
     def reason(self) -> str:
-        """Why it needs consent; empty where it does not."""
+        """The reason why the cost needs consent; empty if it needs none."""
         if self.life_bytes is None and self.most_bytes > MOST_FILLINGS * self.size_bytes:
             return f"its life is not known, and that is more than {MOST_FILLINGS} times its size"
         if self.life_bytes is not None and self.most_bytes > LIFE_SHARE * self.life_bytes:
@@ -57,7 +57,7 @@ class Cost:
 
     @property
     def sentences(self) -> str:
-        """The cost, in words."""
+        """The cost in words."""
         text = (
             f"Preconditioning writes at most {decimal_size(self.most_bytes)} to disk {self.role} "
             f"(serial {self.serial}): {decimal_size(self.extent_bytes)} {self.passes} times, and "
@@ -66,7 +66,7 @@ class Cost:
         return text + self.share(self.most_bytes)
 
     def share(self, count: int) -> str:
-        """How much so many bytes are of what the disk has written and of its life, in words."""
+        """Describe `count` bytes as shares of the disk's written bytes and of its life."""
         if not self.written_bytes:
             return "The disk does not report what it has written so far."
         share = _percent(count / self.written_bytes)
@@ -80,36 +80,31 @@ class Cost:
 
 
 def written(disks: Sequence[DiskAnswer]) -> dict[str, int | None]:
-    """Return what each disk that reports it has written in its life, by role."""
+    """Return the bytes that each disk has written in its life, by role, if it reports them."""
     return {disk.role: disk.lifetime.written_bytes for disk in disks if disk.lifetime}
 
 
 def costs(plan: Plan, disks: Sequence[DiskAnswer]) -> list[Cost]:
-    """Return the cost for each disk that a plan preconditions; `disks` as the agent found them."""
-    wanted = plan.precondition
-    return _costs(plan, disks, wanted.passes, wanted.rounds) if wanted else []
+    """Return the cost for each disk that a plan preconditions; `disks` are the agent's answers."""
+    settings = plan.precondition
+    return _costs(plan, disks, settings.passes, settings.rounds) if settings else []
 
 
 def describe_writes(
     plan: Plan, disks: Sequence[DiskAnswer], run_bytes: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield what the plan's runs write to each disk at least, and how much of its life that is.
+    """Yield for each disk the minimum that the plan's runs write, and its share of the life.
 
-    `run_bytes` has what a run of each workload writes, as far as that is known.
+    `run_bytes` are the bytes that a run writes, by entry; entries may be missing.
     """
     for cost in _costs(plan, disks, passes=0, rounds=0):
-        workloads, count = _runs_on(plan, cost.role, run_bytes)
+        names = {stack.name for stack in plan.configurations if stack.disk == cost.role}
+        workloads = [run.workload for run in plan.runs if run.configuration in names]
+        count = sum(run_bytes.get(name, 0) for name in workloads)
         text = f"The {len(workloads)} runs on disk {cost.role} write at least {decimal_size(count)}"
         if unknown := ", ".join(sorted(set(workloads) - set(run_bytes))):
             text += f" and what {unknown} write, which is not known without their files"
         yield f"{text}. {cost.share(count)}"
-
-
-def _runs_on(plan: Plan, role: str, run_bytes: Mapping[str, int]) -> tuple[list[str], int]:
-    """Return the workloads of the runs on a disk, and what they write as far as known."""
-    carried = {each.name for each in plan.configurations if each.disk == role}
-    workloads = [run.workload for run in plan.runs if run.configuration in carried]
-    return workloads, sum(run_bytes.get(name, 0) for name in workloads)
 
 
 def _costs(plan: Plan, disks: Sequence[DiskAnswer], passes: int, rounds: int) -> list[Cost]:
@@ -130,9 +125,9 @@ def _costs(plan: Plan, disks: Sequence[DiskAnswer], passes: int, rounds: int) ->
 
 
 def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask | None) -> None:
-    """Require consent to each cost that needs it, by the disk's serial number.
+    """Require consent, by the disk's serial number, to each cost that needs it.
 
-    It is in `confirmed`, or typed at a terminal (`ask`, None without one). Raises ControllerError.
+    The serial is in `confirmed`, or typed at the terminal (`ask`). Raises ControllerError.
     """
     for cost in costs:
         if not cost.reason or cost.serial in confirmed:
@@ -152,7 +147,7 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
 
 
 def lifetime(written_bytes: int | None = None, used_percent: int | None = None) -> str:
-    """Return `by SMART 1.2 TB written in its life, 3 % of its life used`; empty if unknown."""
+    """Describe the SMART data as `by SMART 1.2 TB written in its life, …`; empty if unknown."""
     parts = (
         [f"{decimal_size(written_bytes)} written in its life"] if written_bytes is not None else []
     )

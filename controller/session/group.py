@@ -26,7 +26,7 @@ from contract.interrupts import deferred_interrupts
 from contract.places import command_line, module_command
 from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument, read_target
 from contract.status import SuiteStatus
-from controller.planning.plan_folders import Options, keep
+from controller.planning.plan_folders import Options, write_folders
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
 from controller.targets import connection, playbook
@@ -185,8 +185,8 @@ def targets_of(options: Options) -> Sequence[TargetDocument]:
 def plan(options: Options, freeze: Freeze) -> Path:
     """Freeze a plan for every host, alike in all that matters; the group's folder.
 
-    `freeze(options, group, now)` gives the plan of the one target in `options.targets`. Nothing is
-    written before all plans are made and agree. Raises ControllerError.
+    `freeze(options, group, created)` gives the plan of the one target in `options.targets`. Nothing
+    is written before all plans are made and agree. Raises ControllerError.
     """
     require_apart(options.targets)
     now = datetime.now(UTC)
@@ -198,7 +198,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
             try:
-                made.append(freeze(replace(options, **changed), group=name, now=now))
+                made.append(freeze(replace(options, **changed), group=name, created=now))
             except ControllerError as error:
                 raise ControllerError("host-failed", host=target.host, error=error) from error
         return made
@@ -210,7 +210,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
         print(f"{host} is the slowest: {slowest.blocks} blocks on every host")
         plans = frozen(blocks=slowest.blocks)
     require_alike(plans)
-    kept = keep(plans, options.out, now)
+    kept = write_folders(plans, options.out, now)
     folder = options.out / str(kept[0].group)
     write(folder, kept)
     return folder

@@ -65,7 +65,7 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
         problems = [
             *_check_disks(disks, extent_bytes, lab=partial.lab),
             *_check_configurations(entries, disks),
-            *assumptions.broken(assumed),
+            *assumptions.find_problems(assumed),
             *_check_common(partial),
         ]
         if problems:
@@ -78,7 +78,7 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
             disks=_read_disks(disks),
             extent_bytes=extent_bytes,
             configurations=configurations,
-            assumptions=assumptions.resolved(assumed),
+            assumptions=assumptions.resolve(assumed),
         )
     except ValueError as error:
         raise AgentError(Problem("type", {"error": str(error)}, f"{error}.")) from None

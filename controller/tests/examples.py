@@ -107,7 +107,7 @@ def compiled(chosen: Suite, described: Mapping[str, Any] | None = None, **option
     from controller.planning.compiler import compile_plan  # stand_in_agent does not wait for it
 
     document = schema.read(TargetDocument, target() if described is None else described)
-    return compile_plan("smoke", chosen, document, **{"seed": 7, "now": NOW, **options})
+    return compile_plan("smoke", chosen, document, **{"seed": 7, "created": NOW, **options})
 
 
 def document(

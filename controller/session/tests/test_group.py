@@ -116,12 +116,17 @@ class Planner:
         self.options = Options(**{**settings, "targets": targets, "target": None, **options})
         self.fits: dict[str, int] = {}
 
-    def freeze(self, options: Options, group: str, now: Any) -> plans.Plan:
+    def freeze(self, options: Options, group: str, created: Any) -> plans.Plan:
         (target,) = options.targets
         blocks = options.blocks or self.fits.get(target.host)
         described = target.document()
         return examples.compiled(
-            examples.suite(), described, seed=options.seed, blocks=blocks, group=group, now=now
+            examples.suite(),
+            described,
+            seed=options.seed,
+            blocks=blocks,
+            group=group,
+            created=created,
         )
 
     def plan(self) -> Path:

@@ -191,7 +191,7 @@ def test_a_plan_from_elsewhere_wears_no_disk_without_consent(
         session.run(scene.here, replace(scene.target, disks=disks), Path("inventory"), print)
     assert run(confirm=("plain", "sed"))
     scene.require_complete()
-    (folder,) = plan_folders.keep([scene.plan], scene.here.parent / "made", NOW)
+    (folder,) = plan_folders.write_folders([scene.plan], scene.here.parent / "made", NOW)
     assert (
         plan_folders.needs_consent(
             scene.here.parent / "made" / folder.suite_id, scene.plan, scene.target

@@ -85,7 +85,9 @@ def _compute(scene: Scene) -> tuple[dict[str, Resolution], int]:
     for load in plan.workloads:
         if plan.drift_check and load.name == plan.drift_check.workload:
             continue
-        lengths = [costs for key, costs in durations.runs_s.items() if key[0] == load.workload_name]
+        lengths = [
+            runs_s for key, runs_s in durations.runs_s.items() if key[0] == load.workload_name
+        ]
         declared_s = float(load.parameters.get("seconds") or 0)
         assumed = not (lengths or declared_s)
         seconds = fmean(map(fmean, lengths)) if lengths else declared_s or ASSUMED_S
