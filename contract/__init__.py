@@ -1,1 +1,1 @@
-"""What a suite folder is, for all who write or read one; the standard library alone."""
+"""Formats of everything in a suite folder; imports only the standard library."""

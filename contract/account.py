@@ -1,4 +1,4 @@
-"""The account of a phase's work: what was planned, reported, counted, and what the disk moved."""
+"""Account of a phase's work: planned, reported and counted amounts, and the disk's traffic."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from contract.documents import Phase
 from contract.examination import Finding
 
 NAME = "work"
-# By what share of the plan an amount may differ from it, where the two need not be equal.
+# The permitted difference from the plan, as a share, if amounts need not be equal.
 WITHIN: Mapping[str, float] = {
     **{"matches": 0.01, "packed_bytes": 0.02},
     **{"seconds": 0.1, "video_s": 0.05},
 }
-# Units of which more than planned is no fault: a request that takes long ends when it does.
+# Units whose excess is no fault: a slow request ends when it ends.
 MAY_EXCEED = ("seconds",)
-# Mount options by which a file system writes less than it is given (btrfs, f2fs, bcachefs).
+# Mount options with which a file system writes less than it gets (btrfs, f2fs, bcachefs).
 _SHRINKING = {"compress", "compress-force", "compress_algorithm", "compression"}
-# Without one of these, who reads a file writes the time of it.
+# Without one of these, reading a file writes its access time.
 _NO_ACCESS_TIMES = {"noatime", "ro"}
 _SENTENCE = "The work of {phase} was not done as planned: {clause}."
 _REMEDY = (
@@ -48,7 +48,7 @@ _EXCUSES = {
 def judge(
     phases: Iterable[Phase], mount_options: str = "", *, journalled: bool = False
 ) -> list[Finding]:
-    """Compare the accounts of each phase; one finding for each difference, or one that is `ok`.
+    """Compare the accounts of each phase; return one finding per difference, or one that is `ok`.
 
     A difference voids the run. It only warns where there is another reason for it: by its
     `mount_options` the file system compresses what it writes, or notes when a file was read;
@@ -74,7 +74,7 @@ def judge(
 
 
 def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
-    """Yield cause, unit and clause of each difference."""
+    """Yield the cause, unit and clause of each difference in a phase."""
     for unit, planned in phase.planned.items():
         for how, amounts in (("reported", phase.reported), ("counted", phase.work)):
             amount = amounts.get(unit)

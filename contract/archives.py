@@ -1,4 +1,4 @@
-"""A tar that a stranger may have made, read with bounds on all that it can make this machine do."""
+"""Read a tar from an untrusted sender within bounds on memory and unpacked size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 
 # More than a path of `agent.pack` needs in an extended header; tarfile reads it into memory whole.
 _MOST_HEADER_BYTES = 1 << 16
-# What is parsed as one document; that of a suite with 10^5 runs has some 20 MB.
+# Of one parsed document; that of a suite with 10^5 runs has some 20 MB.
 _MOST_DOCUMENT_BYTES = 16 << 20
 # Of all members together: streams of meters as text are compressed to a tenth.
 _MOST_UNPACKED_BYTES = 256 << 20
@@ -17,7 +17,7 @@ _MOST_RATIO = 100
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose extended headers are short, and whose size is that of its content."""
+    """A tar member with short extended headers and a size that matches its content."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         if not self.isreg() and self.size > _MOST_HEADER_BYTES:
@@ -35,7 +35,7 @@ class _Member(tarfile.TarInfo):
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """Open a tar, gzipped or not, to be read by `members` from its begin to its end."""
+    """Open a tar, gzipped or not, for one pass with `members`."""
     start = file.read(2)
     file.seek(0)
     mode = "r|gz" if start == b"\x1f\x8b" else "r|"
@@ -43,17 +43,17 @@ def open_tar(file: IO[bytes]) -> tarfile.TarFile:
 
 
 def members(tar: tarfile.TarFile, file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of a tar in `file`, before their content is read.
+    """Yield the members of the tar in `file`, each before its content is read.
 
-    Raises ValueError where they are too large: one of them, or all beside the size of the file;
-    also what tarfile and the decompression raise.
+    Raises ValueError if one of them, or all of them relative to the size of the file, are too
+    large; also what tarfile and the decompression raise.
     """
     packed_bytes = os.fstat(file.fileno()).st_size
-    left_bytes = max(_MOST_UNPACKED_BYTES, _MOST_RATIO * packed_bytes)
+    remaining_bytes = max(_MOST_UNPACKED_BYTES, _MOST_RATIO * packed_bytes)
     while (member := tar.next()) is not None:
-        tar.members.clear()  # type: ignore[attr-defined]  # all that were before
-        left_bytes -= member.size + tarfile.BLOCKSIZE
-        if left_bytes < 0:
+        tar.members.clear()  # type: ignore[attr-defined]  # tarfile collects all earlier members
+        remaining_bytes -= member.size + tarfile.BLOCKSIZE
+        if remaining_bytes < 0:
             raise ValueError(f"it unpacks to more than {_MOST_RATIO} times its size")
         if member.name.endswith(".json") and member.size > _MOST_DOCUMENT_BYTES:
             raise ValueError(f"{member.name[:100]} is longer than any document is")

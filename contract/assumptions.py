@@ -1,4 +1,4 @@
-"""What the money rests on; declared in the plan before the first run (data/README.md)."""
+"""Assumptions behind figures in money, declared before the first run (data/README.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contract import schema
 from contract.schema import Items, Range
 
 PAPER_WORKLOAD = "kernel_tree"  # the one the paper's payback uses
-# What the net present value depends on, besides the saving: what may have a range of its own.
+# Inputs of the net present value other than the saving; each may have a separate range.
 RANGED = (
     "sed_extra_price",
     "electricity_price_per_kwh",
@@ -30,13 +30,13 @@ NotNegative = Annotated[float, Range(least=0, most=sys.float_info.max)]
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Prices in `currency`, life in years; what is not declared of the mappings is empty.
+    """Prices in `currency`, life in years; a mapping that is not declared is empty.
 
-    `after_work`: what the machine does once its work is done: `sleep`, so that time that is saved
-    saves all that the machine takes, or `idle`, so that its power at rest is taken all the same.
-    `battery_hour` is the work of an hour on the battery: minutes of video, SQL transactions, GiB
-    read and written; the rest of it the machine is idle. `plain_price` is that of the disk that is
-    bought where `sed_extra_price` is not paid.
+    `after_work`: what the machine does after its work: `sleep`, so that saved time saves all of its
+    power, or `idle`, so that it draws its idle power anyway. `battery_hour` is the work of an hour
+    on battery: minutes of video, SQL transactions, GiB read and written; for the rest of the hour
+    the machine is idle. `plain_price` is the price of the disk bought if `sed_extra_price` is not
+    paid.
     """
 
     sed_extra_price: Positive
@@ -61,16 +61,16 @@ class Assumptions:
 
     @property
     def profile(self) -> Mapping[str, float]:
-        """Runs a day by workload: as declared, else the paper's workload alone."""
+        """Return the runs a day by workload: as declared, else only the paper's workload."""
         return self.duty or {PAPER_WORKLOAD: self.runs_per_day}
 
 
 def parse_assumptions(document: Mapping[str, object]) -> Assumptions:
-    """Parse the assumptions of a plan; what is optional may be missing or null.
+    """Parse the assumptions of a plan; optional ones may be missing or null.
 
-    Raises ValueError where one is missing, unknown or not what it must be.
+    Raises ValueError if one is missing, unknown or invalid.
     """
-    if unknown := document.keys() - {each.name for each in fields(Assumptions)}:
+    if unknown := document.keys() - {parameter.name for parameter in fields(Assumptions)}:
         raise ValueError(f"there is no assumption called {', '.join(sorted(unknown))}")
     stated = {key: value for key, value in document.items() if value is not None}
     return schema.read(Assumptions, stated)

@@ -1,4 +1,4 @@
-"""Attempts at runs: the lines of a journal folded into what became of every run, and how long."""
+"""Fold the lines of a journal into attempts at runs, their outcomes and durations."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from contract.journal import (
 from contract.plan import Run
 
 NS = 1_000_000_000
-# Power cuts in a night, and deaths of the agent at one and the same run: that is a crash loop.
+# Limits for power cuts in a night and for crashes of the agent in the same run: a crash loop.
 MOST_INTERRUPTIONS = 60
 MOST_IN_ONE_BOOT = 5
 _EDGES = CLOSED | {"suite-started", PRECONDITIONED}
 
 
 def seconds_between(first: Entry, last: Entry) -> float | None:
-    """Return the seconds from one line to another; None where they are of two boots."""
+    """Return the seconds from one line to another; None if they are of different boots."""
     if first.boot_id != last.boot_id:
         return None
     return (last.t_mono_ns - first.t_mono_ns) / NS
@@ -37,8 +37,8 @@ def seconds_between(first: Entry, last: Entry) -> float | None:
 class Attempt:
     """The lines of a run up to the one that closes it.
 
-    `previous` ended what was done before it ran: another attempt, the preconditioning of a disk or
-    the agent's start. `rejection` asks for a finished attempt to be repeated.
+    `previous` is the end of the preceding step: another attempt, the preconditioning of a disk or
+    the agent's start. `rejection` requests that a finished attempt be repeated.
     """
 
     run_id: str
@@ -48,58 +48,61 @@ class Attempt:
 
     @property
     def state(self) -> str:
-        """State that it was left at."""
+        """Return the last state of the attempt."""
         return (self.rejection or self.entries[-1]).state
 
     @property
     def since_running(self) -> list[Entry]:
-        """Lines `proving` and `finished` with the last `running` before; all without one."""
+        """Return `running`, `proving` and closing lines since the last `running`.
+
+        An attempt without one of these gives all its lines.
+        """
         places = [place for place, e in enumerate(self.entries) if e.state == "running"]
         lines = self.entries[places[-1] :] if places else self.entries
         return [e for e in lines if e.state in ("running", "proving", *CLOSED)] or self.entries
 
     @property
     def closing(self) -> Entry | None:
-        """Line that closed it; None while it is open."""
+        """Return the line that closed the attempt; None while it is open."""
         last = self.entries[-1]
         return last if last.state in CLOSED else None
 
     @property
     def void(self) -> Entry | None:
-        """Line that made it void, at its end or later."""
+        """Return the line that made the attempt void, at its end or later."""
         closing = self.closing
         return closing if closing and closing.state == "void" else self.rejection
 
     @property
     def finished(self) -> Entry | None:
-        """Line that finished it, even if it was rejected later."""
+        """Return the line that finished the attempt, even if it was rejected later."""
         closing = self.closing
         return closing if closing and closing.state == "finished" else None
 
     @property
     def begun(self) -> Entry | None:
-        """Last line of a step; None where it was closed before its first."""
+        """Return the last line of a step; None if the attempt was closed before its first."""
         return next((e for e in reversed(self.entries) if e.state in BEGUN), None)
 
     @property
     def cut_short(self) -> dict[str, Fact]:
-        """Facts of the line that closes it where it was interrupted: in which state."""
+        """Return the facts of a line that closes an interrupted attempt: its last state."""
         return {"during": self.entries[-1].state}
 
     @property
     def running(self) -> Entry | None:
-        """First line `running`."""
+        """Return the first line `running`."""
         return next((entry for entry in self.entries if entry.state == "running"), None)
 
     @property
     def lead_s(self) -> float | None:
-        """Seconds from `previous` to `running`: switching, waiting."""
+        """Return the seconds from `previous` to `running`: switching and waiting."""
         running = self.running
         return seconds_between(self.previous, running) if self.previous and running else None
 
     @property
     def worked_s(self) -> float | None:
-        """Seconds from `running` to the end, less what was waited; None across a boot."""
+        """Return the seconds from `running` to the end without waiting; None across a boot."""
         running, closing = self.running, self.closing
         if not running or not closing or running.boot_id != closing.boot_id:
             return None
@@ -108,18 +111,18 @@ class Attempt:
 
     @property
     def switches_s(self) -> list[float]:
-        """Seconds of each switch of the configuration."""
+        """Return the seconds of each switch of the configuration."""
         pairs = [pair for pair in pairwise(self.entries) if pair[0].state == "switching"]
         return [seconds for pair in pairs if (seconds := seconds_between(*pair)) is not None]
 
 
 @dataclass
 class Account:
-    """What became of a run so far.
+    """State of a run after all its attempts.
 
-    `failed` counts attempts that were void, and those asked to be repeated, since the suite was
-    last begun again; `interrupted` those that were cut short, by the boot that they began in.
-    `cannot`: its workload is missing here.
+    `failed` counts void attempts and rejected ones since the suite was last restarted;
+    `interrupted` those that were cut short, by the boot in which they began. `cannot`: the target
+    lacks what the workload needs.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
@@ -130,34 +133,34 @@ class Account:
 
     @property
     def open(self) -> Attempt | None:
-        """The attempt that has no closing line."""
+        """Return the attempt that has no closing line."""
         last = self.attempts[-1] if self.attempts else None
         return last if last and not last.closing else None
 
     def given_up(self, boot_id: str) -> bool:
-        """Whether it was cut short too often to be tried again in this boot."""
+        """Return whether the run was interrupted too often to be tried again in this boot."""
         return (
             sum(self.interrupted.values()) >= MOST_INTERRUPTIONS
             or self.interrupted.get(boot_id, 0) >= MOST_IN_ONE_BOOT
         )
 
     def due(self, attempts: int, boot_id: str) -> bool:
-        """Whether it is to be tried (again)."""
+        """Return whether the run must be tried (again)."""
         tried = self.cannot or self.failed >= attempts or self.given_up(boot_id)
         return not self.finished and not tried
 
     def restart(self) -> None:
-        """Forget the attempts that count against a run that is not finished."""
+        """Reset the counts of failures of a run that is not finished."""
         if not self.finished:
             self.cannot, self.failed = False, 0
             self.interrupted.clear()
 
 
 class History:
-    """All attempts of a suite, in their order, and the account of each run; fed line by line.
+    """All attempts of a suite, in order, and the account of each run; fed line by line.
 
-    Whoever starts a suite that had ended begins again: what was void gets all its attempts again,
-    but not where it was started only because a repetition was asked for.
+    Starting a suite that had ended resets the counts: void runs get all their attempts again,
+    unless the suite was started only because a repetition was requested.
     """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -176,16 +179,16 @@ class History:
 
     @property
     def latest(self) -> list[Attempt]:
-        """Latest attempt of each run."""
+        """Return the latest attempt of each run."""
         return [account.attempts[-1] for account in self._accounts.values() if account.attempts]
 
     @property
     def void_in_a_row(self) -> int:
-        """Distinct runs that were begun and void since one was finished: it is the machine."""
+        """Count the runs begun and void since one was finished: a fault of the machine."""
         return len(self._void_in_a_row)
 
     def begun(self) -> list[Attempt]:
-        """Return attempts that were begun and have no closing line."""
+        """Return the attempts that were begun and have no closing line."""
         attempts = (account.open for account in self._accounts.values())
         return [attempt for attempt in attempts if attempt and attempt.begun]
 
@@ -194,7 +197,7 @@ class History:
         return next((r for r in runs if self.account(r.run_id).due(attempts, boot_id)), None)
 
     def add(self, entry: Entry) -> Attempt | None:
-        """Take one more line into account; return the attempt that it belongs to."""
+        """Process one more line; return the attempt that it belongs to."""
         self.last = entry
         if entry.state in TERMINAL:
             self._ended = True
@@ -249,9 +252,9 @@ class History:
 
 @dataclass(frozen=True)
 class Span:
-    """From one line to the next.
+    """The time from one line of a journal to the next.
 
-    `attempt` is that of the first line, `starting`: the second is one that an agent begins with.
+    `attempt` is that of the first line; `starting`: the second line is written by a starting agent.
     """
 
     entry: Entry
@@ -261,12 +264,12 @@ class Span:
 
     @property
     def seconds(self) -> float | None:
-        """Its length; None across a boot of the target."""
+        """Return the length of the span; None across a boot of the target."""
         return seconds_between(self.entry, self.after)
 
 
 def spans(entries: Sequence[Entry]) -> list[Span]:
-    """Return what lies between the lines of a journal, in order."""
+    """Return the spans between the lines of a journal, in order."""
     history = History()
     attempts = [history.add(entry) for entry in entries]
     starting = _starting(entries)
@@ -279,10 +282,10 @@ def spans(entries: Sequence[Entry]) -> list[Span]:
 
 
 def _starting(entries: Sequence[Entry]) -> set[int]:
-    """Return the places of the lines that agents begin with.
+    """Return the indexes of lines written by a starting agent.
 
-    These are `suite-started`, and before it the voids of what an agent before it had left open and
-    of what is to be repeated.
+    These are `suite-started` and, before it, the voids of attempts that an earlier agent left open
+    and of runs to repeat.
     """
     places: set[int] = set()
     start: Entry | None = None

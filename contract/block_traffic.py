@@ -1,4 +1,4 @@
-"""What a block device has moved, by the kernel's own count."""
+"""Traffic of a block device, as counted by the kernel."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from contract import system_text
 
-SECTOR_BYTES = 512  # the unit of the kernel's counts, whatever the disk's own
+SECTOR_BYTES = 512  # the unit of the kernel's counts, independent of the disk's sector size
 
 
 @dataclass(frozen=True)
 class BlockTraffic:
-    """Bytes that were read from, written to and discarded on a block device."""
+    """Bytes read from, written to and discarded on a block device."""
 
     read_bytes: int
     written_bytes: int
@@ -25,7 +25,7 @@ class BlockTraffic:
         Source: the kernel's Documentation/block/stat.rst. Raises OSError.
         """
         folder = blocks / name
-        # A partition has its disk's queue, which is found from where the link leads.
+        # A partition uses its disk's queue, in the parent of the folder that the link resolves to.
         parent = "" if (folder / "queue").exists() else ".."
         if system_text.read_line_or_empty(folder / parent / "queue" / "iostats") == "0":
             return None

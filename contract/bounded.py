@@ -1,4 +1,4 @@
-"""Programs whose peer may be hostile: what they print is bounded, in memory and on the disk."""
+"""Run programs whose peer may be hostile: their output is bounded in memory and on disk."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import IO
 MOST_ANSWER_BYTES = 16 << 20
 MOST_WORDS_BYTES = 1 << 16
 _PART_BYTES = 1 << 16
-# Of ssh itself: a peer without end is as one that was not reached.
+# The status of ssh for its own errors: endless output counts as a failed connection.
 FAILED = 255
 TOO_LONG = "answer too long"
 
 
 class TooLongError(ValueError):
-    """A line is longer than any honest one."""
+    """A line is longer than any valid one."""
 
 
 class Tail:
-    """Reads a stream to its end in a thread, and keeps its last bytes."""
+    """Reads a stream to its end in a thread and keeps the last bytes."""
 
     def __init__(self, stream: IO[bytes], most_bytes: int = MOST_WORDS_BYTES) -> None:
         self._stream, self._most_bytes, self._kept = stream, most_bytes, b""
@@ -38,13 +38,13 @@ class Tail:
                 self._kept = (self._kept + part)[-self._most_bytes :]
 
     def text(self) -> str:
-        """Return what was kept once the stream has ended, or has not within a second."""
+        """Return the kept bytes as text once the stream ends, or after one second."""
         self._thread.join(timeout=1)
         return self._kept.decode(errors="replace").strip()
 
 
 def lines(stream: IO[bytes], most_bytes: int = MOST_ANSWER_BYTES) -> Iterator[str]:
-    """Yield the lines of a stream; raises TooLongError for one that is longer than `most_bytes`."""
+    """Yield the lines of a stream; raise TooLongError for one of more than `most_bytes`."""
     while line := stream.readline(most_bytes + 1):
         if len(line) > most_bytes:
             raise TooLongError(f"{TOO_LONG}: a line of more than {most_bytes >> 20} MiB")
@@ -61,9 +61,9 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program to its end, in a separate session, so that Ctrl-C does not reach it.
 
-    Its standard output goes to `out`, else it is returned. Where it is longer than `most_bytes` the
-    program is killed, and the status is `FAILED`. Raises TimeoutExpired after `limit_s`, OSError
-    where it cannot be started or `out` not be written.
+    Its standard output goes to `out`, or is returned. If it is longer than `most_bytes`, the
+    program is killed, and the status is `FAILED`. Raises TimeoutExpired after `limit_s`, OSError if
+    the program cannot be started or `out` cannot be written.
     """
     pipe = subprocess.PIPE
     end_s = None if limit_s is None else time.monotonic() + limit_s
@@ -72,20 +72,20 @@ def run(
     words = Tail(process.stderr)
     threading.Thread(target=_give, args=(process.stdin, stdin), daemon=True).start()
     answer = bytearray()
-    left_bytes = most_bytes
+    remaining_bytes = most_bytes
     try:
         ready = select.poll()
         ready.register(process.stdout, select.POLLIN)
         while True:
-            left_s = None if end_s is None else end_s - time.monotonic()
-            if left_s is not None and not (left_s > 0 and ready.poll(left_s * 1000)):
+            remaining_s = None if end_s is None else end_s - time.monotonic()
+            if remaining_s is not None and not (remaining_s > 0 and ready.poll(remaining_s * 1000)):
                 raise subprocess.TimeoutExpired(argv, limit_s or 0.0)
             part = os.read(process.stdout.fileno(), _PART_BYTES)
-            left_bytes -= len(part)
-            if not part or left_bytes < 0:
+            remaining_bytes -= len(part)
+            if not part or remaining_bytes < 0:
                 break
             (out.write if out else answer.extend)(part)
-        if left_bytes < 0:
+        if remaining_bytes < 0:
             reason = f"{TOO_LONG}: more than {most_bytes >> 20} MiB"
             return subprocess.CompletedProcess(argv, FAILED, b"", reason.encode())
         status = process.wait(None if end_s is None else max(0.0, end_s - time.monotonic()))
@@ -97,7 +97,7 @@ def run(
 
 
 def _give(stream: IO[bytes], content: bytes) -> None:
-    with suppress(OSError):  # it does not read all
+    with suppress(OSError):  # the program may exit without reading all of it
         stream.write(content)
     with suppress(OSError):
         stream.close()

@@ -1,4 +1,4 @@
-"""What the command `fde` prints with --json, as shapes; `ok` is whether it exits with 0."""
+"""Documents that `fde COMMAND --json` prints; `ok` is whether the command exits with 0."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ State = Literal["pass", "warn", "fail", "not_made"]
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """What a check found: `state` is pass, warn, fail (no suite starts) or not_made.
+    """Outcome of a check; `state` is pass, warn, fail (no suite starts) or not_made.
 
-    `remedy` is empty where nothing is to be done. Of a refusal, `facts` has its code as `cause`.
+    `remedy` is empty if there is nothing to do. The `facts` of a refusal have its code as `cause`.
     """
 
     code: str
@@ -29,7 +29,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class HostChecks:
-    """The checks of a host; `ok` where none failed, `disks` as the agent found them."""
+    """Checks of a host; `ok` if none failed, `disks` as reported by the agent."""
 
     host: str
     ok: bool
@@ -39,7 +39,7 @@ class HostChecks:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`fde check`; nothing was touched."""
+    """Result of `fde check`, which changes nothing."""
 
     ok: bool
     inventory: str
@@ -48,7 +48,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """`fde plan`, `run`, `resume`: the folder of the suite, or of a group of suites."""
+    """Result of `fde plan`, `run` and `resume`: the folder of a suite or group of suites."""
 
     ok: bool
     folder: str
@@ -59,7 +59,7 @@ AnswerTo = Literal["cost", "most", "payback", "trust", "next"]
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """A line of a report's first page: people read `verdict` and the `reason` behind it.
+    """A line of a report's first page: `verdict` and `reason` are for people.
 
     Programs read `code` (docs/verdicts.md lists them) and `facts`, with the figures unrounded.
     """
@@ -76,8 +76,8 @@ class PhaseWork:
     """The account of a phase's work in one unit on one configuration: medians over `runs` runs.
 
     `planned`, `reported` by the program and `counted` are amounts of `unit`, the others the
-    kernel's counts; null where no run has them. `codes` are those of the differences that the check
-    `work` found in any of the runs.
+    kernel's counts; null if no run has them. `codes` are those of the differences that the check
+    `work` reports in any of the runs.
     """
 
     workload: str
@@ -98,9 +98,9 @@ class PhaseWork:
 
 @dataclass(frozen=True)
 class ReportResult:
-    """`fde report`: the page; of a suite, not a group, what follows `pdf`, too.
+    """Result of `fde report`: the page; the other fields are for a suite, not a group.
 
-    Its answer, contrasts, notes on the flags of its joules and on unequal work, and the account of
+    These are notes on the flags of its joules and on unequal work, its answer, and the account of
     the work of each phase.
     """
 
@@ -116,7 +116,7 @@ class ReportResult:
 
 @dataclass(frozen=True)
 class SuiteVerified:
-    """What was found in order in a suite's folder, and what was not."""
+    """Checks that a suite's folder passed, and its problems."""
 
     folder: str
     checked: tuple[str, ...]
@@ -125,7 +125,7 @@ class SuiteVerified:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """`fde verify`."""
+    """Result of `fde verify`."""
 
     ok: bool
     suites: tuple[SuiteVerified, ...]
@@ -133,7 +133,7 @@ class VerifyResult:
 
 @dataclass(frozen=True)
 class Identifying:
-    """Something in a suite that identifies a person or a machine, and the files that it is in."""
+    """Text in a suite that identifies a person or a machine, and the files that contain it."""
 
     kind: str
     text: str
@@ -142,7 +142,7 @@ class Identifying:
 
 @dataclass(frozen=True)
 class PublishResult:
-    """`fde publish`: the bundle, its bytes and SHA-256, the suite in it, and what identifies."""
+    """Result of `fde publish`: the bundle, its suite, and identifying texts in it."""
 
     ok: bool
     bundle: str
@@ -154,7 +154,7 @@ class PublishResult:
 
 @dataclass(frozen=True)
 class SuiteSummary:
-    """A suite in some lines for people; no `answer` where its report is not up to date."""
+    """Summary of a suite in a few lines; no `answer` if its report is out of date."""
 
     folder: str
     lines: tuple[str, ...]
@@ -163,7 +163,7 @@ class SuiteSummary:
 
 @dataclass(frozen=True)
 class SummaryResult:
-    """`fde summary`."""
+    """Result of `fde summary`."""
 
     ok: bool
     suites: tuple[SuiteSummary, ...]
@@ -171,7 +171,7 @@ class SummaryResult:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that is not the same in both suites; None where a suite does not have it."""
+    """A property that differs between two suites; None if a suite does not have it."""
 
     what: str
     a: str | None
@@ -180,10 +180,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Ratio:
-    """B / A with its 95 % interval, from so many blocks of each; no interval from fewer than two.
+    """B / A with its 95 % interval over the blocks of each; no interval from fewer than two blocks.
 
-    `cost_a` and `cost_b`, where it is a ratio of costs: what encryption costs in each suite.
-    `p_value` for no change of joules from night to night; `p_adjusted` by Holm over all pairs.
+    `cost_a` and `cost_b` are set for a ratio of costs: what encryption costs in each suite.
+    `p_value` is for no change of joules from night to night; `p_adjusted` by Holm over all pairs.
     """
 
     workload: str
@@ -201,10 +201,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class PairCompared:
-    """A suite beside the first, by its id and the time of its plan.
+    """Comparison of a suite, named by id and time of its plan, with the first one.
 
-    It has what differs, B / A of joules by workload, over all workloads (`overall`), and of costs.
-    `increases` are the joules that rose significantly.
+    It has the differences, B / A of joules by workload, over all workloads (`overall`), and of
+    costs. `increases` are the joules that rose significantly.
     """
 
     b: str
@@ -220,10 +220,10 @@ class PairCompared:
 
 @dataclass(frozen=True)
 class CompareResult:
-    """`fde compare`: the suites beside the first, `a`, in order of time.
+    """Result of `fde compare`: the suites compared with the first, `a`, in order of time.
 
-    With `fail_on_percent` it is `ok` where no joules rose significantly and by more, and at least
-    one was `tested`.
+    With `fail_on_percent` it is `ok` if no joules rose significantly and by more, and at least one
+    comparison was `tested`.
     """
 
     ok: bool
@@ -235,13 +235,13 @@ class CompareResult:
 
     @property
     def exit_status(self) -> int:
-        """1 where joules rose; 3 where nothing could be tested, which passes no job either."""
+        """Return 1 if joules rose; 3 if nothing could be tested, which must fail a job too."""
         return 1 if self.tested else 3
 
 
 @dataclass(frozen=True)
 class NotebookResult:
-    """`fde notebook`: the copy, and the suite that it is of; with --json nothing is opened."""
+    """Result of `fde notebook`: the copy and its suite; --json opens nothing."""
 
     ok: bool
     notebook: str
@@ -258,7 +258,7 @@ class MeterSetting:
 
 @dataclass(frozen=True)
 class MeterKind:
-    """A kind of meter: its channels (none where its settings name them), its USB ids."""
+    """A kind of meter; no `channels` if its settings name them."""
 
     kind: str
     about: str
@@ -269,7 +269,7 @@ class MeterKind:
 
 @dataclass(frozen=True)
 class MeterPort:
-    """A port of this machine; `port` is how an inventory calls it, `kinds` what it may be."""
+    """A port of this machine; `port` is its name in an inventory, `kinds` what it may be."""
 
     port: str
     device: str
@@ -279,7 +279,7 @@ class MeterPort:
 
 @dataclass(frozen=True)
 class MetersResult:
-    """`fde meters`: no port was opened."""
+    """Result of `fde meters`, which opens no port."""
 
     ok: bool
     kinds: tuple[MeterKind, ...]

@@ -1,4 +1,4 @@
-"""What a source shows: its count at an edge, and times without one, as run.json has them."""
+"""Readings of a source in run.json: a counter at an edge, and gaps without readings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contract.schema import COUNT
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A counter at an edge: when it was read, between two stamps of the target, and its µJ."""
+    """A counter at an edge: its µJ, read between two times of the target's clock."""
 
     t_before_ns: int
     t_after_ns: int
@@ -18,7 +18,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Gap:
-    """Time without power readings, with the system's reason."""
+    """Time without power readings, with the system's error."""
 
     from_ns: int
     until_ns: int

@@ -1,8 +1,8 @@
-"""Which derived files this user's testbed made itself: a keyed sum of each, beside them.
+"""Keyed sums that show which derived files this user's testbed made.
 
-Anybody can write a table, its page and the sums of both into a folder. So what was derived is
-used again only where an HMAC-SHA-256 (RFC 2104) under a key that never leaves this user's account
-shows that it was made here, of this source, and has not changed since; all else is made again.
+Anybody can write a table, its page and the sums of both into a folder. So a derived file is
+reused only if an HMAC-SHA-256 (RFC 2104) under a key that never leaves this user's account
+shows that it was made here, from this source, and is unchanged; all others are made again.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from contract.private import read_secret
 from contract.strict_json import read_object
 
 MARKS = ".derived.json"
-"""In a suite's folder: the keyed sums by the files' paths. Hidden, so that it is never packed."""
+"""In a suite's folder: the keyed sums by file path. Hidden, so that it is never packed."""
 
 
 def mark(folder: Path, names: Iterable[str], source: str) -> None:
-    """Note that these files in `folder` were derived here, of what has the sum `source`.
+    """Record that these files in `folder` were derived here, from a source with this sum.
 
-    Without a place for the key nothing is noted, and they will be made again. Raises AgentError
-    where others can read the key.
+    If the key cannot be stored, nothing is recorded and the files will be made again. Raises
+    AgentError if others can read the key.
     """
     key = _key()
     if key and source:
-        made = {name: _keyed_sum(key, folder, name, source) for name in names}
+        sums = {name: _keyed_sum(key, folder, name, source) for name in names}
         with suppress(OSError):
-            write_json(folder / MARKS, read_object(folder / MARKS) | made, sync=False)
+            write_json(folder / MARKS, read_object(folder / MARKS) | sums, sync=False)
 
 
 def is_ours(folder: Path, name: str, source: str) -> bool:
-    """Whether a file in `folder` is what was derived here of `source`. Raises AgentError."""
+    """Return whether a file in `folder` was derived here from `source`. Raises AgentError."""
     noted = read_object(folder / MARKS).get(name)
     if not source or not isinstance(noted, str):
         return False
@@ -53,7 +53,7 @@ def is_ours(folder: Path, name: str, source: str) -> bool:
 
 
 def plan_sum(folder: Path) -> str:
-    """Return the sum of a suite's plan, the `source` of its decoded samples; empty without one."""
+    """Return the SHA-256 of a suite's plan, the `source` of its decoded samples, or ""."""
     try:
         return sha256_of(folder / "plan.json")
     except OSError:
@@ -66,7 +66,7 @@ def _keyed_sum(key: bytes, folder: Path, name: str, source: str) -> str:
 
 
 def _key() -> bytes:
-    """Return the user's key, made where there is none; empty where there is no place for one."""
+    """Return the user's key, creating it if necessary; empty if it cannot be stored."""
     path = state_folder() / "derived.key"
     if not path.exists():
         try:

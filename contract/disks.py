@@ -9,9 +9,9 @@ from contract.problem import Problem
 
 @dataclass(frozen=True)
 class OpalState:
-    """State of a drive's Opal; None where it cannot be read without a PIN.
+    """State of a drive's Opal; None if reading it needs a PIN.
 
-    All four are None where the drive does not answer.
+    All four are None if the drive does not answer.
     """
 
     owned: bool | None
@@ -22,7 +22,7 @@ class OpalState:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """What a disk has written in its life, and how much of that its maker promises it has used."""
+    """Bytes that a disk has written in its life, and the used share of its rated life."""
 
     written_bytes: int | None = None
     used_percent: int | None = None
@@ -30,13 +30,13 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Health:
-    """`passed` is the disk's verdict on itself, None if it gives none; `errors` of its medium.
+    """Health of a disk: `passed` is its self-assessment (None without one), `errors` of its medium.
 
-    `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, as
-    far as it can be read, transitions to slower states; `written_bytes` those of its life,
+    `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, if
+    reported, transitions to slower states; `written_bytes` those of its life,
     `kernel_written_bytes` what the kernel had written by then since the disk appeared,
-    `spare_percent` of its spare blocks that are left, `used_percent` of the life that its maker
-    states. None where it is not reported.
+    `spare_percent` its remaining spare blocks, `used_percent` the used part of its rated life. None
+    if not reported.
     """
 
     serial: str
@@ -52,10 +52,11 @@ class Health:
 
 @dataclass(frozen=True)
 class DiskAnswer:
-    """A disk that the inventory names: its contents (`found`), and what provisioning would do.
+    """A disk named in the inventory: its contents (`found`), and what provisioning `would` do.
 
-    `path` is None where no such disk is attached; `fingerprint` is of its contents. `ours`: the
-    testbed has had this disk before; `ready`: it is as it must be, as far as no PIN is tried.
+    `path` is None if no such disk is attached; `fingerprint` is of its contents. `ours`: the
+    testbed has used this disk before; `ready`: it is provisioned, as far as can be seen without a
+    PIN.
     """
 
     role: str
@@ -79,7 +80,7 @@ class DiskAnswer:
 class SurveyedDisk:
     """A whole disk of a machine, as `agent.examine --survey` prints it.
 
-    `by_id` and `serial` are empty where it has none; `print` are the 12 digits of its contents.
+    `by_id` and `serial` are empty if it has none; `print` are 12 digits computed from its contents.
     """
 
     name: str

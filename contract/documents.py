@@ -1,4 +1,4 @@
-"""What else a suite's folder holds as JSON besides plan and journal, as shapes (data/README.md)."""
+"""JSON documents of a suite's folder other than plan and journal (data/README.md)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TAIL = "tail"  # the phase after the last one, in which delayed writes reach the
 
 @dataclass(frozen=True)
 class Counter:
-    """A zone over a phase; an edge is null where the read failed.
+    """Counter of a zone over a phase; an edge is null if the read failed.
 
-    `update_ns` is the longest time without an update that was seen before; null: not observed.
+    `update_ns` is the longest time without an update observed before; null: not observed.
     """
 
     source: str
@@ -45,15 +45,15 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Phase:
-    """A marked stretch on the target's clock, with the account of its work (`contract.account`).
+    """A marked interval on the target's clock, with the account of its work (`contract.account`).
 
-    By unit, `planned` is what was asked for, `reported` what the program reports, and `work`
+    By unit, `planned` is what was requested, `reported` what the program reports, and `work`
     what was counted: joules per unit are of `work`. The `disk_…_bytes` are the kernel's counts of
-    the partition below the configuration, the `mapping_…_bytes` those of the device that carries
-    the file system; `disk_bounds` is what `read_bytes` and `written_bytes` of the disk must be.
+    the partition below the configuration, the `mapping_…_bytes` those of the device with the file
+    system; `disk_bounds` are limits for `read_bytes` and `written_bytes` of the disk.
 
-    `own_cpu_s` are the agent's own CPU seconds, `cpu_busy_s` those of all programs on all CPUs
-    together, `cpu_stolen_s` what a hypervisor kept from them. Null where the run has no such count.
+    `own_cpu_s` are the agent's CPU seconds, `cpu_busy_s` those of all programs on all CPUs
+    together, `cpu_stolen_s` those withheld by a hypervisor. Null if the run has no such count.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A declared part of a workload that could not be done, and why."""
+    """A declared part of a workload that could not run, and why."""
 
     what: str
     reason: str
@@ -88,7 +88,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Discard:
-    """What became of the discard of the whole extent before the configuration was made."""
+    """Outcome of the discard of the whole extent before the configuration was made."""
 
     first_bytes: float = 0.0
     first_outcome: str = "discarded"
@@ -103,10 +103,10 @@ class CipherLayer:
 
 @dataclass(frozen=True)
 class Proof:
-    """The configuration as it was found; the record holds more than this, for people.
+    """The observed configuration; the record holds more than this, for people.
 
-    Of one that is `declared`, no more is known than that nothing was found against it. A drive's
-    own cipher has no layer; `cipher_driver` is the topmost layer's.
+    For a `declared` one it is only known that nothing contradicts it. A drive's own cipher has no
+    layer; `cipher_driver` is the topmost layer's.
     """
 
     ok: bool
@@ -119,7 +119,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Check:
-    """A check of the target before or after a run; `cause` and `facts` where it is not `ok`."""
+    """A check of the target before or after a run; `cause` and `facts` if it is not `ok`."""
 
     name: str = ""
     ok: bool = True
@@ -130,10 +130,10 @@ class Check:
 
 @dataclass(frozen=True)
 class OtherZone:
-    """What another source read of a zone, in µJ, between two readings of ours.
+    """Energy of a zone in µJ from another source, between two of our readings.
 
-    `apart_ns`: our reads at both edges and its own are at most this far apart, added; `gaps` of a
-    source that adds up polled powers.
+    `apart_ns`: sum of the distances in time between our reads and its own at both edges; `gaps` of
+    a source that adds up polled powers.
     """
 
     zone: str
@@ -146,7 +146,7 @@ class OtherZone:
 
 @dataclass(frozen=True)
 class OtherSource:
-    """What another source on the target read of a run, or the error that kept it from that."""
+    """Readings of another source on the target during a run, or its error."""
 
     zones: tuple[OtherZone, ...] | None = None
     error: str | None = None
@@ -156,14 +156,14 @@ class OtherSource:
 
 
 DiskFacts = Mapping[str, Any]
-"""What a disk reports of itself: temperature, settings, counts."""
+"""Data that a disk reports: temperature, settings, counts."""
 
 
 @dataclass(frozen=True)
 class RunDisks:
-    """The disks' reports before and after a run, by their names.
+    """The disks' reports before and after a run, by disk name.
 
-    `limit_k` is by how much one may be warmer or colder than at first.
+    `limit_k` is the permitted difference from the temperature at first.
     """
 
     before: Mapping[str, DiskFacts] = field(default_factory=dict)
@@ -173,11 +173,11 @@ class RunDisks:
 
 @dataclass(frozen=True)
 class RunDocument:
-    """run.json of a finished run; that of a void one has what was found out before.
+    """run.json of a finished run; that of a void run has what was recorded before it failed.
 
-    `origin` is that of its RAPL figures, `workload` the name of the plan's entry, `program` names
-    in words what did the measured work, `cpus` is the number of logical CPUs, `kept` holds the
-    SHA-256 of files that the workload kept, by their path below `kept`.
+    `origin` is that of its RAPL figures, `workload` the name of the plan's entry, `program`
+    describes what did the measured work, `cpus` is the number of logical CPUs, `kept` holds the
+    SHA-256 of files that the workload saved, by their path below `kept`.
     """
 
     run_id: Name
@@ -208,11 +208,11 @@ class RunDocument:
 
     @property
     def measured_phases(self) -> tuple[Phase, ...]:
-        """The phases that hold the work: all but the tail."""
+        """Return the phases that hold the work: all but the tail."""
         return tuple(phase for phase in self.phases if phase.name != TAIL)
 
     def zones_of(self, source: str) -> tuple[OtherZone, ...]:
-        """Return what another source read, zone by zone; empty where it read none."""
+        """Return the zones that another source read; empty if it read none."""
         record = self.other_sources.get(source)
         return (record.zones if record else None) or ()
 
@@ -221,8 +221,8 @@ class RunDocument:
 class WatermarkLine:
     """A line of watermark.jsonl: one load pattern, or why it was not played.
 
-    `edges` are times on the target's clock and the load from there on (1 or 0); `spread_ns` is how
-    far the edges of the `cpus` processors are apart.
+    `edges` are times on the target's clock and the load from then on (1 or 0); `spread_ns` is the
+    largest distance in time between the edges of the `cpus` processors.
     """
 
     boot_id: str
@@ -236,15 +236,15 @@ class WatermarkLine:
 
 
 EndCode = Literal["", "until", "stopped"]
-"""Why a session ended with runs left: at its hard end, or by a person."""
+"""Why a session ended before its last run: at its hard end, or stopped by a person."""
 
 
 @dataclass(frozen=True)
 class SessionLine:
     """A line of sessions.jsonl: a session of the controller began or, with `wall_s`, ended.
 
-    Then it has what its steps took, and why it ended early; `controller_cpu_s` within
-    `controller_cpu_wall_s` where the controller ran on the target.
+    An ended one has the durations of its steps, and why it ended early; `controller_cpu_s` within
+    `controller_cpu_wall_s` if the controller ran on the target.
     """
 
     begun_ns: int
@@ -262,9 +262,9 @@ HangCause = Literal["lost", "stuck"]
 
 @dataclass(frozen=True)
 class PowerLine:
-    """A line of power.jsonl: the controller switched a target off and on that hung.
+    """A line of power.jsonl: the controller power-cycled a target that hung.
 
-    `cause` is `lost` where it was silent, `stuck` where its run was beyond all limits.
+    `cause` is `lost` if the target was silent, `stuck` if its run exceeded all limits.
     """
 
     t_mono_ns: COUNT
@@ -275,7 +275,7 @@ class PowerLine:
 
 @dataclass(frozen=True)
 class LockedRead:
-    """How a locked drive answered a read after the last run."""
+    """Answer of a locked drive to a read after the last run."""
 
     error: str | None = None
     link_before: str | None = None
@@ -291,20 +291,20 @@ class AfterDocument:
 
 @dataclass(frozen=True)
 class Written:
-    """What a pass or round of preconditioning wrote, and how long it took."""
+    """Bytes that a pass or round of preconditioning wrote, and its duration."""
 
     bytes: Annotated[int, Range(least=1, most=2**63 - 1)]
     seconds: Annotated[float, Range(above=1e-6, most=1e9)]
 
     @property
     def mib_s(self) -> float:
-        """MiB a second."""
+        """Return MiB per second."""
         return self.bytes / self.seconds / 2**20
 
 
 @dataclass(frozen=True)
 class LifetimeChange:
-    """Before and after; null where the disk does not report it."""
+    """Lifetime before and after; null if the disk does not report it."""
 
     before: Lifetime | None = None
     after: Lifetime | None = None
@@ -338,7 +338,7 @@ class PreconditionDocument:
 
 @dataclass(frozen=True)
 class UsbAdapter:
-    """The USB device that a recording began with, as the kernel describes it."""
+    """The USB device at the start of a recording, as the kernel describes it."""
 
     device: str
     usb_id: str
@@ -349,7 +349,7 @@ class UsbAdapter:
 
 @dataclass(frozen=True)
 class MeterDocument:
-    """meter.json: what recorded, and whose clock its times are of."""
+    """meter.json: the recording meter and the clock of its times."""
 
     format: Literal["fde-meter/2"]
     name: Name
@@ -377,7 +377,7 @@ class ManifestDocument:
 
 @dataclass(frozen=True)
 class BundleDocument:
-    """bundle.json: what was packed, and version and code (SHA-256) that derived the tables."""
+    """bundle.json: contents of a bundle, and version and code (SHA-256) that derived the tables."""
 
     format: Literal["fde-bundle/1"]
     suite_id: Name
@@ -387,7 +387,7 @@ class BundleDocument:
 
 @dataclass(frozen=True)
 class IdentityDocument:
-    """identity.json: which machine the suite was begun on."""
+    """identity.json: the machine on which the suite was begun."""
 
     format: Literal["fde-identity/1"]
     machine_id: str
@@ -409,7 +409,7 @@ RecorderState = Literal["starting", "recording", "lost", "full", "stopped", "fai
 
 @dataclass(frozen=True)
 class MeterFault:
-    """What was no good record: a word for its kind, and a sentence."""
+    """A fault in a meter's stream: its kind, and a sentence."""
 
     kind: str
     detail: str

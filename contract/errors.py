@@ -6,7 +6,7 @@ from contract.problem import ProblemError
 
 
 class AgentError(ProblemError):
-    """What failed, why, and the remedy; the CLI prints it and exits with `exit_status`."""
+    """An error with its reason and remedy; the CLI prints it and exits with `exit_status`."""
 
     exit_status = 1
 
@@ -14,12 +14,12 @@ class AgentError(ProblemError):
 
 
 class ControllerError(AgentError):
-    """What failed on the controller, why, and the remedy."""
+    """An error on the controller, with its reason and remedy."""
 
     ROOM = "controller"
 
 
 class LabError(ProblemError):
-    """The lab cannot continue; the message has the reason and the remedy."""
+    """An error of the lab, with its reason and remedy."""
 
     ROOM = "lab"

@@ -10,9 +10,10 @@ from contract.disks import Health
 
 @dataclass(frozen=True)
 class Finding:
-    """An entry of `checks` in run.json: what a check saw, and how long was waited for it.
+    """An entry of `checks` in run.json: what a check observed, and how long the agent waited.
 
-    `cause`, `facts` and `message` are empty where it is `ok`; `helped` is what was done meanwhile.
+    `cause`, `facts` and `message` are empty if it is `ok`; `helped` names what the agent did
+    meanwhile.
     """
 
     name: str
@@ -27,14 +28,14 @@ class Finding:
     helped: str = ""
 
     def document(self) -> dict[str, object]:
-        """Return the entry as JSON holds it; what was not waited for has no `waited_s`."""
+        """Return the entry as JSON holds it; empty `waited_s` and `helped` are left out."""
         unused = {key for key in ("waited_s", "helped") if not getattr(self, key)}
         return {key: value for key, value in asdict(self).items() if key not in unused}
 
 
 @dataclass(frozen=True)
 class RaplCounts:
-    """Zones that can be read, those that `moved`, and totals `below` their parts.
+    """Readable zones, those that `moved`, and totals `below` the sum of their parts.
 
     A total is a platform zone that counted less than the packages within it.
     """
@@ -46,7 +47,7 @@ class RaplCounts:
 
 @dataclass(frozen=True)
 class DiskReport:
-    """Link, power management and health of a disk; null where it is not reported.
+    """Link, power management and health of a disk; null if not reported.
 
     `sata_link` is by serial number, `name` the kernel's.
     """
@@ -67,7 +68,7 @@ class DiskReport:
 
 @dataclass(frozen=True)
 class AssetState:
-    """`state` is ok, missing or wrong; the sentence is empty where it is ok."""
+    """State of an asset: ok, missing or wrong; the sentence is empty if it is ok."""
 
     state: str
     sentence: str = ""
@@ -75,11 +76,11 @@ class AssetState:
 
 @dataclass(frozen=True)
 class SleepState:
-    """What can put a machine to sleep.
+    """Settings that can put a machine to sleep.
 
     `able`: whether the kernel can sleep (None: unknown). `masked`: sleep is off. `idle_action`,
-    `lid_action`: what logind does, empty where that is no sleep or there is no lid. `desktop`: the
-    display manager, empty without one.
+    `lid_action`: logind's actions, empty if not sleep or there is no lid. `desktop`: the display
+    manager, empty without one.
     """
 
     able: bool | None
@@ -100,7 +101,7 @@ class PowerSupply:
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """Whether the kernel was built with these; None where its configuration is not available."""
+    """Whether the kernel was built with these; None if its configuration is not available."""
 
     sed_opal: bool | None
     dm_crypt: bool | None
@@ -108,7 +109,7 @@ class KernelOptions:
 
 @dataclass(frozen=True)
 class IdleStates:
-    """C-states that may be entered, and those that somebody switched off."""
+    """C-states that may be entered, and those that are disabled."""
 
     allowed: str | None
     off: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Files that a person names: written through what is no regular file, replaced where it is one."""
+"""Write output files named by a person: replace regular files, write through anything else."""
 
 from __future__ import annotations
 
@@ -19,32 +19,30 @@ from contract.interrupts import ENDING, noted_signals, uninterrupted
 
 WAIT_S = 0.1
 READER_LIMIT_S = 10.0  # for the reader of a named pipe to open it
-PIECE_BYTES = select.PIPE_BUF  # so much a pipe takes at once where poll(2) calls it writable
-# The file may be written and its folder not, or it is a mount point, as in a container.
+PIECE_BYTES = select.PIPE_BUF  # a pipe accepts this much at once if poll(2) reports it writable
+# The folder is read-only although the file is not, or the file is a mount point in a container.
 NO_RENAME = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS)
 
 
 def export(path: Path, pieces: Iterable[bytes]) -> None:
     """Write to the path that a person named.
 
-    A device, pipe or descriptor of ours is written to. A regular file, or what a link leads to, is
-    replaced as a whole, with the mode that it had. Ends at an interrupt only where the reader of a
-    pipe keeps it waiting. Raises OSError, which names `path`.
+    A device, pipe or descriptor of this process is written to. A regular file, or the target of a
+    link, is replaced as a whole and keeps its mode. Stops at an interrupt only while the reader of
+    a pipe blocks it. Raises OSError, which names `path`.
     """
     try:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG | 0o644
-        standard = _own_descriptor(path)
-        if standard is not None:
-            for piece in pieces:
-                write_all(standard, piece)
-        elif stat.S_ISREG(mode):
+        own_descriptor = _own_descriptor(path)
+        if own_descriptor is None and stat.S_ISREG(mode):
             _replace(path.resolve(), pieces, stat.S_IMODE(mode))
-        else:
-            descriptor = _opened(path, mode)
-            try:
-                for piece in pieces:
-                    write_all(descriptor, piece)
-            finally:
+            return
+        descriptor = _open(path, mode) if own_descriptor is None else own_descriptor
+        try:
+            for piece in pieces:
+                write_all(descriptor, piece)
+        finally:
+            if own_descriptor is None:
                 os.close(descriptor)
     except OSError as error:
         error.filename, error.filename2 = str(path), None
@@ -52,10 +50,9 @@ def export(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def require_writable(path: Path, room_bytes: int) -> None:
-    """Try whether `export` can write so many bytes, before there is anything to lose.
+    """Check that `export` can write `room_bytes`, before there is anything to lose.
 
-    Nothing is written, and no pipe is opened: its reader would take that for the end. Raises
-    OSError.
+    Writes nothing and opens no pipe: its reader would take that for the end. Raises OSError.
     """
     if path.exists() and not path.is_file():
         if path.is_dir():
@@ -72,7 +69,7 @@ def require_writable(path: Path, room_bytes: int) -> None:
 
 
 def is_stdout(path: Path | None) -> bool:
-    """Whether this is where standard output goes, if that is kept."""
+    """Return whether the path is standard output, unless that is discarded."""
     with suppress(OSError):
         info = os.fstat(1)
         null = os.path.samestat(info, Path(os.devnull).stat())
@@ -81,23 +78,23 @@ def is_stdout(path: Path | None) -> bool:
 
 
 def is_abandoned(stream: TextIO) -> bool:
-    """Whether the stream is a pipe that no program reads any more."""
+    """Return whether the stream is a pipe without readers."""
     poll = select.poll()
     try:
         poll.register(stream.fileno(), 0)
-    except (OSError, ValueError):  # not of the system's, as in a test
+    except (OSError, ValueError):  # not a system stream, as in a test
         return False
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def show(text: str, stream: TextIO | None) -> None:
-    """Write text to a standard stream. Raises OSError, also where it is closed."""
+    """Write text to a standard stream. Raises OSError, also if it is closed."""
     if stream is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     stream.flush()
     try:
         descriptor = stream.fileno()
-    except (OSError, ValueError):  # not of the system's, as in a test
+    except (OSError, ValueError):  # not a system stream, as in a test
         stream.write(text)
         stream.flush()
         return
@@ -105,22 +102,22 @@ def show(text: str, stream: TextIO | None) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it; an interrupt is heard only while the other end takes nothing.
+    """Write all of the data; interrupts are handled only while the other end blocks.
 
     Raises OSError or KeyboardInterrupt.
     """
-    left, poll = memoryview(data), select.poll()
+    remaining, poll = memoryview(data), select.poll()
     poll.register(descriptor, select.POLLOUT)
-    with noted_signals(*ENDING) as came:
-        while left:
+    with noted_signals(*ENDING) as signals:
+        while remaining:
             if poll.poll(1e3 * WAIT_S):
-                left = left[os.write(descriptor, left[:PIECE_BYTES]) :]
-            elif came:
+                remaining = remaining[os.write(descriptor, remaining[:PIECE_BYTES]) :]
+            elif signals:
                 raise KeyboardInterrupt
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """Return the descriptor by which this process writes to that file, as of /dev/stdout."""
+    """Return the descriptor with which this process writes to a file, such as /dev/stdout."""
     with suppress(OSError):
         info = path.stat()
         for entry in Path("/proc/self/fd").iterdir():
@@ -137,17 +134,17 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int) -> None:
         try:
             write(path, pieces, mode)
         except OSError as error:
-            replayable = isinstance(pieces, Sequence)  # what was read once is not there again
+            replayable = isinstance(pieces, Sequence)  # an iterator is already consumed
             if not (replayable and error.errno in NO_RENAME and os.access(path, os.W_OK)):
                 raise
             path.write_bytes(b"".join(pieces))
 
 
-def _opened(path: Path, mode: int) -> int:
-    """Open a device or pipe for writing; a pipe as soon as somebody reads it, if that is soon."""
+def _open(path: Path, mode: int) -> int:
+    """Open a device or pipe for writing; wait `READER_LIMIT_S` for the reader of a pipe."""
     limit_s = time.monotonic() + READER_LIMIT_S
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    with noted_signals(*ENDING) as came:
+    with noted_signals(*ENDING) as signals:
         while True:
             try:
                 descriptor = os.open(path, flags)
@@ -157,7 +154,7 @@ def _opened(path: Path, mode: int) -> int:
                     raise
                 if time.monotonic() > limit_s:
                     raise OSError(errno.ENXIO, "no program reads it") from None
-            if came:
+            if signals:
                 raise KeyboardInterrupt
             time.sleep(WAIT_S)
     os.set_blocking(descriptor, True)

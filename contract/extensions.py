@@ -1,7 +1,7 @@
-"""What is added without a change here: classes by name, of this tree and of installed packages.
+"""Load classes by name, from this tree and from installed packages.
 
-In the tree a class is found by its module, whose name it carries: the class in `workloads/idle.py`
-whose `name` is `idle`. An installed package names its classes as entry points, as in
+In the tree a class has the name of its module: the class in `workloads/idle.py` whose `name` is
+`idle`. An installed package declares its classes as entry points:
 
     [project.entry-points."fde.workloads"]
     mine = "my_package.mine:Mine"
@@ -21,25 +21,25 @@ from contract.names import unknown_name
 
 
 class ExtensionError(AgentError):
-    """There is none of that name, or two, or its package is broken; a sentence with the remedy."""
+    """A name is unknown or ambiguous, or its package is broken; a sentence with the remedy."""
 
 
 @dataclass(frozen=True)
 class Group:
     """Classes of one sort, in this tree and in installed packages.
 
-    `what` they are in a sentence, the group of their entry points, the package that holds the
-    tree's, their class attribute that is their name, their base.
+    `noun` names one of them in a sentence; `entry_points` is the packages' group, `package` holds
+    the tree's classes, `attribute` is the class attribute with the name, `base` their base class.
     """
 
-    what: str
+    noun: str
     entry_points: str
     package: str
     attribute: str
     base: type[Any] = object
 
     def names(self) -> tuple[str, ...]:
-        """All names in order: the tree's own, then those of installed packages, not yet loaded."""
+        """Return all names in order: those of the tree, then those of installed packages."""
         tree = [name for name in _modules(self.package) if self._in_tree(name)]
         return (*tree, *sorted({point.name for point in installed(self.entry_points)} - set(tree)))
 
@@ -50,12 +50,12 @@ class Group:
         if len(points) + bool(of_tree) > 1:
             packages = [*(["the testbed"] if of_tree else []), *map(distribution, points)]
             raise ExtensionError(
-                "several-of-name", what=self.what, name=name, packages=" and ".join(packages)
+                "several-of-name", what=self.noun, name=name, packages=" and ".join(packages)
             )
         if points:
             return self._of_package(points[0])
         if of_tree is None:
-            raise ExtensionError(unknown_name(self.what, name, self.names()))
+            raise ExtensionError(unknown_name(self.noun, name, self.names()))
         return of_tree
 
     def _in_tree(self, name: str) -> type[Any] | None:
@@ -68,18 +68,18 @@ class Group:
     def _of_package(self, point: EntryPoint) -> type[Any]:
         try:
             loaded = point.load()
-        except Exception as error:  # noqa: BLE001  whatever a package does when it is imported
-            why = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001  importing a package may raise anything
+            reason = f"{type(error).__name__}: {error}"
         else:
             if self._fits(loaded, point.name):
                 return loaded  # type: ignore[no-any-return]  # a class, as _fits has seen
-            why = f"{point.value} is no {self.base.__name__} whose {self.attribute} is the same"
+            reason = f"{point.value} is no {self.base.__name__} whose {self.attribute} is the same"
         raise ExtensionError(
             "package-broken",
-            what=self.what,
+            what=self.noun,
             point=point.name,
             package=distribution(point),
-            error=" ".join(why.split()),
+            error=" ".join(reason.split()),
         )
 
     def _fits(self, candidate: object, name: str) -> bool:
@@ -91,13 +91,13 @@ class Group:
 
 
 def distribution(point: EntryPoint) -> str:
-    """Return the name of the installed package that an entry point is of."""
+    """Return the name of the installed package that declares an entry point."""
     return point.dist.name if point.dist else "?"
 
 
 @functools.cache
 def installed(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group; what is installed later, only the next process sees."""
+    """Return the entry points of a group, cached: later installations are not seen."""
     return tuple(entry_points(group=group))
 
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and room kept for them."""
+"""Replace files atomically, and reserve room for them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RESERVE_BYTES = 256 * 1024
 
 
 def json_text(document: Any) -> str:
-    """JSON on one line, as `strict_json.dumps` writes it."""
+    """Return JSON on one line, as `strict_json.dumps` writes it."""
     return strict_json.dumps(document, None)
 
 
 def yaml_text(value: Any) -> str:
-    """Return a value as YAML of an inventory, in which text from a machine is no template."""
+    """Return a value as YAML for an inventory; text from a machine is marked as no template."""
     text = json_text(value)
     return f"!unsafe {text}" if "{{" in text or "{%" in text else text
 
@@ -36,11 +36,11 @@ def write_lines(path: Path, lines: Iterable[str], mode: int = 0o644, sync: bool 
 
 
 def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = True) -> str:
-    """Replace a file by way of a temporary one and a rename; the SHA-256 (hex) of its contents.
+    """Replace a file by a temporary one and a rename; return the SHA-256 (hex) of its contents.
 
     Its mode is `mode` less the umask. Readers see the old contents or the new; with `sync` the new
-    are on the medium once this returns. Where it raises, the old file stands and nothing else
-    does; an OSError names `path`.
+    are on the medium on return. If it raises, the old file is unchanged and no other remains; an
+    OSError names `path`.
     """
     # No other process writes to the same name, however many write to `path`.
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
@@ -67,7 +67,7 @@ def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = T
 
 
 def sha256_of(path: Path, *, sync: bool = False) -> str:
-    """SHA-256 (hex) of a file; with `sync` of one that is on the medium by then. Raises OSError."""
+    """Return the SHA-256 (hex) of a file, with `sync` after flushing it. Raises OSError."""
     with path.open("rb") as file:
         if sync:
             os.fsync(file.fileno())
@@ -75,14 +75,14 @@ def sha256_of(path: Path, *, sync: bool = False) -> str:
 
 
 def short_digest(texts: Iterable[str]) -> str:
-    """12 hexadecimal digits that stand for these texts in the name of a file."""
+    """Return 12 hexadecimal digits that identify these texts in a file name."""
     return hashlib.sha256("\0".join(texts).encode(errors="surrogateescape")).hexdigest()[:12]
 
 
 def append_line(path: Path, document: Any) -> None:
-    """Add one JSON line; on the medium once this returns.
+    """Append one JSON line and flush it to the medium.
 
-    A line that a power cut has torn stays one line that cannot be read.
+    A line torn by a power cut remains one unreadable line.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
@@ -98,13 +98,13 @@ def append_line(path: Path, document: Any) -> None:
 
 
 class Reserve:
-    """A file that only takes up room, given up for what must be written on a full disk."""
+    """A file that reserves room, released for lines that must be written on a full disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def keep(self) -> None:
-        """Take the room, where it is not taken and there is some."""
+        """Reserve the room, if it is not reserved and available."""
         if self._path.exists():
             return
         try:
@@ -117,13 +117,13 @@ class Reserve:
             self.give_up()
 
     def give_up(self) -> None:
-        """Let go of the room."""
+        """Release the room."""
         with suppress(OSError):
             self._path.unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names of a folder's files on the medium."""
+    """Flush the names of a folder's files to the medium."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,7 +1,7 @@
-"""Questions to git about a folder that may come from elsewhere.
+"""Query git about an untrusted folder.
 
 A repository's configuration names programs that git runs: git-config(1), `core.fsmonitor`, hooks,
-and what fetches the objects that a partial clone lacks. None of them runs here.
+and the one that fetches missing objects of a partial clone. None of them runs here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ENVIRONMENT = {
 
 
 def ask_git(folder: Path, *question: str) -> subprocess.CompletedProcess[str]:
-    """Run a git command that changes nothing in `folder`; raises OSError where there is no git.
+    """Run a git command that changes nothing in `folder`; raises OSError without git.
 
-    Variables of git are left out: they could name another repository (in a hook) or programs.
+    Variables of git are removed: they could name another repository (in a hook) or programs.
     """
     environment = {key: text for key, text in os.environ.items() if not key.startswith("GIT_")}
     settings = [word for key, text in _SETTINGS.items() for word in ("-c", f"{key}={text}")]

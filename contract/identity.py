@@ -1,4 +1,4 @@
-"""Which machine this is, and how far the suites on it have come."""
+"""Identify this machine and the progress of the suites on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contract.errors import AgentError
 
 SUITES = Path("/var/lib/fde-testbed/suites")
 MACHINE_ID = Path("/etc/machine-id")
-# The machine's own id is not to be shown (machine-id(5)): what is made from it for one purpose is.
+# The machine's id must stay private (machine-id(5)); a hash of it for one purpose may be shown.
 PURPOSE = b"fde-testbed identity 1"
 
 
@@ -22,7 +22,7 @@ class IdentityError(AgentError):
 
 @dataclass(frozen=True)
 class Identity:
-    """What `python3 -m agent identity` prints.
+    """Output of `python3 -m agent identity`.
 
     `journal_lines` counts whole lines by suite; null for a damaged journal.
     """

@@ -1,4 +1,4 @@
-"""Signals of a session: what may end it, what must not, and output whose terminal is gone."""
+"""Handle signals of a session, and output after its terminal is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TERMINAL_GONE = (errno.EIO, errno.EPIPE)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ignore the signals of `ENDING` meanwhile: for what is short and must be whole."""
+    """Ignore the signals of `ENDING` in a short block that must not be cut."""
     with _handled(dict.fromkeys(ENDING, signal.SIG_IGN)):
         yield
 
@@ -26,8 +26,8 @@ def uninterrupted() -> Iterator[None]:
 def deferred_interrupts() -> Iterator[Sequence[int]]:
     """Defer Ctrl-C and SIGTERM to the end of the block, which then raises KeyboardInterrupt.
 
-    It is for the start of a process that must be known before it can be left running. Yields the
-    signals that have come.
+    Use it to start a process that must be recorded before it can be left running. Yields the
+    signals received so far.
     """
     with noted_signals(signal.SIGINT, signal.SIGTERM) as pending:
         yield pending
@@ -37,34 +37,34 @@ def deferred_interrupts() -> Iterator[Sequence[int]]:
 
 @contextmanager
 def noted_signals(*numbers: signal.Signals) -> Iterator[Sequence[int]]:
-    """Yield the signals that have come, which do nothing else.
+    """Record these signals in the yielded list; the program checks it when it can.
 
     A program looks at them when it can.
     """
-    came: list[int] = []
+    received_signals: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
+        received_signals.append(number)
 
     with _handled(dict.fromkeys(numbers, note)):
-        yield came
+        yield received_signals
 
 
 @contextmanager
 def term_interrupts(*also: signal.Signals) -> Iterator[None]:
-    """SIGTERM, and what else is named, ends the block as Ctrl-C does, so that it can clean up."""
+    """Let SIGTERM, and the signals `also`, end the block as Ctrl-C does, with cleanup."""
     with _handled(dict.fromkeys(heard(signal.SIGTERM, *also), signal.default_int_handler)):
         yield
 
 
 def heard(*numbers: signal.Signals) -> list[signal.Signals]:
-    """Return those that are not ignored, as nohup and a shell's background jobs have them."""
+    """Return the signals that are not ignored; nohup and background jobs ignore some."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
 def outliving_the_terminal() -> Iterator[None]:
-    """Ignore the closing of a terminal (SIGHUP) inside."""
+    """Ignore the closing of the terminal (SIGHUP) in the block."""
     with _handled({signal.SIGHUP: signal.SIG_IGN}):
         yield
 
@@ -83,7 +83,7 @@ def _handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
 
 
 def lasting(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a printer of lines that never fails: what can no longer be shown is dropped."""
+    """Wrap a printer of lines so that it never fails; lines without a terminal are dropped."""
 
     def lasting_say(line: str) -> None:
         try:

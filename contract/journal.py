@@ -20,15 +20,15 @@ from contract.files import Reserve, json_text, sync_folder
 from contract.schema import COUNT, Text
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# A disk is brought to a steady state, and that is over; `facts` name its role as `disk`.
+# Start and end of bringing a disk to a steady state; `facts` name its role as `disk`.
 PRECONDITIONING, PRECONDITIONED = "preconditioning", "preconditioned"
 BEGUN = frozenset({"switching", "running", "proving"})
 CLOSED = frozenset({"finished", "void"})
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
 STATES = TERMINAL | BEGUN | CLOSED | {"suite-started", "waiting", PRECONDITIONING, PRECONDITIONED}
 
-# Causes of `void`: the try was cut short (`facts` say `during` which state); its workload cannot
-# run on this target; the controller asked for another; the run or a check was at fault.
+# Causes of `void`: the attempt was cut short (`facts` have the state as `during`); its workload
+# cannot run on this target; the controller requested another; the run or a check failed.
 AGENT_KILLED, TARGET_DOWN = "agent-killed", "target-down"
 SHUT_DOWN, STOPPED = "target-shut-down", "stopped"
 INTERRUPTIONS = frozenset({AGENT_KILLED, TARGET_DOWN, SHUT_DOWN, STOPPED})
@@ -40,14 +40,14 @@ _CAUSE = re.compile(r"[a-z][a-z-]{0,39}")
 
 
 class JournalError(AgentError):
-    """The journal holds a line that is neither whole nor the last."""
+    """The journal has an unreadable line that is not the last."""
 
 
 class AbandonedError(AgentError):
-    """The journal has no closing line, and nobody is there to write one."""
+    """The journal has no closing line, and no agent runs that could write one."""
 
 
-# A suite that nobody holds for so long is not merely between two starts of its agent.
+# A suite without an agent for longer than this is not merely between two starts of its agent.
 PATIENCE_S = 15.0
 
 
@@ -55,8 +55,8 @@ PATIENCE_S = 15.0
 class Entry:
     """One line; `run_id` is empty for states of the whole suite.
 
-    `cause` is the reason for machines: of `void` one of CAUSES_OF_VOID, of `waiting` what is waited
-    for, else empty. `facts` are what machines need besides, `detail` a sentence for people.
+    `cause` is the reason for machines: of `void` one of CAUSES_OF_VOID, of `waiting` the awaited
+    check, else empty. `facts` are further data for machines, `detail` a sentence for people.
     """
 
     seq: COUNT
@@ -73,26 +73,26 @@ def parse(line: str | bytes) -> Entry:
     """Return an entry from its line. Raises ValueError."""
     document = strict_json.loads(line)
     entry = schema.read(Entry, document)
-    if document.keys() - vars(entry).keys() or not _known_cause(entry.state, entry.cause):
+    if document.keys() - vars(entry).keys() or not _is_valid_cause(entry.state, entry.cause):
         raise ValueError("it is not a journal line")
     return entry
 
 
-def _known_cause(state: str, cause: str) -> bool:
+def _is_valid_cause(state: str, cause: str) -> bool:
     if state == "void":
         return cause in CAUSES_OF_VOID
     return bool(_CAUSE.fullmatch(cause)) if state == "waiting" else not cause
 
 
 def boot_id() -> str:
-    """Return the id of the boot that monotonic times belong to."""
+    """Return the id of the current boot, to which monotonic times belong."""
     return system_text.read(BOOT_ID).strip()
 
 
 class Journal:
-    """Writer; holds the file open, numbers lines on from what is there.
+    """Writer of a journal; keeps the file open and continues its numbering.
 
-    Some room on the disk is kept beside it, so that a full disk can still be told of.
+    It reserves room on the disk, so that a full disk can still be reported.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,7 +100,7 @@ class Journal:
         self.reserve = Reserve(path.with_name(".reserve"))
         self._boot_id = boot_id()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        # A torn last line (power cut) was never acknowledged to anyone: cut it off.
+        # A torn last line (power cut) was never acknowledged: cut it off.
         os.ftruncate(self._fd, self._whole_bytes)
         sync_folder(path.parent)
 
@@ -112,11 +112,11 @@ class Journal:
         cause: str = "",
         facts: Mapping[str, Fact] | None = None,
     ) -> Entry:
-        """Write one state and return once it is on the medium.
+        """Write one state and flush it to the medium.
 
-        Raises OSError, with the journal as it was, if there is no room even without the reserve.
+        Raises OSError, with the journal unchanged, if there is no room even without the reserve.
         """
-        if state not in STATES or not _known_cause(state, cause):
+        if state not in STATES or not _is_valid_cause(state, cause):
             raise ValueError(f"{state!r} by {cause!r} is not a state of the journal")
         now_ns, seq = time.monotonic_ns(), len(self.entries)
         entry = Entry(seq, now_ns, self._boot_id, state, run_id, cause, detail, facts or {})
@@ -132,13 +132,13 @@ class Journal:
         return entry
 
     def _write(self, data: bytes) -> None:
-        left = data
+        remaining = data
         try:
-            while left:
-                left = left[os.write(self._fd, left) :]
+            while remaining:
+                remaining = remaining[os.write(self._fd, remaining) :]
             os.fsync(self._fd)
         except OSError:
-            # Half a line must not stand before the next one.
+            # The next line must not follow half a line.
             os.ftruncate(self._fd, self._whole_bytes)
             raise
         self._whole_bytes += len(data)
@@ -153,14 +153,14 @@ def scan(path: Path) -> tuple[list[Entry], int]:
 
 
 def scan_bytes(data: bytes, path: str) -> tuple[list[Entry], int]:
-    """Return whole entries and the number of bytes they take; a torn last line is left out.
+    """Return the whole entries and their total bytes; a torn last line is left out.
 
-    Raises JournalError if a line in the middle cannot be read: that is damage, not a power cut.
+    Raises JournalError if a line in the middle is unreadable: that is damage, not a power cut.
     """
     complete = data[: data.rfind(b"\n") + 1]
     lines = complete.splitlines(keepends=True)
     entries: list[Entry] = []
-    used = 0
+    whole_bytes = 0
     for number, line in enumerate(lines):
         try:
             entries.append(parse(line))
@@ -168,8 +168,8 @@ def scan_bytes(data: bytes, path: str) -> tuple[list[Entry], int]:
             if number == len(lines) - 1 and len(complete) == len(data):
                 break  # blocks of the last line that never reached the medium read as zeros
             raise JournalError("journal-damaged", line=number + 1, path=path) from error
-        used += len(line)
-    return entries, used
+        whole_bytes += len(line)
+    return entries, whole_bytes
 
 
 def read(path: Path) -> list[Entry]:
@@ -178,7 +178,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def readable(path: Path) -> tuple[list[Entry], int]:
-    """Return the entries of a journal that may be damaged, and how many of its lines are none."""
+    """Return the entries of a possibly damaged journal, and the number of unreadable lines."""
     entries: list[Entry] = []
     bad = 0
     for line in path.read_bytes().splitlines() if path.exists() else ():
@@ -190,7 +190,7 @@ def readable(path: Path) -> tuple[list[Entry], int]:
 
 
 def last_states(entries: list[Entry]) -> dict[str, str]:
-    """Return the last state of every run that the journal knows."""
+    """Return the last state of every run in the journal."""
     return {entry.run_id: entry.state for entry in entries if entry.run_id}
 
 
@@ -205,18 +205,18 @@ def follow(
 ) -> Iterator[Entry]:
     """Yield the entries from number `start` on, once on the medium, until the suite has ended.
 
-    A closing line that others follow (a suite that was resumed) does not end it. Raises
-    AbandonedError once the suite was not `held` for 15 s.
+    A closing line followed by others (a resumed suite) does not end it. Raises AbandonedError if no
+    agent has `held` the suite for 15 s.
     """
     passed_on, size = start, -1
     held_s = looked_s = clock()
     while True:
         # Parsing on every poll would cost the machine under test more than looking at the size.
-        now = path_size(path)
-        if now != size:
-            size = now
+        current_size = path_size(path)
+        if current_size != size:
+            size = current_size
             entries = read(path)
-            # A line shows before it is on the medium: what is passed on must not be undone.
+            # A line is readable before it is on the medium; only yield lines that will stay.
             _sync(path)
             yield from entries[passed_on:]
             passed_on = max(passed_on, len(entries))
@@ -241,5 +241,5 @@ def _sync(path: Path) -> None:
 
 
 def path_size(path: Path) -> int:
-    """Size in bytes; 0 for a file that is not there."""
+    """Return the size of a file in bytes; 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0

@@ -1,4 +1,4 @@
-"""What `fde measure` found out about one or more commands, as a document (`fde-command/1`)."""
+"""Document with the results of `fde measure` (`fde-command/1`)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ Origin = Literal["measured", "modelled"]
 class Trial:
     """One run of one command.
 
-    By component the joules between its two reads, `window_s` apart, and the watts of the rest
-    before it, null where a read failed or a sample is missing, and its flags; `errors` are the
-    system's words on reads of the run that failed. `statistical_j` is the standard uncertainty
-    by a counter's steps and updates, `coverage` the share of the run that a meter measured, where
-    that is not all of it.
+    By component: the joules between its two reads, `window_s` apart, and the watts during the rest
+    before it (null if a read failed or a sample is missing), and flags; `errors` are the system's
+    messages for failed reads. `statistical_j` is the standard uncertainty from a counter's steps
+    and updates, `coverage` the share of the run measured by a meter, if not all of it.
     """
 
     block: COUNT
@@ -43,10 +42,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class ComponentEnergy:
-    """A component over all runs of a command.
+    """Energy and power of a component over all runs of a command.
 
-    `above_rest_j` is what a run took beyond the power of the rest before it, over as long; null
-    where there was no rest.
+    `above_rest_j` is the energy beyond the power of the preceding rest; null without rest.
     """
 
     energy_j: Estimate | None
@@ -57,7 +55,7 @@ class ComponentEnergy:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """A command as it was given, and all its runs."""
+    """A command as given on the command line, and all its runs."""
 
     command: str
     argv: tuple[str, ...]
@@ -68,7 +66,7 @@ class CommandResult:
 
 @dataclass(frozen=True)
 class Component:
-    """What is measured, by which source, and whether by an instrument or by a model."""
+    """A measured component, its source, and whether it is measured or modelled."""
 
     source: str
     label: str
@@ -77,10 +75,10 @@ class Component:
 
 @dataclass(frozen=True)
 class CommandDocument:
-    """What was measured on which machine and how.
+    """Results of one or more measured commands on one machine.
 
-    Times are of its monotonic clock. Not `ok` where it ended early, by the `message`. `output` is
-    where the commands' output went.
+    Times are of its monotonic clock. Not `ok` if it ended early; `message` has the reason. `output`
+    is where the commands' output went.
     """
 
     format: Literal["fde-command/1"]

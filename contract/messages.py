@@ -1,4 +1,4 @@
-"""Messages of a running suite: who gets them, and what one holds (docs/nights.md)."""
+"""Messages of a running suite: receivers and content (docs/nights.md)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ EventCode = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver(Closed):
-    """Who gets messages: a program, a webhook, or any service of Apprise; of these `events` or all.
+    """A receiver of all messages or of `events`: a program, a webhook, or a service of Apprise.
 
-    `argv` is the program. The URL of the others stands in `url_file`, for most URLs are secrets;
+    `argv` is the program. The URL of the others is in `url_file`, because most URLs are secrets;
     `key_file` has the key of a webhook's signature. Both are files of mode 0600.
     """
 
@@ -43,14 +43,14 @@ class Receiver(Closed):
 
     @property
     def missing(self) -> str:
-        """The key that its kind needs and this one lacks; empty where it is complete."""
+        """Return the key that the receiver's kind needs and it lacks; empty if complete."""
         key = "argv" if self.kind == "program" else "url_file"
         return "" if getattr(self, key) else key
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notify(Closed):
-    """`fde_notify`: a message is sent after `waiting_s` of a wait, and `void_runs` in a row."""
+    """Settings `fde_notify`: report waits of `waiting_s` and `void_runs` in a row."""
 
     receivers: tuple[Receiver, ...] = ()
     waiting_s: SECONDS = 600.0
@@ -59,7 +59,7 @@ class Notify(Closed):
 
 @dataclass(frozen=True)
 class Message:
-    """What a receiver gets as JSON; `status` has run, time left and answer, null in a test."""
+    """JSON that a receiver gets; `status` has run, time left and answer, null in a test."""
 
     format: Literal["fde-message/1"]
     event: EventCode

@@ -1,4 +1,4 @@
-"""What may be used of names, texts and folders that come from a file, a target or elsewhere."""
+"""Validate and escape names, texts and folders from untrusted sources."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from contract.schema import Text, nearest
 PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _WORDS = "a name of letters, digits, dots, dashes and underscores"
 Name = Annotated[str, Text(PATTERN, _WORDS)]
-# Neither what a terminal obeys, nor what turns the direction of the text around it, nor what shows
-# nothing (Unicode 15, categories Cc, Cf, Cs, Zl and Zp; not the soft hyphen).
+# Control characters, those that change the direction of the surrounding text, and invisible ones
+# (Unicode 15, categories Cc, Cf, Cs, Zl and Zp; not the soft hyphen).
 _UNPRINTABLE = re.compile(
     r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]"
     r"|[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
@@ -26,23 +26,23 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def safe(name: object) -> bool:
-    """Whether it is text of letters, digits, dot, dash, underscore, and leads out of no folder."""
+    """Return whether it is a text that matches `PATTERN` and leaves no folder."""
     return isinstance(name, str) and re.fullmatch(PATTERN, name) is not None
 
 
-def unknown_name(what: str, name: str, known: Collection[str]) -> Problem:
-    """Return the problem of a name that is none of the known ones."""
-    facts = {"what": what, "name": name, "nearest": nearest(name, known)}
+def unknown_name(kind: str, name: str, valid_names: Collection[str]) -> Problem:
+    """Return the problem of a name that is not among the valid ones."""
+    facts = {"what": kind, "name": name, "nearest": nearest(name, valid_names)}
     return Problem.from_wording(wordings_of("contract"), "unknown-name", facts)
 
 
 def printable(text: str) -> str:
-    r"""Return the same for a terminal: what it would obey is written as its code, `\x1b`."""
+    r"""Escape what a terminal would obey as its code, `\x1b`."""
     return _UNPRINTABLE.sub(_code, text)
 
 
 def as_utf8(text: str) -> str:
-    r"""Return the same in UTF-8: a byte of an argument or path that is none is `\xe9`."""
+    r"""Escape bytes of an argument or path that are not UTF-8 as `\xe9`."""
     return SURROGATES.sub(_code, text)
 
 
@@ -52,20 +52,20 @@ def _code(match: re.Match[str]) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON for a terminal and for programs, which read the same texts from it."""
+    """Escape JSON for a terminal so that programs read the same texts from it."""
     return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def sentence(text: str) -> str:
-    """Return the same on one line."""
+    """Return the text on one printable line."""
     return printable(" ".join(text.splitlines()))
 
 
 def stranger(folder: Path) -> str:
-    """Return what is in a folder besides files and folders (a link, a pipe, a device), as a clause.
+    """Return a clause about the first entry that is no file or folder (a link, pipe or device).
 
-    Empty where there is nothing such: then whatever is read or written below the folder by a
-    name without `..` lies in it. A folder that cannot be read is as one that is empty.
+    Empty without one: then every path below the folder without `..` stays inside. An unreadable
+    folder counts as empty.
     """
     waiting = [os.fspath(folder)]
     while waiting:
@@ -77,6 +77,6 @@ def stranger(folder: Path) -> str:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
             elif not entry.is_file(follow_symlinks=False):
-                what = "a link" if entry.is_symlink() else "neither a file nor a folder"
-                return f"{os.path.relpath(entry.path, folder)} is {what}"
+                kind = "a link" if entry.is_symlink() else "neither a file nor a folder"
+                return f"{os.path.relpath(entry.path, folder)} is {kind}"
     return ""

@@ -1,4 +1,4 @@
-"""What results of suites and of commands have in common: notes, and one thing against another."""
+"""Notes and contrasts, common to results of suites and of commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Note:
-    """What the reader of some figures has to know.
+    """A note for the reader of some figures.
 
     It has a code and facts for programs, and a sentence for people.
     """
@@ -23,8 +23,8 @@ class Note:
 class ContrastResult:
     """`ratio` of the joules of `other` to those of `base`, with its verdict.
 
-    It is over `workloads` of a suite (none for commands), with its 95 % interval; null where there
-    is none.
+    It is over `workloads` of a suite (none for commands), with its 95 % interval; null if not
+    available.
     """
 
     base: str

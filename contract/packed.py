@@ -1,4 +1,4 @@
-"""A suite's folder as one tar: its sums first, then its files (`agent.pack` writes it)."""
+"""Unpack a suite's folder from a tar: its sums first, then its files (`agent.pack` writes it)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ LEAST_FREE_BYTES = 64 << 20
 def extract(
     file: IO[bytes], to: Path, is_wanted: Callable[[str], bool] = lambda _: True
 ) -> list[str]:
-    """Unpack what `agent.pack` has written, compressed or not, below `to`; return what was left.
+    """Unpack an archive of `agent.pack`, compressed or not, below `to`; return the omitted names.
 
-    These are the members that are not wanted by their names, and whatever is no file. Neither links
-    nor devices are made, and nothing outside of `to`. Raises ValueError where a sum does not hold,
-    a member would lie outside, or there is no room for it; also what tarfile and the decompression
-    raise.
+    Omitted are members that `is_wanted` rejects, and everything that is not a file. No links or
+    devices are made, and nothing outside of `to`. Raises ValueError if a sum differs, a member's
+    path leaves `to` or there is no room; also what tarfile and the decompression raise.
     """
-    left = []
+    skipped_names = []
     with archives.open_tar(file) as tar:
         sums: dict[str, str] | None = None
         for member in archives.members(tar, file):
             content = tar.extractfile(member)
             if content is None:
-                left += [member.name] * (not member.isdir())
+                skipped_names += [member.name] * (not member.isdir())
                 continue
             if sums is None:
                 if PurePosixPath(member.name).name != SUMS:
@@ -45,7 +44,7 @@ def extract(
             if not place.is_relative_to(to.resolve()):
                 raise ValueError(f"{member.name} would lie outside of the suite")
             if not is_wanted(member.name):
-                left.append(member.name)
+                skipped_names.append(member.name)
                 digest = hashlib.file_digest(content, "sha256")  # type: ignore[arg-type]
                 if digest.hexdigest() != sums.pop(member.name, ""):
                     raise ValueError(f"the sum of {member.name} differs")
@@ -59,4 +58,4 @@ def extract(
                 raise ValueError(f"the sum of {member.name} differs")
         if sums is None or sums:
             raise ValueError(f"{next(iter(sums or {'all'}))} is missing")
-    return left
+    return skipped_names

@@ -1,4 +1,4 @@
-"""Declared settings, of a workload or of a kind of storage: name, default, unit, what it allows."""
+"""Declared settings of a workload or of a kind of storage: name, default, unit, limits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from contract.errors import AgentError
 
 ParameterValue = int | float | str | bool
-# The most that a number may be by its unit, where its declaration has no `maximum`: more would take
-# a disk's room or a target's time for good.
+# The largest allowed number by unit, for declarations without `maximum`: larger ones would fill a
+# disk or take a target's time for ever.
 MOST_BY_UNIT = {
     "": 10_000,
     "s": 86_400,
@@ -21,7 +21,7 @@ MOST = 10**9
 
 
 class ParameterError(AgentError):
-    """A value is not what was declared; one sentence."""
+    """A value does not match its declaration; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Parameter:
 
     @property
     def most(self) -> float:
-        """The largest number that is allowed."""
+        """Return the largest allowed number."""
         return MOST_BY_UNIT.get(self.unit, MOST) if self.maximum is None else self.maximum
 
 
-def checked(what: str, parameter: Parameter, value: object) -> ParameterValue:
-    """Return the value in the declared type.
+def checked(subject: str, parameter: Parameter, value: object) -> ParameterValue:
+    """Return the value in its declared type; `what` names it in the error.
 
     Raises ParameterError. `what` names it in the sentence.
     """
@@ -60,25 +60,25 @@ def checked(what: str, parameter: Parameter, value: object) -> ParameterValue:
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:
-        raise ParameterError("parameter-type", what=what, type=kind.__name__, value=value)
+        raise ParameterError("parameter-type", what=subject, type=kind.__name__, value=value)
     assert isinstance(value, int | float | str)
     if parameter.choices and not parameter.several and value not in parameter.choices:
         allowed = ", ".join(map(str, parameter.choices))
-        raise ParameterError("parameter-choice", what=what, allowed=allowed, value=value)
+        raise ParameterError("parameter-choice", what=subject, allowed=allowed, value=value)
     unit = f" {parameter.unit}" if parameter.unit else ""
     if not isinstance(value, str) and not value >= parameter.minimum:
         raise ParameterError(
-            "parameter-minimum", what=what, minimum=parameter.minimum, unit=unit, value=value
+            "parameter-minimum", what=subject, minimum=parameter.minimum, unit=unit, value=value
         )
     if not isinstance(value, str) and not value <= parameter.most:
         raise ParameterError(
-            "parameter-maximum", what=what, maximum=parameter.most, unit=unit, value=value
+            "parameter-maximum", what=subject, maximum=parameter.most, unit=unit, value=value
         )
     return value
 
 
 def described(parameter: Parameter) -> str:
-    """One line for people: name, default, what is allowed, meaning."""
+    """Describe a parameter for people on one line: name, default, allowed values, meaning."""
     default = str(parameter.default)
     text = (default if parameter.unit else default.lower()) or "empty"
     unit = f" {parameter.unit}" if parameter.unit else ""

@@ -1,4 +1,4 @@
-"""Where the testbed's files are stored and where it writes, in a checkout and installed."""
+"""Locate the testbed's files, in a checkout and installed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 from contract.errors import ControllerError
 
 ROOT = Path(__file__).resolve().parents[1]
-"""What our packages are imported from."""
+"""The folder that our packages are imported from."""
 CHECKOUT = (ROOT / "pyproject.toml").is_file()
 SHARE = ROOT if CHECKOUT else ROOT / "share"
-"""Above the collection and `data/`, which are no packages: setup.py puts them there."""
+"""The folder of the collection and `data/`; setup.py installs these non-packages there."""
 SCHEMAS = SHARE / "data" / "schema"
 DISTRIBUTION = "fde-energy-testbed"
 COLLECTION = Path("ansible_collections", "fde", "testbed")
 ANSIBLE = ROOT / "ansible" if CHECKOUT else SHARE / COLLECTION
 """The collection; in a checkout a link at `COLLECTION` leads to it."""
 MOUNT_POINT = "/run/fde-testbed/disk"
-"""On the target, where the file system of the configuration that is entered stands."""
+"""On the target, the mount point of the current configuration's file system."""
 
 
 def version() -> str:
-    """Return the testbed's own."""
+    """Return the version of the testbed."""
     if CHECKOUT:
         import tomllib
 
@@ -37,7 +37,7 @@ def version() -> str:
 
 
 def commit() -> str:
-    """Return the commit of a checkout, or of which a package was built; empty where unknown."""
+    """Return the commit of the checkout or of the installed package; empty if unknown."""
     if not CHECKOUT:
         return (SHARE / "COMMIT").read_text(encoding="utf-8")
     from contract.git import ask_git
@@ -49,18 +49,18 @@ def commit() -> str:
 
 
 def python_path() -> str:
-    """Return PYTHONPATH for a process of ours: our packages, and what the user has set.
+    """Return PYTHONPATH for a process of ours: our packages, and the user's entries.
 
-    An empty entry is left out: Python takes it for the current directory.
+    An empty entry is left out: Python would read it as the current directory.
     """
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([str(ROOT), *filter(None, paths)])
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Build the command that runs one of our modules, whatever the current directory holds.
+    """Build a command that runs one of our modules, independent of the current directory.
 
-    Without `-P` Python would import from there first, a suite's folder from elsewhere perhaps.
+    Without `-P` Python would import from there first, perhaps from an untrusted suite folder.
     """
     return ["env", f"PYTHONPATH={python_path()}", sys.executable, "-P", "-m", module, *arguments]
 
@@ -68,8 +68,8 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def command_line(name: str, folder: object = "", **options: object) -> str:
     """Return a command of `fde` for a shell: `fde run --suite micro`.
 
-    `folder` is a suite's; an option without a value is left out. Values are quoted for a shell,
-    except for placeholders: `…`, `<serial>`, `{serial}`.
+    `folder` is a suite's; options without a value are left out. Values are quoted for a shell,
+    except placeholders: `…`, `<serial>`, `{serial}`.
     """
     words = [
         f"--{key.replace('_', '-')} {_typed(value)}" for key, value in options.items() if value
@@ -78,12 +78,12 @@ def command_line(name: str, folder: object = "", **options: object) -> str:
 
 
 def with_extra(name: str) -> str:
-    """How what only some need is installed here, for people, as an imperative."""
+    """Return the instruction for installing an extra, as an imperative clause."""
     return "run `make venv-dev`" if CHECKOUT else f"run `pip install '{DISTRIBUTION}[{name}]'`"
 
 
 def _typed(value: object) -> str:
-    """Quote a value as one word of a shell; a placeholder, `{serial}`, is unchanged."""
+    """Quote a value as one shell word; leave a placeholder such as `{serial}` unchanged."""
     text = str(value)
     if re.fullmatch(r"…|\{\w+\}|<\w+>", text):
         return text
@@ -91,10 +91,10 @@ def _typed(value: object) -> str:
 
 
 def build_folder() -> Path:
-    """Return what can be made again: checks, proofs, unpacked bundles, figures.
+    """Return the folder for generated files: checks, proofs, unpacked bundles, figures.
 
-    FDE_BUILD, else `build/` of the checkout, else a folder of the user's. Raises ControllerError
-    where there is none.
+    FDE_BUILD, else `build/` of the checkout, else the user's state folder. Raises ControllerError
+    if there is none.
     """
     if folder := os.environ.get("FDE_BUILD"):
         return Path(folder)
@@ -102,9 +102,9 @@ def build_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Return the user's folder for what lasts from one command to the next.
+    """Return the user's folder for data that outlives a command.
 
-    Raises ControllerError where this user has none.
+    Raises ControllerError if the user has no home directory.
     """
     if state := os.environ.get("XDG_STATE_HOME"):
         return Path(state) / "fde-testbed"
@@ -115,5 +115,5 @@ def state_folder() -> Path:
 
 
 def suites_folder() -> Path:
-    """Where suites go: `data/suites` where this is a checkout, else `fde-suites`, both here."""
+    """Return the folder of suites: `data/suites` in a checkout, else `fde-suites`."""
     return Path("data", "suites") if Path("data", "schema").is_dir() else Path("fde-suites")

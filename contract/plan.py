@@ -1,4 +1,4 @@
-"""The frozen plan of a suite (`fde-plan/3`, see data/README.md): hash, freeze, load."""
+"""Hash, freeze and load the plan of a suite (`fde-plan/3`, see data/README.md)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TARGET_FORMAT: Literal["fde-target/1"] = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20
 
-# What is written in the rounds of preconditioning: 128 KiB in order, or 4 KiB anywhere.
+# Writes in the rounds of preconditioning: 128 KiB in order, or 4 KiB at random places.
 ACCESSES = ("sequential", "random")
 MOST_PASSES = 10
-# What a plan may ask of a target's time at most: blocks are more than a year has time for.
+# Limits on the target's time that a plan may ask for; so many blocks take more than a year.
 MOST_BLOCKS = 10_000
 MOST_RUNS = 100_000
 MOST_ATTEMPTS = 100
@@ -36,7 +36,7 @@ MOST_RUN_S = 7 * 86_400
 
 # The keys of an entry of `configurations` that are not its kind's settings.
 CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by", "filesystem")
-# What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
+# The source of a phase's RAPL joules: only our reader, or also pyRAPL.
 RaplSource = Literal["powercap", "pyrapl"]
 EncryptedBy = Literal["none", "drive", "processor", "both"]
 Lasting = Annotated[float, Range(above=0, most=MOST_REST_S)]
@@ -46,17 +46,16 @@ Hertz = Annotated[float, Range(least=0, most=1000)]  # RAPL counts once in a mil
 
 
 class PlanError(AgentError):
-    """The plan (or the target's description) cannot be used."""
+    """The plan (or the target's description) is invalid."""
 
 
 @dataclass(frozen=True)
 class Disk:
     """A disk named three ways; all three must match before it is written.
 
-    `role` is its key in `disks`. `erase` is the serial number again where the owner permits erasing
-    what is on the disk, followed by a blank and the 12 digits of its contents. `endurance_bytes` is
-    what its maker rates it for, `max_written_bytes` what the owner allows it to have written in its
-    life.
+    `role` is its key in `disks`. `erase` repeats the serial number if the owner permits erasing the
+    disk, followed by a blank and the 12 digits of its contents. `endurance_bytes` is the maker's
+    rating, `max_written_bytes` the owner's limit for writes over its life.
     """
 
     role: str = field(metadata=KEY)
@@ -69,9 +68,9 @@ class Disk:
 
     @property
     def erase_digits(self) -> str | None:
-        """The digits of `erase`, empty where it is the serial alone; None where it is neither.
+        """Return the digits of `erase`; empty for the serial only, None if it is neither.
 
-        A serial number may have blanks in it.
+        A serial number may contain blanks.
         """
         if self.erase == self.serial:
             return ""
@@ -81,7 +80,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Extent:
-    """Where the data lies within the test partition; the same for every configuration."""
+    """Position of the data within the test partition; the same for every configuration."""
 
     offset_bytes: COUNT
     size_bytes: COUNT
@@ -114,13 +113,13 @@ class Configuration:
 
     @property
     def discard(self) -> bool:
-        """Whether the file system discards what is free, and every layer passes that on."""
+        """Return whether the file system discards free blocks through every layer."""
         return bool(self.settings.get("discard"))
 
 
 @dataclass(frozen=True)
 class StorageSpec:
-    """What of a plan or a target's description the storage stack needs."""
+    """The part of a plan or target description that describes storage."""
 
     disks: Mapping[str, Disk]
     extent: Extent
@@ -131,7 +130,7 @@ class StorageSpec:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of it as canonical JSON, less what may be erased or written."""
+        """Return the SHA-256 of its canonical JSON, without permissions to erase or write."""
         disks = {
             role: Disk(role, disk.by_id, disk.serial, disk.size_bytes)
             for role, disk in self.disks.items()
@@ -143,9 +142,9 @@ class StorageSpec:
 class WorkloadEntry:
     """An entry of the suite: a workload of the registry with all its parameters.
 
-    `name` is the entry's own: a suite may have the same workload in several sizes. `workload` is
-    None where that is its name, too. Without `overall` an entry serves a comparison alone and is no
-    part of the figure over all workloads.
+    `name` is the entry's: a suite may have the same workload in several sizes. `workload` is None
+    if it has that name, too. Without `overall` an entry serves only a comparison and is excluded
+    from the figure over all workloads.
     """
 
     name: Name
@@ -155,13 +154,13 @@ class WorkloadEntry:
 
     @property
     def workload_name(self) -> str:
-        """The workload's name in the registry."""
+        """Return the workload's name in the registry."""
         return self.workload or self.name
 
 
 @dataclass(frozen=True)
 class Run:
-    """One entry on one configuration, once; `repeat` counts where a block has it several times."""
+    """One entry on one configuration, once; `repeat` counts repetitions within a block."""
 
     run_id: Name
     index: COUNT
@@ -196,16 +195,16 @@ class Precondition:
     access: Literal["sequential", "random"]
 
     def most_bytes(self, extent: Extent) -> int:
-        """Return what it writes to each disk at most."""
+        """Return the most bytes that preconditioning writes to each disk."""
         return (self.passes + self.rounds) * extent.size_bytes
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """What is switched on the target for the time of a suite, and back afterwards.
+    """Settings of the target that are changed for a suite and restored afterwards.
 
     `stop` names groups of services (`agent.system.quiet`); `governor` is cpufreq's, and `turbo`
-    whether frequencies beyond the base frequency are allowed, None where it is not changed.
+    whether frequencies above the base frequency are allowed; None changes nothing.
     """
 
     stop: tuple[Name, ...] = ("timers", "updates", "disks")
@@ -232,9 +231,9 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredComparison:
-    """A comparison within each configuration; `per` is a unit of work, None for joules themselves.
+    """A comparison within each configuration; `per` is a unit of work, None for joules.
 
-    Without `configurations` it is asked of all that have both sides.
+    Without `configurations` it applies to all that have both sides.
     """
 
     name: str
@@ -247,7 +246,7 @@ class DeclaredComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredAnalysis:
-    """What is compared, declared before the first run.
+    """Comparisons declared before the first run.
 
     The `margin` of equivalence is a share (0.02 is 2 %).
     """
@@ -259,7 +258,7 @@ class DeclaredAnalysis:
 
 @dataclass(frozen=True)
 class DriftCheckEntry:
-    """What runs before, after every `every` blocks, and last; `limit` is a share of its power."""
+    """A run before, after every `every` blocks, and last; `limit` is a share of its power."""
 
     workload: str
     configuration: str
@@ -277,9 +276,9 @@ class ExtraBlocks:
 
 @dataclass(frozen=True, kw_only=True)
 class FitBasis:
-    """What a number of blocks was fitted to: seconds of a block and of all beside the blocks.
+    """Basis of a number of blocks fitted to a time: seconds of a block and of everything else.
 
-    The bounds are what was reckoned with; `suites` are the earlier ones that were looked at.
+    The bounds are those used in the calculation; `suites` are the earlier suites evaluated.
     """
 
     suites: tuple[str, ...] = ()
@@ -293,7 +292,7 @@ class FitBasis:
 
 @dataclass(frozen=True)
 class PlanHead:
-    """What a plan of any version has of itself."""
+    """The identifying fields of a plan of any version."""
 
     host: str
     suite_id: str = ""
@@ -304,12 +303,12 @@ class PlanHead:
 
 @dataclass(frozen=True, kw_only=True)
 class SuitePlan:
-    """plan.json as a suite's reader takes it; that of a synthetic suite names no storage.
+    """plan.json as a suite's reader takes it; a synthetic suite names no storage.
 
-    `runs` is the order of execution. `attempts` is how often a run is tried until it counts,
-    `run_limit_s` how long one try may take; `may_skip` are entries whose runs may be skipped where
-    their workload cannot run, None for any; `reference_meters` has by channel the meter whose
-    joules are compared.
+    `runs` is the order of execution. `attempts` is the most attempts at a run, `run_limit_s` the
+    limit of one attempt; `may_skip` are entries whose runs may be skipped if the target cannot run
+    their workload, None for any; `reference_meters` has by channel the meter whose joules are
+    compared.
     """
 
     format: Literal["fde-plan/3"]
@@ -351,17 +350,17 @@ class SuitePlan:
 
     @property
     def most_tries(self) -> int:
-        """How often runs of it are tried at most."""
+        """Return the most attempts at all runs together."""
         return len(self.runs) * max(1, self.attempts)
 
     @property
     def most_journal_bytes(self) -> int:
-        """Bytes that no journal of it exceeds: a try has some ten lines of 300 bytes."""
+        """Return a bound on the journal: an attempt has some ten lines of 300 bytes."""
         return (16 << 20) + (self.most_tries << 16)
 
     @property
     def most_result_bytes(self) -> int:
-        """Bytes that no archive of its results exceeds: a try has 20 KB beside its samples."""
+        """Return a bound on the archive of results: an attempt has 20 KB besides samples."""
         samples = round(self.rapl_hz * (self.run_limit_s or MOST_RUN_S))
         return self.most_journal_bytes + self.most_tries * ((1 << 20) + 256 * samples)
 
@@ -372,7 +371,7 @@ class SuitePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(SuitePlan):
-    """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
+    """plan.json, frozen and hashed before the first run; not all of its contents are checked."""
 
     seed: int = field()
     disks: Mapping[Name, Disk] = field()
@@ -390,7 +389,7 @@ class Plan(SuitePlan):
 
     @cached_property
     def storage(self) -> StorageSpec:
-        """What of it the storage stack needs."""
+        """Return the storage part of the plan."""
         return StorageSpec(
             self.disks,
             self.extent,
@@ -401,26 +400,26 @@ class Plan(SuitePlan):
 
     @cached_property
     def entries(self) -> Mapping[str, WorkloadEntry]:
-        """Its workloads by the names of their entries."""
+        """Return the plan's workloads by the names of their entries."""
         return {entry.name: entry for entry in self.workloads}
 
     @property
     def asset_paths(self) -> dict[str, Path]:
-        """The paths of its assets by name."""
+        """Return the paths of the plan's assets by name."""
         return {name: Path(asset.path) for name, asset in self.assets.items()}
 
     @property
     def disks_used(self) -> list[Disk]:
-        """The disks that have a configuration of the plan."""
-        used = {configuration.disk for configuration in self.configurations}
-        return [disk for role, disk in self.disks.items() if role in used]
+        """Return the disks that have a configuration of the plan."""
+        roles = {configuration.disk for configuration in self.configurations}
+        return [disk for role, disk in self.disks.items() if role in roles]
 
 
 @dataclass(frozen=True)
 class SshLink:
-    """How the controller reaches a target; without `known_hosts` the user's own file counts.
+    """How the controller reaches a target; without `known_hosts` the user's file applies.
 
-    With `become` root's rights come from sudo there.
+    With `become` the agent gets root's rights by sudo.
     """
 
     host: str
@@ -434,7 +433,7 @@ class SshLink:
 
 @dataclass(frozen=True)
 class MeterEntry:
-    """A power meter at the controller: its driver, its port, and what each channel supplies."""
+    """A power meter at the controller: its driver, its port, and the load of each channel."""
 
     name: Name
     kind: str
@@ -447,10 +446,10 @@ class MeterEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerSwitch(Closed):
-    """`fde_power`: the program that switches a target off and on that hangs.
+    """`fde_power`: the program that power-cycles a target that hangs.
 
     `argv` is run with `on`, `off` or `status` as its last argument; the last prints `on` or `off`.
-    The target hangs once it has been silent, or beyond a run's limit, for `hang_s`; it is off for
+    A target hangs if it has been silent, or beyond a run's limit, for `hang_s`; it stays off for
     `off_s`, once a hang and `most` times a suite.
     """
 
@@ -463,9 +462,9 @@ class PowerSwitch(Closed):
 
 @dataclass(frozen=True)
 class TargetDocument:
-    """The resolved description of a target; `ssh` is null where the target is the controller.
+    """The resolved description of a target; `ssh` is null if the target is the controller.
 
-    `notify` and `power` are the controller's alone: `for_target` leaves them out.
+    `notify` and `power` are only for the controller: `for_target` leaves them out.
     """
 
     format: Literal["fde-target/1"]
@@ -490,17 +489,17 @@ class TargetDocument:
 
     @property
     def for_target(self) -> TargetDocument:
-        """What of it the target itself gets."""
+        """Return the part of the description that the target gets."""
         return replace(self, notify=Notify(), power=None)
 
     @property
     def extent(self) -> Extent:
-        """Where the data lies in the test partition."""
+        """Return the position of the data in the test partition."""
         return Extent(DATA_OFFSET_BYTES, self.extent_bytes)
 
     @cached_property
     def storage(self) -> StorageSpec:
-        """What of it the storage stack needs."""
+        """Return the storage part of the description."""
         return StorageSpec(
             self.disks,
             self.extent,
@@ -514,7 +513,7 @@ class TargetDocument:
 
 
 def canonical(document: Document) -> bytes:
-    """Canonical JSON: sorted keys, no spaces, UTF-8; NaN and infinities are refused."""
+    """Return canonical JSON: sorted keys, no spaces, UTF-8; NaN and infinities are refused."""
     text = json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -522,13 +521,13 @@ def canonical(document: Document) -> bytes:
 
 
 def digest(document: Document) -> str:
-    """SHA-256 (hex) of the canonical JSON of all keys but `sha256`."""
-    rest = {key: value for key, value in document.items() if key != "sha256"}
-    return hashlib.sha256(canonical(rest)).hexdigest()
+    """Return the SHA-256 (hex) of the canonical JSON of all keys but `sha256`."""
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    return hashlib.sha256(canonical(content)).hexdigest()
 
 
 def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with its `sha256`; raises PlanError where it is not a whole plan."""
+    """Return the document with its `sha256`; raises PlanError if it is not a whole plan."""
     try:
         frozen = {**document, "sha256": digest(document)}
     except (TypeError, ValueError, RecursionError) as error:
@@ -540,7 +539,7 @@ def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
 def parse(document: Document) -> Plan:
     """Return a plan from its document.
 
-    Raises PlanError if changed after freezing, or not a plan.
+    Raises PlanError if it is not a plan or was changed after freezing.
     """
     if document.get("format") != FORMAT:
         raise PlanError("plan-format", format=document.get("format"), known=FORMAT)
@@ -590,20 +589,20 @@ def parse_target(document: Document, path: Path) -> TargetDocument:
         raise PlanError("target-incomplete", path=path, error=error) from error
 
 
-def _read(path: Path, what: str) -> Document:
+def _read(path: Path, kind: str) -> Document:
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PlanError("document-unread", what=what, path=path, reason=error.strerror) from error
+        raise PlanError("document-unread", what=kind, path=path, reason=error.strerror) from error
     except ValueError as error:
-        raise PlanError("document-not-json", what=what, path=path) from error
+        raise PlanError("document-not-json", what=kind, path=path) from error
     if isinstance(document, dict):
         return document
-    raise PlanError("document-not-object", what=what, path=path)
+    raise PlanError("document-not-object", what=kind, path=path)
 
 
 def _check(plan: Plan) -> None:
-    """Raise PlanError for a dangling reference, which would only show hours into a suite."""
+    """Raise PlanError for a dangling reference, which would only fail hours into a suite."""
     for configuration in plan.configurations:
         if configuration.disk not in plan.disks:
             raise PlanError(
@@ -623,6 +622,6 @@ def _check(plan: Plan) -> None:
 
 
 def scale_of(scale: str) -> str:
-    """Return the name of the scale that a plan was made at; empty where it is the suite's own."""
+    """Return the name of a plan's scale; empty if it is the suite's own."""
     name, colon, _ = scale.partition(": ")
     return name if colon and " " not in name else ""

@@ -1,4 +1,4 @@
-"""Folders and files of this user alone, and memory that is never dumped."""
+"""Protect folders, files and memory of this user from other users."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PASSWORD_FILE = "ANSIBLE_BECOME_PASSWORD_FILE"
 
 
 def no_core_dumps() -> None:
-    """Keep this process's memory, and that of all it starts, off every disk should it crash.
+    """Disable core dumps of this process and its children.
 
-    A limit of 0 still lets a dump go to a program (systemd-coredump, apport), a limit of 1 byte
-    forbids that as well (core(5)); where 0 is set already, only root may raise it.
+    A limit of 0 still lets a program receive a dump (systemd-coredump, apport), a limit of 1 byte
+    forbids that as well (core(5)); if 0 is set already, only root may raise it.
     """
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
@@ -27,7 +27,7 @@ def no_core_dumps() -> None:
 
 
 def require(folder: Path) -> None:
-    """AgentError where it is a link, another user's, or open to others (mode 0700 is wanted)."""
+    """Raise AgentError for a folder that is a link, another user's or not of mode 0700."""
     try:
         status = folder.lstat()
     except OSError as error:
@@ -41,7 +41,7 @@ def require(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return the path with `~` replaced, unchanged where this user has no home directory."""
+    """Return the path with `~` replaced, or unchanged if this user has no home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -49,15 +49,15 @@ def expanded(path: str | Path) -> Path:
 
 
 def read_secret(path: Path) -> str:
-    """Return the one line of a file that its owner alone can read.
+    """Return the only line of a file that only its owner can read.
 
-    AgentError where others can as well.
+    Raises AgentError if others can read it, too.
     """
     try:
         fd = os.open(expanded(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise AgentError("secret-unread", path=path, reason=error.strerror) from None
-    with open(fd, "rb") as file:  # noqa: PTH123 - what was opened is what is looked at
+    with open(fd, "rb") as file:  # noqa: PTH123 - check the file that was opened
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise AgentError("secret-not-file", path=path)

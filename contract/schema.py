@@ -48,13 +48,13 @@ class Range:
 
     @property
     def words(self) -> str:
-        """The bounds in words."""
+        """Return the bounds in words."""
         words = {"at least": self.least, "at most": self.most}
         words |= {"above": self.above, "below": self.below}
         return " and ".join(f"{word} {bound}" for word, bound in words.items() if bound is not None)
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value keeps to it."""
+        """Return whether a value is within the bounds."""
         return (
             (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
@@ -71,47 +71,47 @@ class Text:
     words: str = ""
 
     def holds(self, value: Any) -> bool:
-        """Return whether a text keeps to it."""
+        """Return whether a text matches the pattern."""
         return re.fullmatch(self.pattern, value) is not None
 
 
 @dataclass(frozen=True)
 class Items:
-    """The least number of entries of a list or mapping, and the most."""
+    """The least and most number of entries of a list or mapping."""
 
     least: int
     most: int | None = None
 
     @property
     def words(self) -> str:
-        """The bound in words."""
+        """Return the bound in words."""
         return f"of at least {self.least}" + (f" and at most {self.most}" if self.most else "")
 
     def holds(self, value: Any) -> bool:
-        """Return whether a list or mapping keeps to it."""
+        """Return whether a list or mapping has an allowed number of entries."""
         return len(value) >= self.least and (self.most is None or len(value) <= self.most)
 
 
 class Closed:
     """Base of a shape that refuses unknown keys, for files that people write.
 
-    A key that has no value there (null) is as one that is missing.
+    A key without a value (null) counts as missing.
     """
 
 
 REST = "all other keys"
-"""In `Annotated`, of a field that takes all keys for which there is no other, but those of null."""
+"""In `Annotated`, marks the field that takes all keys without a field, except null ones."""
 KEY = {"role": "key"}
-"""Metadata of a field that holds the key under which its object is in a mapping."""
+"""Metadata of a field that holds the object's own key in the enclosing mapping."""
 OMITTED = {"role": "omitted"}
-"""Metadata of a field that `write` leaves out where it has its default."""
+"""Metadata of a field that `write` leaves out if it has its default."""
 SHA256 = Annotated[str, Text("[0-9a-f]{64}")]
 COUNT = Annotated[int, Range(least=0, most=2**63 - 1)]
 SECONDS = Annotated[float, Range(least=0)]
 
 
 def read(shape: type[_Shape], document: object, place: str = "") -> _Shape:
-    """Return an instance of a dataclass; keys without a field are ignored, or refused if `Closed`.
+    """Return an instance of a dataclass; ignore keys without a field, or refuse them if `Closed`.
 
     Raises ValueError with the place of the fault (below `place`), the wrong value and what it must
     be.
@@ -127,7 +127,7 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
     if origin is Annotated:
         return _read_bounded(shape, value, place)
     if origin is Literal:
-        if not any(type(value) is type(known) and value == known for known in inner):
+        if not any(type(value) is type(choice) and value == choice for choice in inner):
             raise _ShapeError(shape, value, place)
         return value
     if origin in (Union, types.UnionType):
@@ -174,8 +174,8 @@ def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> 
             arguments[name] = _read(hint, value[name], _inside(place, name))
         elif needed:
             raise ValueError(f"{_inside(place, name)!r} is missing")
-    if layout.rest is not None:
-        name, hint = layout.rest
+    if layout.catch_all is not None:
+        name, hint = layout.catch_all
         stated = {
             k: item for k, item in value.items() if k not in layout.fields and item is not None
         }
@@ -188,7 +188,7 @@ def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> 
 
 
 def _read_union(shape: Any, value: Any, place: str) -> Any:
-    """Read as the first shape that fits; else raise the fault that lies deepest in the value."""
+    """Read as the first shape that fits; else raise the fault that is deepest in the value."""
     deepest: ValueError | None = None
     for member in get_args(shape):
         try:
@@ -202,37 +202,37 @@ def _read_union(shape: Any, value: Any, place: str) -> Any:
 
 
 class Layout(NamedTuple):
-    """What of a dataclass is read: by name the shape of each field and whether it is needed.
+    """Fields of a dataclass to read: by name the shape of each field and whether it is required.
 
-    `rest` is the field of all other keys with its shape, `key` the one of the object's own key.
+    `catch_all` is the field of all other keys with its shape, `key` that of the object's own key.
     """
 
     fields: Mapping[str, tuple[Any, bool]]
-    rest: tuple[str, Any] | None
+    catch_all: tuple[str, Any] | None
     key: str | None
     closed: bool
 
 
 @cache
 def layout_of(shape: Any) -> Layout:
-    """Return what of a dataclass is read and written."""
+    """Return the fields of a dataclass that are read and written."""
     hints = get_type_hints(shape, include_extras=True)
     named: dict[str, tuple[Any, bool]] = {}
-    rest, key = None, None
+    catch_all, key = None, None
     for field in fields(shape):
         hint = hints[field.name]
         if field.metadata == KEY:
             key = field.name
         elif REST in get_args(hint)[1:]:
-            rest = field.name, get_args(hint)[0]
+            catch_all = field.name, get_args(hint)[0]
         else:
             needed = field.default is MISSING and field.default_factory is MISSING
             named[field.name] = hint, needed
-    return Layout(named, rest, key, issubclass(shape, Closed))
+    return Layout(named, catch_all, key, issubclass(shape, Closed))
 
 
 def is_mapping(origin: Any) -> bool:
-    """Whether the origin of a shape is a kind of mapping."""
+    """Return whether the origin of a shape is a kind of mapping."""
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
@@ -241,7 +241,7 @@ def _inside(place: str, name: object) -> str:
 
 
 class _ShapeError(ValueError):
-    """A value that does not have its shape; its text is made only where it is shown."""
+    """A value that does not have its shape; its text is composed only when shown."""
 
     def __init__(self, shape: Any, value: object, place: str) -> None:
         super().__init__(shape, value, place)
@@ -258,8 +258,8 @@ class _ShapeError(ValueError):
             shown = repr(value if isinstance(value, str | int | float | None) else type(value))
         text = f"{place or 'the document'} is {shown:.60}, must be {_in_words(shape)}"
         if get_origin(shape) is Literal and isinstance(value, str):
-            known = [word for word in get_args(shape) if isinstance(word, str)]
-            if near := difflib.get_close_matches(value, known, n=1):
+            choices = [word for word in get_args(shape) if isinstance(word, str)]
+            if near := difflib.get_close_matches(value, choices, n=1):
                 text += f"; did you mean {near[0]}?"
         return text
 
@@ -273,7 +273,7 @@ def _in_words(shape: Any) -> str:
         return " or ".join(map(repr, inner))
     if origin in (Union, types.UnionType):
         numbers = {int, float} <= set(inner)
-        return " or ".join(_in_words(each) for each in inner if not (numbers and each is int))
+        return " or ".join(_in_words(member) for member in inner if not (numbers and member is int))
     if origin is Sequence or inner[1:] == (...,):
         return "a list"
     if origin is tuple:
@@ -281,27 +281,28 @@ def _in_words(shape: Any) -> str:
     return _WORDS.get(shape, "a mapping")
 
 
-def nearest(word: str, known: Collection[str]) -> str:
-    """Return the nearest of the known words or, where none is near, all of them."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+def nearest(word: str, choices: Collection[str]) -> str:
+    """Suggest the valid word most similar to `word` or, if none is similar, all of them."""
+    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(choices)}."
 
 
 def write(value: Any) -> Any:
-    """Return what JSON holds of a dataclass, a mapping, a list or a plain value."""
+    """Return the JSON form of a dataclass, a mapping, a list or a plain value."""
     if is_dataclass(value):
-        return _write_object(type(value), value)
+        return _write_object(value)
     if isinstance(value, Mapping):
         return {key: write(item) for key, item in value.items()}
     return [write(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _write_object(shape: Any, value: Any) -> dict[str, Any]:
+def _write_object(value: Any) -> dict[str, Any]:
+    shape: Any = type(value)
     layout = layout_of(shape)
     document: dict[str, Any] = {}
-    for field in fields(shape):
+    for field in fields(value):
         item = getattr(value, field.name)
-        if layout.rest and field.name == layout.rest[0]:
+        if layout.catch_all and field.name == layout.catch_all[0]:
             document |= write(item)
         elif field.name in layout.fields and not (
             field.metadata == OMITTED and item == field.default

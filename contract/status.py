@@ -1,4 +1,4 @@
-"""Where a suite is while it runs (status.json), and its answer so far, as shapes."""
+"""Progress of a running suite (status.json) and its answer so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunningAnswer:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that people want to know, with the wall time (UTC) at which it was heard here."""
+    """An event that people want to know, with the wall time (UTC) at which it was received."""
 
     wall: str
     text: str
@@ -31,11 +31,11 @@ class Event:
 class SuiteStatus:
     """status.json; `block` and `run_index` count from 1 and are null between runs.
 
-    `since_s` is how long the last line of the journal has stood. `finished`, `void` and `skipped`
-    (their workload cannot run there) count runs, `repeated` attempts. `left_s` and `ends_wall` are
-    null before the first finished run. `watts` is by channel, `gaps` by meter. `void_in_a_row` are
-    runs that were void since one was finished, `interrupted` attempts that were cut short.
-    `target_off`: the session switched the target off, and it is not known to be on again.
+    `since_s` is the age of the journal's last line. `finished`, `void` and `skipped` (the target
+    cannot run their workload) count runs, `repeated` attempts. `left_s` and `ends_wall` are null
+    before the first finished run. `watts` is by channel, `gaps` by meter. `void_in_a_row` are void
+    runs since the last finished one, `interrupted` attempts that were cut short. `target_off`: the
+    session switched the target off, and it is not confirmed to be on again.
     """
 
     format: Literal["fde-status/1"]

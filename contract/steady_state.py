@@ -1,9 +1,9 @@
-"""When a disk has settled: the SNIA's Solid State Storage Performance Test Specification, 2.0.2.
+"""Detect a disk's steady state (SNIA Solid State Storage Performance Test Specification, 2.0.2).
 
 A disk is written in rounds, each of which gives one figure. Its measurement window is the last five
-rounds (section 2.1.13); it is steady (2.1.24) once two things are small against the window's mean:
-the range of the figures, and what the straight line that fits them best gains or loses over the
-window. Where 25 rounds bring no such window, the last five stand for what was reached (7.2).
+rounds (section 2.1.13); it is steady (2.1.24) if two quantities are small against the window's
+mean: the range of the figures, and the change of the best-fitting straight line over the window. If
+25 rounds give no such window, the last five are used (7.2).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from statistics import fmean, linear_regression
 
 WINDOW = 5
 MOST_ROUNDS = 25
-# Shares of the mean, themselves still within bounds.
+# Shares of the mean; equal values are within the bounds.
 RANGE_LIMIT, SLOPE_LIMIT = 0.20, 0.10
-# What sums of floats may be off by: a figure on a bound stays within it.
+# Tolerance for sums of floats, so that a figure on a bound is within it.
 _ROUNDING = 1e-9
 
 
@@ -38,17 +38,17 @@ class Window:
 
     @property
     def range_share(self) -> float:
-        """The range as a share of the mean."""
+        """Return the range as a share of the mean."""
         return self.range / self.mean
 
     @property
     def slope_share(self) -> float:
-        """What the line gains (or loses) over the window, as a share of the mean."""
+        """Return the change of the line over the window as a share of the mean."""
         return abs(self.fit_last - self.fit_first) / self.mean
 
     @property
     def steady(self) -> bool:
-        """Whether both are within their bounds."""
+        """Return whether both are within their bounds."""
         return (
             self.range_share <= RANGE_LIMIT + _ROUNDING
             and self.slope_share <= SLOPE_LIMIT + _ROUNDING
@@ -56,9 +56,9 @@ class Window:
 
 
 def window(figures: Sequence[float]) -> Window | None:
-    """Return the window that the last of these rounds closes; None with fewer than five.
+    """Return the window that ends with the last of these rounds; None with fewer than five.
 
-    `figures`: one for each round, above 0, in the order of time. Raises ValueError for others.
+    `figures`: one per round, above 0, in order of time. Raises ValueError for others.
     """
     if not all(0 < figure < math.inf for figure in figures):
         raise ValueError("a round has written nothing")

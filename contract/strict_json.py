@@ -1,4 +1,4 @@
-"""JSON that comes from a file or another machine: whatever is wrong with it is a ValueError."""
+"""Read JSON from files or other machines; every fault in it is a ValueError."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_
 
 
 def dumps(document: Any, indent: int | None = 1) -> str:
-    r"""Return the document as text; in a path or argument a byte that is no UTF-8 is `\xe9`."""
+    r"""Return the document as text; write bytes of a path that are not UTF-8 as `\xe9`."""
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     return SURROGATES.sub(lambda match: as_utf8(match[0]).replace("\\", "\\\\"), text)
 
@@ -46,8 +46,8 @@ def dumps(document: Any, indent: int | None = 1) -> str:
 def loads(text: str | bytes) -> Any:
     """Return the document.
 
-    Raises ValueError, also for what Python's own reader takes or gives up at: Infinity and NaN,
-    whole numbers beyond 64 bits, nesting without end, halves of surrogate pairs.
+    Raises ValueError, also for what Python's reader accepts or fails at otherwise: Infinity and
+    NaN, whole numbers beyond 64 bits, unlimited nesting, halves of surrogate pairs.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
@@ -61,7 +61,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty where there is none that can be read."""
+    """Return the JSON object in a file; empty if it cannot be read."""
     try:
         document = loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -75,7 +75,7 @@ def parse(shape: type[_Shape], text: str | bytes) -> _Shape:
 
 
 def load(shape: type[_Shape], path: Path) -> _Shape | None:
-    """Return the instance in a file; None where there is none that can be read."""
+    """Return the instance in a file; None if it cannot be read."""
     try:
         return parse(shape, path.read_bytes())
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def load(shape: type[_Shape], path: Path) -> _Shape | None:
 
 
 def lines(shape: type[_Shape], path: Path) -> Iterator[_Shape]:
-    """Yield the whole lines of a file; one that a power cut has torn is left out."""
+    """Yield an instance for each line of a file; lines torn by a power cut are left out."""
     for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
             yield parse(shape, line)

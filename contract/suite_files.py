@@ -1,4 +1,4 @@
-"""Which files a suite's folder and a bundle have, by their paths in it (data/README.md)."""
+"""Classify the files of a suite's folder and of a bundle by their paths (data/README.md)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SEALED = (
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
 DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "budget.csv")
-_BESIDE = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff")
+_ADDED = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff")
 _NAME = f"(?:{PATTERN})"
-# What a program of a workload may leave for a bundle: nothing that a browser or Python would run.
+# Files that a workload's program may add to a bundle: none that a browser or Python would run.
 _KEPT = re.compile(
     rf"runs/{_NAME}/kept/(?:{_NAME}/)*{_NAME}\.(?:json|jsonl|txt|log|csv|tsv|dat|gz|parquet)"
 )
@@ -31,26 +31,28 @@ _INNER = re.compile(
     rf"|(?:provenance|precondition)/{_NAME}\.json"
 )
 _SCHEMA = re.compile(rf"schema/{_NAME}\.json")
-# Of sessions on this machine, neither sealed nor packed.
+# Files of sessions on this machine, neither sealed nor packed.
 _SESSIONS = re.compile(
     r"controller\.log|status/.+|\.(?:lock|reserve|session\.log|derived\.json|ansible-\w+\.log)"
 )
 
 
 def is_sealed(path: str) -> bool:
-    """Whether a path is that of a file which a seal covers."""
+    """Return whether a path is that of a sealed file."""
     return path in SEALED or _INNER.fullmatch(path) is not None
 
 
 def is_packed(path: str) -> bool:
-    """Whether a file is taken out of a bundle: never a page, which another machine wrote."""
+    """Return whether a file is taken from a bundle: never a page from another machine."""
     if path.startswith("runs/") and "/kept/" in path:
         return _KEPT.fullmatch(path) is not None
-    known = path in (*DERIVED, *_BESIDE) or _SCHEMA.fullmatch(path) is not None
-    return known or is_sealed(path)
+    if path in (*DERIVED, *_ADDED) or _SCHEMA.fullmatch(path):
+        return True
+    return is_sealed(path)
 
 
 def is_known(path: str) -> bool:
-    """Whether a path is that of a file which a suite's folder may have."""
-    known = path == "report.html" or _SESSIONS.fullmatch(path) is not None
-    return known or is_sealed(path) or is_packed(path)
+    """Return whether a path is that of a file that a suite's folder may have."""
+    if path == "report.html" or _SESSIONS.fullmatch(path):
+        return True
+    return is_sealed(path) or is_packed(path)

@@ -1,8 +1,8 @@
-r"""Text of the system: what /proc, /sys, udev and programs print is bytes, in no promised encoding.
+r"""Decode text of the system: output of /proc, /sys, udev and programs has no guaranteed encoding.
 
-The kernel cuts the name of a process within a letter, mount points and serial numbers are whatever
-somebody wrote. Bytes that are no UTF-8 are kept as lone surrogates (PEP 383), so that a path that
-was read still opens; `names.printable` and `files.json_text` show them as `\xb1`.
+The kernel cuts the name of a process within a letter; mount points and serial numbers are
+arbitrary bytes. Bytes that are not UTF-8 become lone surrogates (PEP 383), so that a path that was
+read still opens; `names.printable` and `files.json_text` show them as `\xb1`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from pathlib import Path
 
 
 def decode(data: bytes) -> str:
-    """Return the text of these bytes; none are refused or lost."""
+    """Decode bytes without refusing or losing any."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def read(path: Path) -> str:
-    """Return the text of a file of the system; raises OSError."""
+    """Return the text of a system file; raises OSError."""
     return decode(path.read_bytes())
 
 
 def read_line(path: Path) -> str:
-    """Return the text of a file without the white space around it; raises OSError."""
+    """Return the stripped text of a file; raises OSError."""
     return read(path).strip()
 
 
 def read_line_or_empty(path: Path) -> str:
-    """Return the text of a file without the white space around it, empty where it is not there."""
+    """Return the stripped text of a file, empty if it cannot be read."""
     try:
         return read_line(path)
     except OSError:
@@ -34,7 +34,7 @@ def read_line_or_empty(path: Path) -> str:
 
 
 def read_number(path: Path) -> int:
-    """Return the whole number in a file; raises OSError, also where it holds none."""
+    """Return the whole number in a file; raises OSError, also if it holds none."""
     text = path.read_bytes()
     try:
         return int(text)
@@ -43,5 +43,5 @@ def read_number(path: Path) -> int:
 
 
 def not_a_number(text: bytes) -> str:
-    """Return what is wrong with a file of this content that should hold a number."""
+    """Return the error text for a file with this content that should hold a number."""
     return f"the file holds {decode(text)!r} in place of a number"

@@ -1,4 +1,4 @@
-"""timing.json: where the wall time of a suite went (data/README.md)."""
+"""timing.json: breakdown of the wall time of a suite (data/README.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contract.schema import SECONDS
 class Timing:
     """timing.json; the fields in `PARTS` add up to `wall_s`.
 
-    Older files lack some of these, whose seconds were in the others.
+    Older files lack some of these and count their seconds in others.
     """
 
     wall_s: SECONDS = 0.0
@@ -36,13 +36,13 @@ class Timing:
 
     @property
     def controller_share(self) -> float | None:
-        """Share of one processor that a controller on the target kept busy; None elsewhere."""
+        """Return the controller's share of one processor of the target; None elsewhere."""
         if not self.controller_cpu_s or not self.controller_cpu_wall_s:
             return None
         return self.controller_cpu_s / self.controller_cpu_wall_s
 
     def document(self) -> dict[str, str | float]:
-        """Return it as JSON holds it; what was not observed has no key."""
+        """Return the JSON form; values that were not observed are left out."""
         stated = {key: value for key, value in asdict(self).items() if value is not None}
         return {"format": "fde-timing/1", **stated}
 

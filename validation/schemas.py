@@ -42,13 +42,13 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - one a kind
         return {"type": "object", "additionalProperties": schema(inner[1]), **names}
     if isinstance(shape, type) and is_dataclass(shape):
         layout = layout_of(shape)
-        rest = layout.rest and schema(get_args(layout.rest[1])[1] | None)
+        others = layout.catch_all and schema(get_args(layout.catch_all[1])[1] | None)
         return {
             "description": " ".join((shape.__doc__ or "").partition("\n\n")[0].split()),
             "type": "object",
             "properties": {name: schema(hint) for name, (hint, _) in layout.fields.items()},
             "required": [name for name, (_, needed) in layout.fields.items() if needed],
-            **({"additionalProperties": rest} if rest else {}),
+            **({"additionalProperties": others} if others else {}),
         }
     return {} if shape is Any else {"type": TYPES[shape]}
 
