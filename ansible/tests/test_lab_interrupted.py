@@ -20,7 +20,7 @@ import pytest
 from agent.storage import secrets as pin_tries
 from agent.storage.guard import MAPPING
 from contract.places import MOUNT_POINT
-from controller.session import seal
+from controller.session import fetch
 from drive import control
 from drive.tests.guest_sed import SCRIPTS
 from lab import power, ssh
@@ -246,7 +246,7 @@ def test_a_link_lost_at_the_start_and_the_end_of_a_suite(bench: Bench, tmp_path:
     trap = bench.trap(PACKING, "cut")
     assert bench.controller.play("suite.yml", "--tags", "fetch", **variables).returncode == 0
     bench.resume(trap.sprung())
-    seal.unpack(tmp_path / "fetched.tar", folder)
+    fetch.unpack(tmp_path / "fetched.tar", folder)
     journal = bench.lab.ssh(f"cat /var/lib/fde-testbed/suites/{folder.name}/journal.jsonl").stdout
     assert (folder / "journal.jsonl").read_text() == journal
     bench.assert_whole()

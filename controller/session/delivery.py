@@ -27,20 +27,19 @@ from controller.session.progress_text import changes, compact
 
 LIMIT_S = 30.0
 ANSWER_S = 10.0
-# Of a delivery's process, Apprise's own modules in it, and of a receiver's answer.
-MOST_MEMORY_BYTES = 300 << 20
+MOST_MEMORY_BYTES = 300 << 20  # of a delivery's process, with Apprise's own modules
 MOST_ANSWER_BYTES = 1 << 20
 
 
 def deliver(receiver: Receiver, message: Message, limit_s: float = LIMIT_S) -> str:
-    """Hand a message over; return why that failed, empty where it did not.
+    """Deliver a message to a receiver; return why that failed, empty if it did not.
 
-    The limit is kept by timeout(1), which outlives this process.
+    timeout(1) enforces the limit, as it outlives this process.
     """
-    # It holds no secret: these stand in the files that it names.
+    # It contains no secret: these are in the files that it names.
     described = strict_json.dumps(schema.write(receiver), None)
     argv = receiver.argv or module_command("controller.session.delivery", described)
-    done = subprocess.run(
+    completed = subprocess.run(
         ["timeout", "--signal=KILL", f"{limit_s:g}", *argv],
         input=strict_json.dumps(schema.write(message)).encode(),
         stdout=subprocess.DEVNULL,
@@ -48,29 +47,29 @@ def deliver(receiver: Receiver, message: Message, limit_s: float = LIMIT_S) -> s
         start_new_session=True,
         check=False,
     )
-    if done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
+    if not completed.returncode:
+        return ""
+    if completed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return f"no end in {limit_s:g} s"
-    lines = system_text.decode(done.stderr or b"").splitlines()
-    ended = f"it ended with {done.returncode}"
-    return (lines[-1] if lines else ended) if done.returncode else ""
+    lines = system_text.decode(completed.stderr or b"").splitlines()
+    return lines[-1] if lines else f"it ended with {completed.returncode}"
 
 
 @functools.cache
 def _confine_requests() -> None:
-    """Have requests send to the receiver alone what is its own, and read little of its answer.
+    """Make requests follow no redirect, send no login of ~/.netrc and read a short answer only.
 
-    For this process, as Apprise's services have no such options: no redirect is followed, no login
-    of ~/.netrc is sent, and an answer without end is none.
+    For all of this process, because Apprise's services have no such options.
     """
     import requests
 
     read = requests.Response.iter_content
 
     def read_little(self: requests.Response, *args: Any, **options: Any) -> Iterator[Any]:
-        left_bytes = MOST_ANSWER_BYTES
+        read_bytes = 0
         for part in read(self, *args, **options):
-            left_bytes -= len(part)
-            if left_bytes < 0:
+            read_bytes += len(part)
+            if read_bytes > MOST_ANSWER_BYTES:
                 raise requests.ConnectionError("the answer is too long")
             yield part
 
@@ -116,7 +115,7 @@ def _send_by_apprise(message: Message, url: str) -> str:
 
 
 def main(described: str) -> int:
-    """Deliver what is on standard input; 1 with the reason on standard error where that failed."""
+    """Deliver the message on standard input; if that fails, print the reason and return 1."""
     private.no_core_dumps()
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     receiver = strict_json.parse(Receiver, described)

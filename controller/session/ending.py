@@ -20,23 +20,22 @@ from controller.session.progress import unfinished
 from controller.session.secrets_delivery import SECRETS
 
 STOP = ".stop"
-"""In a suite's folder: a person asks its session to end after the run."""
+"""A file in a suite's folder by which a person asks its session to end after the run."""
 RETRY_S = 2.0
-# At the end of the time, for the last mark and the results.
-FETCH_S = 60.0
+FETCH_S = 60.0  # reserved before the end for the last mark and the results
 MINUTE_S = 60
 
 
 class TimeOverError(Exception):
-    """The hard end, with a run under way or none."""
+    """A session's time is over, whether or not a run is under way."""
 
 
 @dataclass
 class Ending:
-    """When a session is to end and, by `code`, why it did; it sets the agent's bounds.
+    """When a session ends and, by `code`, why it did; sets the agent's bounds accordingly.
 
-    `end_ns` is on CLOCK_BOOTTIME: neither a step of the wall clock nor sleep moves it. `unsent`:
-    the target does not have the bounds yet.
+    `end_ns` is on CLOCK_BOOTTIME, so that neither a step of the wall clock nor sleep moves it.
+    While `unsent` the target does not have the current bounds.
     """
 
     plan: Plan
@@ -45,25 +44,25 @@ class Ending:
     end_ns: int | None = None
     code: EndCode = ""
     unsent: bool = False
-    _known_s: Mapping[str, float] = field(default_factory=dict)
+    _longest_s: Mapping[str, float] = field(default_factory=dict)
     _retry_s: float = 0.0
     _last: Entry | None = None
 
     def begin(self, entries: Sequence[Entry]) -> None:
-        """Set the bounds before the agent starts. Raises ControllerError where that fails."""
-        if self.end_ns is not None and not self._known_s:
-            known = read_durations(self.suite_dir.parent, self.plan.host, self.plan.origin)
-            self._known_s = longest_s(known, self.plan)
+        """Set the bounds before the agent starts. Raises ControllerError if that fails."""
+        if self.end_ns is not None and not self._longest_s:
+            durations = read_durations(self.suite_dir.parent, self.plan.host, self.plan.origin)
+            self._longest_s = longest_s(durations, self.plan)
         bounded = self._bounds != Bounds()
         if not entries and not bounded:
-            return  # a suite that has not begun has none of an earlier session
+            return  # a suite that has not begun has no bounds of an earlier session
         if not self.agent.bound(self._bounds) and bounded:
             raise ControllerError("bounds-not-set", host=self.plan.host)
 
     def follow(self, entries: Sequence[Entry], *, reached: bool) -> None:
-        """Set the bounds again where something asks for it.
+        """Set the bounds again after a request to stop or a boot of the target.
 
-        Raises TimeOverError at the hard end, whatever is under way.
+        Raises TimeOverError at the end, also during a run.
         """
         if self.end_ns is not None and boottime_ns() >= self.end_ns:
             self.code = "until"
@@ -80,7 +79,7 @@ class Ending:
             self.unsent = not self.agent.bound(self._bounds)
 
     def conclude(self, entries: Sequence[Entry]) -> bool:
-        """Set why the agent has closed the suite with runs left; whether it has."""
+        """Set `code` if the agent has closed the suite with runs left; return whether it has."""
         if not unfinished(self.plan, History(entries)) or entries[-1].state not in TERMINAL:
             self.code = ""
         elif self.end_ns is not None:
@@ -94,14 +93,14 @@ class Ending:
         seconds = None
         if self.end_ns is not None:
             seconds = (self.end_ns - boottime_ns()) / NS - FETCH_S
-        return Bounds(seconds, self._known_s)
+        return Bounds(seconds, self._longest_s)
 
 
 def next_time(now_s: float, clock: datetime, zone: tzinfo | None = None) -> float:
     """Return the next moment at which clocks show a time of day, or skip it in spring.
 
-    In autumn a time that they show twice comes twice. Moments are seconds of the Unix epoch; of
-    `clock` hour and minute count. `zone` is the local one by default.
+    A time that clocks show twice in autumn occurs twice. Moments are seconds of the Unix epoch. Of
+    `clock` only hour and minute count; `zone` is the local one by default.
     """
 
     def shown(moment_s: float) -> datetime:

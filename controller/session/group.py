@@ -1,4 +1,4 @@
-"""One suite on several hosts at once, each with its session, as one group."""
+"""Run one suite on several hosts at once as a group, with a session for each host."""
 
 from __future__ import annotations
 
@@ -26,47 +26,42 @@ from contract.interrupts import deferred_interrupts
 from contract.places import command_line, module_command
 from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument, read_target
 from contract.status import SuiteStatus
-from controller.planning.plan_folders import Options, write_folders
+from controller.planning.plan_folders import Options, keep
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
 from controller.targets import connection, playbook
 
-# What every plan of a group has alike: without these, hosts could not be laid beside each other.
+# Fields that all plans of a group must share, else their hosts could not be compared.
 SAME = {
     "origin": "what their figures are (fde_origin)",
     "filesystem": "the file system (fde_filesystem)",
     "runs": "the order of the runs",
 }
 
-Target = TargetDocument
+
+def require_apart(targets: Sequence[TargetDocument]) -> None:
+    """Raise ControllerError if two hosts are the same machine or would read the same meter."""
+    conflicts = []
+    for target, other in combinations(targets, 2):
+        hosts = {"host": target.host, "other": other.host}
+        address, other_address = (
+            f"{connection.address(t)}{f', port {t.ssh.port}' if t.ssh else ''}"
+            for t in (target, other)
+        )
+        if address == other_address:
+            conflicts.append(ControllerError("same-machine", **hosts, address=address))
+        for meter, other_meter in product(target.meters, other.meters):
+            if _port_names(meter) & _port_names(other_meter):
+                facts = {"meter": meter.name, "other_meter": other_meter.name, "port": meter.port}
+                conflicts.append(ControllerError("same-port", **hosts, **facts))
+    if conflicts:
+        raise ControllerError(*conflicts)
 
 
-def require_apart(targets: Sequence[Target]) -> None:
-    """ControllerError where two hosts are one machine, or would read one meter."""
-    broken = [each for pair in combinations(targets, 2) for each in _shared(*pair)]
-    if broken:
-        raise ControllerError(*broken)
-
-
-def _shared(one: Target, other: Target) -> Iterator[ControllerError]:
-    """Yield why two hosts may not be measured at once: one machine, or one meter."""
-    hosts = {"host": one.host, "other": other.host}
-    mine, its = (
-        f"{connection.address(target)}{f', port {target.ssh.port}' if target.ssh else ''}"
-        for target in (one, other)
-    )
-    if mine == its:
-        yield ControllerError("same-machine", **hosts, address=mine)
-    for meter, other_meter in product(one.meters, other.meters):
-        if _port(meter) & _port(other_meter):
-            meters = {"meter": meter.name, "other_meter": other_meter.name}
-            yield ControllerError("same-port", **hosts, **meters, port=meter.port)
-
-
-def _port(meter: MeterEntry) -> set[str]:
+def _port_names(meter: MeterEntry) -> set[str]:
     """Return the names of a meter's port: the inventory's, and that of its device if it exists.
 
-    At one address on a network there are as many as there are settings and channels.
+    A network address has one name for each channel, with the meter's settings.
     """
     from instrumentation.meters import registry  # NumPy: not at the start of every command
     from instrumentation.ports import Lookup, PortError, is_network
@@ -84,55 +79,46 @@ def _port(meter: MeterEntry) -> set[str]:
 
 
 def require_alike(plans: Sequence[Plan]) -> None:
-    """ControllerError where the hosts would not do the same work on the same stacks."""
-    first, *rest = plans
-    for plan in rest:
-        both = f"{first.host} and {plan.host}"
+    """Raise ControllerError if the hosts would not do the same work on the same stacks."""
+    first, *others = plans
+    for plan in others:
+        hosts = f"{first.host} and {plan.host}"
         _require_same_entries("configurations", first, plan, "--configurations …")
         _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
         if first.extent != plan.extent:
-            raise ControllerError("extents-differ", hosts=both)
-        for key, what in SAME.items():
+            raise ControllerError("extents-differ", hosts=hosts)
+        for key, description in SAME.items():
             if getattr(first, key) != getattr(plan, key):
-                raise ControllerError("hosts-differ", hosts=both, what=what)
+                raise ControllerError("hosts-differ", hosts=hosts, what=description)
 
 
-def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
-    mine, its = (
-        {entry["name"]: entry for entry in schema.write(getattr(plan, kind))}
-        for plan in (one, other)
+def _require_same_entries(kind: str, plan: Plan, other: Plan, way_out: str) -> None:
+    entries, other_entries = (
+        {entry["name"]: entry for entry in schema.write(getattr(p, kind))} for p in (plan, other)
     )
-    common = [name for name in mine if name in its]
-    for plan, entries, elsewhere in ((one, mine, other), (other, its, one)):
-        if missing := ", ".join(name for name in entries if name not in common):
+    common = [name for name in entries if name in other_entries]
+    for having, lacking, names_there in ((plan, other, entries), (other, plan, other_entries)):
+        if missing := ", ".join(name for name in names_there if name not in common):
             facts = {"kind": kind, "shared": " ".join(common) or "none", "way_out": way_out}
-            hosts = {"host": plan.host, "elsewhere": elsewhere.host}
+            hosts = {"host": having.host, "elsewhere": lacking.host}
             raise ControllerError("not-on-all-hosts", **facts, **hosts, missing=missing)
     for name in common:
-        keys = dict.fromkeys([*mine[name], *its[name]])
-        if unlike := ", ".join(k for k in keys if mine[name].get(k) != its[name].get(k)):
+        entry, other_entry = entries[name], other_entries[name]
+        keys = dict.fromkeys([*entry, *other_entry])
+        if unlike := ", ".join(k for k in keys if entry.get(k) != other_entry.get(k)):
             facts = {"kind": kind.removesuffix("s").capitalize(), "name": name, "unlike": unlike}
-            hosts = {"host": one.host, "elsewhere": other.host}
+            hosts = {"host": plan.host, "elsewhere": other.host}
             raise ControllerError("not-alike", **facts, **hosts, way_out=way_out)
-
-
-def write(folder: Path, plans: Sequence[Plan]) -> None:
-    """Write group.json, before the first run."""
-    suite_ids = tuple(plan.suite_id for plan in plans)
-    document = GroupDocument("fde-group/1", folder.name, suite_ids, tuple(p.host for p in plans))
-    write_json(folder / FILE, asdict(document))
 
 
 SESSION = tuple(module_command("controller", "run"))
 LOG = ".session.log"
 POLL_S = 0.5
 
-Freeze = Callable[..., Plan]
-
 
 @dataclass
-class Session:
-    """A host's own process, and how much of its log has been shown."""
+class HostSession:
+    """The session of one host: its process, and how much of its log has been shown."""
 
     host: str
     folder: Path
@@ -141,7 +127,7 @@ class Session:
     last: str = ""
 
     def new_lines(self) -> Iterator[str]:
-        """Whole lines of its log since the last call."""
+        """Yield the complete lines that its log gained since the last call."""
         with (self.folder / LOG).open("rb") as file:
             file.seek(self.shown_bytes)
             complete, newline, _ = file.read().rpartition(b"\n")
@@ -152,10 +138,10 @@ class Session:
 
 
 def several(options: Options) -> bool:
-    """Read into `options.targets` the targets that are meant; whether they are several.
+    """Fill in `options.targets` from file or inventory; return whether a group is to be run.
 
-    A resume of one suite is for that suite's host, whatever else is in the inventory. Raises
-    ControllerError where the inventory cannot be resolved.
+    Resuming a suite of one host takes that host only. Raises ControllerError if the inventory
+    cannot be resolved.
     """
     if options.target is not None:
         options.targets = [read_target(options.target)]
@@ -164,88 +150,88 @@ def several(options: Options) -> bool:
         raise ControllerError("no-inventory-or-target")
     inventory = playbook.resolve(options.inventory)
     refused = inventory.refused.items()
-    if reasons := " ".join(f"{host}: {each}" for host, problems in refused for each in problems):
+    if reasons := " ".join(f"{host}: {p}" for host, problems in refused for p in problems):
         raise ControllerError("inventory-refused", path=options.inventory, reasons=reasons)
-    targets, folder = inventory.targets, options.suite_dir
+    options.targets, folder = inventory.targets, options.suite_dir
     if folder is not None and is_group(folder):
-        options.targets = targets
         return True
-    if folder is not None and len(targets) > 1:
-        targets = [_of_host(targets, _planned_host(folder), options.inventory)]
-    options.targets = targets
-    return len(targets) > 1
+    if folder is not None and len(options.targets) > 1:
+        options.targets = _targets_of_suites([folder], options)
+    return len(options.targets) > 1
 
 
 def targets_of(options: Options) -> Sequence[TargetDocument]:
-    """Return the resolved target that is meant, or several. Raises ControllerError."""
+    """Return the resolved targets of a command's options. Raises ControllerError."""
     several(options)
     return options.targets
 
 
-def plan(options: Options, freeze: Freeze) -> Path:
-    """Freeze a plan for every host, alike in all that matters; the group's folder.
+def plan(options: Options, freeze: Callable[..., Plan]) -> Path:
+    """Freeze comparable plans for all hosts, with group.json; return the group's folder.
 
-    `freeze(options, group, created)` gives the plan of the one target in `options.targets`. Nothing
-    is written before all plans are made and agree. Raises ControllerError.
+    `freeze(options, group, created)` returns the plan of the one target in `options.targets`. Nothing
+    is written before all plans are complete and agree. Raises ControllerError.
     """
     require_apart(options.targets)
-    now = datetime.now(UTC)
-    name = f"{options.suite}-{now:%Y%m%dT%H%M%SZ}"
+    created = datetime.now(UTC)
+    name = f"{options.suite}-{created:%Y%m%dT%H%M%SZ}"
     seed = secrets.randbits(32) if options.seed is None else options.seed
 
-    def frozen(**changes: Any) -> list[Plan]:
-        made = []
+    def freeze_all(**changes: Any) -> list[Plan]:
+        plans = []
         for target in options.targets:
             changed = {"seed": seed, "targets": [target], **changes}
             try:
-                made.append(freeze(replace(options, **changed), group=name, created=now))
+                plans.append(freeze(replace(options, **changed), group=name, created=created))
             except ControllerError as error:
                 raise ControllerError("host-failed", host=target.host, error=error) from error
-        return made
+        return plans
 
-    plans = frozen()
-    slowest = min(plans, key=lambda each: each.blocks)
-    if any(each.blocks > slowest.blocks for each in plans):  # fitted to the time
+    plans = freeze_all()
+    slowest = min(plans, key=lambda plan: plan.blocks)
+    if any(plan.blocks > slowest.blocks for plan in plans):  # fitted to the time
         host = names.printable(slowest.host)
         print(f"{host} is the slowest: {slowest.blocks} blocks on every host")
-        plans = frozen(blocks=slowest.blocks)
+        plans = freeze_all(blocks=slowest.blocks)
     require_alike(plans)
-    kept = write_folders(plans, options.out, now)
-    folder = options.out / str(kept[0].group)
-    write(folder, kept)
+    stored = keep(plans, options.out, created)
+    folder = options.out / str(stored[0].group)
+    suite_ids = tuple(plan.suite_id for plan in stored)
+    hosts = tuple(plan.host for plan in stored)
+    document = GroupDocument("fde-group/1", folder.name, suite_ids, hosts)
+    write_json(folder / FILE, asdict(document))
     return folder
 
 
 def run(options: Options) -> bool:
-    """Run or continue with every suite of the group in `options.suite_dir`; whether all succeeded.
+    """Run or resume all suites of the group in `options.suite_dir`; return whether all succeeded.
 
-    A host that fails does not stop the others. Ctrl-C is handed on to each session, which ends in
-    order; KeyboardInterrupt is raised when all have.
+    A host that fails does not stop the others. Ctrl-C is passed to every session, which ends in
+    order; KeyboardInterrupt is raised when all have ended.
     """
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
     require_apart(options.targets)
-    waiting = [path for path in members(folder) if not (path / MANIFEST).exists()]
-    if not waiting:
+    unsealed = [path for path in members(folder) if not (path / MANIFEST).exists()]
+    if not unsealed:
         raise ControllerError("group-sealed", folder=folder)
-    named = {_planned_host(path): path for path in waiting}
-    targets = [_of_host(options.targets, host, options.inventory) for host in named]
+    targets = _targets_of_suites(unsealed, options)
+    hosts = [target.host for target in targets]
     with deferred_interrupts() as interrupts:
         sessions = [
-            _start(target, path, options)
-            for target, path in zip(targets, named.values(), strict=True)
+            _start(target, path, options) for target, path in zip(targets, unsealed, strict=True)
         ]
-        print(names.printable(f"group {folder.name}: {', '.join(named)}"), flush=True)
-        with closing(Hosts(list(named))) as view:
+        print(names.printable(f"group {folder.name}: {', '.join(hosts)}"), flush=True)
+        with closing(Hosts(hosts)) as view:
             _follow(sessions, view, interrupts)
         os.utime(folder)  # the newest, for `fde report`
         for session in sessions:
             outcome = f"sealed, {session.folder}"
             if session.process.returncode or not (session.folder / MANIFEST).exists():
-                way = command_line("resume", session.folder, inventory=options.inventory)
+                command = command_line("resume", session.folder, inventory=options.inventory)
                 reason = session.last.removeprefix("fde: ") or "no output"
                 outcome = "failed" if session.process.returncode else "ended"
-                outcome += f": {reason}\n  continue with: {way}"
+                outcome += f": {reason}\n  continue with: {command}"
             print(names.printable(f"{session.host}: {outcome}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
@@ -253,10 +239,10 @@ def run(options: Options) -> bool:
     return not failed
 
 
-def _start(target: Target, folder: Path, options: Options) -> Session:
-    """Start a host's session, whose resolved target is in a file without a name.
+def _start(target: TargetDocument, folder: Path, options: Options) -> HostSession:
+    """Start a host's session; it gets its resolved target in an anonymous file.
 
-    The session writes to a file, not to us: it continues if this process ends.
+    The session writes to a log file, not to a pipe: it continues if this process ends.
     """
     with os.fdopen(os.memfd_create("target"), "wb") as resolved, (folder / LOG).open("ab") as log:
         resolved.write(json.dumps(target.document()).encode())
@@ -275,14 +261,14 @@ def _start(target: Target, folder: Path, options: Options) -> Session:
             start_new_session=True,
             pass_fds=[resolved.fileno()],
         )
-        return Session(target.host, folder, process, log.tell())
+        return HostSession(target.host, folder, process, log.tell())
 
 
-def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int]) -> None:
-    """Show the lines of the sessions until all have ended; each interrupt is handed on to them."""
-    handed_on = 0
+def _follow(sessions: Sequence[HostSession], view: Hosts, interrupts: Sequence[int]) -> None:
+    """Show the lines of the sessions until all have ended; pass each interrupt on to them."""
+    passed_on = 0
     while True:
-        ended = [session.process.poll() is not None for session in sessions]
+        all_ended = all(session.process.poll() is not None for session in sessions)
         for session in sessions:
             for line in session.new_lines():
                 view.line(session.host, line)
@@ -292,28 +278,29 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
                 path = session.folder / "status" / "status.json"
                 view.status(session.host, strict_json.load(SuiteStatus, path))
         view.draw()
-        if all(ended):
+        if all_ended:
             return
-        if len(interrupts) > handed_on:
-            handed_on = len(interrupts)
+        if len(interrupts) > passed_on:
+            passed_on = len(interrupts)
             print("interrupted: every host's session ends in order", flush=True)
             for session in sessions:
                 if session.process.poll() is None:
-                    # Not SIGINT: what a shell started in the background does not hear it.
+                    # Not SIGINT: processes that a shell started in the background ignore it.
                     session.process.terminate()
         time.sleep(POLL_S)
 
 
-def _planned_host(folder: Path) -> str:
-    head = strict_json.load(PlanHead, folder / "plan.json")
-    if head is None:
-        raise ControllerError("no-planned-suite", folder=folder)
-    return head.host
-
-
-def _of_host(targets: Sequence[Target], host: str, path: Path) -> Target:
-    for target in targets:
-        if target.host == host:
-            return target
-    known = ", ".join(target.host for target in targets)
-    raise ControllerError("host-not-in-inventory", host=host, path=path, known=known)
+def _targets_of_suites(folders: Sequence[Path], options: Options) -> list[TargetDocument]:
+    """Return the target of each suite by its plan's host. Raises ControllerError."""
+    targets = {target.host: target for target in options.targets}
+    hosts = []
+    for folder in folders:
+        head = strict_json.load(PlanHead, folder / "plan.json")
+        if head is None:
+            raise ControllerError("no-planned-suite", folder=folder)
+        hosts.append(head.host)
+    for host in hosts:
+        if host not in targets:
+            facts = {"path": options.inventory, "known": ", ".join(targets)}
+            raise ControllerError("host-not-in-inventory", host=host, **facts)
+    return [targets[host] for host in hosts]

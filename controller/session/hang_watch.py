@@ -1,7 +1,7 @@
-"""A target that is silent is reported; one that hangs is switched off and on, where that is set.
+"""Report a target that is silent; switch one that hangs off and on, if its inventory allows it.
 
-That it is off is a state of the target: kept in the user's state folder from before it is switched
-off until it is read back that it is on, by this session or a later one of any suite.
+A mark in the user's state folder records that the target is off. It is written before the target is
+switched off and removed once it is read back as on, by this session or a later one of any suite.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from instrumentation import power_switch
 from instrumentation.clock import monotonic_ns
 
 FILE = "power.jsonl"
-# Within this and its run's limit, the agent's own watchdog has ended a step that hangs.
+# The agent's own watchdog ends a step that hangs within its run's limit and this time.
 STEP_S = 900.0
-# Tries to give power back once the session is to end; the next session continues.
+# Attempts to give power back once the session is to end; the next session continues.
 LAST_TRIES = 3
 
 
@@ -47,7 +47,7 @@ class HangWatch:
         self._ending = threading.Event()
 
     def observe(self, lost_s: float, working_s: float = 0.0) -> None:
-        """Take note of how long the target was silent, and its run had no new line."""
+        """Report or end a hang, by how long the target was silent and its run had no new line."""
         silent = f"the target has been silent for {minutes(lost_s)}"
         self._board.alarm("target-lost", silent if lost_s else "")
         hung_s = max(lost_s, working_s - self._stuck_after_s)
@@ -72,37 +72,34 @@ class HangWatch:
             self._board.warn(f"{hangs}; its power is left on: {error}")
             return
         self._board.announce("power-cycled", f"{hangs}: it is switched off and on")
-        self._thread = threading.Thread(target=self._cycle, args=(self._switch, mark))
+        self._thread = threading.Thread(target=self._switch_off_and_on, args=(self._switch, mark))
         self._thread.start()
 
     def close(self) -> None:
-        """End after `LAST_TRIES` more tries to give the target its power back."""
+        """End after `LAST_TRIES` more attempts to give the target its power back."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
 
-    def _cycle(self, switch: PowerSwitch, mark: IO[bytes]) -> None:
-        with mark:
-            self._switch_off_and_on(switch)
-
-    def _switch_off_and_on(self, switch: PowerSwitch) -> None:
-        try:
-            power_switch.turn(switch.argv, on=False)
-        except (ProblemError, OSError) as error:
-            failure = f"the target could not be switched off: {error}"
-            self._board.announce("power-cycled", failure)
-        else:
-            self._ending.wait(switch.off_s)
-        tries = 0
+    def _switch_off_and_on(self, switch: PowerSwitch, mark: IO[bytes]) -> None:
+        attempts = 0
 
         def is_over(failure: str) -> bool:
-            nonlocal tries
+            nonlocal attempts
             self._board.alarm("target-off", f"the target is OFF: {failure}; tried again")
             self._board.warn(f"the target is OFF: {failure}")
-            tries += self._ending.is_set()
+            attempts += self._ending.is_set()
             self._ending.wait(RETRY_S)
-            return tries >= LAST_TRIES
+            return attempts >= LAST_TRIES
 
-        if give_back(switch, off_mark(self._host), is_over):
-            self._board.alarm("target-off", "")
-            self._board.note("the target has power again")
+        with mark:
+            try:
+                power_switch.turn(switch.argv, on=False)
+            except (ProblemError, OSError) as error:
+                failure = f"the target could not be switched off: {error}"
+                self._board.announce("power-cycled", failure)
+            else:
+                self._ending.wait(switch.off_s)
+            if give_back(switch, off_mark(self._host), is_over):
+                self._board.alarm("target-off", "")
+                self._board.note("the target has power again")

@@ -1,4 +1,4 @@
-"""The journal of a running suite, read over a link that may drop."""
+"""Read the journal of a running suite over a link that may drop."""
 
 from __future__ import annotations
 
@@ -22,41 +22,39 @@ from controller.targets.connection import SSH_FAILED
 
 log = logging.getLogger(__name__)
 
-# A link that is back sooner is not worth a word.
-PATIENCE_S = 8.0
+PATIENCE_S = 8.0  # a link that is back sooner is not reported
 REPEAT_S = 3600.0
 
 
+@dataclass
 class LinkMonitor:
-    """Keeps count of when the target was last heard."""
+    """Tracks since when the target has been silent, and reports a long silence."""
 
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
-        self._since_s: float | None = None
-        self._since_wall = ""
-        self._reason = ""
-        self._due_s = 0.0
-        self._noted = False
+    note: Callable[[str], None]
+    _since_s: float | None = None
+    _since_wall: str = ""
+    _reason: str = ""
+    _due_s: float = 0.0
+    _noted: bool = False
 
     @property
     def gone(self) -> bool:
-        """Whether the target cannot be heard now."""
+        """Whether the target is silent now."""
         return self._since_s is not None
 
     @property
     def lost_s(self) -> float:
-        """Seconds since the target was last heard; 0 where it is heard now."""
+        """Seconds since the target was last heard; 0 if it is heard now."""
         return time.monotonic() - self._since_s if self._since_s is not None else 0.0
 
     def up(self) -> None:
-        """Note that the link is there."""
-        if self._since_s is not None and self._noted:
-            away = progress_text.minutes(time.monotonic() - self._since_s)
-            self._note(f"the target answers again, after {away}")
+        """Note that the target is heard; report the end of a silence that was reported."""
+        if self._noted:
+            self.note(f"the target answers again, after {progress_text.minutes(self.lost_s)}")
         self._since_s, self._noted = None, False
 
     def dropped(self, reason: str) -> None:
-        """Note that it is not, for a reason."""
+        """Note that the target is silent, and why."""
         self._reason = reason
         if self._since_s is None:
             self._since_s = time.monotonic()
@@ -64,11 +62,11 @@ class LinkMonitor:
             self._due_s = self._since_s + PATIENCE_S
 
     def tick(self) -> None:
-        """Note what is due."""
+        """Report a silence that has lasted, and again each hour."""
         if self._since_s is None or time.monotonic() < self._due_s:
             return
         still = "still " if self._noted else ""
-        self._note(
+        self.note(
             f"{still}no word from the target since {self._since_wall} ({self._reason}); "
             "the agent continues"
         )
@@ -77,24 +75,21 @@ class LinkMonitor:
 
 
 RETRY_S = 2.0
-# A link that has lived so long without a word is up: a dead one would have been noticed.
+# A link that has lived that long without a line is up: ssh would have noticed a dead one.
 STEADY_S = 20.0
-# A line is an entry or a run's record; few wait, so that a target that does not end is held up.
-MOST_LINE_BYTES, MOST_ENTRY_BYTES = 4 << 20, 1 << 16
-MOST_WAITING = 8
-# What the follower on the target ends with where nobody works on the suite.
-ABANDONED = 4
-# So many times in a row the same complaint of the follower itself: it does not recover by itself.
-MOST_COMPLAINTS = 15
+MOST_LINE_BYTES, MOST_ENTRY_BYTES = 4 << 20, 1 << 16  # a line is an entry or a run's record
+MOST_WAITING = 8  # lines; a target that sends without end is held up
+ABANDONED = 4  # exit status of the follower on the target if no agent works on the suite
+MOST_COMPLAINTS = 15  # failures of the follower in a row; more do not help
 
 
 @dataclass(frozen=True)
 class LinkEvents:
-    """What becomes of the link: `dropped` with a reason, `up`, and `abandoned`.
+    """Callbacks for events of the link: `dropped` with a reason, `up`, `abandoned`, `record`.
 
-    The latter gets the follower's sentence and may raise ControllerError to end it all. `record`
-    gets lines that are no entries: the run.json of runs that have finished, ahead of the entry that
-    switches the configuration or ends the suite.
+    `abandoned` gets the follower's sentence and may raise ControllerError to stop following.
+    `record` gets lines that are not entries: the run.json of runs that have finished, before the
+    entry that switches the configuration or ends the suite.
     """
 
     dropped: Callable[[str], None]
@@ -104,7 +99,7 @@ class LinkEvents:
 
 
 def follow_command(target: TargetDocument, suite_id: str, start: int) -> list[str]:
-    """Return the argv that prints a suite's journal there from entry `start` on."""
+    """Return the argv that prints a suite's journal on the target from entry `start` on."""
     path = connection.suite_dir(suite_id)
     arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
     return connection.python(target, *arguments)
@@ -120,13 +115,13 @@ def follow(
     most_bytes: int = bounded.MOST_ANSWER_BYTES,
     most_record_bytes: int = 256 << 20,
 ) -> Iterator[Entry | None]:
-    """Entries from number `start` on; None every `tick_s` without one. Ends with the suite.
+    """Yield entries from number `start` on until the suite ends; None every `tick_s` without one.
 
     `command(n)` is the argv that prints entries from number n on as JSON lines and ends with code 0
-    once the suite has. Where it ends otherwise it is started again, from the last entry that was
-    seen: that it comes again shows that the link is up. Raises ControllerError where the follower
-    complains again and again, or sends too much: in one line, in all entries together
-    (`most_bytes`), or in all other lines (`most_record_bytes`).
+    once the suite has. If it ends otherwise it is started again from the last entry that was
+    received: receiving that again shows that the link is up. Raises ControllerError if the follower
+    fails again and again or sends too much: in one line, in all entries together (`most_bytes`), or
+    in all other lines (`most_record_bytes`).
     """
     next_seq, left_bytes, left_record_bytes = start, most_bytes, most_record_bytes
     complaints = 0
@@ -162,7 +157,7 @@ def follow(
 
 
 class _Link:
-    """One process that prints entries; ended with the context."""
+    """A process that prints entries; ended with the context."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -182,34 +177,31 @@ class _Link:
         self.last_words = ""
 
     def entries(self, tick_s: float, events: LinkEvents) -> Iterator[tuple[Entry | None, int]]:
-        """Yield entries until it ends, None every `tick_s`; with the length of the line.
+        """Yield entries with their lines' lengths until the process ends; None every `tick_s`.
 
-        `events.up` is called when it is known to reach the target. Where a line is too long,
+        Calls `events.up` once the link is certain to reach the target. If a line is too long,
         `too_long` is set with the last.
         """
         steady_s = time.monotonic() + STEADY_S
-        known = False
+        is_up = False
         while True:
             entry: Entry | None = None
-            line = ""
             try:
-                next_line = self._lines.get(timeout=tick_s)
+                line = self._lines.get(timeout=tick_s)
             except queue.Empty:
-                pass
-            else:
-                if next_line is None:
-                    if self.too_long:
-                        yield None, 0
-                    return
-                line = next_line
+                line = ""
+            if line is None:
+                if self.too_long:
+                    yield None, 0
+                return
+            if line:
                 try:
                     entry = journal.parse(line)
+                    self.too_long |= len(line) > MOST_ENTRY_BYTES
                 except ValueError:
                     events.record(line)
-                else:
-                    self.too_long |= len(line) > MOST_ENTRY_BYTES
-            if not known and (entry is not None or time.monotonic() > steady_s):
-                known = True
+            if not is_up and (entry is not None or time.monotonic() > steady_s):
+                is_up = True
                 events.up()
             yield entry, len(line)
 
@@ -218,7 +210,7 @@ class _Link:
         try:
             with self._process.stdout as stdout:
                 for line in bounded.lines(stdout, MOST_LINE_BYTES):
-                    if self._over:  # what it left behind may go on
+                    if self._over:  # a process that it left behind may still write
                         break
                     self._lines.put(line)
         except bounded.TooLongError:

@@ -1,4 +1,4 @@
-"""Messages of a session to the receivers of its inventory; no receiver disturbs or delays it."""
+"""Send a session's messages to the receivers of its inventory, without delaying the session."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from controller.session.progress_text import utc
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 32
-CLOSE_S = 10.0  # in all, for what is still to be delivered at the end
-# Waits for these are ordinary; all others are reported after so long.
-PATIENT_WAITS = frozenset({"load", "temperature", "disk-temperature"})
-PROMPT_S = 15.0
+CLOSE_S = 10.0  # for all messages that are still to be delivered at the end
+PATIENT_WAITS = frozenset({"load", "temperature", "disk-temperature"})  # ordinary ones
+PROMPT_S = 15.0  # all other waits are reported after this time
 PAUSE_S = 300.0
 
 
 class _Mailbox:
-    """A receiver's queue, and the thread that empties it; what does not fit is dropped."""
+    """A receiver's queue and the thread that empties it; messages that do not fit are dropped."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -59,8 +58,8 @@ class _Mailbox:
     def _note(self, message: Message, reason: str) -> None:
         """Log a failure, once until a message is delivered again."""
         with self._lock:
-            known, self._failed = self._failed, True
-        if not known:
+            was_logged, self._failed = self._failed, True
+        if not was_logged:
             log.warning("%s did not get %s: %s", self._receiver.name, message.event, reason)
 
 
@@ -73,7 +72,7 @@ def send_tests(target: TargetDocument) -> Iterator[tuple[str, str]]:
 
 
 class Messenger:
-    """A context in which a suite's messages are sent; leaving it by an error sends that."""
+    """A context that sends a suite's messages; leaving it by an error sends that error."""
 
     def __init__(self, suite_id: str, target: TargetDocument) -> None:
         self._suite_id, self._host = suite_id, target.host
@@ -96,14 +95,14 @@ class Messenger:
             box.close(deadline_s)
 
     def send(self, event: EventCode, sentence: str) -> None:
-        """Queue a message for every receiver that wants it."""
+        """Queue a message for every receiver that has subscribed to its event."""
         suite, wall = (self._suite_id, self._host), utc(datetime.now(UTC))
         message = Message("fde-message/1", event, *suite, sentence, wall, self._status)
         for box in self._boxes:
             box.put(message)
 
     def observe(self, status: SuiteStatus, alarms: Mapping[EventCode, str]) -> None:
-        """Send what holds now and did not before; of what comes and goes, one each `PAUSE_S`."""
+        """Send the events that hold now and did not before; the same one once in `PAUSE_S`."""
         present = {**alarms, **conditions(status, self._settings, self._status)}
         self._status = status
         self._present &= present.keys()
@@ -118,7 +117,7 @@ class Messenger:
 def conditions(
     status: SuiteStatus, settings: Notify, before: SuiteStatus | None = None
 ) -> dict[EventCode, str]:
-    """Return the events that a status shows after the one `before`, each with its sentence."""
+    """Return the events that a status shows, by code with sentences; `before` is the last one."""
     present: dict[EventCode, str] = {}
     limit_s = settings.waiting_s if status.waiting_for in PATIENT_WAITS else PROMPT_S
     if status.waiting and status.since_s >= limit_s:

@@ -1,4 +1,4 @@
-"""Before the seal: runs that a meter has not seen enough of are asked for again."""
+"""Find runs with too few records of a meter before the seal, and request that they are repeated."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contract.journal import Entry
 from contract.plan import Plan
 from controller.session.agent_client import AgentClient
 
-NAMED = 3
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Uncovered:
-    """A finished run that a meter has too few records of, and the line that finished it."""
+    """A run with too few records of a meter; `finished` is its last line in the journal."""
 
     finished: Entry
     meter: str
@@ -27,15 +27,15 @@ class Uncovered:
 
     @property
     def reason(self) -> str:
-        """For the journal."""
+        """The reason for a repetition, as written to the journal."""
         return f"{self.meter} recorded {self.share:.0%} of a phase, {self.needed:.0%} are needed"
 
 
 @dataclass(frozen=True)
 class Review:
-    """What is left to do: runs to `repeat`, and those that are `void`.
+    """Runs that are not complete: those to `repeat`, and those that are `void`.
 
-    Runs without an attempt left stay `uncovered`.
+    Runs with all attempts used up stay `uncovered`.
     """
 
     repeat: tuple[Uncovered, ...]
@@ -43,34 +43,38 @@ class Review:
     void: tuple[str, ...]
 
     def sentences(self) -> list[str]:
-        """For people."""
+        """Describe the runs to repeat and those that stay uncovered, for people."""
+        outcomes = {
+            "asked for again": self.repeat,
+            "without a whole recording after all tries, flagged in the report": self.uncovered,
+        }
         sentences = []
-        if self.repeat:
-            sentences.append(f"{_runs(self.repeat)} asked for again: {_named(self.repeat)}")
-        if self.uncovered:
-            sentences.append(
-                f"{_runs(self.uncovered)} without a whole recording after all tries, flagged in "
-                f"the report: {_named(self.uncovered)}"
-            )
+        for outcome, runs in outcomes.items():
+            described = [f"{run.finished.run_id} ({run.reason})" for run in runs[:MOST_NAMED]]
+            if len(runs) > MOST_NAMED:
+                described.append(f"and {len(runs) - MOST_NAMED} more")
+            if runs:
+                number = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+                sentences.append(f"{number} {outcome}: {'; '.join(described)}")
         return sentences
 
 
 def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
-    """Judge what was fetched and decoded. Raises ControllerError where that is damaged."""
+    """Review the fetched and decoded records. Raises ControllerError if they are damaged."""
     entries = journal.read(suite_dir / "journal.jsonl")
     history = History(entries)
     repeat: list[Uncovered] = []
     uncovered: list[Uncovered] = []
     finished = {a.run_id: a.finished for a in history.latest if a.finished and not a.void}
     for loss in _uncovered(suite_dir, finished, meters):
-        left = history.account(loss.finished.run_id).failed + 1 < plan.attempts
-        (repeat if left else uncovered).append(loss)
+        has_attempts = history.account(loss.finished.run_id).failed + 1 < plan.attempts
+        (repeat if has_attempts else uncovered).append(loss)
     void = [run.run_id for run in plan.runs if run.run_id not in finished]
     return Review(tuple(repeat), tuple(uncovered), tuple(void))
 
 
 def ask(agent: AgentClient, losses: Review, note: Callable[[str], None]) -> None:
-    """Request the repetitions, and note what is asked for. Raises ControllerError."""
+    """Request the repetitions of a review and note them. Raises ControllerError."""
     for sentence in losses.sentences():
         note(sentence)
     for run in losses.repeat:
@@ -80,7 +84,7 @@ def ask(agent: AgentClient, losses: Review, note: Callable[[str], None]) -> None
 def _uncovered(
     suite_dir: Path, finished: Mapping[str, Entry], meters: Sequence[str]
 ) -> list[Uncovered]:
-    """By the analysis itself, so that no run is sealed that its tables then flag."""
+    """Ask the analysis itself, so that no run is sealed that its tables then flag."""
     from analysis.stats import results  # takes seconds: not at the start of every command
     from analysis.suite.records import SuiteError
 
@@ -108,13 +112,3 @@ def _uncovered(
         Uncovered(finished[run_id], meter, share, results.COVERED)
         for run_id, (share, meter) in sorted(worst.items())
     ]
-
-
-def _runs(runs: Sequence[Uncovered]) -> str:
-    return f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
-
-
-def _named(runs: Sequence[Uncovered]) -> str:
-    names = [f"{run.finished.run_id} ({run.reason})" for run in runs[:NAMED]]
-    more = len(runs) - NAMED
-    return "; ".join([*names, f"and {more} more"] if more > 0 else names)

@@ -1,4 +1,4 @@
-"""Progress of a running suite by its journal: where it is, what was void, how long it will take."""
+"""Compute a running suite's progress from its journal: position, void runs, remaining time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.session.progress_text import utc
 
 
 def run_costs_s(history: History) -> dict[str, float]:
-    """Seconds that every finished run worked; the last attempt counts."""
+    """Return the seconds that each finished run worked, by run; the last attempt counts."""
     return {
         attempt.run_id: attempt.worked_s
         for attempt in history.attempts
@@ -23,7 +23,7 @@ def run_costs_s(history: History) -> dict[str, float]:
 
 
 def void_costs_s(history: History) -> list[float]:
-    """Seconds that every attempt worked that is void, but not by a power cut."""
+    """Return the seconds that each void attempt worked, except those that a power cut ended."""
     return [
         attempt.worked_s
         for attempt in history.attempts
@@ -32,22 +32,22 @@ def void_costs_s(history: History) -> list[float]:
 
 
 def remaining_s(plan: Plan, history: History) -> float | None:
-    """Seconds that the rest will take, from the runs finished so far; None before the first.
+    """Predict the seconds of the remaining runs from those finished; None before the first.
 
-    A run costs the mean of its workload's finished runs (of all, where it has none yet), the mean
-    of what came before each run (that holds the switches too, which fall on one run in a block and
-    configuration), and a share of what attempts that were void have cost so far.
+    A run costs the mean of its workload's finished runs (of all runs, if there are none yet), the
+    mean time before a run (which contains the switches: one per block and configuration), and a
+    share of what void attempts have cost so far.
     """
-    done = run_costs_s(history)
-    if not done:
+    costs_s = run_costs_s(history)
+    if not costs_s:
         return None
     by_workload: dict[str, list[float]] = {}
     for run in plan.runs:
-        if run.run_id in done:
-            by_workload.setdefault(run.workload, []).append(done[run.run_id])
-    overall = fmean(done.values())
+        if run.run_id in costs_s:
+            by_workload.setdefault(run.workload, []).append(costs_s[run.run_id])
+    overall = fmean(costs_s.values())
     leads = [lead for attempt in history.attempts if (lead := attempt.lead_s) is not None]
-    overhead = (fmean(leads) if leads else 0.0) + sum(void_costs_s(history)) / len(done)
+    overhead = (fmean(leads) if leads else 0.0) + sum(void_costs_s(history)) / len(costs_s)
     return sum(
         (fmean(by_workload[run.workload]) if run.workload in by_workload else overall) + overhead
         for run in unfinished(plan, history)
@@ -55,11 +55,9 @@ def remaining_s(plan: Plan, history: History) -> float | None:
 
 
 def complete_blocks(plan: Plan, history: History) -> int:
-    """How many blocks, from the first on, have no run that will still be tried."""
-    left = unfinished(plan, history)
-    if left:
-        return min(run.block for run in left)
-    return plan.runs[-1].block + 1 if plan.runs else 0
+    """Count the blocks, from the first on, without a run that will still be tried."""
+    blocks = plan.runs[-1].block + 1 if plan.runs else 0
+    return min((run.block for run in unfinished(plan, history)), default=blocks)
 
 
 def unfinished(plan: Plan, history: History) -> list[Run]:
@@ -81,7 +79,7 @@ def suite_status(
     answer: RunningAnswer | None = None,
     target_off: bool = False,
 ) -> SuiteStatus:
-    """Build status.json; `since_s` is how long the last line has stood."""
+    """Build the document status.json; `since_s` is the age of the journal's last line."""
     history = History(entries)
     last = history.last
     run = next((run for run in plan.runs if last and run.run_id == last.run_id), None)
@@ -127,7 +125,7 @@ def suite_status(
 
 
 def _left_s(plan: Plan, history: History, since_s: float) -> float | None:
-    """Time left, less what the present state has taken; waiting is no progress."""
+    """Return the remaining seconds less those that the current run has worked already."""
     last = history.last
     if last is None or last.state in TERMINAL:
         return 0.0 if last else None

@@ -1,4 +1,4 @@
-"""The progress of a suite in sentences for people."""
+"""Describe the progress of a suite in sentences for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contract.status import RunningAnswer, SuiteStatus
 
 
 def event(plan: Plan, entry: Entry) -> str | None:
-    """Return a line of the journal as a sentence; None of ordinary ones."""
+    """Return a line of the journal as a sentence; None for an ordinary one."""
     detail = entry.detail
     if entry.state == "suite-started":
         return "the agent starts" + (f": {detail}" if detail else "")
@@ -27,7 +27,7 @@ def event(plan: Plan, entry: Entry) -> str | None:
         return f"waiting: {detail}"
     if entry.state == "void":
         words = _VOIDED.get(entry.cause, "is void") + (f": {detail}" if detail else "")
-        return f"{name_of(plan, entry.run_id)} {words}"
+        return f"{run_name(plan, entry.run_id)} {words}"
     if entry.state in (*TERMINAL, PRECONDITIONING, PRECONDITIONED):
         text = f"{entry.facts.get('disk', '')} {detail}".strip()
         return entry.state.replace("-", " ") + (f": {text}" if text else "")
@@ -41,8 +41,8 @@ _VOIDED = {
 }
 
 
-def name_of(plan: Plan, run_id: str) -> str:
-    """`run 7 (opal sql)`; the id itself where the plan does not have it."""
+def run_name(plan: Plan, run_id: str) -> str:
+    """Return a run as `run 7 (opal sql)`, or its id if the plan does not contain it."""
     for run in plan.runs:
         if run.run_id == run_id:
             return f"run {run.index + 1} ({run.configuration} {run.workload})"
@@ -50,19 +50,15 @@ def name_of(plan: Plan, run_id: str) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """`1 h 02 min`, `3 min 20 s` or `45 s`."""
-    seconds_left = round(seconds)
-    if seconds_left >= 3600:
-        return f"{seconds_left // 3600} h {seconds_left % 3600 // 60:02d} min"
-    return (
-        f"{seconds_left // 60} min {seconds_left % 60:02d} s"
-        if seconds_left >= 60
-        else f"{seconds_left} s"
-    )
+    """Format a duration as `1 h 02 min`, `3 min 20 s` or `45 s`."""
+    total_min, rest_s = divmod(round(seconds), 60)
+    if total_min >= 60:
+        return f"{total_min // 60} h {total_min % 60:02d} min"
+    return f"{total_min} min {rest_s:02d} s" if total_min else f"{rest_s} s"
 
 
 def about(seconds: float) -> str:
-    """Time left, rounded up: `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
+    """Round a remaining time up to `about 4 min`, `less than a minute`, `about 2 h 10 min`."""
     total_min = math.ceil(seconds / 60)
     if total_min >= 100:
         rounded_min = math.ceil(total_min / 10) * 10
@@ -80,14 +76,14 @@ DOING = {
 
 
 def position(status: SuiteStatus) -> str:
-    """`block 2 of 4, run 9 of 28`; empty between runs."""
+    """Return a position as `block 2 of 4, run 9 of 28`; empty between runs."""
     if not status.run_index:
         return ""
     return f"block {status.block} of {status.blocks}, run {status.run_index} of {status.runs}"
 
 
 def doing(status: SuiteStatus) -> str:
-    """Return what is done now, as `measuring sql on opal`."""
+    """Return the current activity, such as `measuring sql on opal`."""
     if status.waiting:
         return f"waiting: {status.waiting}"
     words = DOING.get(status.state) if status.run_index else None
@@ -95,7 +91,7 @@ def doing(status: SuiteStatus) -> str:
 
 
 def compact(status: SuiteStatus) -> str:
-    """Return a status in one line; counts of nothing are left out."""
+    """Return a status in one line, without counts of zero."""
     where = position(status)
     parts = [f"{where}: {doing(status)}" if where else doing(status)]
     if status.left_s is not None and status.state not in TERMINAL:
@@ -105,14 +101,14 @@ def compact(status: SuiteStatus) -> str:
 
 
 def troubles(status: SuiteStatus) -> list[str]:
-    """State that the target is off, and count of void, skipped and repeated runs, if any."""
+    """List a target that is off, and the numbers of void, skipped and repeated runs if not zero."""
     counts = {"void": status.void, "skipped": status.skipped, "repeated": status.repeated}
     off = ["the target is OFF"] if status.target_off else []
-    return [*off, *(f"{count} {what}" for what, count in counts.items() if count)]
+    return [*off, *(f"{count} {kind}" for kind, count in counts.items() if count)]
 
 
-def left(status: SuiteStatus) -> str:
-    """Time left and when that will be, by this machine's time zone."""
+def remaining(status: SuiteStatus) -> str:
+    """Return the remaining time and the end by this machine's time zone."""
     if status.state in TERMINAL:
         return "nothing"
     if status.left_s is None or status.ends_wall is None:
@@ -124,7 +120,7 @@ MOST_CHANGES = 4
 
 
 def changes(answer: RunningAnswer) -> str:
-    """Return the changes so far, of many configurations the first: `Opal +0.6 % after block 2`."""
+    """Return the changes so far, such as `Opal +0.6 % after block 2`; of many, only the first."""
     shown = [f"{label} {100 * (r - 1):+.1f} %" for label, r in answer.ratios.items()]
     shown[MOST_CHANGES:] = ["more in status.json"] if len(shown) > MOST_CHANGES else []
     origin = "" if answer.origin == "measured" else f" ({answer.origin})"
@@ -132,10 +128,10 @@ def changes(answer: RunningAnswer) -> str:
 
 
 def clock(wall: str) -> str:
-    """Hours, minutes and seconds here, of a time in UTC."""
+    """Convert a time in UTC to hours, minutes and seconds of this machine's time zone."""
     return datetime.fromisoformat(wall).astimezone().strftime("%H:%M:%S")
 
 
 def utc(moment: datetime) -> str:
-    """As status.json has times."""
+    """Format a time as in status.json."""
     return moment.isoformat(timespec="seconds")

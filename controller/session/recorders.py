@@ -1,4 +1,4 @@
-"""The recorders of a suite, a process a meter: started, heard, stopped in order."""
+"""Start, watch and stop the recorders of a suite: one process for each meter."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 
@@ -27,37 +28,41 @@ from instrumentation.clock import monotonic_ns
 
 POLL_S = 0.1
 STOP_LIMIT_S = 15.0
-# A recorder continues so long without the session that started it: till somebody resumes the suite.
+# A recorder continues for a day without the session that started it, until the suite is resumed.
 OUTLIVE_S = 24 * 3600
-# A recorder tells its state twice a second; one that has not for so long hangs, or cannot write.
+# A recorder reports its state twice a second; one that has not for that long hangs or cannot write.
 STALE_NS = 10 * 10**9
 HUNG_NS = 60 * 10**9
 
 
+@dataclass
 class RecorderProcess:
     """The recorder of one meter into one folder; its last status is in a file."""
 
-    def __init__(self, meter: MeterEntry, folder: Path, status_file: Path) -> None:
-        self.name = meter.name
-        self._meter = meter
-        self._folder = folder
-        self._status_file = status_file
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output = -1
+    meter: MeterEntry
+    folder: Path
+    status_file: Path
+    _process: subprocess.Popen[bytes] | None = None
+    _output: int = -1
+
+    @property
+    def name(self) -> str:
+        """The meter's name."""
+        return self.meter.name
 
     def start(self, *, wait: bool = False) -> None:
-        """Start it; with `wait` the meter was heard before and is waited for. Raises OSError."""
-        self._status_file.parent.mkdir(parents=True, exist_ok=True)
-        self._status_file.unlink(missing_ok=True)  # of an earlier one: it would say "recording"
+        """Start it; with `wait` it waits for a meter that was heard before. Raises OSError."""
+        self.status_file.parent.mkdir(parents=True, exist_ok=True)
+        self.status_file.unlink(missing_ok=True)  # an earlier recorder's still says "recording"
         argv = module_command("instrumentation.recorder")
-        argv += ["--meter", json.dumps(schema.write(self._meter))]
-        argv += ["--out", str(self._folder), "--status", str(self._status_file)]
+        argv += ["--meter", json.dumps(schema.write(self.meter))]
+        argv += ["--out", str(self.folder), "--status", str(self.status_file)]
         argv += ["--outlive", str(OUTLIVE_S), *(["--wait"] if wait else [])]
         if self._output >= 0:
             os.close(self._output)
         # Neither a pipe, which breaks with us, nor a file on a disk that may be full.
         self._output = os.memfd_create(f"recorder-{self.name}")
-        # Apart from the terminal: Ctrl-C must not end it before the suite is stopped.
+        # In a separate session: Ctrl-C must not end it before the suite is stopped.
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -68,11 +73,11 @@ class RecorderProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it is not at work any more."""
+        """Whether the process has ended or was not started."""
         return self._process is None or self._process.poll() is not None
 
     def end_if_hung(self) -> bool:
-        """Kill it where it has reported nothing for long; what it has written stays whole."""
+        """Kill it if it has reported nothing for long; return whether it was killed."""
         status = self.status()
         if self.ended or not status or monotonic_ns() - status.t_mono_ns < HUNG_NS:
             return False
@@ -83,10 +88,10 @@ class RecorderProcess:
 
     def status(self) -> RecorderStatus | None:
         """Return its last status; None if that is unknown."""
-        return strict_json.load(RecorderStatus, self._status_file)
+        return strict_json.load(RecorderStatus, self.status_file)
 
     def silence(self) -> str:
-        """Return a sentence where nothing of the meter is being recorded, else nothing."""
+        """Return why nothing of the meter is being recorded; empty if it is recorded."""
         status = self.status()
         now_ns = monotonic_ns()
         if self.ended or not status or now_ns - status.t_mono_ns > STALE_NS:
@@ -100,16 +105,27 @@ class RecorderProcess:
 
     def last_output(self) -> str:
         """Return the last line that it printed before it ended."""
-        words = os.pread(self._output, 1 << 16, 0).decode(errors="replace").strip()
-        return words.splitlines()[-1].removeprefix("fde: ") if words else "it gave no reason"
+        output = os.pread(self._output, 1 << 16, 0).decode(errors="replace").strip()
+        return output.splitlines()[-1].removeprefix("fde: ") if output else "it gave no reason"
+
+    def wait_until_heard(self, limit_s: float) -> None:
+        """Wait until the meter is being recorded. Raises ControllerError if that fails."""
+        deadline = time.monotonic() + limit_s
+        while (status := self.status()) is None or status.state != "recording":
+            if self.ended:
+                output = self.last_output()
+                raise ControllerError("recorder-ended", meter=self.name, output=output)
+            if time.monotonic() > deadline:
+                raise ControllerError("meter-silent", meter=self.name, limit_s=limit_s)
+            time.sleep(POLL_S)
 
     def terminate(self) -> None:
-        """Ask it to end in order; `wait_for_end` waits for that."""
+        """Request that it ends in order; `wait_for_end` waits for that."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def wait_for_end(self) -> None:
-        """Wait until it has ended; what it has written is whole then."""
+        """Wait until it has ended and all that it wrote is complete."""
         if self._process is None:
             return
         try:
@@ -121,9 +137,9 @@ class RecorderProcess:
 
 
 def end_leftovers(suite_dir: Path) -> list[str]:
-    """End recorders that outlived their session, in order; the names of their folders.
+    """End recorders that outlived their session, in order; return the names of their folders.
 
-    Raises ControllerError where one cannot be ended.
+    Raises ControllerError if one cannot be ended.
     """
     ended = []
     for folder in sorted((suite_dir / "meters").glob("*/")):
@@ -131,8 +147,16 @@ def end_leftovers(suite_dir: Path) -> list[str]:
         if pid is None:
             continue
         for number in (signal.SIGTERM, signal.SIGKILL):
-            _signal(pid, number, folder)
-            if _let_go(folder):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+            except PermissionError:
+                raise ControllerError("recorded-by-other", folder=folder, pid=pid) from None
+            deadline = time.monotonic() + STOP_LIMIT_S
+            while (is_recorded := lock.holder(folder) is not None) and time.monotonic() <= deadline:
+                time.sleep(POLL_S)
+            if not is_recorded:
                 break
         else:
             raise ControllerError("still-recorded", folder=folder, pid=pid)
@@ -140,26 +164,8 @@ def end_leftovers(suite_dir: Path) -> list[str]:
     return ended
 
 
-def _signal(pid: int, number: signal.Signals, folder: Path) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
-    except PermissionError:
-        raise ControllerError("recorded-by-other", folder=folder, pid=pid) from None
-
-
-def _let_go(folder: Path) -> bool:
-    deadline = time.monotonic() + STOP_LIMIT_S
-    while lock.holder(folder) is not None:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_S)
-    return True
-
-
-# A recorder itself gives up before that, and says why: a few periods of its meter, and some seconds
-# to hear what else is there.
+# A recorder gives up earlier and says why: it waits for a few periods of its meter, and some
+# seconds to find out what else is connected.
 START_LIMIT_S = 60.0
 START_LIMIT_PERIODS = 10
 MOST_STARTS_AN_HOUR = 20
@@ -168,8 +174,8 @@ HOUR_S = 3600.0
 
 
 def start_limit_s(meter: MeterEntry) -> float:
-    """How long a meter may take until it is heard. Raises ControllerError on a wrong entry."""
-    # With the drivers comes NumPy: not at the start of every command.
+    """Return how long a meter may take until it is heard. Raises ControllerError if it is wrong."""
+    # Imports NumPy: not at the start of every command.
     from instrumentation.recorder_port import RecorderError, check_meter, driver_of
 
     try:
@@ -180,9 +186,9 @@ def start_limit_s(meter: MeterEntry) -> float:
 
 
 def folder_for(name: str, meters: Path) -> Path:
-    """Where this boot of the controller records a meter: each boot has another clock.
+    """Return the folder in which this boot of the controller, with its clock, records a meter.
 
-    `meters/<name>`, or the first of `<name>.2`, `<name>.3` … that is of this boot or not there.
+    `meters/<name>`, or the first of `<name>.2`, `<name>.3` … of this boot or not yet existing.
     """
     number = 1
     while True:
@@ -195,8 +201,8 @@ def folder_for(name: str, meters: Path) -> Path:
 class Recorders:
     """A context in which every meter is recorded below `suite_dir/meters`.
 
-    Entering returns once all meters are heard and raises ControllerError where one is silent.
-    Recorders that a killed session left behind are ended first.
+    Entering ends the recorders that a killed session left behind, and returns once all meters are
+    heard. Raises ControllerError if one is silent.
     """
 
     def __init__(
@@ -215,11 +221,10 @@ class Recorders:
         for meter, other in permutations(self._meters, 2):
             # It would share the second folder of the other.
             if re.fullmatch(re.escape(other.name) + r"\.[0-9]+", meter.name):
-                names = {"meter": other.name, "other": meter.name}
-                raise ControllerError("meters-too-alike", **names)
+                raise ControllerError("meters-too-alike", meter=other.name, other=meter.name)
         limits_s = {meter.name: start_limit_s(meter) for meter in self._meters}
-        if left := end_leftovers(self._suite_dir):
-            self._note(f"ended what still recorded for an earlier session: {', '.join(left)}")
+        if ended := end_leftovers(self._suite_dir):
+            self._note(f"ended what still recorded for an earlier session: {', '.join(ended)}")
         try:
             for meter in self._meters:
                 folder = folder_for(meter.name, self._suite_dir / "meters")
@@ -227,7 +232,7 @@ class Recorders:
                 self._running.append(RecorderProcess(meter, folder, status_file))
                 self._running[-1].start()
             for recorder in self._running:
-                _wait_until_heard(recorder, limits_s[recorder.name])
+                recorder.wait_until_heard(limits_s[recorder.name])
         except BaseException:
             self.stop()
             raise
@@ -237,7 +242,7 @@ class Recorders:
         self.stop()
 
     def watts(self) -> dict[str, float]:
-        """Power now, by channel."""
+        """Return the latest power by channel, in watts."""
         return {
             channel: power_w
             for recorder in self._running
@@ -246,15 +251,15 @@ class Recorders:
         }
 
     def gaps(self) -> dict[str, int]:
-        """Gaps that each meter's present recorder has seen."""
+        """Return the number of gaps that each meter's current recorder has seen."""
         return {r.name: status.gaps if (status := r.status()) else 0 for r in self._running}
 
     def silence(self) -> str:
-        """Return a sentence where some meter is not being recorded, else nothing."""
+        """Return why some meter is not being recorded; empty if all are."""
         return next((sentence for r in self._running if (sentence := r.silence())), "")
 
     def tend(self) -> None:
-        """Start again what has ended, but not without room, nor more often than makes sense."""
+        """Restart recorders that have ended or hang, if the disk has room and not too often."""
         for recorder in self._running:
             if not lack_of_room(self._suite_dir) and recorder.end_if_hung():
                 self._note(f"the recorder of meter {recorder.name} hung and was ended")
@@ -268,32 +273,18 @@ class Recorders:
     def _may_start(self, name: str) -> bool:
         now_s = time.monotonic()
         starts = self._starts.setdefault(name, deque(maxlen=MOST_STARTS_AN_HOUR))
-        if starts and now_s - starts[-1] < PAUSE_S:
-            return False
-        if len(starts) == MOST_STARTS_AN_HOUR and now_s - starts[0] < HOUR_S:
-            return False
-        if lack_of_room(self._suite_dir):
+        is_early = starts and now_s - starts[-1] < PAUSE_S
+        is_often = len(starts) == MOST_STARTS_AN_HOUR and now_s - starts[0] < HOUR_S
+        if is_early or is_often or lack_of_room(self._suite_dir):
             return False
         starts.append(now_s)
         return True
 
     def stop(self) -> None:
-        """End all recorders in order; what they have written is whole."""
+        """End all recorders in order, with all that they wrote complete."""
         with uninterrupted():
             for recorder in self._running:
                 recorder.terminate()
             for recorder in self._running:
                 recorder.wait_for_end()
         self._running.clear()
-
-
-def _wait_until_heard(recorder: RecorderProcess, limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    while (status := recorder.status()) is None or status.state != "recording":
-        if recorder.ended:
-            raise ControllerError(
-                "recorder-ended", meter=recorder.name, output=recorder.last_output()
-            )
-        if time.monotonic() > deadline:
-            raise ControllerError("meter-silent", meter=recorder.name, limit_s=limit_s)
-        time.sleep(POLL_S)

@@ -1,8 +1,8 @@
-"""The changes so far of a suite that runs, computed after each block next to the session.
+"""Compute the changes so far of a running suite after each block.
 
-The target runs no further command for it: the controller has the meters' streams and the clock's
-readings already, and the runs' records come with the journal. The computation is a process of the
-lowest priority; where the target is this machine, there is none.
+The target runs no further command for it: the controller already has the meters' streams and the
+clock's readings, and the runs' records arrive with the journal. The computation is a process of the
+lowest priority; if the target is this machine, nothing is computed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from contract.status import RunningAnswer
 from controller.session.progress import complete_blocks
 
 FILE = "answer.json"
-# One thread: the virtual lab, where it runs on this machine, needs the other processors.
+# One thread: a virtual lab on this machine needs the other processors.
 ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
 class _Record:
-    """What a line of the link must have to be the record of a run."""
+    """The fields that make a line of the link the record of a run."""
 
     run_id: str
     phases: tuple[Any, ...]
@@ -43,7 +43,7 @@ class _Record:
 class RunningAnswers:
     """A context that gathers the records of finished runs and has the changes computed from them.
 
-    It keeps them in `status/results` of the suite's folder, which it removes in the end.
+    They are in `status/results` of the suite's folder, which is removed at the end.
     """
 
     def __init__(self, plan: Plan, suite_dir: Path) -> None:
@@ -52,7 +52,7 @@ class RunningAnswers:
         self._results = suite_dir / "status" / "results"
         self._run_ids = {run.run_id for run in plan.runs}
         self._entries: list[Entry] = []
-        self._wanted = self._begun = 0  # blocks
+        self._complete_blocks = self._computed_blocks = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> RunningAnswers:
@@ -70,7 +70,7 @@ class RunningAnswers:
         shutil.rmtree(self._results, ignore_errors=True)
 
     def record(self, text: str) -> None:
-        """Keep a run's record (run.json), if it is one of the plan's."""
+        """Store a run's record (run.json) if the plan contains the run."""
         with suppress(OSError, ValueError):  # a full disk ends no suite
             run_id = strict_json.parse(_Record, text).run_id
             if run_id in self._run_ids:
@@ -79,31 +79,31 @@ class RunningAnswers:
                 write(folder / "run.json", [text.encode()], sync=False)
 
     def entry(self, entries: Sequence[Entry]) -> None:
-        """Note a new line of the journal: at a switch the records of all finished runs are here."""
+        """Count the complete blocks at a switch, when the records of all finished runs are here."""
         if entries[-1].state == "switching":
             self._entries = list(entries)
-            self._wanted = complete_blocks(self._plan, History(entries))
+            self._complete_blocks = complete_blocks(self._plan, History(entries))
 
     def poll(self) -> RunningAnswer | None:
-        """Return a new answer, if there is one; begin to compute the next one if it is due."""
+        """Return a new answer, if any; begin to compute the next one if it is due."""
         answer = None
         if self._process is not None and self._process.poll() is not None:
             if self._process.returncode == 0:
                 answer = strict_json.load(RunningAnswer, self._results / FILE)
             self._process = None
-        if self._process is None and self._wanted > self._begun:
+        if self._process is None and self._complete_blocks > self._computed_blocks:
             self._begin()
         return answer
 
     def _begin(self) -> None:
-        self._begun = self._wanted
+        self._computed_blocks = self._complete_blocks
         lines = (json.dumps(asdict(entry), ensure_ascii=False) for entry in self._entries)
         argv = ["nice", "-n", "19", *module_command("controller.session.running_answer")]
         with suppress(OSError):  # a full disk ends no suite
             self._results.mkdir(parents=True, exist_ok=True)
             write_lines(self._results / "journal.jsonl", lines, sync=False)
             self._process = subprocess.Popen(
-                [*argv, str(self._suite_dir.resolve()), str(self._begun)],
+                [*argv, str(self._suite_dir.resolve()), str(self._computed_blocks)],
                 env={**os.environ, **ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -113,7 +113,7 @@ class RunningAnswers:
 
 
 def compute(suite_dir: Path, blocks: int) -> RunningAnswer:
-    """Return the changes over the blocks whose records are there. Raises AgentError, OSError."""
+    """Compute the changes over the blocks whose records are stored. Raises AgentError, OSError."""
     from analysis.stats.results import results_of  # a second: only when used
     from analysis.suite.suite_folder import read
 

@@ -1,4 +1,4 @@
-"""One session of a suite: recorders and clock on, agent started, followed, fetched, sealed."""
+"""Run one session of a suite: start recorders, clock and agent, follow it, fetch and seal."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ from contract.journal import Entry
 from contract.places import command_line
 from contract.plan import Plan, TargetDocument
 from controller.planning import plan_folders
-from controller.session import meter_losses, session_times, suite_folder, target_identity
-from controller.session import seal as fetch
+from controller.session import fetch, meter_losses, session_times, suite_folder, target_identity
 from controller.session.agent_client import AgentClient
 from controller.session.ending import STOP, Ending, TimeOverError, next_time
 from controller.session.follow_loop import FollowLoop
 from controller.session.hang_watch import HangWatch
 from controller.session.hold import Hold
 from controller.session.messenger import Messenger
-from controller.session.morning import make_report
 from controller.session.progress import unfinished
 from controller.session.recorders import Recorders
+from controller.session.report import make_report
 from controller.session.running_answer import RunningAnswers
 from controller.session.seal import MANIFEST, decode, seal, unseal
 from controller.session.sleep_inhibitor import awake
@@ -46,14 +45,14 @@ log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
-FETCHES = 3
+MOST_FETCHES = 3
 AWAY_S = 5.0
 ENDED = {"until": "the time is over", "stopped": "stopped as asked"}
 
 
 @dataclass
 class Session:
-    """What a session works on; `seconds` are the controller's own steps, for timing.json."""
+    """The parts of a running session; `seconds` are the controller's own steps, for timing.json."""
 
     suite_dir: Path
     target: TargetDocument
@@ -65,25 +64,16 @@ class Session:
     hangs: HangWatch
     seconds: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def meters(self) -> list[str]:
-        """The meters' names."""
-        return [meter.name for meter in self.target.meters]
-
     def cpu_timed(self, *, less: bool = False) -> AbstractContextManager[None]:
-        """Measure what this costs the target, where it is this machine."""
+        """Measure the controller's CPU time if it runs on the target."""
         if connection.is_local(self.target):
             return session_times.cpu_timed(self.seconds, less=less)
         return nullcontext()
 
     @property
-    def variables(self) -> dict[str, str]:
-        """What suite.yml needs to know."""
-        return {
-            "suite_id": self.plan.suite_id,
-            "suite_plan_file": str(self.suite_dir.resolve() / "plan.json"),
-            "suite_archive_file": str(self.suite_dir.resolve() / ".fetched.tar"),
-        }
+    def archive(self) -> Path:
+        """The file into which the play fetches the results."""
+        return self.suite_dir.resolve() / ".fetched.tar"
 
 
 def run(
@@ -96,15 +86,15 @@ def run(
     report: bool = False,
     confirm: Collection[str] = (),
 ) -> Path | None:
-    """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
+    """Run a planned suite or resume an interrupted one; return the manifest's path.
 
-    None if it ends with runs left: at the time of day of `until`, or because a person asked for it.
+    None if runs remain: at the time of day of `until`, or because a person asked to stop.
 
-    A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
-    (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
-    is brought over before KeyboardInterrupt continues; a terminal that is closed does not end it.
-    With `report` the sealed suite is verified and its report is made. `confirm` are serials of
-    disks that a plan from elsewhere may precondition.
+    A sealed suite is resumed if runs are void or not recorded. Raises ControllerError, PlanError (a
+    plan that was changed) or ClockError. On Ctrl-C the agent is stopped and its results are fetched
+    before KeyboardInterrupt continues; closing the terminal does not end the session. With `report`
+    the sealed suite is verified and its report is made. `confirm` are serials of disks that a plan
+    from elsewhere may precondition.
     """
     suite_folder.require_plain(suite_dir)
     say = lasting(say)
@@ -128,13 +118,11 @@ def run(
             stop.unlink(missing_ok=True)
             end_ns = None
             if until is not None:
-                left_s = next_time(time.time(), until) - time.time()
-                end_ns = boottime_ns() + round(left_s * NS)
+                remaining_s = next_time(time.time(), until) - time.time()
+                end_ns = boottime_ns() + round(remaining_s * NS)
                 say(f"no run begins that would not end by {until:%H:%M}")
             manifest = _session(
-                *(suite_dir, target, inventory, plan, say),
-                messenger=messenger,
-                end_ns=end_ns,
+                suite_dir, target, inventory, plan, say, messenger=messenger, end_ns=end_ns
             )
             if manifest is not None:
                 outcome = make_report(suite_dir, say) if report else "sealed"
@@ -162,18 +150,16 @@ def _session(
     end_ns: int | None,
 ) -> Path | None:
     """Measure; return the manifest if the suite is sealed."""
-    sealed = (suite_dir / MANIFEST).exists()
+    is_sealed = (suite_dir / MANIFEST).exists()
     agent = AgentClient(target, plan.suite_id)
     meters = [meter.name for meter in target.meters]
-    losses = meter_losses.review(plan, suite_dir, meters) if sealed else None
+    losses = meter_losses.review(plan, suite_dir, meters) if is_sealed else None
     if losses is not None and not (losses.void or losses.repeat):
         raise ControllerError("suite-sealed", suite_dir=suite_dir)
     suite_folder.require_room(suite_dir)
-    return_power(
-        *(target, agent.reached, say),
-        report=partial(messenger.send, "target-off"),
-        is_stopped=(suite_dir / STOP).exists,
-    )
+    report = partial(messenger.send, "target-off")
+    is_stopped = (suite_dir / STOP).exists
+    return_power(target, agent.reached, say, report=report, is_stopped=is_stopped)
     identity = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
     target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())
@@ -203,8 +189,8 @@ def _session(
             with suppress(TimeOverError):
                 _until_complete(session)
         if ending.code:
-            left = len(unfinished(plan, History(journal.read(suite_dir / "journal.jsonl"))))
-            outcome = f"{ENDED[ending.code]}: {left} of {len(plan.runs)} runs are left"
+            runs = unfinished(plan, History(journal.read(suite_dir / "journal.jsonl")))
+            outcome = f"{ENDED[ending.code]}: {len(runs)} of {len(plan.runs)} runs are left"
             board.note(outcome)
             messenger.send("stopped", outcome)
             return None
@@ -212,39 +198,38 @@ def _session(
 
 
 def _until_complete(session: Session) -> None:
-    """Measure, and measure again what was not recorded."""
+    """Measure all runs, and again those that were not recorded."""
+    suite_dir = session.suite_dir
+    meters = [meter.name for meter in session.target.meters]
     while True:
         last = _measure(session)
-        decode(session.suite_dir)
+        decode(suite_dir)
         if last.state == "suite-failed":
-            raise ControllerError(
-                "agent-gave-up",
-                reason=last.detail or "it gave no reason",
-                suite_dir=session.suite_dir,
-            )
-        if session.ending.conclude(journal.read(session.suite_dir / "journal.jsonl")):
+            reason = last.detail or "it gave no reason"
+            raise ControllerError("agent-gave-up", reason=reason, suite_dir=suite_dir)
+        if session.ending.conclude(journal.read(suite_dir / "journal.jsonl")):
             return
-        losses = meter_losses.review(session.plan, session.suite_dir, session.meters)
+        losses = meter_losses.review(session.plan, suite_dir, meters)
         meter_losses.ask(session.agent, losses, session.board.note)
         if not losses.repeat:
             return
 
 
 def _measure(session: Session) -> Entry:
-    """One start of the agent, to its closing line, which is returned; all is fetched then."""
+    """Start the agent, follow it to the journal's last line and fetch all; return that line."""
     suite_dir, board = session.suite_dir, session.board
     clock = connection.python(session.target, "-m", "instrumentation.clock", "respond")
     with (
         session.cpu_timed(),
         Recorders(session.target.meters, suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
-        # Where the target is this machine, the computation would be measured with it.
+        # If the target is this machine, the computation would be measured too.
         nullcontext()
         if connection.is_local(session.target)
         else RunningAnswers(session.plan, suite_dir) as answers,
     ):
         link.burst()
-        known = session.agent.journal(session.plan.most_journal_bytes)
+        old_entries = session.agent.journal(session.plan.most_journal_bytes)
 
         def reason() -> str:
             silence = recorders.silence()
@@ -252,20 +237,24 @@ def _measure(session: Session) -> Entry:
             return suite_folder.lack_of_room(suite_dir) or silence
 
         loop = FollowLoop(
-            *(session.plan, session.target, session.agent, board, recorders),
-            ending=session.ending,
-            answers=answers,
-            hangs=session.hangs,
+            session.plan,
+            session.target,
+            session.agent,
+            board,
+            recorders,
+            session.ending,
+            answers,
+            session.hangs,
         )
-        session.ending.begin(known)
+        session.ending.begin(old_entries)
         with Hold(session.agent, reason, board.warn):
             try:
                 with session_times.timed(session.seconds, "start_s"):
                     unit = session.agent.unit()
-                    if unit is None or not unit.active:  # else it is at work since before
+                    if unit is None or not unit.active:  # else it is still running
                         _play(session, "start")
                 with loop.clock(link):
-                    last = loop.follow(known)
+                    last = loop.follow(old_entries)
             except BaseException:
                 _salvage(session)
                 raise
@@ -274,40 +263,39 @@ def _measure(session: Session) -> Entry:
 
 
 def _salvage(session: Session) -> None:
-    """Stop the agent and bring over what it has measured, as far as that goes."""
-    note = session.board.warn
-    note("stopping the agent and bringing over what it has measured")
+    """Try to stop the agent and to fetch its results."""
+    warn = session.board.warn
+    warn("stopping the agent and bringing over what it has measured")
     try:
-        stopped = session.agent.stop()
-        came = fetch.salvage(session.target, session.suite_dir)
+        is_stopped = session.agent.stop()
+        is_fetched = fetch.salvage(session.target, session.suite_dir)
     except KeyboardInterrupt:
-        stopped = came = False
-    if not stopped:
-        note(f"{session.plan.host} could not be reached: the agent continues there")
-    if not came:
-        note("nothing more was brought over; it stays on the target until fde resume")
+        is_stopped = is_fetched = False
+    if not is_stopped:
+        warn(f"{session.plan.host} could not be reached: the agent continues there")
+    if not is_fetched:
+        warn("nothing more was brought over; it stays on the target until fde resume")
 
 
 def _fetch(session: Session) -> None:
-    """Bring the results over, however long the target is away.
+    """Fetch the results by the play or else by SSH only, however long the target is away.
 
-    By the play, else by SSH alone; what is not whole is fetched again.
+    Results that are not complete are fetched again.
     """
-    archive = Path(session.variables["suite_archive_file"])
-    tries = 0
+    attempts = 0
     with session_times.timed(session.seconds, "fetch_s"):
         while True:
             try:
                 _play(session, "fetch")
-                fetch.unpack(archive, session.suite_dir)
+                fetch.unpack(session.archive, session.suite_dir)
                 break
             except ControllerError as error:
                 if session.agent.reached():
-                    tries += 1
-                    # The play packs into a file there: no room for that may be what is wrong.
+                    attempts += 1
+                    # The play packs into a file on the target, whose disk may have no room for it.
                     if fetch.salvage(session.target, session.suite_dir):
                         break
-                    if tries >= FETCHES:
+                    if attempts >= MOST_FETCHES:
                         raise
                     session.board.warn(f"the results did not come whole ({error}); again")
                 else:
@@ -321,7 +309,7 @@ def _fetch(session: Session) -> None:
                         time.sleep(AWAY_S)
                     session.hangs.observe(0.0)
             finally:
-                archive.unlink(missing_ok=True)
+                session.archive.unlink(missing_ok=True)
     log.info("the results are here")
 
 
@@ -332,6 +320,10 @@ def _play(session: Session, tag: str) -> None:
             inventory=session.inventory,
             target=session.target,
             output_file=session.suite_dir / f".ansible-{tag}.log",
-            variables=session.variables,
+            variables={
+                "suite_id": session.plan.suite_id,
+                "suite_plan_file": str(session.suite_dir.resolve() / "plan.json"),
+                "suite_archive_file": str(session.archive),
+            },
             most_bytes=fetch.most_archive_bytes(session.plan, session.suite_dir),
         )

@@ -1,13 +1,13 @@
-"""Times of the controller's sessions: when they began and what they took (sessions.jsonl)."""
+"""Record when the controller's sessions began and how long they took, in sessions.jsonl."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 from contract import strict_json
@@ -24,10 +24,10 @@ SESSIONS = "sessions.jsonl"
 def recorded(
     suite_dir: Path, seconds: dict[str, float], ended: Callable[[], str] = str
 ) -> Iterator[None]:
-    """Write a session's begin to sessions.jsonl, and at its end what it took.
+    """Write a session's begin to sessions.jsonl, and its duration at the end.
 
-    That is `wall_s`, the `seconds` of its steps (`start_s`, `fetch_s`), and why it `ended` with
-    runs left. One that was killed is known by its begin alone.
+    The latter is `wall_s`, the `seconds` of its steps (`start_s`, `fetch_s`), and why it `ended`
+    with runs left. Of a session that was killed only the begin is recorded.
     """
     path = suite_dir / SESSIONS
     begin = {"begun_ns": monotonic_ns(), "controller_boot_id": boot_id()}
@@ -41,7 +41,7 @@ def recorded(
 
 @contextmanager
 def timed(seconds: dict[str, float], key: str) -> Iterator[None]:
-    """Add the seconds spent within."""
+    """Add the seconds spent in the context to `seconds[key]`."""
     start_ns = time.monotonic_ns()
     try:
         yield
@@ -51,66 +51,50 @@ def timed(seconds: dict[str, float], key: str) -> Iterator[None]:
 
 @contextmanager
 def cpu_timed(seconds: dict[str, float], *, less: bool = False) -> Iterator[None]:
-    """Add the CPU time that this process and those that it waited for took within.
+    """Add the CPU time of this process and those that it waited for during the context.
 
-    `controller_cpu_s` in `controller_cpu_wall_s`; with `less`, take that off again: it was before
-    the first run, or after the last.
+    `controller_cpu_s` is out of `controller_cpu_wall_s`. With `less` the times are subtracted:
+    those before the first run and after the last.
     """
-    before = os.times()
+    begin = os.times()
     try:
         yield
     finally:
-        took = [after - then for after, then in zip(os.times(), before, strict=True)]
-        for key, value in (("controller_cpu_s", sum(took[:4])), ("controller_cpu_wall_s", took[4])):
+        *cpu_s, wall_s = (end - start for end, start in zip(os.times(), begin, strict=True))
+        for key, value in (("controller_cpu_s", sum(cpu_s)), ("controller_cpu_wall_s", wall_s)):
             seconds[key] = seconds.get(key, 0.0) + (-value if less else value)
 
 
 @dataclass(frozen=True)
-class Session:
-    """A session by its last line; a killed one lasted until its last clock reading."""
+class PastSession:
+    """A session by its last line; one that was killed lasted until its last clock reading."""
 
     line: SessionLine
-    killed: bool = False
+    killed: bool
 
     @property
     def wall_s(self) -> float:
-        """How long it lasted."""
+        """The session's duration in seconds."""
         return self.line.wall_s or 0.0
 
 
-def read_sessions(suite_dir: Path, clock: Iterable[ClockReading] = ()) -> list[Session]:
-    """Return the sessions of a suite's sessions.jsonl, oldest first."""
+def read_sessions(suite_dir: Path, clock: Sequence[ClockReading] = ()) -> list[PastSession]:
+    """Read the sessions of a suite from sessions.jsonl, oldest first."""
     return sessions_of(strict_json.lines(SessionLine, suite_dir / SESSIONS), clock)
 
 
-def sessions_of(lines: Iterable[SessionLine], clock: Iterable[ClockReading]) -> list[Session]:
-    """Return the sessions of these lines, oldest first."""
-    sessions: dict[tuple[str | None, int], Session] = {}
-    begins: list[SessionLine] = []
-    for line in lines:
-        key = line.controller_boot_id, line.begun_ns
-        sessions[key] = Session(line, killed=line.wall_s is None)
-        if line.wall_s is None:
-            begins.append(line)
-    for begin, after in pairwise([*begins, None]):
-        assert begin is not None
-        key = begin.controller_boot_id, begin.begun_ns
-        if sessions[key].killed:
-            lived = replace(begin, wall_s=_lived_s(begin, after, clock))
-            sessions[key] = Session(lived, killed=True)
-    return list(sessions.values())
-
-
-def _lived_s(begin: SessionLine, after: SessionLine | None, clock: Iterable[ClockReading]) -> float:
-    """Seconds from a session's begin to its last clock reading; the next session's come later."""
-    boot = begin.controller_boot_id
-    same = after is not None and after.controller_boot_id == boot
-    until_ns = after.begun_ns if after is not None and same else None
-    heard_ns = [
-        reading.t_receive_ns
-        for reading in clock
-        if reading.controller_boot_id == boot
-        and reading.t_receive_ns > begin.begun_ns
-        and (until_ns is None or reading.t_receive_ns < until_ns)
-    ]
-    return (max(heard_ns) - begin.begun_ns) / NS if heard_ns else 0.0
+def sessions_of(lines: Iterable[SessionLine], clock: Sequence[ClockReading]) -> list[PastSession]:
+    """Return the sessions of the lines of sessions.jsonl, oldest first."""
+    last_lines = {(line.controller_boot_id, line.begun_ns): line for line in lines}
+    sessions = []
+    for (boot, begun_ns), line in last_lines.items():
+        if line.wall_s is not None:
+            sessions.append(PastSession(line, killed=False))
+            continue
+        later = (begin_ns for other, begin_ns in last_lines if other == boot)
+        until_ns = min((begin_ns for begin_ns in later if begin_ns > begun_ns), default=math.inf)
+        received = (r.t_receive_ns for r in clock if r.controller_boot_id == boot)
+        heard_ns = [time_ns for time_ns in received if begun_ns < time_ns < until_ns]
+        wall_s = (max(heard_ns, default=begun_ns) - begun_ns) / NS
+        sessions.append(PastSession(replace(line, wall_s=wall_s), killed=True))
+    return sessions

@@ -1,4 +1,4 @@
-"""Keeps the controller from falling asleep for the time of a session, by systemd-inhibit(1)."""
+"""Keep the controller awake during a session, by systemd-inhibit(1)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 SYSTEMD = Path("/run/systemd/system")
-# An ordinary user may not be allowed the lid's key; sleep is what matters.
-WHAT = ("sleep:idle:handle-lid-switch", "sleep")
-# It says a word once the lock is held, and ends with its input: also where we are killed.
+# An ordinary user may not be allowed to block the lid's switch; sleep matters more.
+LOCKS = ("sleep:idle:handle-lid-switch", "sleep")
+# It prints a word once the lock is held, and ends with its input: also if we are killed.
 HELD = ("sh", "-c", "echo held; exec cat")
 
 
@@ -23,9 +23,9 @@ def awake(
     program: str = "systemd-inhibit",
     by: Callable[[Sequence[str]], Sequence[str]] = list,
 ) -> Iterator[None]:
-    """Hold sleep off while within; `warn` is called where this machine does not allow it.
+    """Inhibit sleep within the context; call `warn` if this machine does not allow it.
 
-    `by` makes the command another user's. Nothing happens on a machine without systemd.
+    `by` turns the command into one of another user. Nothing happens without systemd.
     """
     holder = _hold(warn, program, by) if SYSTEMD.is_dir() else None
     try:
@@ -38,12 +38,12 @@ def awake(
 def _hold(
     warn: Callable[[str], None], program: str, by: Callable[[Sequence[str]], Sequence[str]]
 ) -> subprocess.Popen[bytes] | None:
-    words = ""
-    for what in WHAT:
+    output = ""
+    for locks in LOCKS:
         who = ("--who=fde-testbed", "--why=a suite is being recorded", "--mode=block")
         try:
             holder = subprocess.Popen(
-                by([program, f"--what={what}", *who, *HELD]),
+                by([program, f"--what={locks}", *who, *HELD]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -55,8 +55,8 @@ def _hold(
         assert holder.stdout is not None
         if holder.stdout.readline():
             return holder
-        words = holder.communicate()[1].decode(errors="replace").strip()
-    reason = words.splitlines()[-1] if words else "systemd-inhibit gave no reason"
+        output = holder.communicate()[1].decode(errors="replace").strip()
+    reason = output.splitlines()[-1] if output else "systemd-inhibit gave no reason"
     warn(
         f"this machine may fall asleep during the suite, for that cannot be held off ({reason}): "
         "switch its sleep off (systemctl mask sleep.target suspend.target)"

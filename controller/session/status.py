@@ -1,4 +1,4 @@
-"""Where a running suite is, in `status/status.json` and on the terminal."""
+"""Show the progress of a running suite in `status/status.json` and on the terminal."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 WRITE_PERIOD_S = 5.0
 EVENTS = 3
 BAR = 24
-# Without a terminal: waits that take so long are printed, and at least one line in so long.
+# Without a terminal: waits longer than the first are printed, and a line at least each period.
 LONG_WAIT_S = 10.0
 PRINT_PERIOD_S = 600.0
-# An alarm that has ended by then is none: a recorder is started again sooner.
+# Shorter alarms are not reported: a recorder is started again sooner.
 ALARM_S = 8.0
 
 
 class Screen:
-    """Rows drawn in place on a terminal; what others print meanwhile stays above it.
+    """Rows redrawn in place on a terminal, below all other output.
 
     Without a terminal, or on one that cannot move its cursor, it is not `live` and draws nothing.
     """
@@ -60,13 +60,13 @@ class Screen:
 
     @property
     def live(self) -> bool:
-        """Whether anything is drawn."""
+        """Whether the screen draws."""
         return self._view is not None
 
     def show(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Draw rows of a label and a text, cut where the terminal ends.
+        """Draw rows of a label and a text, cut at the width of the terminal.
 
-        Raises OSError where it was closed.
+        Raises OSError if the terminal was closed.
         """
         if self._view is None:
             return
@@ -81,28 +81,28 @@ class Screen:
         lines = "\n".join(f"{label:<{width}}  {text}" for label, text in shown)
         if not self._view.is_started:
             self._view.start()
-            console.show_cursor()  # should this process be killed
+            console.show_cursor()  # else it stays hidden if this process is killed
         self._view.update(Text(lines, no_wrap=True, overflow=cut), refresh=True)
 
     def close(self) -> None:
-        """Leave what was drawn last; what is printed now comes below."""
+        """End the view; later output is printed below the last one."""
         if self._view is not None:
             self._view.stop()
 
 
 def rows(status: SuiteStatus) -> list[tuple[str, str]]:
-    """Return the view of a status, label and text; the same for every width."""
+    """Return the rows that show a status, as pairs of label and text."""
     share = min(status.finished / status.runs, 1.0) if status.runs else 0.0
     bar = f"[{'#' * round(share * BAR):-<{BAR}}] {share:4.0%}"
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
     gaps = ", ".join(f"{name} {count}" for name, count in status.gaps.items() if count)
     trouble = [*progress_text.troubles(status), *([f"gaps of meters: {gaps}"] if gaps else [])]
-    done = progress_text.position(status) or f"{status.finished} of {status.runs} runs"
+    position = progress_text.position(status) or f"{status.finished} of {status.runs} runs"
     return [
         ("suite", status.suite_id),
-        ("done", f"{bar}  {done}"),
+        ("done", f"{bar}  {position}"),
         ("now", f"{progress_text.doing(status)} for {progress_text.minutes(status.since_s)}"),
-        ("left", progress_text.left(status)),
+        ("left", progress_text.remaining(status)),
         ("power", watts or "unknown"),
         *([("so far", progress_text.changes(status.answer))] if status.answer else []),
         *([("trouble", ", ".join(trouble))] if trouble else []),
@@ -111,10 +111,10 @@ def rows(status: SuiteStatus) -> list[tuple[str, str]]:
 
 
 class Lines:
-    """The lines of a suite without a terminal.
+    """The lines that show a suite's progress without a terminal.
 
     One as each block begins, one for a long wait, the answer so far after each block, and one after
-    ten minutes without any.
+    ten minutes without a line.
     """
 
     def __init__(self) -> None:
@@ -123,10 +123,7 @@ class Lines:
         self._printed_s = 0.0
 
     def next(self, status: SuiteStatus, *, between: bool = True) -> list[str]:
-        """Return what to print now that the suite has this status.
-
-        `between`: also its states between runs.
-        """
+        """Return the lines to print for a status; with `between` also for states between runs."""
         lines: list[str] = []
         if status.answer and status.answer != self._answer:
             self._answer = status.answer
@@ -144,49 +141,48 @@ class Lines:
 
 
 class Hosts:
-    """Several sessions at once: a row a host on a terminal, else all their lines by host."""
+    """A view of several sessions: rows by host on a terminal, else all their lines as they come."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._screen = Screen()
         self._width = max(map(len, hosts))
-        self._now = {host: ["starting"] for host in hosts}
+        self._rows = {host: ["starting"] for host in hosts}
 
     def line(self, host: str, text: str) -> None:
-        """Show a line of one session: the host's only one on a terminal, until it has a status."""
+        """Show a line of a session; on a terminal as its only row, until it has a status."""
         if self._screen.live:
-            self._now[host] = [text]
+            self._rows[host] = [text]
         else:
             print(f"{host:<{self._width}} | {names.sentence(text)}", flush=True)
 
     def status(self, host: str, status: SuiteStatus | None) -> None:
-        """Show a session's status; nothing where it keeps none now."""
+        """Show a session's status, if it has one."""
         if status and self._screen.live:
             so_far = [f"so far {progress_text.changes(status.answer)}"] if status.answer else []
-            self._now[host] = [progress_text.compact(status), *so_far]
+            self._rows[host] = [progress_text.compact(status), *so_far]
 
     def ended(self, host: str, outcome: str) -> None:
         """Show how a session ended."""
-        self._now[host] = [outcome]
+        self._rows[host] = [outcome]
 
     def draw(self) -> None:
-        """Redraw; nothing where there is no terminal."""
+        """Redraw the rows on a terminal."""
         self._screen.show(
             (host if number == 0 else "", line)
-            for host, lines in self._now.items()
+            for host, lines in self._rows.items()
             for number, line in enumerate(lines)
         )
 
     def close(self) -> None:
-        """End the view; later lines come below."""
+        """End the view; later output is printed below it."""
         self._screen.close()
 
 
 class Board:
-    """Shows a session's progress; any thread may call it.
+    """The view of one session's progress; any thread may call it.
 
-    Where standard output is a terminal, a view that is redrawn in place; else the lines
-    are printed. Notes are logged, too. A status that cannot be written (a full disk) never ends a
-    suite: it is noted once.
+    It is redrawn in place if standard output is a terminal; else its lines are printed. Notes are
+    also logged. A status that cannot be written (a full disk) never ends a suite: it is noted once.
     """
 
     def __init__(
@@ -219,9 +215,9 @@ class Board:
     def entry(
         self, entries: Sequence[Entry], watts: Mapping[str, float], gaps: Mapping[str, int]
     ) -> None:
-        """Lines were added to the journal: all that are known now, oldest first.
+        """Show the new lines of the journal; `entries` are all of them, oldest first.
 
-        Of those that were there before the first call, only the last is shown.
+        Of the lines of the first call, only the last is shown.
         """
         with self._lock:
             first = len(self._entries) if self._entries else len(entries) - 1
@@ -235,20 +231,20 @@ class Board:
             self._show(watts, gaps, write=True)
 
     def tick(self, watts: Mapping[str, float], gaps: Mapping[str, int]) -> None:
-        """Nothing new but the time: redraw, and write if the last writing is 5 s ago."""
+        """Redraw with the current time; write the status if that was last done 5 s ago."""
         with self._lock:
             due_ns = (self._written_ns or 0) + WRITE_PERIOD_S * NS
             self._show(watts, gaps, write=time.monotonic_ns() >= due_ns)
 
     def answer(self, answer: RunningAnswer) -> None:
-        """Show this as the answer so far."""
+        """Show a new answer so far."""
         with self._lock:
             self._answer = answer
             log.info("so far %s", progress_text.changes(answer))
             self._show(self._watts, self._gaps, write=True)
 
     def note(self, sentence: str, level: int = logging.INFO) -> None:
-        """Note something of the session itself, which no line of the journal has."""
+        """Log and show an event of the session that is not in the journal."""
         log.log(level, sentence)
         with self._lock:
             self._event(sentence)
@@ -257,11 +253,11 @@ class Board:
             self._show(self._watts, self._gaps, write=True)
 
     def warn(self, sentence: str) -> None:
-        """Note what is not as it should be."""
+        """Note a problem."""
         self.note(sentence, logging.WARNING)
 
     def alarm(self, event: EventCode, sentence: str) -> None:
-        """Have this reported while it lasts; it has ended where the sentence is empty."""
+        """Begin or continue an alarm, which is sent if it lasts; an empty sentence ends it."""
         with self._lock:
             if sentence:
                 since_s = self._alarms.get(event, ("", time.monotonic()))[1]
@@ -270,13 +266,13 @@ class Board:
                 self._alarms.pop(event, None)
 
     def announce(self, event: EventCode, sentence: str) -> None:
-        """Note something of the session itself, and send it to the receivers of messages."""
+        """Note a problem and send it to the receivers of messages."""
         self.warn(sentence)
         if self._messenger:
             self._messenger.send(event, sentence)
 
     def close(self) -> None:
-        """Leave the view as it was drawn last: later lines come below."""
+        """End the view; later output is printed below it."""
         with self._lock, suppress(OSError):
             screen, self._screen = self._screen, None
             if screen is not None:

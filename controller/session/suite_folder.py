@@ -1,4 +1,4 @@
-"""A suite's folder here: one session at a time, its log, room on its disk, one target for good."""
+"""Lock a suite's folder on the controller, log into it, and check the room on its disk."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from contract import names
+from contract.derived import MARKS
 from contract.errors import ControllerError
 
 LOCK = ".lock"
@@ -25,14 +26,14 @@ log = logging.getLogger("controller")
 
 
 def require_plain(folder: Path) -> None:
-    """ControllerError where a suite's folder holds what would lead out of it."""
+    """Raise ControllerError if a suite's folder contains a path that leads out of it."""
     if strange := names.stranger(folder):
         raise ControllerError("strange-file", folder=folder, strange=strange)
 
 
 @contextmanager
 def locked(suite_dir: Path) -> Iterator[None]:
-    """Hold the folder; the kernel lets go of it if we die. Raises ControllerError."""
+    """Lock the folder; the kernel unlocks it if this process dies. Raises ControllerError."""
     require_plain(suite_dir)
     try:
         file = (suite_dir / LOCK).open("a+", encoding="utf-8")
@@ -55,7 +56,7 @@ def locked(suite_dir: Path) -> Iterator[None]:
 
 
 def myself() -> str:
-    """`user@host, process 123, since 2026-01-02 03:04`."""
+    """Describe this process as `user@host, process 123, since 2026-01-02 03:04`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user without a name
@@ -66,9 +67,9 @@ def myself() -> str:
 
 @contextmanager
 def logged(suite_dir: Path) -> Iterator[None]:
-    """Append to controller.log, with times in UTC, what this package logs meanwhile.
+    """Append this package's log to controller.log, with times in UTC, and the error that ends it.
 
-    Also what ended it early. Raises OSError where that file cannot be opened.
+    Raises OSError if that file cannot be opened.
     """
     handler = _LogFile(suite_dir / LOG, encoding="utf-8")
     line = logging.Formatter(
@@ -97,17 +98,29 @@ class _LogFile(logging.FileHandler):
         return names.sentence(super().format(record))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Ignore a disk without room: it ends no suite."""
+        """Ignore a full disk, which must not end a suite."""
+
+
+def remove_unused(suite_dir: Path) -> bool:
+    """Remove the folder of a new plan if nothing else was written to it; return whether it was.
+
+    Raises ControllerError if another session uses it.
+    """
+    with locked(suite_dir):
+        is_unused = {path.name for path in suite_dir.iterdir()} <= {"plan.json", MARKS, LOCK, LOG}
+        if is_unused:
+            shutil.rmtree(suite_dir)
+    return is_unused
 
 
 def lack_of_room(suite_dir: Path) -> str:
-    """Return a sentence where the controller's disk has too little room, else nothing."""
+    """Return a sentence if the controller's disk has too little room; else an empty one."""
     if shutil.disk_usage(suite_dir).free >= LEAST_FREE_BYTES:
         return ""
     return f"the controller's disk is nearly full (less than {LEAST_FREE_BYTES >> 20} MiB left)"
 
 
 def require_room(suite_dir: Path) -> None:
-    """ControllerError where there is too little to begin."""
+    """Raise ControllerError if the disk has too little room to begin."""
     if reason := lack_of_room(suite_dir):
         raise ControllerError("no-room", reason=reason, suite_dir=suite_dir)

@@ -1,4 +1,4 @@
-"""One target for all sessions of a suite, known by its machine-id."""
+"""Require the same target in all sessions of a suite, identified by its machine-id."""
 
 from __future__ import annotations
 
@@ -17,67 +17,54 @@ IDENTITY = "identity.json"
 
 
 def require_same_target(plan: Plan, target: TargetDocument) -> None:
-    """ControllerError if the plan was made for another host, other disks or another origin.
+    """Raise ControllerError if the plan was made for another host, other disks or another origin.
 
-    A disk is the same one, whether or not what lay on it was given up with `erase`.
+    Permission to erase a disk (`erase`) does not make it another one.
     """
-    mine, its = dict(_place(plan)), dict(_place(target))
+    planned, actual = dict(_describe(plan)), dict(_describe(target))
     unlike = [
-        f"{what} {mine.get(what, 'none')} (the inventory: {its.get(what, 'none')})"
-        for what in {**mine, **its}
-        if mine.get(what) != its.get(what)
+        f"{key} {planned.get(key, 'none')} (the inventory: {actual.get(key, 'none')})"
+        for key in {**planned, **actual}
+        if planned.get(key) != actual.get(key)
     ]
     if unlike:
         raise ControllerError("other-target", suite_id=plan.suite_id, unlike="; ".join(unlike))
 
 
-def _place(document: Plan | TargetDocument) -> Iterator[tuple[str, str]]:
+def _describe(document: Plan | TargetDocument) -> Iterator[tuple[str, str]]:
     """Describe host, origin and disks of a plan or target, for people."""
     origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
     yield "host", document.host
     yield "origin", origins.get(document.origin, repr(document.origin))
     for role, disk in document.disks.items():
-        named = f"{disk.by_id}, serial {disk.serial}, {disk.size_bytes} bytes"
-        yield f"disk {role}", named
+        yield f"disk {role}", f"{disk.by_id}, serial {disk.serial}, {disk.size_bytes} bytes"
 
 
 def require_same_machine(
     plan: Plan, suite_dir: Path, identity: Identity, plan_sha256: str | None
 ) -> None:
-    """Keep the machine's identity at the first start; later compare with it.
+    """Store the machine's identity at the first start; later compare with it.
 
-    `plan_sha256` is the hash of the target's plan. Raises ControllerError on another
-    machine, another plan, or a journal that is shorter than the copy here.
+    `plan_sha256` is the hash of the target's plan. Raises ControllerError for another machine,
+    another plan, or a journal on the target that is shorter than the copy here.
     """
     if plan_sha256 not in (None, plan.sha256):
         raise ControllerError("other-plan-there", host=plan.host, suite_id=plan.suite_id)
     path = suite_dir / IDENTITY
-    if path.exists():
-        try:
-            kept = strict_json.parse(IdentityDocument, path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise ControllerError("identity-unread", path=path, error=error) from None
-        if kept.machine_id != identity.machine_id:
-            raise ControllerError("other-machine", host=plan.host, suite_id=plan.suite_id)
-        _require_whole_journal(plan, suite_dir, identity)
-    else:
-        kept = IdentityDocument("fde-identity/1", identity.machine_id, identity.boot_id)
-        write_json(path, asdict(kept))
-
-
-def _require_whole_journal(plan: Plan, suite_dir: Path, identity: Identity) -> None:
+    if not path.exists():
+        document = IdentityDocument("fde-identity/1", identity.machine_id, identity.boot_id)
+        write_json(path, asdict(document))
+        return
+    try:
+        first = strict_json.parse(IdentityDocument, path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ControllerError("identity-unread", path=path, error=error) from None
+    if first.machine_id != identity.machine_id:
+        raise ControllerError("other-machine", host=plan.host, suite_id=plan.suite_id)
+    suite = {"suite_id": plan.suite_id, "host": plan.host, "suite_dir": suite_dir}
     copied = len(journal.read(suite_dir / "journal.jsonl"))
     lines = identity.journal_lines.get(plan.suite_id, 0)
     if lines is None:
-        raise ControllerError(
-            "target-journal-damaged", suite_id=plan.suite_id, host=plan.host, suite_dir=suite_dir
-        )
+        raise ControllerError("target-journal-damaged", **suite)
     if lines < copied:
-        raise ControllerError(
-            "target-journal-shorter",
-            suite_id=plan.suite_id,
-            host=plan.host,
-            lines=lines,
-            copied=copied,
-            suite_dir=suite_dir,
-        )
+        raise ControllerError("target-journal-shorter", **suite, lines=lines, copied=copied)

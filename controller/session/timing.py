@@ -1,4 +1,4 @@
-"""Where the wall time of a suite went: timing.json, and the same as a table for people."""
+"""Compute where the wall time of a suite went, for timing.json and as a table for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from instrumentation.clock import ClockReading, offset_ns
 
 @dataclass(frozen=True)
 class RunTimes:
-    """The times of a run.json; those of a void run may be null."""
+    """The times in a run.json; those of a void run may be null."""
 
     status: str
     t_start_ns: int | None
@@ -29,7 +29,7 @@ class RunTimes:
 
 @dataclass
 class Controller:
-    """The controller's own steps in seconds, of all sessions; `wall_s` is everything."""
+    """Seconds of the controller's steps, summed over all sessions; `wall_s` is the total."""
 
     wall_s: float = 0.0
     start_s: float = 0.0
@@ -44,18 +44,8 @@ class Controller:
                 setattr(self, name, (getattr(self, name) or 0.0) + seconds)
 
 
-def on_target(times: Timing) -> str:
-    """Return what measuring cost where the controller ran on the target; else nothing."""
-    if times.controller_share is None:
-        return ""
-    return (
-        "the controller ran on the target: it and its recorders kept "
-        f"{times.controller_share:.1%} of one processor busy, which is part of the joules"
-    )
-
-
 def table(times: Timing) -> list[str]:
-    """Return a line for each part that took time; empty where no session ran."""
+    """Return a line for each part that took time; empty if no session ran."""
     if not times.wall_s:
         return []
     shown = [f"where the suite's {minutes(times.wall_s)} went"]
@@ -63,13 +53,18 @@ def table(times: Timing) -> list[str]:
         seconds: float = getattr(times, key)
         if round(seconds, 1) > 0:
             shown.append(f"  {name:<22} {seconds:9.1f} s {seconds / times.wall_s:6.1%}")
-    return [*shown, *filter(None, [on_target(times)])]
+    if times.controller_share is not None:
+        shown.append(
+            "the controller ran on the target: it and its recorders kept "
+            f"{times.controller_share:.1%} of one processor busy, which is part of the joules"
+        )
+    return shown
 
 
 def read_suite(suite_dir: Path) -> Timing:
     """Compute the timing of a suite from its other files. Raises ValueError, OSError."""
     plan = strict_json.parse(SuitePlan, (suite_dir / "plan.json").read_bytes())
-    # What was set aside beside it (`<run id>.void-1`) does not count.
+    # Void attempts that were set aside (`<run id>.void-1`) do not count.
     paths = [suite_dir / "runs" / run.run_id / "run.json" for run in plan.runs]
     runs = [strict_json.parse(RunTimes, path.read_bytes()) for path in paths if path.is_file()]
     clock = list(strict_json.lines(ClockReading, suite_dir / "clock.jsonl"))
@@ -81,13 +76,13 @@ def read_suite(suite_dir: Path) -> Timing:
 
 
 def state_seconds(entries: Sequence[Entry], clock: Sequence[ClockReading] = ()) -> dict[str, float]:
-    """Sum the seconds in each state on the target: from each line to the next of the same boot.
+    """Sum the seconds in each state on the target, from each line to the next of the same boot.
 
     `switching_s`, `proving_s` and `running_s` are those of attempts that count in the end,
-    `repeated_s` of all others, `between_runs_s` from the closing line of one to the next line.
-    `waiting_s` is what was waited, in runs or between them. `down_s` is from the last line of an
-    agent that did not end in order to the first of the next; across boots of the target by the
-    clock readings, 0 without them.
+    `repeated_s` of all others, `between_runs_s` from the last line of an attempt to the next line,
+    `waiting_s` of all waits, in runs or between them. `down_s` is from the last line of an agent
+    that did not end in order to the first of the next; across boots of the target by the clock
+    readings, 0 without them.
     """
     spent = dict.fromkeys(("waiting_s", "down_s", "repeated_s", "between_runs_s"), 0.0)
     spent |= dict.fromkeys((f"{state}_s" for state in (*BEGUN, PRECONDITIONING)), 0.0)
@@ -117,9 +112,9 @@ def suite_timing(
 ) -> Timing:
     """Compute where the wall time of a suite went.
 
-    Measuring is the time in phases of finished runs, the drift check's and the tails included: the
-    time that figures come from. `preparing_s` is the rest of these runs before their first phase
-    and after their tail: laying out data, checks, settling, clearing away.
+    `measuring_s` is the time in phases of finished runs, including the drift check's and the tails:
+    the time that figures are computed from. `preparing_s` is the time of these runs before their
+    first phase and after their tail: laying out data, checks, settling, clearing away.
     """
     states = state_seconds(entries, clock)
     finished = [run for run in runs if run.status == "finished"]
@@ -136,7 +131,7 @@ def suite_timing(
         "start_s": controller.start_s,
         "fetch_s": controller.fetch_s,
     }
-    # The target may have been away while no session was there either: that is no wall time.
+    # Time that the target was away without a session is not part of the wall time.
     parts["down_s"] = min(states["down_s"], max(0.0, wall_s - sum(parts.values())))
     return Timing(
         wall_s=wall_s,
@@ -151,7 +146,7 @@ def suite_timing(
 
 
 def _down_s(span: Span, clock: Sequence[ClockReading]) -> float:
-    """Seconds between two lines; of two boots by the controller's clock, 0 where unknown."""
+    """Return the seconds between two lines; across boots by the clock readings, 0 without them."""
     if span.seconds is not None:
         return span.seconds
     entry, after_entry = span.entry, span.after

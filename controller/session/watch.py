@@ -1,4 +1,4 @@
-"""Attach to running suites from anywhere: by the status that a session keeps, or by SSH."""
+"""Watch and stop running suites: by the status that a local session writes, or over SSH."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ class Source(ABC):
 
     @abstractmethod
     def alive(self) -> bool:
-        """Whether there is something to wait for."""
+        """Return whether the suite still runs."""
 
     @abstractmethod
     def outcome(self) -> tuple[bool, str]:
-        """Once it is not alive: whether all went well, and a sentence with what to do now."""
+        """Return whether an ended suite succeeded, and a sentence with the next step."""
 
     def read(self) -> SuiteStatus | None:
-        """Return its status; None before the first, and where it is none that can be shown."""
+        """Return its status; None before the first, and for one that cannot be shown."""
         status = strict_json.load(SuiteStatus, self.status / "status.json")
         try:
             return status if status and rows(status) else None
-        except (ValueError, ArithmeticError):  # its times are none
+        except (ValueError, ArithmeticError):  # its times are invalid
             return None
 
 
 class LocalSuite(Source):
-    """A suite that a session on this machine works on."""
+    """A suite in a folder on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class LocalSuite(Source):
 
 
 class RemoteSuite(Source):
-    """A suite that runs on a target, by its journal over SSH: no power, no gaps of meters."""
+    """A suite on a target, followed by its journal over SSH; without power and gaps of meters."""
 
     def __init__(self, target: TargetDocument, suite_id: str, folder: Path) -> None:
         self.name, self.host = suite_id, target.host
@@ -98,8 +98,8 @@ class RemoteSuite(Source):
         self._entries: list[Entry] = []
         self._failure = ""
         self._stop = threading.Event()
-        done = connection.run(target, ["cat", f"{connection.suite_dir(suite_id)}/plan.json"])
-        (folder / "plan.json").write_bytes(connection.require_output(target, done))
+        completed = connection.run(target, ["cat", f"{connection.suite_dir(suite_id)}/plan.json"])
+        (folder / "plan.json").write_bytes(connection.require_output(target, completed))
         suite = plan.load(folder / "plan.json")
         self._board = Board(suite, folder, lambda _: None, screen=False)
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -125,35 +125,32 @@ class RemoteSuite(Source):
             up=lambda: None,
             abandoned=note,
         )
-        begun = new = False
+        shown = 0  # entries
         try:
             for entry in follow(self._command, events, stop=self._stop):
                 if entry is not None:
                     self._entries.append(entry)
-                    new = True
-                if entry is None or begun:
-                    # What was there before comes at once, and is shown as one.
-                    self._tell(new)
-                    begun, new = begun or new, False
-            self._tell(new)
+                    if not shown:  # the old lines arrive at once, and are shown together
+                        continue
+                if shown == len(self._entries):
+                    self._board.tick({}, {})
+                else:
+                    self._board.entry(self._entries, {}, {})
+                    shown = len(self._entries)
+            if shown < len(self._entries):
+                self._board.entry(self._entries, {}, {})
         except ControllerError as error:
             self._failure = str(error)
 
-    def _tell(self, new: bool) -> None:
-        if new:
-            self._board.entry(self._entries, {}, {})
-        else:
-            self._board.tick({}, {})
-
 
 def run(folder: Path | None, inventory_path: Path | None, say: Say) -> bool:
-    """Show suites until they have ended; whether all went well.
+    """Show suites until they have ended; return whether all succeeded.
 
-    `folder` of a suite or a group; else all that sessions on this machine work on; else what runs
-    on the inventory's targets. Raises ControllerError if there is nothing to watch.
+    Those of a suite's or group's `folder`; else all that sessions on this machine run; else those
+    on the inventory's targets. Raises ControllerError if no suite runs.
     """
     with tempfile.TemporaryDirectory(prefix="fde-watch-") as scratch:
-        sources: Sequence[Source] = [LocalSuite(path) for path in _chosen(folder)]
+        sources: Sequence[Source] = [LocalSuite(path) for path in _list_folders(folder)]
         sources = sources or (_remote(inventory_path, Path(scratch)) if inventory_path else [])
         if not sources:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
@@ -162,15 +159,15 @@ def run(folder: Path | None, inventory_path: Path | None, say: Say) -> bool:
         outcomes = [source.outcome() for source in sources]
         for _, sentence in outcomes:
             say(sentence)
-    return all(well for well, _ in outcomes)
+    return all(succeeded for succeeded, _ in outcomes)
 
 
 def stop(folder: Path | None, say: Say, *, at_once: bool) -> None:
-    """Have sessions on this machine end after their run, or `at_once`, and wait for that.
+    """End the sessions on this machine after their run, or `at_once`; wait for that.
 
-    Raises ControllerError where none runs.
+    Raises ControllerError if no session runs.
     """
-    holders = {path: lock.holder(path / suite_folder.LOCK) for path in _chosen(folder)}
+    holders = {path: lock.holder(path / suite_folder.LOCK) for path in _list_folders(folder)}
     running = {LocalSuite(path): pid for path, pid in holders.items() if pid}
     if not running:
         raise ControllerError("nothing-runs", nor="")
@@ -189,8 +186,8 @@ def stop(folder: Path | None, say: Say, *, at_once: bool) -> None:
         say(source.outcome()[1])
 
 
-def _chosen(folder: Path | None) -> list[Path]:
-    """Return a suite's folder, those of a group, or what sessions on this machine work on now."""
+def _list_folders(folder: Path | None) -> list[Path]:
+    """List a suite's folder, the folders of a group, or those that local sessions work on."""
     if folder and is_group(folder):
         return list(members(folder))
     if folder:
@@ -200,7 +197,7 @@ def _chosen(folder: Path | None) -> list[Path]:
 
 
 def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
-    """Suites whose agent is active on a target of the inventory."""
+    """Return the suites whose agent is active on a target of the inventory."""
     suites = []
     resolved = playbook.resolve(path)
     for host, problems in resolved.refused.items():
@@ -222,7 +219,7 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
 
 
 def _show(sources: Sequence[Source]) -> None:
-    """Until none is alive: a view in place on a terminal, else a line where something changes."""
+    """Show the suites until all have ended: redrawn on a terminal, else a line for each change."""
     lines = {source.name: Lines() for source in sources}
     with (
         closing(Screen()) as single,

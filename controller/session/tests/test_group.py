@@ -265,7 +265,7 @@ def test_an_interruption_while_they_are_started_leaves_none_behind(
     options, _ = prepared(tmp_path, monkeypatch, alder="wait", birch="wait")
     start, started = group._start, []
 
-    def interrupted(*named: Any) -> group.Session:
+    def interrupted(*named: Any) -> group.HostSession:
         started.append(start(*named))
         os.kill(os.getpid(), signal.SIGINT)
         return started[-1]

@@ -18,7 +18,7 @@ from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from controller.planning import plan_folders
 from controller.session import hang_watch, session, target_identity
-from controller.session.agent_client import AgentClient, Done
+from controller.session.agent_client import AgentClient, Completed
 from controller.session.hang_watch import STEP_S, HangWatch
 from controller.session.status import Board
 from controller.targets import check, fitness, playbook, power_return
@@ -191,7 +191,7 @@ def test_a_new_suite_is_not_asked_before_its_target_has_power(
     mark.touch()
     suite_folder(scene.folder, plan())
     monkeypatch.setattr(plan_folders, "needs_consent", lambda *_: True)
-    monkeypatch.setattr(AgentClient, "ask", lambda *_, **__: Done((), 255, b"", b""))
+    monkeypatch.setattr(AgentClient, "ask", lambda *_, **__: Completed((), 255, b"", b""))
     monkeypatch.setattr(target_identity, "require_same_target", lambda *_: None)
     with refuses("target-off"):
         session.run(scene.folder, TARGET, Path("inventory"), scene.lines.append)

@@ -13,7 +13,7 @@ import pytest
 from contract import plan as plans
 from contract.tests.programs import program
 from contract.tests.refusal import refuses
-from controller.session import seal
+from controller.session import fetch
 from controller.session.agent_client import AgentClient
 from controller.session.journal_link import LinkEvents, follow
 from controller.targets import connection, playbook
@@ -74,8 +74,8 @@ def test_an_archive_is_as_large_as_its_plan_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = suite_folder(tmp_path / "suite", plan())
-    monkeypatch.setattr(seal, "most_archive_bytes", lambda *_: 4 << 20)
-    assert not seal.salvage(resolved(), folder)
+    monkeypatch.setattr(fetch, "most_archive_bytes", lambda *_: 4 << 20)
+    assert not fetch.salvage(resolved(), folder)
     assert [path.name for path in folder.iterdir()] == ["plan.json"]
 
 
@@ -83,14 +83,14 @@ def test_the_bound_is_the_plans_and_the_disks(tmp_path: Path) -> None:
     small, large = (plans.parse(plan(blocks=blocks)) for blocks in (1, 30))
     assert small.most_journal_bytes < small.most_result_bytes < large.most_result_bytes
     free_bytes = shutil.disk_usage(tmp_path).free
-    assert seal.most_archive_bytes(large, tmp_path) <= max(16 << 20, free_bytes // 2)
+    assert fetch.most_archive_bytes(large, tmp_path) <= max(16 << 20, free_bytes // 2)
 
 
 def test_what_unpacks_to_anything_is_not_taken(tmp_path: Path) -> None:
     suite_folder(tmp_path, plan())
     (tmp_path / "archive").write_bytes(gzip.compress(bytes(1 << 20)))
     with refuses("results-damaged", error="it is compressed"):
-        seal.unpack(tmp_path / "archive", tmp_path)
+        fetch.unpack(tmp_path / "archive", tmp_path)
 
 
 def test_a_play_fetches_no_file_without_end(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from contract import journal
 from contract import plan as plans
 from contract.errors import AgentError
 from contract.identity import Identity
-from controller.session import seal, target_identity
+from controller.session import fetch, seal, target_identity
 from controller.tests.examples import plan
 from controller.tests.power_cuts import Cut, recorded
 from validation.synthetic.suite import Options, write_suite
@@ -50,8 +50,8 @@ def _fetched_and_sealed(folder: Path, archive: Path) -> None:
     plan = plans.load(folder / "plan.json")
     lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
     target_identity.require_same_machine(plan, folder, Identity("m", None, lines), plan.sha256)
-    seal.clean_up_after_kill(folder)
-    seal.unpack(archive, folder)
+    fetch.clean_up_after_kill(folder)
+    fetch.unpack(archive, folder)
     seal.seal(folder)
 
 

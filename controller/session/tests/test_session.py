@@ -17,7 +17,7 @@ from contract import packed
 from contract import plan as plans
 from contract.files import sha256_of
 from contract.tests.refusal import refuses
-from controller.session import seal, session
+from controller.session import fetch, seal, session
 from controller.session.suite_folder import locked
 from controller.tests.examples import journal, plan, resolved, suite_folder, target
 from instrumentation.trace import StreamWriter
@@ -108,7 +108,7 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
     (suite_dir / "runs" / "r" / "run.json").write_text("old", encoding="utf-8")
     (suite_dir / "runs" / "r" / "failure.txt").write_text("of a void try", encoding="utf-8")
     suite_folder(suite_dir, plan())
-    seal.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
+    fetch.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
     assert (suite_dir / "runs" / "r" / "run.json").read_text(encoding="utf-8") == "{}"
     assert [path.name for path in (suite_dir / "runs" / "r").iterdir()] == ["run.json"]
     assert journals.read(suite_dir / "journal.jsonl") == ENTRIES
@@ -140,7 +140,7 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
         data = bytearray(archive.read_bytes())
     archive.write_bytes(data)
     with refuses("results-damaged"):
-        seal.unpack(archive, suite_dir)
+        fetch.unpack(archive, suite_dir)
     assert {path.name for path in suite_dir.iterdir()} == {"plan.json"}
     assert not (suite_dir / "x").exists()
 
@@ -149,7 +149,7 @@ def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
     suite_dir = suite_folder(tmp_path / "suite", plan())
     other = plans.freeze({k: v for k, v in plan().items() if k != "sha256"} | {"rapl_hz": 5})
     with refuses("results-of-other-plan"):
-        seal.unpack(_archive(tmp_path / "there", other, tmp_path / "a.tar"), suite_dir)
+        fetch.unpack(_archive(tmp_path / "there", other, tmp_path / "a.tar"), suite_dir)
     assert not (suite_dir / "journal.jsonl").exists()
 
 

@@ -38,7 +38,7 @@ from contract.tests.programs import meanwhile, wait_until
 from contract.tests.refusal import refuses
 from controller.planning import plan_folders
 from controller.session import ending, journal_link, seal, session, watch
-from controller.session.morning import make_report
+from controller.session.report import make_report
 from controller.session.tests.test_recorders import meter, recorder, speaking
 from controller.targets import connection, playbook, survey
 from controller.targets.survey import TargetAnswer

@@ -8,17 +8,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from contract import plan as plans
+from contract.documents import GroupDocument
+from contract.files import write_json
 from contract.journal import Entry
 from contract.places import ROOT, suites_folder
 from contract.tests.programs import program
 from contract.tests.refusal import refuses
-from controller.session import group, suite_folder, watch
+from controller.session import suite_folder, watch
 from controller.session.seal import MANIFEST
 from controller.tests import examples
 from controller.tests.examples import journal, plan, resolved, text_of
@@ -111,8 +113,9 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     examples.suite_folder(folder.parent / str(other["suite_id"]), other)
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
     (folder.parent / "group").mkdir()
-    twin = replace(PLAN, suite_id=other["suite_id"], host="other")
-    group.write(folder.parent / "group", [PLAN, twin])
+    suite_ids, hosts = (PLAN.suite_id, str(other["suite_id"])), (PLAN.host, "other")
+    document = GroupDocument("fde-group/1", "group", suite_ids, hosts)
+    write_json(folder.parent / "group" / "group.json", asdict(document))
     messages: list[str] = []
     assert not watch.run(folder.parent / "group", None, messages.append)
     assert "has ended: fde summary" in messages[0] and "fde resume" in messages[1]

@@ -1,4 +1,4 @@
-"""What is ready in the morning: the report of a sealed suite, and whether it verifies."""
+"""Make the report of a sealed suite and verify it, each in a separate process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LIMIT_S = 3600.0
 def make_report(suite_dir: Path, say: Callable[[str], None]) -> str:
     """Make the report and verify the suite; return both outcomes as a clause.
 
-    Each is a separate process: whatever fails in it, the sealed suite is unchanged.
+    Both are separate processes, so that no failure of theirs changes the sealed suite.
     """
     outcomes = []
     for step in ("report", "verify"):
         say(f"{step}: at work")
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 module_command("controller", step, str(suite_dir)),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -30,8 +30,8 @@ def make_report(suite_dir: Path, say: Callable[[str], None]) -> str:
                 check=False,
                 start_new_session=True,
             )
-            lines = done.stderr.strip().splitlines() or ["no output"]
-            reason = lines[-1].removeprefix("fde: ") if done.returncode else ""
+            lines = completed.stderr.strip().splitlines() or ["no output"]
+            reason = lines[-1].removeprefix("fde: ") if completed.returncode else ""
         except (OSError, subprocess.TimeoutExpired) as error:
             reason = str(error)
         outcomes.append(f"{step} failed: {reason}" if reason else f"{step} passed")
