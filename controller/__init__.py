@@ -1,7 +1,4 @@
-"""What runs on the controller: plans, sessions and seals of suites.
-
-`testbed` alone needs nothing but Python: it runs before there is a virtual environment.
-"""
+"""The programs on the controller: planning, measuring and sealing suites, and the command `fde`."""
 
 import logging
 

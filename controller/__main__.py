@@ -1,4 +1,4 @@
-"""`python -m controller`: the command `fde`, where it is not installed."""
+"""Run the command `fde` as `python -m controller`, if it is not installed."""
 
 import sys
 

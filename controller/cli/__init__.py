@@ -1,1 +1,1 @@
-"""The command `fde`: each module has the commands of one subject, `app` joins them."""
+"""The command `fde`: a module for the commands of each subject, joined by `app`."""

@@ -1,8 +1,8 @@
-"""The command `fde`: its commands by subject, and what becomes of errors and interruptions.
+"""Join the commands of `fde`, run one, and turn errors and interruptions into exit statuses.
 
-A module of commands has a `Typer` named `commands`, gives its results by `output.with_json`, raises
-what `guarded` turns into a sentence, and imports what is slow to load inside its functions: all
-modules are loaded for `fde --help`.
+A module of commands has a `Typer` named `commands`, prints its results by `output.with_json`,
+raises errors that `guarded` turns into a sentence, and imports slow modules inside its functions:
+`fde --help` loads all modules of commands.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         print(f"fde {places.version()} ({places.commit() or 'commit unknown'})")
         raise typer.Exit
 
 
 def _ask_password(context: typer.Context, asked: bool) -> None:
-    """Have all programs of a command read sudo's password from a file in memory until it ends.
+    """Ask for sudo's password and store it in a file in memory for all programs of a command.
 
-    A separate process removes the file, also where this one is killed: it waits for the end of its
-    input. Ansible takes no file without a name.
+    A separate process removes the file at the end of its input, also if this process is killed.
+    Ansible does not read an anonymous file.
     """
     if asked and not context.resilient_parsing:
         runtime, memory = os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm"
@@ -91,12 +91,15 @@ def _ask_password(context: typer.Context, asked: bool) -> None:
 def _main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print it and exit."
+        ),
     ] = False,
     ask_become_pass: Annotated[
         bool,
         typer.Option(
-            *("--ask-become-pass", "-K"),
+            "--ask-become-pass",
+            "-K",
             callback=_ask_password,
             help="Ask for the password of sudo on the target.",
         ),
@@ -115,9 +118,9 @@ for module in (measured_command, targets, meters, suites, results):
 
 @term_interrupts(signal.SIGHUP, signal.SIGQUIT)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
+    """Run a command; return 0, 1 (an error, in a sentence on stderr), 2 (usage) or 130 (Ctrl-C)."""
     _open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):  # no session ends for a letter that a terminal lacks
+    for stream in (sys.stdout, sys.stderr):  # a letter that a terminal lacks ends no session
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
@@ -135,21 +138,21 @@ def _dispatch(argv: Sequence[str]) -> int | bool | None:
     if bundles := sandbox.bundles(argv):
         if sandbox.command_of(argv) != "notebook" or "--json" in argv:
             return _bounded(argv, bundles)
-        # JupyterLab lives for long: what it is to open is tried before, within limits.
-        names = [str(bundle.resolve()) for bundle in bundles]
-        tried = sandbox.run(["controller", "summary", *names], bundles, stdout=subprocess.DEVNULL)
-        if tried.returncode:
-            return tried.returncode
+        # JupyterLab runs for long without limits, so its bundles are first read within limits.
+        paths = [str(bundle.resolve()) for bundle in bundles]
+        trial = sandbox.run(["controller", "summary", *paths], bundles, stdout=subprocess.DEVNULL)
+        if trial.returncode:
+            return trial.returncode
     try:
         return _command()(argv, prog_name="fde", standalone_mode=False)
-    except SystemExit:  # of Typer or Rich, where the reader of a page is gone
+    except SystemExit:  # of Typer or Rich, if the reader of their output is gone
         return NO_READER
 
 
 def _settle_output(status: int) -> int:
-    """Flush standard output; return the exit status, with what could not be written in it.
+    """Flush standard output; return the exit status, which is not 0 if that or a write failed.
 
-    Where its reader is gone (`fde … | head`) no sentence is printed, as other programs do.
+    If its reader is gone (`fde … | head`), no sentence is printed, as in other programs.
     """
     no_reader = exports.is_abandoned(sys.stdout)
     try:
@@ -157,7 +160,7 @@ def _settle_output(status: int) -> int:
     except OSError as error:
         if not status:
             unwritten.append(error)
-        null = os.open(os.devnull, os.O_WRONLY)  # or it is tried again at the exit
+        null = os.open(os.devnull, os.O_WRONLY)  # else Python flushes again at its exit
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
     if unwritten:
@@ -168,9 +171,9 @@ def _settle_output(status: int) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Give a closed standard stream the null device, so that no file of ours gets its number.
+    """Open the null device in place of a closed standard stream, whose number no file may get.
 
-    Standard output stays one that cannot be written: what should have stood there is not lost.
+    Standard output is opened for reading, so that writing to it fails and is reported.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -180,29 +183,29 @@ def _open_closed_streams() -> None:
 
 
 def _bounded(argv: Sequence[str], bundles: Sequence[Path]) -> int:
-    """Do a command on files of strangers in another process; return its exit status."""
+    """Run a command on foreign bundles in a sandboxed process; return its exit status."""
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     pipes = {
         name: None if sandbox.is_inherited(stream) else subprocess.PIPE
         for name, stream in streams.items()
     }
-    done = sandbox.run(["controller", *argv], bundles, **pipes)
-    for text, stream in ((done.stdout, sys.stdout), (done.stderr, sys.stderr)):
+    completed = sandbox.run(["controller", *argv], bundles, **pipes)
+    for text, stream in ((completed.stdout, sys.stdout), (completed.stderr, sys.stderr)):
         if text:
             print(text, end="", file=stream)
-    return done.returncode
+    return completed.returncode
 
 
 @functools.cache
 def _command() -> Callable[..., int | bool | None]:
-    """Made from the signatures of all functions, which takes longer than most commands."""
+    """Build the parser from the signatures of all commands, which takes long, only once."""
     return typer.main.get_command(app).main
 
 
 def guarded(work: Callable[[], int | bool | None]) -> int:
-    """Return the exit status of `work`: what it returns (True and None are 0), else 1, 2 or 130.
+    """Call `work` and return its exit status (0 for True and None), or that of its error.
 
-    For an error it prints a sentence on standard error.
+    An error is printed as a sentence on standard error; its status is 1, 2 or 130.
     """
     try:
         status = work()
@@ -213,10 +216,10 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
     except AgentError as error:
         return _report(str(error), error.exit_status)
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        gone = isinstance(error, BrokenPipeError) and exports.is_abandoned(sys.stdout)
-        message = "" if gone else f"Cannot write or read{where}: {error.strerror}."
-        return _report(message, NO_READER if gone else 1)
+        name = f" {error.filename}" if error.filename else ""
+        no_reader = isinstance(error, BrokenPipeError) and exports.is_abandoned(sys.stdout)
+        message = "" if no_reader else f"Cannot write or read{name}: {error.strerror}."
+        return _report(message, NO_READER if no_reader else 1)
     except Exception as error:  # noqa: BLE001 (raised again)
         return _report(_unexpected(error), 1)
     except KeyboardInterrupt as interrupt:

@@ -1,4 +1,4 @@
-"""`fde measure -- COMMAND`: joules of any command on this machine."""
+"""The command `fde measure -- COMMAND`, which measures any command on this machine."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def measure(
 ) -> int:
     """Measure COMMAND on this machine: joules, watts and seconds with 95 % intervals.
 
-    `fde measure -- gzip -9 file` takes the words as one command. Where each of them is quoted with
-    blanks in it, each is a separate command line, run by /bin/sh and compared with the first: `fde
-    measure -- 'gzip -1 file' 'gzip -9 file'`.
+    `fde measure -- gzip -9 file` takes the words as one command. If all words contain blanks, each
+    is a separate command line, run by /bin/sh and compared with the first: `fde measure -- 'gzip -1
+    file' 'gzip -9 file'`.
     """
     from controller.measured_command.measure import run
     from controller.measured_command.options import MeasureOptions, named, of_strings, of_words
@@ -79,7 +79,7 @@ def measure(
     from controller.session import group
 
     targets = group.targets_of(Options(inventory=inventory)) if meter else []
-    meters = {entry.name: entry for each in targets for entry in each.meters}
+    meters = {entry.name: entry for target in targets for entry in target.meters}
     require_known("meter", meter or (), meters)
     options = MeasureOptions(
         runs=runs,
@@ -96,6 +96,6 @@ def measure(
         export_json=export_json,
         export_markdown=export_markdown,
     )
-    lines = all(any(letter.isspace() for letter in word) for word in command)
-    plain = of_strings(command) if lines else [of_words(command)]
-    return run(named(plain, command_name or ()), options)
+    are_lines = all(any(letter.isspace() for letter in word) for word in command)
+    commands = of_strings(command) if are_lines else [of_words(command)]
+    return run(named(commands, command_name or ()), options)

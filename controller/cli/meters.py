@@ -1,4 +1,4 @@
-"""The command that lists kinds of meters, and what is plugged in."""
+"""The command that lists the kinds of meters and the ports of this machine."""
 
 from __future__ import annotations
 
@@ -27,31 +27,19 @@ def meters() -> MetersResult:
             for field in fields(driver.Settings)
         )
         kinds.append(MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, settings))
-    plugged = [
-        MeterPort(
-            port.name,
-            port.device,
-            port.description,
-            tuple(kind for kind, driver in drivers.items() if port.usb_id in driver.usb_ids),
-        )
-        for port in ports.all_ports()
-    ]
-    result = MetersResult(True, tuple(kinds), tuple(plugged))
-    _print(result)
-    return result
-
-
-def _print(result: MetersResult) -> None:
-    for kind in result.kinds:
-        say(f"{kind.kind}: {kind.about}")
-        say(f"  channels: {', '.join(kind.channels) or 'those that its settings name'}")
-        if kind.usb_ids:
-            say(f"  USB: {', '.join(kind.usb_ids)}")
-        for setting in kind.settings:
+        say(f"{kind}: {driver.name}")
+        say(f"  channels: {', '.join(driver.own_channels) or 'those that its settings name'}")
+        if driver.usb_ids:
+            say(f"  USB: {', '.join(driver.usb_ids)}")
+        for setting in settings:
             say(f"  {setting.name} = {setting.default!r}")
     say("\nports of this machine (none was opened):")
-    for port in result.ports:
-        perhaps = f", perhaps a {' or '.join(port.kinds)}" if port.kinds else ""
-        say(f"  {port.port}: {port.device} {port.description}{perhaps}".rstrip())
-    if not result.ports:
+    port_results = []
+    for port in ports.all_ports():
+        candidates = tuple(k for k, driver in drivers.items() if port.usb_id in driver.usb_ids)
+        port_results.append(MeterPort(port.name, port.device, port.description, candidates))
+        perhaps = f", perhaps a {' or '.join(candidates)}" if candidates else ""
+        say(f"  {port.name}: {port.device} {port.description}{perhaps}".rstrip())
+    if not port_results:
         say("  none")
+    return MetersResult(True, tuple(kinds), tuple(port_results))

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their help is shown."""
+"""Options that several commands share, and the format of their help."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ SuiteDirs = Annotated[
 
 
 class PlainHelp:
-    """Part of a command or group whose help names values, not Python's types."""
+    """Mixin for commands whose help names values instead of Python's types."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of what it is part of
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command class
         for parameter in parameters:
             if isinstance(parameter, TyperArgument) or parameter.is_flag:
                 parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - as it is called
@@ -60,7 +60,7 @@ class PlainHelp:
 
 
 class Command(PlainHelp, TyperCommand):
-    """Any command of `fde`."""
+    """A command of `fde`."""
 
 
 class Group(PlainHelp, TyperGroup):
@@ -68,12 +68,12 @@ class Group(PlainHelp, TyperGroup):
 
 
 def list_suites() -> list[Path]:
-    """List the suites of this folder."""
+    """List the folders of suites and groups in the default folder of suites."""
     return [path for path in suites_folder().glob("*/") if not path.name.startswith(".")]
 
 
 def newest() -> Path:
-    """Return the suite that was written to last; raises ControllerError."""
+    """Return the suite that was written to last. Raises ControllerError if there are no suites."""
     folders = list_suites()
     if not folders:
         raise ControllerError("no-suite", folder=suites_folder())
@@ -81,9 +81,9 @@ def newest() -> Path:
 
 
 def words(texts: Sequence[str] | None) -> list[str]:
-    """Split the values of an option that is repeated, or has commas or spaces between them.
+    """Split the values of a repeated option at commas and spaces outside quotes.
 
-    A quoted name may have both in it. Raises BadParameter for a quote that is not closed.
+    Raises BadParameter for a quote that is not closed.
     """
     parts: list[str] = []
     for text in texts or ():
@@ -98,7 +98,7 @@ def words(texts: Sequence[str] | None) -> list[str]:
 
 
 def suites() -> list[str]:
-    """Complete the name of a suite."""
+    """List the names of suites for the shell's completion."""
     from controller.planning.known_names import suite_names
 
     return suite_names()

@@ -1,4 +1,4 @@
-"""What all commands share: options, lines for people, a result as JSON for programs."""
+"""Print the output of commands: lines for people, or a result as JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Result(Protocol):
     def ok(self) -> bool: ...
 
 
-def finished(as_json: bool, work: Callable[[], Result]) -> bool | int:
-    """Do the work and, with --json, print its result alone on standard output.
+def print_result(as_json: bool, work: Callable[[], Result]) -> bool | int:
+    """Call `work` and, with --json, print nothing but its result on standard output.
 
     Return whether the result is ok, or its exit status.
     """
@@ -35,13 +35,13 @@ def finished(as_json: bool, work: Callable[[], Result]) -> bool | int:
 
 
 def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
-    """Make a command with the parameters of `work` and --json as the last: see `finished`."""
+    """Return a command with the parameters of `work` and --json; see `print_result`."""
     signature = inspect.signature(work, eval_str=True)
     last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False)
 
     @functools.wraps(work)
     def command(*, as_json: bool, **options: Any) -> bool | int:
-        return finished(as_json, lambda: work(**options))
+        return print_result(as_json, lambda: work(**options))
 
     parameters = [*signature.parameters.values(), last.replace(annotation=Json)]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -49,16 +49,16 @@ def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
 
 
 unwritten: list[OSError] = []
-"""Why standard output could not be written: a command goes on to its end, and then fails."""
+"""Errors of writing to standard output: the command completes, and fails only then."""
 
 
 def say(line: str) -> None:
-    """Words of a suite or a target are not to be obeyed by the terminal."""
+    """Print a line without control characters, which could come from a suite or a target."""
     show(f"{names.printable(line)}\n")
 
 
 def show(text: str) -> None:
-    """Write to standard output, and note where that fails."""
+    """Write to standard output; record an error in `unwritten`."""
     try:
         exports.show(text, sys.stdout)
     except OSError as error:
@@ -66,6 +66,6 @@ def show(text: str) -> None:
 
 
 def complain(sentence: str) -> None:
-    """Print a problem on standard error, if that is open."""
+    """Print a problem on standard error, if it is open."""
     with suppress(OSError):
         exports.show(f"fde: {names.sentence(sentence)}\n", sys.stderr)

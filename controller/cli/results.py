@@ -1,9 +1,9 @@
-"""Commands that make figures of a suite's folder."""
+"""Commands that compute figures from a suite's folder, check it and publish it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,10 +25,10 @@ from contract.files import sha256_of
 from contract.notes import ContrastResult
 from contract.places import build_folder
 from controller.cli.options import Json, SuiteDirs, list_suites, newest
-from controller.cli.output import complain, finished, say, with_json
+from controller.cli.output import complain, print_result, say, with_json
 
 if TYPE_CHECKING:
-    from analysis.stats.results import Results
+    pass
 
 commands = typer.Typer()
 RESULTS = "Results"
@@ -43,45 +43,45 @@ OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page
 @commands.command(rich_help_panel=RESULTS)
 @with_json
 def report(suite: AnySuite = None) -> ReportResult:
-    """Joules, verdicts and payback of a suite; of a group, its hosts side by side.
+    """Compute joules, verdicts and payback of a suite; of a group, compare its hosts.
 
     A bundle is unpacked to build/bundles first (installed: below ~/.local/state/fde-testbed).
     """
     from analysis.report import build, hosts_page
     from analysis.suite.group import is_group
 
-    (folder,) = _kept([suite or newest()])
+    (folder,) = _unpack([suite or newest()])
     built = hosts_page.write(folder, say) if is_group(folder) else build.build(folder, say)
     say(f"\nreport: {built.page}")
+    results, page = built.results, str(built.page)
+    if results is None:
+        return ReportResult(True, page, None, None, None, built.answer, None, None)
+    contrasts = []
+    for contrast in results.contrasts:
+        pair = contrast.comparison
+        figures = (pair.ratio, pair.low, pair.high, pair.verdict) if pair else (None,) * 4
+        subject = (contrast.base, contrast.other, contrast.declared, contrast.workloads)
+        contrasts.append(ContrastResult(*subject, pair.n if pair else 0, *figures))
     return ReportResult(
         True,
-        str(built.page),
-        built.results.origin if built.results else None,
-        tuple(_contrasts(built.results)) if built.results else None,
-        tuple(built.results.flags) if built.results else None,
+        page,
+        results.origin,
+        tuple(contrasts),
+        tuple(results.flags),
         built.answer,
-        tuple(built.results.work_notes) if built.results else None,
-        tuple(built.results.works) if built.results else None,
+        tuple(results.work_notes),
+        tuple(results.works),
     )
-
-
-def _contrasts(results: Results) -> Iterator[ContrastResult]:
-    for each in results.contrasts:
-        pair = each.comparison
-        figures = (pair.ratio, pair.low, pair.high, pair.verdict) if pair else (None,) * 4
-        names = (each.base, each.other, each.declared, each.workloads)
-        yield ContrastResult(*names, pair.n if pair else 0, *figures)
 
 
 @commands.command(rich_help_panel=RESULTS)
 @with_json
 def verify(suites: SuiteDirs = None) -> VerifyResult:
-    """Check the SHA-256 sums of suites or bundles, and make their figures again from raw bytes."""
+    """Check the SHA-256 sums of suites or bundles, and recompute their figures from raw bytes."""
     from controller.sharing import publish as publishing
 
     verified = []
-    folders = _each(suites or [newest()])
-    for path in folders:
+    for path in _list_members(suites or [newest()]):
         outcome = publishing.verify(path)
         say("\n".join([f"{path.resolve().name}:", *outcome.confirmed]))
         if path.is_file():
@@ -89,7 +89,7 @@ def verify(suites: SuiteDirs = None) -> VerifyResult:
         for problem in outcome.problems:
             complain(problem)
         verified.append(SuiteVerified(str(path), outcome.confirmed, outcome.problems))
-    return VerifyResult(not any(each.problems for each in verified), tuple(verified))
+    return VerifyResult(not any(suite.problems for suite in verified), tuple(verified))
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -104,7 +104,7 @@ def publish(
         list[str] | None, typer.Option(metavar="NAME", help="Whom to cite; repeated for several.")
     ] = None,
 ) -> PublishResult:
-    """Pack a sealed suite as one file that can be cited; print what in it identifies."""
+    """Pack a sealed suite as one file that can be cited; print the identifying data in it."""
     from analysis.suite.bundle import open_suites
     from analysis.suite.suite_folder import suite_id
     from controller.sharing import publish as publishing
@@ -113,22 +113,23 @@ def publish(
     with aside, open_suites([suite or newest()]) as (folder,):
         identifying = publishing.identified(folder)
         say("\n".join(publishing.listing(identifying)))
-        place = out or Path(f"{suite_id(folder)}.tar.gz")
-        made = publishing.publish(folder, place, identifying, author or ())
-        size = f"{made.size_bytes / 1e6:.2f} MB"
-        say(f"bundle: {made.bundle} ({size})\nSHA-256: {made.sha256}")
-    return made
+        path = out or Path(f"{suite_id(folder)}.tar.gz")
+        result = publishing.publish(folder, path, identifying, author or ())
+        size = f"{result.size_bytes / 1e6:.2f} MB"
+        say(f"bundle: {result.bundle} ({size})\nSHA-256: {result.sha256}")
+    return result
 
 
 @commands.command(rich_help_panel=RESULTS)
 @with_json
 def summary(suites: SuiteDirs = None) -> SummaryResult:
-    """Print what ran, what was void and why, the drift check; then the report's answer."""
+    """Print finished and void runs, the drift check, and the report's answer."""
     from analysis.report import summary_text
 
     summaries = []
     for suite in suites or [newest()]:
-        for folder in _each(_kept([suite])):  # nobody makes a report in a bundle
+        for folder in _list_members(_unpack([suite])):
+            # A bundle has no report yet, from which the answer could be read.
             summaries.append(summary_text.summary(folder, derive=suite.is_file()))
             say("\n".join(summaries[-1].lines))
     return SummaryResult(True, tuple(summaries))
@@ -152,7 +153,7 @@ def compare(
     ] = None,
     out: OutDir = None,
 ) -> CompareResult:
-    """Suites side by side: what differs between them, joules beside the first's, their history."""
+    """Compare suites: their differences, their joules against the first one's, their history."""
     from analysis.report import compare_page
     from analysis.stats import compare as comparing
     from analysis.suite.bundle import open_suites
@@ -195,22 +196,22 @@ def compare(
 def notebook(suite: AnySuite = None, as_json: Json = False) -> bool | int:
     """Open the notebook of a suite in JupyterLab: from raw readings to payback, in cells.
 
-    Without a suite it opens on an example; with --json it is only made, and opened by nothing.
+    Without a suite it opens an example; with --json it is only written, not opened.
     """
 
     def work() -> NotebookResult:
         from controller.sharing import notebook as notebooks
 
-        made = notebooks.copy(suite or (newest() if list_suites() else notebooks.example()))
-        kept = "" if made.new else " (as it was left; remove it for a new one)"
-        say(f"notebook: {made.notebook}{kept}")
-        status = 0 if as_json else notebooks.open_in_lab(made)
-        return NotebookResult(status == 0, str(made.notebook), str(made.suite))
+        copy = notebooks.copy(suite or (newest() if list_suites() else notebooks.example()))
+        hint = "" if copy.new else " (as it was left; remove it for a new one)"
+        say(f"notebook: {copy.notebook}{hint}")
+        status = 0 if as_json else notebooks.open_in_lab(copy)
+        return NotebookResult(status == 0, str(copy.notebook), str(copy.suite))
 
-    return finished(as_json, work)
+    return print_result(as_json, work)
 
 
-def _kept(paths: Sequence[Path]) -> list[Path]:
+def _unpack(paths: Sequence[Path]) -> list[Path]:
     """Return suites as folders; bundles are unpacked below the build folder."""
     if not any(path.is_file() for path in paths):
         return list(paths)
@@ -219,8 +220,8 @@ def _kept(paths: Sequence[Path]) -> list[Path]:
     return [publishing.kept(path, build_folder() / "bundles") for path in paths]
 
 
-def _each(folders: Sequence[Path]) -> list[Path]:
-    """List the suites of folders; a group's folder names those of its hosts."""
+def _list_members(folders: Sequence[Path]) -> list[Path]:
+    """List the suites of folders, where a group's folder counts for those of its hosts."""
     from analysis.suite import group
 
     return [member for f in folders for member in (group.members(f) if group.is_group(f) else [f])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,9 +77,8 @@ def plan(
     skip: Skip = None,
     confirm: Confirm = None,
 ) -> SuiteResult:
-    """Freeze a plan for each host; prints its folder."""
-    options = _options(**locals())
-    folder = _planned(options, _several(options))
+    """Freeze a plan for each host and print its folder."""
+    folder = _plan(*_options(**locals()))
     say(str(folder))
     return SuiteResult(True, str(folder))
 
@@ -106,16 +106,23 @@ def run(
     """Run a planned suite, or plan one (--suite) and run it, on every host at once."""
     arguments = dict(locals())
 
-    from controller.targets import fitness  # Ansible's, SSH's, the drivers' modules: not for --help
+    # Ansible's, SSH's, the drivers' modules: not for --help
+    from controller.session import suite_folder
+    from controller.targets import fitness
 
     if (suite_dir is None) == (suite is None):
         raise ControllerError("folder-and-suite")
-    options = _options(**arguments)
-    several = _several(options)
-    if options.suite_dir is None:
-        fitness.require_ready(options.targets, options.out, say)
-        options.suite_dir = _planned(options, several)
-    return _measured(options, several)
+    options, is_group = _options(**arguments)
+    if options.suite_dir is not None:
+        return _measure(options, is_group)
+    fitness.require_ready(options.targets, options.out, say)
+    options.suite_dir = _plan(options, is_group)
+    try:
+        return _measure(options, is_group)
+    except AgentError:
+        if not is_group and suite_folder.remove_unused(options.suite_dir):
+            say(f"removed {options.suite_dir}: nothing was recorded in it")
+        raise
 
 
 @commands.command(rich_help_panel=MEASURE)
@@ -130,8 +137,7 @@ def resume(
     report: Report = True,
 ) -> SuiteResult:
     """Continue with an interrupted suite."""
-    options = _options(**{**locals(), "suite_dir": suite_dir or newest()})
-    return _measured(options, _several(options))
+    return _measure(*_options(**{**locals(), "suite_dir": suite_dir or newest()}))
 
 
 @commands.command(rich_help_panel=MEASURE)
@@ -141,7 +147,7 @@ def watch(suite_dir: Running = None, *, inventory: AnyInventory = None) -> bool:
 
     try:
         return watching.run(suite_dir, inventory, say)
-    except KeyboardInterrupt:  # nothing was interrupted but the looking
+    except KeyboardInterrupt:  # the suite itself continues
         return True
 
 
@@ -153,7 +159,7 @@ def stop(
         bool, typer.Option("--now", help="Interrupt the run, as Ctrl-C does.")
     ] = False,
 ) -> None:
-    """End a running suite after its run, wherever it was started; `resume` continues with it."""
+    """End a running suite of this machine after its current run; `resume` continues with it."""
     from controller.session import watch as watching
 
     watching.stop(suite_dir, say, at_once=at_once)
@@ -161,7 +167,7 @@ def stop(
 
 @commands.command(rich_help_panel=MEASURE)
 def seal(suite_dir: SuiteDir = None) -> None:
-    """Seal what an interrupted suite has measured, if it is not to be continued."""
+    """Seal the results of an interrupted suite that is not to be resumed."""
     from contract import plan as plans
     from controller.session import seal as sealing
     from controller.session import suite_folder
@@ -172,35 +178,29 @@ def seal(suite_dir: SuiteDir = None) -> None:
         say(f"sealed: {sealing.seal(folder)}")
 
 
-def _options(**arguments: Any) -> Options:
-    """Return a command's options as planning takes them, without those not given."""
+def _options(**arguments: Any) -> tuple[Options, bool]:
+    """Return a command's options with the targets resolved, and whether they are for a group."""
     from controller.planning.plan_folders import Options
+    from controller.session import group
 
     if arguments.get("blocks") is not None and arguments.get("hours") is not None:
         raise typer.BadParameter("--blocks, --hours: give one of them.")
     for name in ("configurations", "skip", "confirm"):
         arguments[name] = words(arguments.get(name))
-    return Options(**{name: value for name, value in arguments.items() if value is not None})
+    options = Options(**{name: value for name, value in arguments.items() if value is not None})
+    return options, group.several(options)
 
 
-def _several(options: Options) -> bool:
-    from controller.session import group
-
-    return group.several(options)
-
-
-def _planned(options: Options, several: bool) -> Path:
-    from functools import partial
-
+def _plan(options: Options, is_group: bool) -> Path:
     from controller.planning import plan_folders
     from controller.session import group
 
-    if several:
+    if is_group:
         return group.plan(options, partial(plan_folders.freeze, say=say))
     return plan_folders.write(options, say)
 
 
-def _measured(options: Options, several: bool) -> SuiteResult:
+def _measure(options: Options, is_group: bool) -> SuiteResult:
     from controller.planning.plan_folders import target_of
     from controller.session import group, session, suite_folder
     from instrumentation.clock import ClockError
@@ -208,20 +208,24 @@ def _measured(options: Options, several: bool) -> SuiteResult:
     folder = options.suite_dir
     assert folder is not None and options.inventory is not None
     try:
-        if several:
+        if is_group:
             return SuiteResult(group.run(options), str(folder))
         target = target_of(options)
         suite_folder.require_plain(folder)
         try:
             manifest = session.run(
-                *(folder, target, options.inventory, say, options.until),
+                folder,
+                target,
+                options.inventory,
+                say,
+                options.until,
                 report=options.report,
                 confirm=options.confirm,
             )
-            way = command_line("resume", folder, inventory=options.inventory)
-            say(f"sealed: {manifest}" if manifest else f"continue with {way}")
+            command = command_line("resume", folder, inventory=options.inventory)
+            say(f"sealed: {manifest}" if manifest else f"continue with {command}")
         finally:
-            _say_where_time_went(folder)
+            _print_timing(folder)
     except ClockError as error:
         raise ControllerError(error) from error
     except KeyboardInterrupt:
@@ -229,8 +233,8 @@ def _measured(options: Options, several: bool) -> SuiteResult:
     return SuiteResult(True, str(folder))
 
 
-def _say_where_time_went(suite_dir: Path) -> None:
-    """Print the table of timing.json, also of an interrupted suite; nothing where none ran."""
+def _print_timing(suite_dir: Path) -> None:
+    """Print the table of timing.json, also of an interrupted suite, if any session ran."""
     from contract import plan as plans
     from controller.session import timing
 

@@ -1,4 +1,4 @@
-"""Commands that prepare a target's disks, prove them, and put them back."""
+"""Commands that prepare a target's disks, prove its configurations and restore it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check(
 ) -> CheckResult:
     """Check a target, its meters and this machine, and print what would happen to each disk.
 
-    Nothing is touched.
+    Changes nothing.
     """
     from controller.targets import check as checking
     from controller.targets.fitness import noise as noises
@@ -104,7 +104,7 @@ def init(
         bool, typer.Option("--yes", help="Ask nothing; take what there is one of.")
     ] = False,
 ) -> None:
-    """Look at a target and at the meters here, and write an inventory; no disk is touched."""
+    """Examine a target and the meters of this machine, and write an inventory; change no disk."""
     from controller.targets import init as writing
     from controller.targets.meter_entries import MeterOptions
 
@@ -132,7 +132,7 @@ def provision(
         typer.Option(metavar="SERIAL", help="A disk that may be written for the first time."),
     ] = None,
 ) -> bool:
-    """Bring the disks to what the configurations need; asks before a disk is first written."""
+    """Prepare the disks for the configurations; ask before a disk is first written."""
     from controller.targets import first_writes as confirming
     from controller.targets import playbook
 
@@ -151,7 +151,7 @@ def assets(
     ] = None,
     clip: Annotated[Path | None, typer.Option(exists=True, help="Clip to take.")] = None,
 ) -> bool:
-    """Make on the target the archives and the clip that the workloads read."""
+    """Create the archives and the clip that the workloads read, on the target."""
     from controller.targets import playbook
 
     paths = {"assets_kernel": kernel, "assets_clip": clip}
@@ -168,7 +168,7 @@ def prove(
     inventory: AnyInventory = None,
     target: Target = None,
 ) -> bool:
-    """Enter, prove and leave each configuration of every host; a table of it."""
+    """Enter, prove and leave each configuration of every host, and print a table."""
     from controller.planning.plan_folders import Options
     from controller.session import group
     from controller.targets import prove as proving
@@ -180,14 +180,14 @@ def prove(
 
 @commands.command(rich_help_panel=PREPARE)
 def notify(*, inventory: AnyInventory = None, target: Target = None) -> bool:
-    """Send a test message to each receiver of fde_notify, and print what came of it."""
+    """Send a test message to each receiver of fde_notify, and print whether it was delivered."""
     from controller.planning.plan_folders import Options
     from controller.session import group, messenger
 
     problems = []
-    for each in group.targets_of(Options(inventory=inventory, target=target)):
-        for receiver, problem in messenger.send_tests(each):
-            say(f"{each.host}, {receiver}: {problem or 'delivered'}")
+    for resolved in group.targets_of(Options(inventory=inventory, target=target)):
+        for receiver, problem in messenger.send_tests(resolved):
+            say(f"{resolved.host}, {receiver}: {problem or 'delivered'}")
             problems.append(problem)
     if not problems:
         raise ControllerError("no-receivers")
@@ -205,10 +205,9 @@ def teardown(
         ),
     ] = None,
 ) -> bool:
-    """Put the disks back, and remove what provisioning brought.
+    """Restore the disks and remove what provisioning installed.
 
-    Mappings are closed, the drive is reverted; marks, secrets, the agent and its packages are
-    removed.
+    Closes mappings and reverts the drive; removes marks, secrets, the agent and its packages.
     """
     from controller.targets import playbook
 

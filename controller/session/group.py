@@ -26,7 +26,7 @@ from contract.interrupts import deferred_interrupts
 from contract.places import command_line, module_command
 from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument, read_target
 from contract.status import SuiteStatus
-from controller.planning.plan_folders import Options, keep
+from controller.planning.plan_folders import Options, write_folders
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
 from controller.targets import connection, playbook
@@ -169,7 +169,7 @@ def targets_of(options: Options) -> Sequence[TargetDocument]:
 def plan(options: Options, freeze: Callable[..., Plan]) -> Path:
     """Freeze comparable plans for all hosts, with group.json; return the group's folder.
 
-    `freeze(options, group, created)` returns the plan of the one target in `options.targets`. Nothing
+    `freeze(options, group, created)` returns the plan of the target in `options.targets`. Nothing
     is written before all plans are complete and agree. Raises ControllerError.
     """
     require_apart(options.targets)
@@ -194,7 +194,7 @@ def plan(options: Options, freeze: Callable[..., Plan]) -> Path:
         print(f"{host} is the slowest: {slowest.blocks} blocks on every host")
         plans = freeze_all(blocks=slowest.blocks)
     require_alike(plans)
-    stored = keep(plans, options.out, created)
+    stored = write_folders(plans, options.out, created)
     folder = options.out / str(stored[0].group)
     suite_ids = tuple(plan.suite_id for plan in stored)
     hosts = tuple(plan.host for plan in stored)

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -29,7 +30,8 @@ from contract.tests.refusal import refuses
 from controller.cli import options
 from controller.cli.app import guarded, main
 from controller.session import session
-from controller.targets import connection, init, prove, secrets, survey
+from controller.session.session import run as run_session
+from controller.targets import connection, fitness, init, prove, secrets, survey
 from controller.targets.answers import Survey
 from controller.targets.connection import TargetError
 from controller.targets.tests.test_init import surveyed
@@ -123,6 +125,26 @@ def test_a_command_ends_with_its_status_and_its_document_alone(
     jsonschema.validate(document, published)
     schema.read(COMMANDS[command], document)
     assert document["ok"] is (status == 0)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_new_suite_whose_target_has_no_agent_leaves_no_folder_unless_recorded(
+    recorded: bool, target: str, tmp_path: Path, fde: Fde, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(folder: Path, *arguments: Any, **options: Any) -> Path | None:
+        if recorded:
+            (folder / "sessions.jsonl").touch()
+        return run_session(folder, *arguments, **options)
+
+    script = "import sys; sys.exit('python3: No module named agent')"
+    monkeypatch.setattr(connection, "python", lambda *_: [sys.executable, "-c", script])
+    monkeypatch.setattr(session, "run", run)
+    monkeypatch.setattr(fitness, "require_ready", lambda *_: None)
+    out = tmp_path / "suites"
+    arguments = ["--suite", "micro", "-c", "plain,opal", "--target", target, "-i", tmp_path]
+    captured = fde("run", *arguments, "--out", out, status=1)
+    assert "agent" in captured.err
+    assert ("removed" in captured.out, len(list(out.iterdir()))) == (not recorded, recorded)
 
 
 @pytest.mark.parametrize(
