@@ -1,1 +1,1 @@
-"""What runs on the target."""
+"""The agent: everything that runs on the target."""

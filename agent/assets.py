@@ -1,4 +1,4 @@
-"""The files that workloads use are the ones that the plan means: their checksums are compared."""
+"""Check that the files that workloads use are those that the plan means, by their checksums."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ class AssetError(AgentError):
 
 
 def check(plan: Plan) -> dict[str, str]:
-    """SHA-256 of every asset that the plan's workloads use, by name, to be kept with the results.
+    """Return the SHA-256 of each asset that the plan's workloads use, by name.
 
-    An asset that is missing is left to its workload, which then voids its own runs alone. Raises
-    AssetError where a sum differs or is not available.
+    A missing asset is left out: its workload then voids only its own runs. Raises AssetError if a
+    sum differs or is not available.
     """
-    used = {a for load in plan.workloads for a in registry.load(load.workload_name).assets}
+    asset_names = {a for load in plan.workloads for a in registry.load(load.workload_name).assets}
     sums: dict[str, str] = {}
-    for name in sorted(used & set(plan.assets)):
+    for name in sorted(asset_names & set(plan.assets)):
         if Path(plan.assets[name].path).is_file():
             sums[name] = compared(name, plan.assets[name])
     return sums
 
 
 def compared(name: str, asset: Asset) -> str:
-    """Return the SHA-256 of an asset; raises AssetError where another is known, OSError."""
+    """Return the SHA-256 of an asset; raises AssetError if another is recorded, OSError."""
     path = Path(asset.path)
     digest = sha256_of(path)
     expected = asset.sha256 or (_listed(Path(asset.sums), path.name) if asset.sums else None)
     if expected is not None and expected != digest:
-        where = "the inventory has" if asset.sha256 else f"{asset.sums} has"
+        source = "the inventory has" if asset.sha256 else f"{asset.sums} has"
         raise AssetError(
-            "asset-differs", name=name, path=path, digest=digest, where=where, expected=expected
+            "asset-differs", name=name, path=path, digest=digest, where=source, expected=expected
         )
     return digest
 

@@ -33,11 +33,12 @@ SECRETS = Path("/run/fde-testbed/secrets/secrets.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 refused or failed (one sentence on stderr), 2 usage.
+    """Run one command and return its exit code.
 
-    A refusal is printed as JSON as well: `problems`, each as `contract.problem.Problem` has it.
-    4: no agent is left to close the journal that is followed. 70: something that was not foreseen,
-    and 75: the suite or the disks are in use, or the machine goes down: a service starts again.
+    0: done; 1: refused or failed, with one sentence on stderr; 2: usage. A refusal is printed as
+    JSON as well: `problems`, each as `contract.problem.Problem` has it. 4: no agent is left to
+    close the journal that is followed. 70: an unforeseen error, and 75: the suite or the disks are
+    in use, or the machine goes down: a service starts again.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -120,17 +121,17 @@ def _parser() -> argparse.ArgumentParser:
     bounded.add_argument("bounds", type=_bounds, metavar="JSON", help="seconds, known_s and block")
 
     about = "have a finished run repeated"
-    again = _command(commands, "request-repeat", about, _request, parents=[suite])
-    again.add_argument("--run", required=True, metavar="ID")
-    again.add_argument("--seq", type=int, required=True, help="number of its finished line")
-    again.add_argument("--reason", required=True, help="one sentence for people")
+    repeat = _command(commands, "request-repeat", about, _request, parents=[suite])
+    repeat.add_argument("--run", required=True, metavar="ID")
+    repeat.add_argument("--seq", type=int, required=True, help="number of its finished line")
+    repeat.add_argument("--reason", required=True, help="one sentence for people")
 
     about = "print which machine this is and what it has run"
-    who = _command(
+    identify = _command(
         *(commands, "identity", about),
         lambda options: _print(asdict(identity.read_identity(options.suites))),
     )
-    who.add_argument("--suites", type=Path, default=identity.SUITES)
+    identify.add_argument("--suites", type=Path, default=identity.SUITES)
 
     about = "write a suite's folder as a tar, its sums first"
     packed = _command(commands, "pack", about, _pack, parents=[suite])
@@ -170,9 +171,9 @@ def _command(
     does: Callable[[argparse.Namespace], int] | None = None,
     **options: Any,
 ) -> argparse.ArgumentParser:
-    """Add a command that calls `does`, or the function of its name in agent.storage.commands.
+    """Add a command that calls `does`, by default its namesake in agent.storage.commands.
 
-    The commands of a suite do not wait for the latter's modules.
+    That module is imported only when such a command runs: a suite's commands do not wait for it.
     """
 
     def on_disks(options: argparse.Namespace) -> int:
@@ -198,7 +199,7 @@ def _request(options: argparse.Namespace) -> int:
 
 
 def _print(answer: object) -> int:
-    """Print an answer as JSON; 0, as for every command that did what it was asked."""
+    """Print an answer as JSON; return 0, as every command that succeeded."""
     print(json_text(answer))
     return 0
 
@@ -222,9 +223,9 @@ def _follow(options: argparse.Namespace) -> int:
 
 
 def _keep_finished(entry: Entry, finished: list[str]) -> list[str]:
-    """Collect in `finished` the runs since the configuration was switched last.
+    """Collect in `finished` the runs since the configuration was last switched.
 
-    Return them where it is switched again: nothing is measured then, so that sending their records
+    Return them once it is switched again: nothing is measured then, so sending their records
     disturbs no run.
     """
     if entry.state == "finished":
@@ -251,10 +252,10 @@ def _quiet(options: argparse.Namespace) -> int:
         return _print(quiet.disturbers())
     if options.what == "off":
         suite = options.suite_dir
-        wanted = plan.load(suite / "plan.json").quiet if suite else None
-        if suite and wanted != plan.read_target(options.target).quiet:
+        planned_quiet = plan.load(suite / "plan.json").quiet if suite else None
+        if suite and planned_quiet != plan.read_target(options.target).quiet:
             raise plan.PlanError("services-not-allowed")
-        units = quiet.off(wanted)
+        units = quiet.off(planned_quiet)
     else:
         units = quiet.back()
     return _print({"changed": bool(units), "units": units})

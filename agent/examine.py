@@ -1,4 +1,4 @@
-"""What `fde check` and `fde init` ask a target: facts, as JSON on standard output.
+"""Facts that `fde check` and `fde init` ask of a target, as JSON on standard output.
 
     python3 -m agent.examine --target FILE      all that a diagnosis rests on
     python3 -m agent.examine --survey           every whole disk of the machine
@@ -54,14 +54,14 @@ RAPL_S = 0.5
 
 
 def examine(target: TargetDocument, sys: Path = Path("/sys")) -> Document:
-    """Return every part by its name; `errors` are why others are missing."""
+    """Collect every part by its name; `errors` gives the reason for each missing one."""
     disks = target.storage.disks
     names = {role: devices.kernel_name(disk.by_id) for role, disk in disks.items()}
     present = {role: name for role, name in names.items() if name}
     context = CheckContext(Path("/"), disks=tuple(present.values()), sys=sys)
     assets_by_name = target.assets.items()
     parts: dict[str, Callable[[], Any]] = {
-        "checks": lambda: [each.document() for each in checks.glance(CHECKS, context)],
+        "checks": lambda: [finding.document() for finding in checks.glance(CHECKS, context)],
         "rapl": lambda: asdict(rapl()),
         "disks": lambda: {role: asdict(disk(context, name)) for role, name in present.items()},
         "assets": lambda: {
@@ -91,7 +91,7 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> Document:
 
 
 def rapl() -> RaplCounts:
-    """Read the zones over rest and load."""
+    """Read the zones at rest and under load."""
     from instrumentation.sources import powercap, standing
     from instrumentation.sources.counter import total
     from instrumentation.sources.zones import kind_of
@@ -122,11 +122,11 @@ def rapl() -> RaplCounts:
 
 
 def disk(context: CheckContext, name: str) -> DiskReport:
-    """Report on a disk by its kernel's name."""
+    """Describe a disk by its kernel name."""
     subsystem = context.sys / "class/block" / name / "device"
     device = devices.controllers(subsystem)[0]
     pci = device / "device"
-    alone = CheckContext(Path("/"), sys=context.sys, disks=(name,))
+    disk_context = CheckContext(Path("/"), sys=context.sys, disks=(name,))
     host = next((p.name for p in device.resolve().parents if p.name.startswith("host")), "")
     alpm = context.sys / "class/scsi_host" / host / "link_power_management_policy"
     return DiskReport(
@@ -137,16 +137,16 @@ def disk(context: CheckContext, name: str) -> DiskReport:
         link_speed_max=text(pci / "max_link_speed"),
         link_width=number(pci / "current_link_width"),
         link_width_max=number(pci / "max_link_width"),
-        sata_link=disk_checks.links(alone) or {},
+        sata_link=disk_checks.links(disk_context) or {},
         apst_tolerance_us=text(device / "power/pm_qos_latency_tolerance_us"),
         alpm_policy=text(alpm) if host else None,
-        temperature_c=next(iter(disk_checks.temperatures_c(alone).values()), None),
+        temperature_c=next(iter(disk_checks.temperatures_c(disk_context).values()), None),
         health=context.health.get(name),
     )
 
 
 def asset_state(name: str, asset: Asset) -> AssetState:
-    """Compare an asset with its sum."""
+    """Compare an asset with its checksum."""
     if not Path(asset.path).is_file():
         return AssetState("missing", f"The asset {name} is not at {asset.path}")
     try:
@@ -171,13 +171,13 @@ def power(sys: Path) -> PowerSupply:
 
 
 def kernel() -> KernelOptions:
-    """Return whether the kernel was built with what the configurations need."""
-    packed, beside = Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")
+    """Read whether the kernel was built with the options that the configurations need."""
+    packed, config_file = Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")
     lines: set[str] | None = None
     if packed.exists():
         lines = set(gzip.decompress(packed.read_bytes()).decode().splitlines())
-    elif beside.exists():
-        lines = set(beside.read_text(encoding="utf-8").splitlines())
+    elif config_file.exists():
+        lines = set(config_file.read_text(encoding="utf-8").splitlines())
     if lines is None:
         return KernelOptions(sed_opal=None, dm_crypt=None)
     return KernelOptions(
@@ -187,7 +187,7 @@ def kernel() -> KernelOptions:
 
 
 def idle_states(context: CheckContext) -> IdleStates:
-    """Return the C-states of all CPUs."""
+    """Read the C-states of all CPUs."""
     off = {
         text(path.parent / "name") or path.parent.name
         for path in context.cpus.glob("cpu[0-9]*/cpuidle/state*/disable")
@@ -201,7 +201,7 @@ _OTHERS = ("loop", "ram", "dm-", "md", "zram", "sr", "fd", "nbd", "ubd")
 
 
 def survey() -> list[SurveyedDisk]:
-    """Return every whole disk; nothing is written."""
+    """Describe every whole disk; nothing is written."""
     names = sorted(
         entry.name
         for entry in devices.BLOCK.iterdir()
@@ -250,10 +250,7 @@ def _contents(facts: disk_facts.DiskFacts) -> str:
 
 
 def _by_id(name: str) -> str:
-    """Return the most telling path below /dev/disk/by-id.
-
-    Maker and serial before a bare number.
-    """
+    """Return the most informative path in /dev/disk/by-id: maker and serial, not a bare number."""
     folder = Path("/dev/disk/by-id")
     paths = [p for p in folder.glob("*") if p.resolve() == Path(f"/dev/{name}")]
     rank = ("nvme-", "ata-", "scsi-", "usb-", "mmc-", "virtio-")
@@ -266,7 +263,7 @@ def _by_id(name: str) -> str:
 
 
 def joules(seconds: float) -> Iterator[tuple[int, float]]:
-    """Monotonic ns and the joules of packages and memory in one sum, by the counters' own wraps."""
+    """Yield monotonic ns and the joules of packages and memory in one sum, wraps included."""
     from instrumentation.sources.counter import Reading
     from instrumentation.sources.powercap import PowercapSource
     from instrumentation.sources.zones import summands
@@ -290,20 +287,20 @@ def joules(seconds: float) -> Iterator[tuple[int, float]]:
 
 
 def main() -> int:
-    """0 with JSON; 1 with one sentence on standard error."""
+    """Run one request; return 0 with JSON, or 1 with one sentence on standard error."""
     parser = argparse.ArgumentParser(prog="python3 -m agent.examine", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--target", type=Path)
-    what.add_argument("--survey", action="store_true")
-    what.add_argument("--load", type=float, metavar="SECONDS")
-    what.add_argument("--joules", type=float, metavar="SECONDS")
+    request = parser.add_mutually_exclusive_group(required=True)
+    request.add_argument("--target", type=Path)
+    request.add_argument("--survey", action="store_true")
+    request.add_argument("--load", type=float, metavar="SECONDS")
+    request.add_argument("--joules", type=float, metavar="SECONDS")
     options = parser.parse_args()
     answer: object = None
     try:
         if options.target:
             answer = examine(read_target(options.target))
         elif options.survey:
-            answer = {"name": platform.node(), "disks": [asdict(each) for each in survey()]}
+            answer = {"name": platform.node(), "disks": [asdict(surveyed) for surveyed in survey()]}
         elif options.load is not None:
             processor.work(options.load)
         else:

@@ -1,4 +1,4 @@
-"""Marks of a run: phases with the counters read at their edges; the watermarks of a session."""
+"""Marks of a run: its phases with the counters at their edges, and a session's watermarks."""
 
 from __future__ import annotations
 
@@ -57,13 +57,12 @@ class _Marked:
 
 
 class Marks:
-    """The phases of one run, in order of time; `phase` is what a workload is given.
+    """The phases of one run in order of time; workloads are given `phase`.
 
-    With `pad_s` the machine rests for so long before and after each phase: what a slow meter
-    reports of a window that a mark cuts can then be divided by the power of the rest. With `pyrapl`
-    each phase is measured by that too. `devices` are the kernel names of the partition below
-    the configuration and of the mapping with the file system, whose traffic is counted; either may
-    be empty.
+    The machine rests for `pad_s` before and after each phase: what a slow meter reports of a window
+    that a mark cuts can then be divided by the power at rest. With `pyrapl` each phase is measured
+    by that too. `devices` are the kernel names of the partition below the configuration and of the
+    mapping with the file system, whose traffic is counted; either may be empty.
     """
 
     def __init__(
@@ -85,16 +84,16 @@ class Marks:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Work]:
-        """Mark a stretch, with rest on both sides.
+        """Mark a phase, with rest before and after it.
 
         Raises MarkError for a nested phase or a name used twice.
         """
         self._check(name)
         if self._rested_ns is None or time.monotonic_ns() - self._rested_ns > STILL_RESTED_NS:
-            self._rest()
+            self._pad()
         with self._marked(name) as work:
             yield work
-        self._rest()
+        self._pad()
 
     def _check(self, name: str) -> None:
         if self._open is not None:
@@ -102,18 +101,18 @@ class Marks:
         if any(marked.phase.name == name for marked in self._phases):
             raise MarkError("phase-twice", name=name)
 
-    def _rest(self) -> None:
+    def _pad(self) -> None:
         if self._pad_s > 0:
             time.sleep(self._pad_s)
             self._rested_ns = time.monotonic_ns()
 
     @contextmanager
     def _marked(self, name: str) -> Iterator[Work]:
-        """Mark the stretch itself.
+        """Mark the phase itself.
 
-        The counters are read outside the two time stamps, as close to them as can be; each reading
-        carries its own stamps, and ours enclose pyRAPL's. Our own CPU time is that between the
-        time stamps, of all threads but not of the programs that were started.
+        The counters are read outside the two time stamps, as close to them as possible; each
+        reading carries its own stamps, and ours enclose pyRAPL's. Our own CPU time is that between
+        the time stamps, of all threads but not of the programs that were started.
         """
         self._check(name)
         self._open = name
@@ -151,7 +150,7 @@ class Marks:
         return [BlockTraffic.of_device(name) if name else None for name in self._devices]
 
     def tail(self, seconds: float) -> None:
-        """Mark the last phase of `seconds`: write back what is dirty, then rest."""
+        """Mark the last phase, of `seconds`: write back dirty pages, then rest."""
         with self._marked("tail"):
             end_s = time.monotonic() + seconds
             os.sync()
@@ -172,7 +171,7 @@ class Marks:
         )
 
     def _counters_of(self, marked: _Marked) -> Iterator[Counter]:
-        """Our own reading of each zone, then pyRAPL's of those that it has."""
+        """Yield our reading of each zone, then pyRAPL's of those that it measures."""
         totals = {}
         for zone in self._counters.zones:
             first, last = marked.start[zone.name], marked.end[zone.name]
@@ -214,14 +213,14 @@ def _counter(
 
 
 def written_bytes(device: Path, blocks: Path = Path("/sys/class/block")) -> int:
-    """Return how many bytes the kernel has written to a block device; raises OSError."""
+    """Count the bytes that the kernel has written to a block device; raises OSError."""
     if (traffic := BlockTraffic.of_device(device.name, blocks)) is None:
         raise OSError(errno.ENODATA, "the kernel's I/O statistics are switched off")
     return traffic.written_bytes
 
 
 def _moved(name: str, before: BlockTraffic | None, after: BlockTraffic | None) -> dict[str, Any]:
-    """Return what a device moved in between, as the fields of a phase; no mapping discards."""
+    """Return the bytes moved in between, as fields of a phase; no mapping discards."""
     moved = after - before if after and before else None
     verbs = ("read", "written", "discarded")[: 3 if name == "disk" else 2]
     return {f"{name}_{verb}_bytes": moved and getattr(moved, f"{verb}_bytes") for verb in verbs}
@@ -235,10 +234,9 @@ _STEAL = 7
 
 
 def cpus_s(stat: Path = STAT) -> tuple[float, float]:
-    """Seconds since boot of all logical CPUs together, in steps of a clock tick (10 ms as a rule).
+    """Return busy and stolen seconds since boot of all logical CPUs, in clock ticks (10 ms).
 
-    How long they did not rest, without idle and iowait, and what a hypervisor kept from them. See
-    proc_stat(5).
+    Busy excludes idle and iowait; stolen is what a hypervisor kept from the CPUs. See proc_stat(5).
     """
     with stat.open("rb", buffering=0) as file:
         line = file.read(512).split(b"\n", 1)[0]
@@ -250,11 +248,11 @@ FILE = "watermark.jsonl"
 
 
 def play(watermark: Watermark | None, suite_dir: Path, when: str) -> None:
-    """Rest, load pattern, rest; then one line in `watermark.jsonl`, on the medium on return.
+    """Play rest, load pattern, rest; then append one line to `watermark.jsonl`, synced.
 
-    `when` is `start` or `end`. Nothing happens where the plan has no watermark. A pattern that
-    could not be played costs the suite only its check of the clocks, so the line has the error.
-    Starts and ends alternate within a boot, however often the agent was started in between.
+    `when` is `start` or `end`. Nothing happens if the plan has no watermark. A pattern that could
+    not be played costs the suite only its check of the clocks, so the line has the error. Starts
+    and ends alternate within a boot, however often the agent was started in between.
     """
     if watermark is None:
         return

@@ -1,4 +1,4 @@
-"""One run on a configuration that stands: prepare, settle, measure, tidy, prove, write run.json."""
+"""Measure one run on an entered configuration, prove it, and write its run.json."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CHECKS_S = 8 * 3600.0
 
 @dataclass
 class Findings:
-    """What a run has gathered so far, kept so that a void run has all of it."""
+    """Data that a run has gathered so far; a void run keeps them too."""
 
     started_wall: str = ""
     t_start_ns: int | None = None
@@ -70,7 +70,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a run is void: a sentence, and for programs what was at fault (data/README.md)."""
+    """The reason why a run is void: a sentence, and codes for programs (data/README.md)."""
 
     at: str
     sentence: str
@@ -78,7 +78,7 @@ class Fault:
 
     @classmethod
     def from_findings(cls, findings: list[Finding]) -> Fault | None:
-        """None where no check voids the run."""
+        """Return the fault of checks that void the run; None without any."""
         failed = blockers(findings)
         names = " ".join(dict.fromkeys(finding.name for finding in failed))
         sentence = " ".join(finding.message for finding in failed)
@@ -114,7 +114,7 @@ class Bench:
         self._findings = Findings()
 
     def missing(self, run: Run) -> list[str]:
-        """Why the run's configuration or workload cannot be had here; empty if they can."""
+        """Return the reasons why configuration or workload cannot run here; empty if they can."""
         started_wall = datetime.now(UTC).isoformat(timespec="seconds")
         self._findings = Findings(started_wall=started_wall)
         try:
@@ -132,12 +132,12 @@ class Bench:
     def measure(
         self, run: Run, waiting: Callable[[str, str], None], before_proof: Callable[[], None]
     ) -> Fault | None:
-        """Do one run and write its run.json if it is sound; else why it is void.
+        """Do one run and write its run.json if it is sound; otherwise return the fault.
 
-        `waiting` gets for what and why the checks wait before the run, and "" when they do not;
-        `sha256` is then that of its run.json. Raises AgentError where the storage failed, OSError
-        where there is no room for the results. Exceptions of the workload void the run; their
-        traceback goes to `failure.txt`.
+        `waiting` gets the name and reason of each wait before the run, and "" at its end; `sha256`
+        is then that of its run.json. Raises AgentError if the storage failed, OSError if the
+        results do not fit on the disk. Exceptions of the workload void the run; their traceback
+        goes to `failure.txt`.
         """
         entered = self._stack.entered
         if entered is None:
@@ -179,7 +179,7 @@ class Bench:
         return None
 
     def context(self) -> CheckContext:
-        """Return what the checks look at."""
+        """Return the machine as the checks look at it."""
         disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
         entered = self._stack.entered
         return CheckContext(
@@ -192,7 +192,7 @@ class Bench:
     def _try(
         self, run: Run, inspection: Inspection, waiting: Callable[[str, str], None]
     ) -> Fault | None:
-        """Let the workload do its work within the run's time; why that is void, if it is."""
+        """Let the workload do its work within the run's time; return the fault, if any."""
         limit_s = self._plan.run_limit_s or MOST_RUN_S
         limit = Limit(limit_s)
 
@@ -200,9 +200,9 @@ class Bench:
             self._watchdog.within(CHECKS_S)
             waited: list[str] = []
 
-            def tell(cause: str, what: str) -> None:
+            def tell(cause: str, reason: str) -> None:
                 waited.append(cause)
-                waiting(cause, what)
+                waiting(cause, reason)
 
             limit.outside(lambda: inspection.before(tell))
             if waited:
@@ -225,8 +225,8 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
             with suppress(OSError):
                 (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
-            known = isinstance(error, WorkloadError)
-            sentence = str(error) if known else f"{run.workload}: {error!r}"
+            is_foreseen = isinstance(error, WorkloadError)
+            sentence = str(error) if is_foreseen else f"{run.workload}: {error!r}"
             return Fault("workload", sentence, {"error": type(error).__name__})
         finally:
             reap()
@@ -253,7 +253,7 @@ class Bench:
             phase=marks.phase,
             drop_caches=drop_caches,
             kept=self._folder(run) / pack.KEPT,
-            leave_out=lambda what, reason: self._findings.left_out.append(LeftOut(what, reason)),
+            leave_out=lambda name, reason: self._findings.left_out.append(LeftOut(name, reason)),
         )
         try:
             disk.mkdir()
@@ -290,10 +290,7 @@ class Bench:
         return self._suite_dir / "runs" / run.run_id
 
     def write(self, run: Run, status: str, reason: str | None) -> str:
-        """Write the run.json, of a void or skipped run with all that was found out before.
-
-        Its SHA-256.
-        """
+        """Write run.json, for a void or skipped run with all that was found; return its SHA-256."""
         findings = self._findings
         inspection = findings.inspection
         document = {
@@ -317,17 +314,19 @@ class Bench:
             "sampler": findings.samples.lateness() if findings.samples else None,
             "rapl_sha256": findings.rapl_sha256,
             "other_sources": {name: asdict(s) for name, s in findings.other_sources.items()},
-            "left_out": [asdict(each) for each in findings.left_out],
+            "left_out": [asdict(omission) for omission in findings.left_out],
             "kept": pack.kept_sums(self._folder(run)),
             "proof": findings.proof and asdict(findings.proof),
-            "checks": [each.document() for each in inspection.findings] if inspection else [],
+            "checks": [omission.document() for omission in inspection.findings]
+            if inspection
+            else [],
             "disks": asdict(inspection.disks) if inspection else {},
         }
         return write_json(self._folder(run) / "run.json", document)
 
 
 def program_of(workload: str) -> str:
-    """Return what does the measured work, in words; empty where there is no such workload here."""
+    """Name the program that does the measured work; empty if there is no such workload here."""
     try:
         return registry.load(workload).program
     except WorkloadError:
@@ -343,11 +342,10 @@ def origin(plan: Plan) -> str:
 
 
 def seed_of(plan: Plan, run: Run) -> int:
-    """Return the same for all configurations of a block, so that they do the same work.
+    """Return the seed of a run: the same for all configurations of a block.
 
-    Each repetition within the block has its own.
-
-    31 bits: programs such as sysbench take a signed 32-bit number.
+    Each repetition within the block has another. 31 bits: programs such as sysbench take a signed
+    32-bit number.
     """
     text = f"{plan.seed}:{run.block}:{run.workload}" + (f":{run.repeat}" if run.repeat else "")
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
@@ -360,9 +358,9 @@ def drop_caches() -> None:
 
 
 def shared_scratch() -> Path:
-    """Return a new folder for what runs have in common.
+    """Make a new folder for files that runs have in common.
 
-    Other users, as a database's, may enter it.
+    Other users, such as a database's, may enter it.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}shared-", dir=SCRATCH_ROOT))
     folder.chmod(_SHARED_MODE)
@@ -371,7 +369,7 @@ def shared_scratch() -> Path:
 
 @contextmanager
 def no_scratch_left() -> Iterator[None]:
-    """Take away what a killed agent left, and in the end what the runs had in common."""
+    """Remove what a killed agent left, and at the end what the runs had in common."""
     _remove_scratch()
     try:
         yield
@@ -380,15 +378,15 @@ def no_scratch_left() -> Iterator[None]:
 
 
 def _remove_scratch() -> None:
-    for left in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
-        if _is_ours(left):
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
+        if _is_ours(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_ours(left: Path) -> bool:
-    """Return whether we made a folder: everybody can make one of such a name beside it."""
+def _is_ours(folder: Path) -> bool:
+    """Return whether we made a folder: anybody can make one with such a name there."""
     try:
-        status = left.lstat()
+        status = folder.lstat()
     except OSError:
         return False
     private = stat.S_IMODE(status.st_mode) in (0o700, _SHARED_MODE)

@@ -1,4 +1,4 @@
-"""Room and memory that a suite's workloads need, and what its disks may have written in their life.
+"""Room and memory that a suite's workloads need, and limits on what its disks may write.
 
 `python3 -m agent.needs PLAN` prints the bytes that a run of each workload writes at least, as JSON.
 """
@@ -34,8 +34,7 @@ class NeedsError(AgentError):
 def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
     """Raise NeedsError with a problem for each shortfall.
 
-    Workloads that cannot run here at all are left out, their runs skipped, where the plan allows
-    that.
+    Workloads that cannot run here, and that the plan allows to skip, are left out.
     """
     problems = list(_missing(plan))
     if not problems:
@@ -56,7 +55,7 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
 
 
 def _missing(plan: Plan) -> Iterator[NeedsError]:
-    """Yield what cannot run here, though the plan does not allow it to be skipped."""
+    """Yield workloads that cannot run here, though the plan does not allow skipping them."""
     for spec in plan.workloads:
         if plan.may_skip is None or spec.name in plan.may_skip:
             continue
@@ -70,7 +69,7 @@ def _missing(plan: Plan) -> Iterator[NeedsError]:
 
 
 def _needs(plan: Plan, spec: WorkloadEntry, *, to_run: bool = True) -> Needs | None:
-    """Return what a workload needs; None where that is unknown, or it is `to_run` and cannot."""
+    """Return the needs of a workload; None if they are unknown, or it is `to_run` and cannot."""
     try:
         workload = registry.load(spec.workload_name)
         if to_run and workload.requires(spec.parameters, plan.asset_paths):
@@ -81,9 +80,10 @@ def _needs(plan: Plan, spec: WorkloadEntry, *, to_run: bool = True) -> Needs | N
 
 
 def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[NeedsError]:
-    """Yield the sum over all workloads, for what one leaves to later runs stays while others run.
+    """Yield a problem if the scratch folder is too small for the sum over all workloads.
 
-    Of several sizes of the same workload, the largest.
+    Files that one leaves to later runs stay while others run. Of several sizes of the same
+    workload, the largest counts.
     """
     largest: dict[str, int] = {}
     for name, need in needs.items():
@@ -91,9 +91,9 @@ def _scratch(plan: Plan, needs: dict[str, Needs], scratch: Path) -> Iterator[Nee
         largest[workload] = max(largest.get(workload, 0), need.scratch_bytes)
     wanted_bytes, free_bytes = sum(largest.values()), shutil.disk_usage(scratch).free
     if wanted_bytes > free_bytes:
-        which = ", ".join(name for name, size_bytes in largest.items() if size_bytes)
+        names = ", ".join(name for name, size_bytes in largest.items() if size_bytes)
         sizes = {"needed": _size(wanted_bytes), "free": _size(free_bytes)}
-        yield NeedsError("scratch-too-small", names=which, folder=scratch, **sizes)
+        yield NeedsError("scratch-too-small", names=names, folder=scratch, **sizes)
 
 
 def _memory(needs: dict[str, Needs], meminfo: Path) -> Iterator[NeedsError]:
@@ -108,15 +108,15 @@ def _memory(needs: dict[str, Needs], meminfo: Path) -> Iterator[NeedsError]:
 
 
 def _size(size_bytes: int) -> str:
-    """`1.5 GiB` or `300 MiB`."""
+    """Format a size as `1.5 GiB` or `300 MiB`."""
     gib = size_bytes / 2**30
     return f"{gib:.1f} GiB" if gib >= 1 else f"{size_bytes / 2**20:.0f} MiB"
 
 
 def written_bytes(plan: Plan) -> dict[str, int]:
-    """Return what a run of each workload fills of the disk; it may write over it several times.
+    """Return the bytes of the disk that a run of each workload fills; it may rewrite them.
 
-    Without those whose files are not there yet, of which it depends.
+    Workloads whose size depends on missing files are left out.
     """
     every = ((spec.name, _needs(plan, spec, to_run=False)) for spec in plan.workloads)
     return {name: needs.disk_bytes for name, needs in every if needs is not None}
@@ -131,22 +131,24 @@ def require_within_limits(
 ) -> None:
     """Raise NeedsError with a problem for each disk that would pass its `max_written_bytes`.
 
-    `disks` are the inventory's, for a plan may come from elsewhere. `written` is what SMART has of
-    each disk's life, which a limit requires: what the journal's `entries` leave to be done comes on
-    top. Where SMART was not asked it is None, and the suite is counted alone. `run_bytes` are those
-    of `written_bytes`.
+    `disks` are the inventory's, for a plan may come from elsewhere. `written` is SMART's count of
+    each disk, which a limit requires; the remaining runs by the journal's `entries` are added. If
+    SMART was not asked it is None, and only the suite is counted. `run_bytes` are those of
+    `written_bytes`.
     """
     entries = list(entries)
     history = History(entries)
     conditioned = {e.facts.get("disk") for e in entries if e.state == PRECONDITIONED}
     problems = []
-    for role, disk in ((each.role, disks.get(each.role)) for each in plan.disks_used):
+    for role, disk in (
+        (used_disk.role, disks.get(used_disk.role)) for used_disk in plan.disks_used
+    ):
         if disk is None or disk.max_written_bytes is None:
             continue
         if (before := 0 if written is None else written.get(role)) is None:
             problems.append(NeedsError("writes-unknown", role=role, serial=disk.serial))
             continue
-        carried = {each.name for each in plan.configurations if each.disk == role}
+        carried = {used_disk.name for used_disk in plan.configurations if used_disk.disk == role}
         count = sum(
             run_bytes.get(run.workload, 0)
             for run in plan.runs
@@ -168,7 +170,7 @@ def require_within_limits(
 
 
 def decimal_size(count: int) -> str:
-    """Return a size in decimal units, as makers state what a disk may write in its life."""
+    """Format a size in decimal units, as makers state what a disk may write in its life."""
     unit, name = next(
         ((unit, name) for unit, name in ((10**12, "TB"), (10**9, "GB")) if count >= unit),
         (10**6, "MB"),

@@ -1,4 +1,4 @@
-"""A suite's folder as one tar, the sums of all its files first; the sums of what a run kept."""
+"""A suite's folder as one tar that begins with the sums of all files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KEPT = "kept"
 
 
 class PackError(AgentError):
-    """The folder cannot be packed as it stands."""
+    """The folder cannot be packed."""
 
 
 def pack(suite_dir: Path, out: IO[bytes]) -> None:
-    """Write the tar: `sums.json`, `{path: sha256}` (hex) of every member that follows, and these.
+    """Write the tar: `sums.json`, `{path: sha256}` (hex) of every other member, then these.
 
-    Paths begin with the folder's name. Hidden files, those half written among them, are left out. A
-    file that grows meanwhile is packed with the length that it had first. Raises PackError where
-    one has vanished; the tar is then not whole.
+    Paths begin with the folder's name. Hidden files, such as half-written ones, are left out. A
+    file that grows meanwhile is packed with the length that it had first. Raises PackError if one
+    has vanished; the tar is then incomplete.
     """
     root = suite_dir.resolve()
     sums_by_path = {path: _sum(path) for path in fetched_files(root)}
@@ -52,16 +52,16 @@ def fetched_files(root: Path) -> Iterator[Path]:
 
 
 def kept_sums(run_folder: Path) -> dict[str, str]:
-    """SHA-256 (hex) of each file below `kept`, by its path there. On the medium once this returns.
+    """Return the SHA-256 (hex) of each file below `kept`, by its path there; all are synced.
 
-    Hidden files and links are none of it: they are not fetched either.
+    Hidden files and links are excluded: they are not fetched either.
     """
-    kept = run_folder / KEPT
-    return {str(p.relative_to(kept)): sha256_of(p, sync=True) for p in fetched_files(kept)}
+    folder = run_folder / KEPT
+    return {str(p.relative_to(folder)): sha256_of(p, sync=True) for p in fetched_files(folder)}
 
 
 def _sum(path: Path) -> tuple[str, int]:
-    """SHA-256 and length in bytes of what is there now."""
+    """Return SHA-256 and length in bytes of a file's present content."""
     digest, size_bytes = hashlib.sha256(), 0
     try:
         with path.open("rb") as file:

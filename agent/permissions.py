@@ -1,9 +1,8 @@
-"""Whether a plan asks of a target only what that target's own inventory has.
+"""Check that a plan asks of a target only what that target's own inventory permits.
 
-A suite's folder may have come from elsewhere, and what its plan has of configurations, file
-systems and files is run or read by root. So all of it must stand in the description of the target
-that `fde provision` brought, but for what a suite itself may choose: its workloads and their
-declared parameters.
+A suite's folder may have come from elsewhere, and root runs or reads the configurations, file
+systems and files that its plan names. So all of it must be in the description of the target that
+`fde provision` wrote. A suite may choose only its workloads and their declared parameters.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from workloads.base import WorkloadError
 
 
 def require_own(plan: Plan, target: TargetDocument) -> None:
-    """Raise PlanError with everything in a plan that is not the target's own.
+    """Raise PlanError with everything in a plan that the target does not permit.
 
-    NeedsError where it writes more than a disk of the target may have written in its life.
+    NeedsError if it writes more than a disk of the target may write in its life.
     """
     if foreign := list(_foreign(plan, target)):
         raise PlanError("plan-foreign", suite_id=plan.suite_id, foreign="; ".join(foreign))
@@ -32,9 +31,9 @@ def require_own(plan: Plan, target: TargetDocument) -> None:
 def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
     storage = target.storage
     for role, disk in plan.storage.disks.items():
-        known = storage.disks.get(role)
+        own_disk = storage.disks.get(role)
         named = disk.by_id, disk.serial, disk.size_bytes
-        if known is None or named != (known.by_id, known.serial, known.size_bytes):
+        if own_disk is None or named != (own_disk.by_id, own_disk.serial, own_disk.size_bytes):
             yield f"disk {role} ({disk.by_id}, serial {disk.serial})"
     if plan.storage.extent != storage.extent:
         yield f"an extent of {plan.storage.extent.size_bytes} bytes"
@@ -58,7 +57,7 @@ def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
 
 
 def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -> str:
-    """Return why a configuration is not one of the target's; empty where it is."""
+    """Return the reason why a configuration is not one of the target's; empty if it is."""
     permitted = storage.configurations.get(configuration.name)
     if permitted is None:
         return "there is none of that name"
@@ -68,9 +67,9 @@ def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -
         kind = registry.load(configuration.kind)
     except ExtensionError as error:
         return str(error).rstrip(".")
-    mine, its = (settings(kind, c.disk, c.settings)[0] for c in (configuration, permitted))
+    planned, allowed = (settings(kind, c.disk, c.settings)[0] for c in (configuration, permitted))
     for field in kind.fields:
-        if mine.get(field.name) != its.get(field.name):
+        if planned.get(field.name) != allowed.get(field.name):
             return f"there it has another {field.name}"
     if unknown := sorted(set(configuration.settings) - {field.name for field in kind.fields}):
         return f"{', '.join(unknown)} means nothing for {configuration.kind}"

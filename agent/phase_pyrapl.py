@@ -1,9 +1,9 @@
 """pyRAPL over each phase: a separate measurement, compared with the counters that enclose it.
 
-What pyRAPL 0.2.3.1 does wrong is found here, by our own reading of the same counters: it never
-reads `max_energy_range_uj`, so that a counter which went round gives a negative figure, none, or
-one that is too small by whole rounds; and its figures are µJ where its documentation states joules
-and seconds (device_api.py, result.py).
+Our own reading of the same counters reveals the faults of pyRAPL 0.2.3.1: it never reads
+`max_energy_range_uj`, so that a counter that wrapped gives a negative figure, none, or one that is
+too small by whole ranges; and its figures are µJ where its documentation states joules and seconds
+(device_api.py, result.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UPDATES_NS = 2_000_000
 
 @dataclass(frozen=True)
 class Measured:
-    """One measurement: when it was begun, between two stamps, and the readings at its end."""
+    """One measurement: its begin, between two stamps, and the readings at its end."""
 
     from_ns: int
     begun_ns: int
@@ -75,7 +75,7 @@ class Measured:
 
 
 class PhasePyrapl:
-    """pyRAPL for one phase after the other; what goes wrong in one is forgotten at the next."""
+    """pyRAPL for one phase after the other; an error in one is forgotten at the next."""
 
     def __init__(self) -> None:
         self._source = PyraplSource.open()
@@ -90,5 +90,5 @@ class PhasePyrapl:
         self._begun = from_ns, monotonic_ns()
 
     def end(self) -> Measured:
-        """Return what was used since `begin`; never raises."""
+        """Return the energy since `begin`; never raises."""
         return Measured(*self._begun, self._source.read())

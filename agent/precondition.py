@@ -1,10 +1,10 @@
-"""Brings the disks under test to a steady state before the first run.
+"""Bring the disks under test to a steady state before the first run.
 
-By the SNIA's Solid State Storage Performance Test Specification 2.0.2, as in its section 7.2: the
-range is written over in order in requests of 128 KiB, twice as a rule, whatever is measured later;
-then the access itself is written in rounds of a minute until `contract.steady_state` finds
-the disk settled. The range is here the extent that all configurations share, and a discard of it
-stands for the specification's purge of the whole disk: nothing beside the extent is written.
+The method is section 7.2 of the SNIA's Solid State Storage Performance Test Specification 2.0.2:
+the range is overwritten in order in requests of 128 KiB, twice by default; then the access itself
+is written in rounds of a minute until `contract.steady_state` finds the disk settled. Here the
+range is the extent that all configurations share, and a discard of it replaces the specification's
+purge of the whole disk: nothing outside the extent is written.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def all_disks(
     tell: Tell,
     watchdog: Watchdog,
 ) -> None:
-    """Every disk of the plan but those that the journal's `entries` call preconditioned.
+    """Precondition every disk of the plan that the journal's `entries` do not call preconditioned.
 
-    One that was interrupted begins again. Leaves `precondition/<role>.json`. Raises AgentError.
+    An interrupted one begins again. Writes `precondition/<role>.json`. Raises AgentError.
     """
     if plan.precondition is None:
         return
@@ -96,24 +96,24 @@ class _Work:
     tell: Tell
     watchdog: Watchdog
 
-    def document(self, wanted: Precondition, interrupted: int) -> PreconditionDocument:
-        """Precondition the disk; return the record of it."""
+    def document(self, spec: Precondition, interrupted: int) -> PreconditionDocument:
+        """Precondition the disk and return its record."""
         started_wall, start_ns = datetime.now(UTC), time.monotonic_ns()
         name = devices.kernel_name(self.disk.by_id)
         before = smart.lifetime(name)
         outcome = layout.discard_extent(self.place)
         passes, limit_s = [], self.place.extent.size_bytes / LEAST_BYTES_PER_S
-        for number in range(wanted.passes):
-            self._report("pass", f"pass {number + 1} of {wanted.passes}")
+        for number in range(spec.passes):
+            self._report("pass", f"pass {number + 1} of {spec.passes}")
             passes.append(self._write(FILL, f"pass {number}", limit_s))
-        job = replace(ACCESSES[wanted.access], seconds=wanted.round_s)
+        job = replace(ACCESSES[spec.access], seconds=spec.round_s)
         rounds: list[Written] = []
         window = None
-        while len(rounds) < wanted.rounds and not (window and window.steady):
-            rounds.append(self._write(job, f"round {len(rounds)}", wanted.round_s))
+        while len(rounds) < spec.rounds and not (window and window.steady):
+            rounds.append(self._write(job, f"round {len(rounds)}", spec.round_s))
             speed = f"{rounds[-1].mib_s:.1f} MiB/s"
-            self._report("round", f"round {len(rounds)} of at most {wanted.rounds}, {speed}")
-            window = steady_state.window([each.mib_s for each in rounds])
+            self._report("round", f"round {len(rounds)} of at most {spec.rounds}, {speed}")
+            window = steady_state.window([measured.mib_s for measured in rounds])
         return PreconditionDocument(
             format="fde-precondition/1",
             plan_sha256=self.plan.sha256,
@@ -130,7 +130,7 @@ class _Work:
             steady=bool(window and window.steady),
             health=LifetimeChange(before, smart.lifetime(name)),
             **vars(self.place.extent),
-            **vars(wanted),
+            **vars(spec),
         )
 
     def _report(self, step: str, detail: str) -> None:

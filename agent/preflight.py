@@ -1,4 +1,4 @@
-"""What a target is and has, and why it could not do what its description asks; changes nothing."""
+"""Facts about a target, and the reasons why it cannot do what its description asks; read-only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OPAL_KINDS = ("opal", "opal_dmcrypt")
 
 @dataclass(frozen=True)
 class Target:
-    """What a target's description asks of the machine itself.
+    """Requirements of a target's description on the machine itself.
 
     `sed_paths` are the by-id paths of self-encrypting disks, `opal` the names of the configurations
     that need one, `hctr2` of those with that cipher; `sets_processor`: whether a suite sets the
@@ -64,7 +64,7 @@ class Target:
 
     @classmethod
     def from_target(cls, target: TargetDocument) -> Target:
-        """Return what a resolved description asks."""
+        """Return the requirements of a resolved description."""
         stacks = target.configurations
         return cls(
             tuple(target.disks[role].by_id for role in self_encrypting(target)),
@@ -78,7 +78,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the machine is and has; `candidates` are the versions that apt would install."""
+    """Facts about the machine; `candidates` are the versions that apt would install."""
 
     uid: int
     distribution: str
@@ -100,7 +100,9 @@ class Facts:
     allow_tpm: bool
 
 
-def wanted(target: Target, installed: Set[str], distribution: str = "debian") -> list[str]:
+def required_packages(
+    target: Target, installed: Set[str], distribution: str = "debian"
+) -> list[str]:
     """Return the packages that the target's description asks for."""
     sets = target.sets_processor and distribution in CPUPOWER
     cpupower = [CPUPOWER[distribution]] if sets else []
@@ -118,7 +120,7 @@ def gather(target: Target) -> Facts:
     names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values(), *target.packages]
     shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names)
     installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
-    packages = wanted(target, installed, release.get("ID", ""))
+    packages = required_packages(target, installed, release.get("ID", ""))
     missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
     disks = [Path("/sys/block") / Path(path).resolve().name for path in target.sed_paths]
@@ -152,7 +154,7 @@ def gather(target: Target) -> Facts:
 
 
 def refusals(target: Target, facts: Facts) -> list[Problem]:
-    """Judge whether the target can do what is asked; empty if it can."""
+    """Return the reasons why the target cannot do what is asked; empty if it can."""
     return [*_machine(facts), *_cryptsetup(target, facts), *_packages(target, facts)]
 
 
@@ -174,12 +176,12 @@ def _machine(facts: Facts) -> list[Problem]:
 
 
 def _cryptsetup(target: Target, facts: Facts) -> list[Problem]:
-    """Opal needs cryptsetup 2.7 built with HW_OPAL, and a kernel that lets commands through."""
+    """Check cryptsetup's version and Opal support, and that the kernel lets commands pass."""
     problems = []
     version, offered = facts.cryptsetup, _version(facts.candidates.get("cryptsetup-bin", ""))
-    known, block_bytes = version or offered, facts.sed_block_bytes
-    if target.hctr2 and known and _numbers(known) < OLDEST_HCTR2:
-        named = {"version": known, "asked": ", ".join(target.hctr2)}
+    final_version, block_bytes = version or offered, facts.sed_block_bytes
+    if target.hctr2 and final_version and _numbers(final_version) < OLDEST_HCTR2:
+        named = {"version": final_version, "asked": ", ".join(target.hctr2)}
         problems.append(_refusal("cryptsetup-cipher", **named))
     asked = ", ".join(target.opal)
     if not asked:
@@ -190,8 +192,12 @@ def _cryptsetup(target: Target, facts: Facts) -> list[Problem]:
     elif offered and _numbers(offered) < OLDEST_OPAL:
         named = {"name": facts.name, "version": offered}
         problems.append(_refusal("cryptsetup-offered", asked=asked, **named))
-    if known and OLDEST_OPAL <= _numbers(known) < OLDEST_OPAL_4K and block_bytes > 512:
-        sizes = {"version": known, "block_bytes": str(block_bytes)}
+    if (
+        final_version
+        and OLDEST_OPAL <= _numbers(final_version) < OLDEST_OPAL_4K
+        and block_bytes > 512
+    ):
+        sizes = {"version": final_version, "block_bytes": str(block_bytes)}
         problems.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
     if facts.sed_transport == "ata" and not facts.allow_tpm:
         problems.append(_refusal("allow-tpm"))
@@ -201,10 +207,10 @@ def _cryptsetup(target: Target, facts: Facts) -> list[Problem]:
 def _packages(target: Target, facts: Facts) -> list[Problem]:
     problems = []
     database = target.database
-    for other in facts.servers:
-        if database != "any" and other != DATABASES[database]:
-            choice = next(choice for choice, name in DATABASES.items() if name == other)
-            names = {"other": other, "wanted": DATABASES[database], "choice": choice}
+    for server in facts.servers:
+        if database != "any" and server != DATABASES[database]:
+            choice = next(choice for choice, name in DATABASES.items() if name == server)
+            names = {"other": server, "wanted": DATABASES[database], "choice": choice}
             problems.append(_refusal("other-database", **names))
     for package in facts.missing:
         if facts.candidates.get(package):
@@ -219,7 +225,7 @@ def _packages(target: Target, facts: Facts) -> list[Problem]:
 
 
 def _output(*command: str) -> str:
-    """Return standard output of a command, whatever its exit code; empty if it is not there."""
+    """Return standard output of a command, whatever its exit code; empty if it is missing."""
     try:
         return run(command, ok=range(256)).out
     except CommandError:
@@ -227,13 +233,13 @@ def _output(*command: str) -> str:
 
 
 def self_encrypting(target: TargetDocument) -> list[str]:
-    """Return the disks that are called sed, or that a configuration of the kind `opal` lies on."""
+    """Return the roles of disks called sed, or with a configuration of the kind `opal`."""
     opal = {entry.disk for entry in target.configurations if entry.kind in OPAL_KINDS}
     return [role for role in target.disks if role == "sed" or role in opal]
 
 
 def _transport(by_id: str) -> str:
-    """`nvme`, `ata` or `scsi`; empty where there is no such disk."""
+    """Return `nvme`, `ata` or `scsi`; empty if there is no such disk."""
     path = Path(by_id)
     if not by_id or not path.exists():
         return ""
@@ -245,7 +251,7 @@ def _transport(by_id: str) -> str:
 
 
 def _version(text: str) -> str:
-    """Return the first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) is none."""
+    """Return the first `1.2` or `1.2.3` in a text; a Debian epoch (`2:`) does not count."""
     match = re.search(r"\d+(\.\d+){1,2}", text)
     return match[0] if match else ""
 

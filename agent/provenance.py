@@ -39,7 +39,7 @@ PROGRAMS = {
 
 
 def gather(spec: StorageSpec) -> Document:
-    """Everything for provenance/*.json; what the machine does not report is null."""
+    """Collect the document provenance/*.json; what the machine does not report is null."""
     command_line = _text(Path("/proc/cmdline"))
     return {
         "format": "fde-provenance/1",
@@ -65,7 +65,7 @@ def gather(spec: StorageSpec) -> Document:
 
 
 def versions() -> dict[str, str | None]:
-    """First line that each program prints about itself; null where it is not installed."""
+    """Return the first line that each program prints about itself; null if it is not installed."""
     programs = {name: _first_line(argv) for name, argv in PROGRAMS.items()}
     # By pyRAPL's own text: importing it may fail, and a bare copy of it has no package metadata.
     spec = find_spec("pyRAPL")
@@ -129,7 +129,7 @@ def _disk(disk: Disk) -> Document:
 
 
 def link_speed(device: Path, links: Path = ATA_LINKS) -> str | None:
-    """Of the PCI Express link (sysfs-bus-pci) or the SATA port (libata) that a disk is behind."""
+    """Read the speed of the PCI Express link (sysfs-bus-pci) or SATA port (libata) of a disk."""
     for above in device.resolve().parents:
         if re.fullmatch(r"ata\d+", above.name):
             number = above.name.removeprefix("ata")

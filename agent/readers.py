@@ -1,4 +1,4 @@
-"""Every other source beside our own counters, over a whole run: data for their agreement."""
+"""Readings of every energy source other than our counters, over a whole run."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from instrumentation.sources.powercap import PowercapSource
 class Source(Protocol):
     """An open source of the registry.
 
-    One that also has `begin` counts from its last call; one that adds up polled powers has `gaps`
-    by zone, where it could not poll.
+    A source with `begin` counts from its last call; one that adds up polled powers has `gaps` by
+    zone, times without a poll.
     """
 
     def read(self) -> Readings: ...
@@ -37,12 +37,12 @@ Openers = Mapping[str, Callable[[], Source]]
 
 
 def registered() -> Openers:
-    """Map each source but our own to what opens it.
+    """Map each source but our own to the function that opens it.
 
-    Those that this machine is known not to have, and those that disturb disks, are left out.
+    Sources that this machine does not have, and those that disturb disks, are left out.
     """
-    others = (name for name in registry.names() if name != PowercapSource.name)
-    names = (n for n in others if not registry.disturbs_disks(n) and registry.is_present(n))
+    candidates = (name for name in registry.names() if name != PowercapSource.name)
+    names = (n for n in candidates if not registry.disturbs_disks(n) and registry.is_present(n))
     return {name: partial(registry.opened, name) for name in names}
 
 
@@ -65,7 +65,7 @@ class OtherReaders:
             reader.begin()
 
     def end(self) -> dict[str, OtherSource]:
-        """Return what was read since `begin`, by source."""
+        """Return the readings since `begin`, by source."""
         for reader in reversed(self._readers):
             reader.end()
         enclosing = self._own_start, self._counters.read()
@@ -82,7 +82,7 @@ class _Edge:
 
 
 class _Reader:
-    """One other source. What goes wrong in it, it may be of another package, voids no run."""
+    """One other source, perhaps of another package; its errors void no run."""
 
     def __init__(self, name: str, opener: Callable[[], Source]) -> None:
         self.name = name
@@ -111,9 +111,9 @@ class _Reader:
         return _Edge(from_ns, readings, monotonic_ns())
 
     def record(self, enclosing: tuple[Readings, Readings]) -> OtherSource:
-        """Return the run's figures, or why there are none.
+        """Return the run's figures, or the error.
 
-        Then it is opened again for the next run.
+        After an error the source is opened again for the next run.
         """
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def _used_uj(start: Readings, end: Readings, zone: str) -> int | None:
-    """None where it is not known; `start` is empty where the source counts from there."""
+    """Return the energy; None if unknown. `start` is empty if the source counts from there."""
     first, last = start.get(zone), end[zone]
     if not isinstance(last, Reading) or (start and not isinstance(first, Reading)):
         return None

@@ -1,4 +1,4 @@
-"""What the agent waits for before it continues, each noted once in the journal: `waiting`."""
+"""Waits of the agent before it continues, each noted once in the journal: `waiting`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LEAST_FREE_BYTES = 4 * 2**20
 
 
 class NotYetError(AgentError):
-    """What is waited for is not there yet; the text changes only with the reason."""
+    """A condition that is waited for is not met yet; the text changes only with the reason."""
 
 
 class Waits:
-    """Waits in the journal's sight; the watchdog hears of every look."""
+    """Waits that the journal records and that keep the watchdog quiet."""
 
     def __init__(
         self, journal: Journal, watchdog: Watchdog, sleep: Callable[[float], None] = time.sleep
@@ -47,11 +47,10 @@ class Waits:
         run_id: str = "",
         limit_s: float | None = None,
     ) -> T:
-        """Return what `attempt` gives once it does not raise AgentError.
+        """Return the result of `attempt` once it does not raise AgentError.
 
-        The last error after `limit_s`.
-
-        The journal gets the cause and the error, once for each reason.
+        Raises its last error after `limit_s`. The journal gets the cause and the error, once for
+        each reason.
         """
         reported = ""
         end_s = None if limit_s is None else time.monotonic() + limit_s
@@ -73,7 +72,7 @@ class Waits:
         return self.until("secrets", lambda: secrets.load(path))
 
     def for_disks(self, disks: Iterable[Disk], run_id: str = "") -> None:
-        """All disks of the plan; raises NotYetError once one was missing for an hour."""
+        """Wait for all disks of the plan; raises NotYetError once one was missing for an hour."""
         paths = [disk.by_id for disk in disks]
 
         def look() -> None:
@@ -83,7 +82,7 @@ class Waits:
         self.until("disks", look, run_id=run_id, limit_s=PATIENCE_S)
 
     def for_controller(self, run_id: str, lease: Path = lock.HOLD) -> None:
-        """Until no lease runs that holds the agent."""
+        """Wait until no lease holds the agent any more."""
 
         def look() -> None:
             if reason := lock.reason(lease):
@@ -92,7 +91,7 @@ class Waits:
         self.until("held", look, run_id=run_id)
 
     def for_room(self, folder: Path, run_id: str = "") -> None:
-        """Room to continue at all; raises NotYetError where there was none for an hour."""
+        """Wait for room to continue at all; raises NotYetError after an hour without."""
 
         def look() -> None:
             if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:

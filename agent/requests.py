@@ -16,12 +16,12 @@ FILE = "requests.jsonl"
 
 
 class RequestError(AgentError):
-    """A request that means nothing here."""
+    """An invalid request."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """`seq` is the number of the `finished` line that is rejected."""
+    """A request to repeat a run; `seq` is the number of the `finished` line that it rejects."""
 
     run_id: str
     seq: int

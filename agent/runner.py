@@ -1,4 +1,4 @@
-"""Executes a plan run by run; continues after a crash, and voids what is not sound."""
+"""Execute a plan run by run; continue after a crash, and void runs that are not sound."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, PowercapSource]]]
 
 
 def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
-    """Execute `suite_dir/plan.json`; 0 at its end, 1 if it failed, else to be started again.
+    """Execute `suite_dir/plan.json`; return 0 at its end, 1 if it failed, 75 to be started again.
 
     The target's own description in `target_path` must allow all that the plan asks for. Runs that
     are `finished` in the journal are not repeated. Raises AgentError before anything is touched if
-    the plan or the suite's lock are not available. Secrets, disks and counters that are not there
-    yet are waited for.
+    the plan or the suite's lock is not available. Missing secrets, disks and counters are waited
+    for.
     """
     with lock.suite(suite_dir), limits.stoppable(), notify.Watchdog() as watchdog:
         suite = plan.load(suite_dir / "plan.json")
@@ -129,17 +129,17 @@ class Suite:
         self._assets: dict[str, str] = {}
 
     def execute(self, equip: Equip) -> int:
-        """Go through the runs; end with the storage bare and a closing line.
+        """Execute the runs; end with the storage bare and a closing line.
 
-        Where the machine itself goes down there is no closing line.
+        If the machine itself goes down there is no closing line.
         """
         entries = self.journal.entries
         ended = entries and entries[-1].state == "suite-finished"
         # What an agent that died, or a machine that did, left open.
         for attempt in self.history.begun():
-            self._set_aside(attempt.run_id, again=False)
-            same = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
-            cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
+            self._set_aside(attempt.run_id, renew=False)
+            same_boot = attempt.begun is not None and attempt.begun.boot_id == journal.boot_id()
+            cause = journal.AGENT_KILLED if same_boot else journal.TARGET_DOWN
             self._tell("void", attempt.run_id, _CUT_SHORT[cause], cause, attempt.cut_short)
         self._fold_requests()
         if ended and self._finished() == len(self.plan.runs):
@@ -190,8 +190,8 @@ class Suite:
             marks.play(self.plan.watermark, self.folder, "end")
             # Once a suite, also where runs were repeated after its end.
             after = strict_json.load(AfterDocument, self.folder / "provenance" / "after.json")
-            known = after and after.locked_reads
-            reads = (known or read_locked(stack, bench.context())).items()
+            earlier_reads = after and after.locked_reads
+            reads = (earlier_reads or read_locked(stack, bench.context())).items()
             self._provenance("after", locked_reads={name: asdict(read) for name, read in reads})
             if not self._fold_requests():
                 break
@@ -227,9 +227,9 @@ class Suite:
             needs.require_within_limits(self.plan, self.allowed, written, run_bytes, entries)
 
     def _written_bytes(self, disk: Disk) -> int | None:
-        """Return what a disk has written in its life: SMART's count, and the kernel's since then.
+        """Return what a disk has written in its life: SMART's count and the kernel's since.
 
-        One that does not answer for once does not end a suite.
+        A disk that fails to answer once does not end a suite: None.
         """
         name = devices.kernel_name(disk.by_id)
         if name is None:
@@ -259,8 +259,8 @@ class Suite:
             self._tell("running", run.run_id)
             fault = bench.measure(
                 run,
-                waiting=lambda cause, what: self._tell(
-                    "waiting" if cause else "running", run.run_id, what, cause
+                waiting=lambda cause, detail: self._tell(
+                    "waiting" if cause else "running", run.run_id, detail, cause
                 ),
                 before_proof=lambda: self._tell("proving", run.run_id),
             )
@@ -286,7 +286,7 @@ class Suite:
             stack.leave()
 
     def _switch(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
-        """Enter the run's configuration, unless it stands since the run before in this block."""
+        """Enter the run's configuration, unless it is still entered in this block."""
         entered = stack.entered
         stands = entered is not None and entered.configuration.name == run.configuration
         if stands and bench.block == run.block:
@@ -322,7 +322,7 @@ class Suite:
         self.history.add(self.journal.append(state, run_id, detail, cause, facts))
 
     def _fold_requests(self) -> bool:
-        """Void what is asked to be repeated, but never a run that has no try left."""
+        """Void runs that are asked to be repeated, but never a run without attempts left."""
         folded = False
         for request in pending(self.folder, self.journal.entries):
             if self.history.account(request.run_id).failed + 1 < self.plan.attempts:
@@ -330,22 +330,22 @@ class Suite:
                 folded = True
         return folded
 
-    def _set_aside(self, run_id: str, again: bool = True) -> None:
-        """Give a run an empty folder; what was there is kept beside it."""
+    def _set_aside(self, run_id: str, renew: bool = True) -> None:
+        """Give a run an empty folder; rename an existing one beside it."""
         folder = self.folder / "runs" / run_id
         if folder.exists():
             number = 1
             while (aside := folder.with_name(f"{run_id}.void-{number}")).exists():
                 number += 1
             folder.rename(aside)
-        if again:
+        if renew:
             folder.mkdir(parents=True)
         if folder.parent.exists():
             sync_folder(folder.parent)
             sync_folder(self.folder)
 
-    def _provenance(self, when: str, **more: object) -> None:
-        """Gathered once a boot before the runs, and after them with `more`."""
+    def _provenance(self, when: str, **additions: object) -> None:
+        """Write provenance, once a boot before the runs, and after them with `additions`."""
         folder = self.folder / "provenance"
         folder.mkdir(exist_ok=True)
         path = folder / f"{when}.json"
@@ -357,7 +357,7 @@ class Suite:
             path = folder / f"before-resumed-{number}.json"
             number += 1
         provenance_document = {**provenance.gather(self.plan.storage), "assets": self._assets}
-        write_json(path, provenance_document | more)
+        write_json(path, provenance_document | additions)
 
     def _finished(self) -> int:
         return sum(self.history.account(run.run_id).finished for run in self.plan.runs)
@@ -366,14 +366,16 @@ class Suite:
         finished = self._finished()
         accounts = [self.history.account(run.run_id) for run in self.plan.runs]
         skipped = sum(account.cannot for account in accounts)
-        left = sum(account.due(self.plan.attempts, journal.boot_id()) for account in accounts)
-        void = len(self.plan.runs) - finished - skipped - left
+        remaining = sum(account.due(self.plan.attempts, journal.boot_id()) for account in accounts)
+        void = len(self.plan.runs) - finished - skipped - remaining
         skips = f", {skipped} skipped" if skipped else ""
-        rest = f", {left} left" if left else ""
-        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}{rest}")
+        remaining_text = f", {remaining} left" if remaining else ""
+        self._tell(
+            "suite-finished", detail=f"{finished} finished, {void} void{skips}{remaining_text}"
+        )
 
     def _leave(self) -> str:
-        """To bare; why not, if that fails."""
+        """Take the storage down to bare; return the error if that fails."""
         self.watchdog.within(STEP_S)
         try:
             if self._stack:
@@ -383,22 +385,23 @@ class Suite:
         return ""
 
     def _fail(self, reason: str) -> int:
-        left = self._leave()
-        if left and left != reason:  # a refused PIN is not tried again, and told once
-            reason = f"{reason} The storage could not be taken down: {left}"
+        leave_error = self._leave()
+        if leave_error and leave_error != reason:  # a refused PIN is not tried again, and told once
+            reason = f"{reason} The storage could not be taken down: {leave_error}"
         self._tell("suite-failed", detail=reason)
         return 1
 
 
 def read_locked(stack: Stack, context: CheckContext) -> dict[str, LockedRead]:
-    """One direct read of every locked range: the host's own test of what a drive reports.
+    """Try one direct read of every locked range, as the host's own test of what a drive reports.
 
-    By serial number `{error, link_before, link_after}`; `error` is the kernel's name for it.
+    Returns `{error, link_before, link_after}` by serial number; `error` is the kernel's name for
+    it.
 
     A refused read starts the kernel's error handling, after which libata may switch native command
     queuing off or slow the link down (drivers/ata/libata-eh.c). So it is tried after the last run,
-    and the links before and after it are kept with what it gave. The storage must be bare. Raises
-    AgentError if a locked range could be read.
+    and the result includes the links before and after. The storage must be bare. Raises AgentError
+    if a locked range could be read.
     """
     before = links(context.unread()) or {}
     errors = stack.locked_reads()

@@ -16,11 +16,10 @@ from instrumentation.sources.powercap import PowercapSource
 
 
 class Sampler:
-    """Reads the counters at a fixed rate in a separate thread; keeps them in memory as they come.
+    """Reads the counters at a fixed rate in a separate thread; keeps the samples in memory.
 
     Nothing is written while it runs: that would be part of what is measured. Samples are due at
-    whole periods after the start; one that is missed is left out, for two in a row would add
-    nothing.
+    whole periods after the start; a missed one is left out, for two in a row would add nothing.
     """
 
     def __init__(self, counters: PowercapSource, rate_hz: float) -> None:
@@ -65,20 +64,20 @@ class Sampler:
                 return
 
     def readings(self) -> dict[str, list[Reading | ReadFailure]]:
-        """All samples by zone, in order of time. Only after the end."""
+        """Return all samples by zone, in order of time; only after the end."""
         if self._parsed is None:
             self._parsed = self._series.readings()
         return self._parsed
 
     def between(self, zone: str, after_ns: int, before_ns: int) -> Sequence[Reading | ReadFailure]:
-        """Return a zone's samples that were begun after one time and ended before another."""
+        """Return a zone's samples that began after one time and ended before another."""
         samples = self.readings()[zone]
         first = bisect_right(samples, after_ns, key=lambda reading: reading.t_before_ns)
         last = bisect_left(samples, before_ns, key=end_ns)
         return samples[first:last]
 
     def lateness(self) -> dict[str, float | None]:
-        """Return how many samples there are, and how late they were, in ms (`sampler`)."""
+        """Return the number of samples, and how late they were, in ms (`sampler`)."""
         first = next(iter(self.readings().values()), [])
         late_ms = sorted(
             (reading.t_before_ns - due_ns) / 1e6
@@ -93,9 +92,9 @@ class Sampler:
         }
 
     def write(self, path: Path) -> str:
-        """Write the samples as `rapl.jsonl` (data/README.md), in order of time; its SHA-256.
+        """Write the samples as `rapl.jsonl` (data/README.md), in order of time; return its SHA-256.
 
-        On the medium once this returns.
+        The file is synced.
         """
         lines = [
             (reading.t_before_ns, json.dumps({"zone": zone, **_fields(reading)}))
@@ -112,7 +111,7 @@ def next_due_ns(due_ns: int, period_ns: int, now_ns: int) -> int:
 
 
 def end_ns(reading: Reading | ReadFailure) -> int:
-    """When a read had ended, as far as known."""
+    """Return when a read had ended, as far as known."""
     return reading.t_after_ns if isinstance(reading, Reading) else reading.t_before_ns
 
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def make_finding(check: Check, observation: Observation, severity: str = "") -> Finding:
-    """Return what a check found, in its row's words where it is not `ok`."""
+    """Return the finding of a check, worded by its row where it is not `ok`."""
     row = (check.name, check.when, severity or check.severity, observation.ok)
     if observation.ok:
         return Finding(*row, "", {}, observation.value, "")
@@ -54,12 +54,12 @@ def problem_of(finding: Finding) -> Problem:
 
 @dataclass
 class Memory:
-    """What the inspections of one suite hand on from run to run.
+    """State that the inspections of one suite hand on from run to run.
 
-    `given_up`: how often in a row each check was waited for in vain. A machine that cannot have
-    what is wanted, because the room got colder, must not spend its night waiting: each time half
-    as long. `last`: what was read after the run before. `health`: what the disks then reported of
-    themselves, at `health_s`, None where something was wrong, so that they are asked again.
+    `given_up`: how often in a row each check was waited for in vain. A machine that cannot meet a
+    condition, because the room got colder, must not spend its night waiting: each time half as
+    long. `last`: readings after the run before. `health`: the disks' reports at `health_s`; None if
+    something was wrong, so that they are read again.
     """
 
     given_up: dict[str, int] = field(default_factory=dict)
@@ -88,7 +88,10 @@ class Inspection:
         self._begun: dict[tuple[str, str], Reading] = {}
 
     def before(self, waiting: Callable[[str, str], None]) -> None:
-        """Look before the run. What time can fix is waited for; `waiting` gets what, and why."""
+        """Make the checks before a run, waiting for what time can fix.
+
+        `waiting` is called with the name of what is waited for, and the reason.
+        """
         for check in TABLE:
             if check.wait is not None:
                 self._wait(check, check.wait, waiting)
@@ -106,7 +109,7 @@ class Inspection:
         self.disks = replace(self.disks, before=disks.conditions(context))
 
     def after(self) -> None:
-        """Look after the run, and at what changed during it."""
+        """Make the checks after the run, and compare what was read before it."""
         context = self._context.unread()
         for check in TABLE:
             if isinstance(check.look, Change):
@@ -128,10 +131,10 @@ class Inspection:
         limit_s = wait.limit_s / 2**in_vain
         started_s, waited_s = self._clock(), 0.0
         reported = helped = ""
-        known = self._memory.health if started_s - self._memory.health_s < FRESH_S else None
+        recent_health = self._memory.health if started_s - self._memory.health_s < FRESH_S else None
         while True:
-            observation = _look(check.look, self._context.unread(known))
-            known = None
+            observation = _look(check.look, self._context.unread(recent_health))
+            recent_health = None
             if observation is None or observation.ok or waited_s >= limit_s:
                 break
             if (why := _why(check, observation)) != reported:
@@ -160,19 +163,21 @@ def blockers(findings: list[Finding]) -> list[Finding]:
 
 
 def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
-    """Return the checks of these names that are made before a run, each looked at once.
+    """Make the checks of these names that come before a run, each once.
 
-    What the machine does not offer is left out.
+    Checks that the machine does not support are left out.
     """
     rows = [c for c in TABLE if c.name in names and c.when == "before"]
     looks = [(c, _look(c.look, context)) for c in rows if not isinstance(c.look, Change)]
-    return [make_finding(check, each) for check, each in looks if each is not None]
+    return [
+        make_finding(check, observation) for check, observation in looks if observation is not None
+    ]
 
 
 def _look(
     look: Callable[[CheckContext], Observation | None], context: CheckContext
 ) -> Observation | None:
-    """One look; what cannot be read where it should be is not in order."""
+    """Make one observation; a file that cannot be read where it should be is a failed one."""
     try:
         return look(context)
     except (OSError, ValueError) as error:
@@ -187,6 +192,6 @@ def _read(change: Change, context: CheckContext) -> Reading:
 
 
 def _why(check: Check, observation: Observation) -> str:
-    """Return what is wrong, as a clause."""
+    """Return the clause on what is wrong."""
     clause = _UNREADABLE_WHY if observation.cause == UNREADABLE else check.why
     return clause.format(value=observation.value, **observation.facts)

@@ -1,4 +1,4 @@
-"""What the checks look at: paths and programs, so that tests can hold other ones up to them."""
+"""The machine that the checks look at: its paths and programs, which tests replace."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True)
 class FirstReadings:
-    """provenance/first-readings.json: what must stay as it was at the suite's begin.
+    """Document provenance/first-readings.json: values that must stay as the suite began.
 
-    Of disks by their serial numbers.
+    Values of disks are by serial number.
     """
 
     temperature_c: float | None = None
@@ -37,11 +37,11 @@ class FirstReadings:
 
 @dataclass(frozen=True)
 class Observation:
-    """One look.
+    """The result of one check.
 
-    `facts` fill the clause of the check's row, which names no figure, so that the same thing reads
-    the same in every run; `detail` adds the figures where somebody waits for it. `cause` is the
-    code of what is wrong where that is not the check's own name.
+    `facts` fill the clause of the check's row, which names no figure, so that the same fault reads
+    the same in every run; `detail` adds the figures for people who wait for it. `cause` is the code
+    of the fault if that is not the check's own name.
     """
 
     value: Value
@@ -55,10 +55,10 @@ class Observation:
 class CheckContext:
     """A machine with a configuration mounted at `mount_point`.
 
-    `suite_dir` is where the suite's first readings are kept, None for nowhere; `disks` are the
-    kernel's names of the disks under test; `load_limit` is how many CPUs others may keep busy;
-    `band_c` and `disk_c` by how much processor and disks may be warmer or colder than at first;
-    `known_health` is what the disks reported shortly before, so that they need not be asked again.
+    `suite_dir` holds the suite's first readings, None for no such record; `disks` are the kernel's
+    names of the disks under test; `load_limit` is how many CPUs others may keep busy; `band_c` and
+    `disk_c` are how far the temperatures of processor and disks may differ from the first;
+    `known_health` is what the disks reported shortly before, so that they are not asked again.
     """
 
     mount_point: Path
@@ -86,17 +86,17 @@ class CheckContext:
         return self.sys / "devices/system/cpu"
 
     def unread(self, known_health: dict[str, Health] | None = None) -> CheckContext:
-        """Return the same context, with nothing else of it seen yet.
+        """Return the same context with an empty cache.
 
-        What follows is read at most once.
+        Each property of the new context is read at most once.
         """
         return replace(self, known_health=known_health)
 
     def first(self, name: str, current: Reading) -> Reading:
-        """Return the suite's first reading of this name; keep `now` if there is none yet."""
+        """Return the suite's first reading of this name; record `current` if there is none yet."""
         if self.suite_dir is None:
             return current
-        first: Reading | None = getattr(self._kept(), name)
+        first: Reading | None = getattr(self._first_readings(), name)
         if first is None:
             self._keep(name, current)
         return current if first is None else first
@@ -105,7 +105,7 @@ class CheckContext:
     def _readings(self) -> Path:
         return (self.suite_dir or Path()) / "provenance" / "first-readings.json"
 
-    def _kept(self) -> FirstReadings:
+    def _first_readings(self) -> FirstReadings:
         return strict_json.load(FirstReadings, self._readings) or FirstReadings()
 
     def _keep(self, name: str, reading: object) -> None:
@@ -113,12 +113,11 @@ class CheckContext:
             return
         with suppress(OSError):  # no room: the check of that waits for it, and says so
             self._readings.parent.mkdir(parents=True, exist_ok=True)
-            known = asdict(self._kept()) | {name: reading}
-            kept = {key: value for key, value in known.items() if value is not None}
-            write_json(self._readings, kept)
+            readings = asdict(self._first_readings()) | {name: reading}
+            write_json(self._readings, {k: v for k, v in readings.items() if v is not None})
 
     def first_of_each(self, name: str, current: Mapping[str, str]) -> dict[str, str]:
-        """Return the suite's first reading of each of these; keep those that there are none of."""
+        """Return the suite's first reading of each key; record `current` for keys without one."""
         first = {**self.first(name, current)}
         if missing := {key: value for key, value in current.items() if key not in first}:
             self._keep(name, {**first, **missing})
@@ -126,7 +125,7 @@ class CheckContext:
 
     @cached_property
     def health(self) -> dict[str, Health]:
-        """SMART of the disks that have it, by kernel name, with the kernel's count at that time."""
+        """Return the disks' SMART reports by kernel name, with the kernel's write counts."""
         if self.known_health is not None:
             return self.known_health
         reports = {name: smart.read(self.smartctl, name) for name in self.disks}
@@ -143,7 +142,7 @@ class CheckContext:
 
     @cached_property
     def kernel_lines(self) -> list[kernel_log.Line] | None:
-        """All lines that the kernel still has; None where they may not be read."""
+        """Return all lines that the kernel still has; None if they may not be read."""
         return kernel_log.read(self.kmsg)
 
 
@@ -156,7 +155,7 @@ def text(path: Path) -> str | None:
 
 
 def number(path: Path) -> int | None:
-    """Return the whole number that a file holds, hexadecimal with 0x; None if there is none."""
+    """Parse a file that holds one whole number, hexadecimal with 0x; None if it is not one."""
     content = text(path)
     try:
         return None if content is None else int(content, 0)

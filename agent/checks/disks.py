@@ -17,7 +17,7 @@ _TOLD = (
 
 
 def health(context: CheckContext) -> Observation | None:
-    """Observe the disks' own verdict on their health."""
+    """Observe whether the disks report that they are healthy."""
     verdicts = {name: h.passed for name, h in context.health.items() if h.passed is not None}
     if not verdicts:
         return None
@@ -26,7 +26,7 @@ def health(context: CheckContext) -> Observation | None:
 
 
 def medium_errors(context: CheckContext) -> dict[str, int] | None:
-    """Errors of the media since they were made, by serial number.
+    """Count the errors of the media since the disks were made, by serial number.
 
     A kernel's name may belong to another disk after a boot.
     """
@@ -34,22 +34,22 @@ def medium_errors(context: CheckContext) -> dict[str, int] | None:
 
 
 def errors_of_suite(context: CheckContext) -> Observation | None:
-    """Whether media have got worse since the suite began."""
+    """Observe whether errors of the media were added since the suite began."""
     current = medium_errors(context)
     if current is None:
         return None
-    then = context.first("medium_errors", current)
-    return grown(then, current)
+    first = context.first("medium_errors", current)
+    return grown(first, current)
 
 
 def io_errors(context: CheckContext) -> dict[str, int] | None:
-    """Commands that failed since boot, by disk (SCSI and ATA)."""
+    """Count the commands that failed since boot, by disk (SCSI and ATA)."""
     counts = {name: number(_device(context, name) / "ioerr_cnt") for name in context.disks}
     return {name: count for name, count in counts.items() if count is not None} or None
 
 
 def firmware(context: CheckContext) -> Observation | None:
-    """Whether the disks' firmware is the one that the suite began with."""
+    """Observe whether the disks' firmware is the one that the suite began with."""
     current = {}
     for name in context.disks:
         device = _device(context, name)
@@ -58,15 +58,15 @@ def firmware(context: CheckContext) -> Observation | None:
             current[_serial(context, name)] = revision
     if not current:
         return None
-    then = context.first("firmware", current)
+    first = context.first("firmware", current)
     shown = " ".join(sorted(current.values()))
-    return Observation(shown, current == then)
+    return Observation(shown, current == first)
 
 
 def temperatures_c(context: CheckContext) -> dict[str, float]:
-    """Return what the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
+    """Read the temperature of each disk by its own sensor (NVMe, drivetemp), by serial number.
 
-    Where it reads none, SMART's.
+    Without such a sensor, SMART's value is used.
     """
     temperatures = {}
     for name in context.disks:
@@ -77,7 +77,7 @@ def temperatures_c(context: CheckContext) -> dict[str, float]:
             for sensor in device.glob(place)
         ]
         readings = [value / 1000 for sensor in sensors if (value := number(sensor)) is not None]
-        values = [each for each in readings if possible_c(each) is not None]
+        values = [reading for reading in readings if possible_c(reading) is not None]
         if values:
             temperatures[_serial(context, name)] = max(values)
         elif name in context.health and (smart_c := context.health[name].temperature_c) is not None:
@@ -86,31 +86,31 @@ def temperatures_c(context: CheckContext) -> dict[str, float]:
 
 
 def temperature(context: CheckContext) -> Observation | None:
-    """Whether every disk is as warm as at the suite's first run."""
+    """Observe whether every disk is as warm as at the suite's first run."""
     current = temperatures_c(context)
     if not current:
         return None
-    then = context.first("disk_temperatures_c", current)
+    first = context.first("disk_temperatures_c", current)
     off = {
-        s: c - then.get(s, c)
+        s: c - first.get(s, c)
         for s, c in current.items()
-        if abs(c - then.get(s, c)) > context.disk_c
+        if abs(c - first.get(s, c)) > context.disk_c
     }
     shown = ", ".join(
-        f"{current[s]:.0f} °C, {then[s]:.0f} °C ± {context.disk_c:g} °C wanted" for s in off
+        f"{current[s]:.0f} °C, {first[s]:.0f} °C ± {context.disk_c:g} °C wanted" for s in off
     )
-    way = "warmer" if any(difference > 0 for difference in off.values()) else "colder"
-    return Observation(max(current.values()), not off, {"way": way}, shown)
+    direction = "warmer" if any(difference > 0 for difference in off.values()) else "colder"
+    return Observation(max(current.values()), not off, {"way": direction}, shown)
 
 
 def throttles(context: CheckContext) -> dict[str, int] | None:
-    """Return what heat did to the disks since they were made, by serial number."""
+    """Count how often heat slowed the disks since they were made, by serial number."""
     counts = {h.serial or name: h.throttled for name, h in context.health.items()}
     return {serial: count for serial, count in counts.items() if count is not None} or None
 
 
 def links(context: CheckContext) -> dict[str, str] | None:
-    """Speed, width and queue depth of each disk's link, by serial number; of all its paths."""
+    """Read speed, width and queue depth of all links of each disk, by serial number."""
     links_by_serial = {}
     for name in context.disks:
         paths = [_link(context, device) for device in controllers(_device(context, name))]
@@ -133,22 +133,22 @@ def _link(context: CheckContext, device: Path) -> str:
 
 
 def link(context: CheckContext) -> Observation | None:
-    """Whether the links are those that the suite began with; a disk may report none."""
+    """Observe whether the links are those that the suite began with; a disk may report none."""
     if not context.disks:
         return None
     current = {_serial(context, name): "not reported" for name in context.disks}
     current |= links(context) or {}
-    then = context.first("disk_links", current)
-    return link_changed(then, current)
+    first = context.first("disk_links", current)
+    return link_changed(first, current)
 
 
 def link_changed(before: dict[str, str], current: dict[str, str]) -> Observation:
-    """Compare the disks' links with those before."""
+    """Compare the disks' links with the earlier ones."""
     return Observation("; ".join(sorted(current.values())), before == current)
 
 
 def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]]:
-    """Return what is known of each disk's state now, by serial number: kept with every run."""
+    """Return the present state of each disk, by serial number, for the record of a run."""
     warm, linked = temperatures_c(context), links(context) or {}
     states = {}
     for name in context.disks:
@@ -176,6 +176,6 @@ def _device(context: CheckContext, name: str) -> Path:
 
 
 def grown(before: dict[str, int], current: dict[str, int]) -> Observation:
-    """By how much counts have grown in all; a disk that was not there before counts nothing."""
-    more = sum(max(0, count - before.get(name, count)) for name, count in current.items())
-    return Observation(more, more == 0)
+    """Add up by how much counts have grown; a disk without an earlier count adds nothing."""
+    growth = sum(max(0, count - before.get(name, count)) for name, count in current.items())
+    return Observation(growth, growth == 0)

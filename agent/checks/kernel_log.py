@@ -1,4 +1,4 @@
-"""The kernel's log between two moments, less what is known to be harmless."""
+"""The kernel's log between two moments, without lines that are known to be harmless."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pattern:
 
 
 def read(path: Path) -> list[Line] | None:
-    """All records, the oldest first; None if they may not be read.
+    """Read all records, the oldest first; None if they may not be read.
 
     The format is that of /dev/kmsg (Documentation/ABI/testing/dev-kmsg): a record a read.
     """
@@ -66,7 +66,7 @@ def _records(fd: int) -> str:
 
 
 def parse(text: str) -> list[Line]:
-    """`priority,seq,time,flags;message` a line; further lines of a record begin with a blank."""
+    """Parse records, `priority,seq,time,flags;message` each; a blank begins a continuation."""
     lines = []
     for line in text.splitlines():
         head, separator, message = line.partition(";")
@@ -77,39 +77,39 @@ def parse(text: str) -> list[Line]:
 
 
 def since(before: list[Line], current: list[Line]) -> list[Line]:
-    """Return what was written after the last record of `before`, of level warning and worse."""
+    """Return the records after the last one of `before`, of level warning and worse."""
     last = before[-1].seq if before else -1
     return [line for line in current if line.seq > last and line.level <= WARNING]
 
 
 def grave(lines: list[Line]) -> list[Line]:
-    """Lines that spoil a run."""
+    """Return the lines that void a run."""
     return [line for line in lines if _matches(line, patterns(GRAVE))]
 
 
 def suspicious(lines: list[Line]) -> list[Line]:
-    """Lines that are neither grave nor allowed."""
-    known = (*patterns(GRAVE), *patterns(ALLOWED))
-    return [line for line in lines if not _matches(line, known)]
+    """Return the lines that are neither grave nor allowed."""
+    listed = (*patterns(GRAVE), *patterns(ALLOWED))
+    return [line for line in lines if not _matches(line, listed)]
 
 
 def show(lines: list[Line]) -> str:
-    """Return the first few different lines, for a message."""
+    """Quote the first few different lines, for a message."""
     texts = list(dict.fromkeys(line.text.strip() for line in lines))
-    more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return ", ".join(f"“{text}”" for text in texts[:_SHOWN]) + more
+    suffix = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(f"“{text}”" for text in texts[:_SHOWN]) + suffix
 
 
 @cache
 def patterns(path: Path) -> tuple[Pattern, ...]:
-    """Return a list's lines, `expression  # reason` each; lines that begin with # are comments."""
-    known = []
+    """Parse a list of patterns, `expression  # reason` a line; # begins a comment."""
+    listed = []
     for line in path.read_text(encoding="utf-8").splitlines():
         expression, _, reason = line.partition("  # ")
         if expression.strip() and not line.startswith("#"):
-            known.append(Pattern(re.compile(expression.strip()), reason.strip()))
-    return tuple(known)
+            listed.append(Pattern(re.compile(expression.strip()), reason.strip()))
+    return tuple(listed)
 
 
-def _matches(line: Line, known: tuple[Pattern, ...]) -> bool:
-    return any(pattern.expression.search(line.text) for pattern in known)
+def _matches(line: Line, listed: tuple[Pattern, ...]) -> bool:
+    return any(pattern.expression.search(line.text) for pattern in listed)

@@ -1,6 +1,6 @@
-"""Check what else happens on the machine, what is free, what the kernel logs, and clocks.
+"""Checks of the machine: other load, free room, the kernel's log, and clocks.
 
-Clocks that people set must not matter, and the machine must not have slept.
+Wall clocks that people set must not matter, and the machine must not have slept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOLERANCE_NS = 50_000_000
 
 
 def held(context: CheckContext) -> Observation:
-    """Observe the controller's lease.
+    """Observe whether the controller holds the agent by a lease.
 
     It asks for no run while a meter is silent, or its disk full.
     """
@@ -34,7 +34,7 @@ def held(context: CheckContext) -> Observation:
 
 
 def suite_room(context: CheckContext) -> Observation | None:
-    """Bytes that are free where the results go."""
+    """Observe the bytes that are free on the file system of the results."""
     if context.suite_dir is None:
         return None
     free = shutil.disk_usage(context.suite_dir).free
@@ -43,26 +43,26 @@ def suite_room(context: CheckContext) -> Observation | None:
 
 
 def load(context: CheckContext) -> Observation:
-    """How many CPUs others keep busy, over a short window in which this process sleeps."""
-    others = _busy_s(context)
+    """Count the CPUs that other processes keep busy, over a short window of sleep."""
+    busy_before_s = _busy_s(context)
     started = time.monotonic()
     time.sleep(context.window_s)
-    cpus = round(max(0.0, _busy_s(context) - others) / (time.monotonic() - started), 2)
+    cpus = round(max(0.0, _busy_s(context) - busy_before_s) / (time.monotonic() - started), 2)
     detail = f"{cpus:g} CPUs busy, {context.load_limit:g} allowed"
     return Observation(cpus, cpus <= context.load_limit, detail=detail)
 
 
 def _busy_s(context: CheckContext) -> float:
-    """CPU time that was neither idle nor ours, in seconds since boot (proc(5), /proc/stat)."""
+    """Return the CPU time that was neither idle nor ours, in s since boot (proc(5), /proc/stat)."""
     ticks = [int(n) for n in system_text.read(context.proc / "stat").splitlines()[0].split()[1:9]]
     busy = sum(ticks) - ticks[3] - ticks[4]  # idle and iowait
     return busy / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
 def stolen_s(context: CheckContext) -> tuple[float, float, float]:
-    """Return the seconds that a host kept from the CPUs, of how many, and the share allowed.
+    """Return the seconds that a host kept from the CPUs, the CPUs' seconds, and the share allowed.
 
-    See proc_stat(5). A modelled machine stands still meanwhile, a real one goes on drawing power.
+    See proc_stat(5). A modelled machine stops meanwhile; a real one continues drawing power.
     """
     ticks = int(system_text.read(context.proc / "stat").splitlines()[0].split()[8])
     modelled = (context.sys / "module/fde_rapl_sim").exists()
@@ -71,25 +71,25 @@ def stolen_s(context: CheckContext) -> tuple[float, float, float]:
 
 
 def stolen(before: tuple[float, float, float], current: tuple[float, float, float]) -> Observation:
-    """Share of the CPUs' time."""
+    """Observe the share of the CPUs' time that the host took."""
     share = round((current[0] - before[0]) / (current[1] - before[1]), 3)
     return Observation(share, share <= current[2])
 
 
 def mounted(context: CheckContext) -> Observation:
-    """Look whether the configuration is mounted."""
+    """Observe whether the configuration is mounted."""
     is_mount = context.mount_point.is_mount()
     return Observation(int(is_mount), is_mount)
 
 
 def free_room(context: CheckContext) -> Observation:
-    """Bytes that are free on the file system under test."""
+    """Observe the bytes that are free on the file system under test."""
     usage = shutil.disk_usage(context.mount_point)
     return Observation(usage.free, usage.free >= context.min_free_share * usage.total)
 
 
 def memory(context: CheckContext) -> Observation | None:
-    """Bytes that programs could still have."""
+    """Observe the bytes of memory that are available to programs."""
     for line in (text(context.proc / "meminfo") or "").splitlines():
         if line.startswith("MemAvailable:"):
             available = int(line.split()[1]) * 1024
@@ -98,23 +98,23 @@ def memory(context: CheckContext) -> Observation | None:
 
 
 def swap(context: CheckContext) -> Observation | None:
-    """Bytes of swap in use."""
+    """Observe the bytes of swap in use."""
     table = text(context.proc / "swaps")
     if table is None:
         return None
-    used = sum(int(line.split()[3]) for line in table.splitlines()[1:]) * 1024
-    return Observation(used, used == 0)
+    used_bytes = sum(int(line.split()[3]) for line in table.splitlines()[1:]) * 1024
+    return Observation(used_bytes, used_bytes == 0)
 
 
 def powercap(context: CheckContext) -> Observation:
-    """How many RAPL counters can be read."""
+    """Count the RAPL counters that can be read."""
     zones = sorted(context.sys.glob("class/powercap/intel-rapl:*/energy_uj"))
     readable = [zone for zone in zones if text(zone)]
     return Observation(len(readable), bool(readable))
 
 
 def timers(context: CheckContext) -> Observation | None:
-    """Observe services that may start work in the middle of a run."""
+    """Observe the active services that may start work in the middle of a run."""
     by_group = quiet.disturbers(context.systemctl)
     if by_group is None:
         return None
@@ -123,12 +123,12 @@ def timers(context: CheckContext) -> Observation | None:
 
 
 def kernel_lines(context: CheckContext) -> list[Line] | None:
-    """Return the lines of the kernel's log; None where it cannot be read."""
+    """Return the lines of the kernel's log; None if it cannot be read."""
     return context.kernel_lines
 
 
 def grave(before: list[Line], current: list[Line]) -> Observation:
-    """Count the lines that spoil the run."""
+    """Count the lines that void the run."""
     lines = kernel_log.grave(kernel_log.since(before, current))
     return Observation(len(lines), not lines, {"lines": kernel_log.show(lines)})
 
@@ -140,22 +140,22 @@ def suspicious(before: list[Line], current: list[Line]) -> Observation:
 
 
 def wall_offset_ns(_scene: CheckContext) -> int:
-    """CLOCK_REALTIME less CLOCK_MONOTONIC: changes when the clock is set, not when it is slewed."""
+    """Return CLOCK_REALTIME − CLOCK_MONOTONIC, which changes when the clock is set, not slewed."""
     return ahead_ns(time.CLOCK_REALTIME)
 
 
 def sleep_ns(_scene: CheckContext) -> int:
-    """CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time that the machine was suspended since boot."""
+    """Return CLOCK_BOOTTIME − CLOCK_MONOTONIC, the time that the machine slept since boot."""
     return asleep_ns()
 
 
 def stepped(before_ns: int, now_ns: int) -> Observation:
-    """Seconds by which the wall clock was set."""
+    """Observe by how many seconds the wall clock was set."""
     step_ns = now_ns - before_ns
     return Observation(round(step_ns / 1e9, 3) + 0.0, abs(step_ns) <= TOLERANCE_NS)
 
 
 def suspended(before_ns: int, now_ns: int) -> Observation:
-    """Seconds that the machine slept."""
+    """Observe how many seconds the machine slept."""
     slept_ns = now_ns - before_ns
     return Observation(round(slept_ns / 1e9, 3) + 0.0, slept_ns <= TOLERANCE_NS)

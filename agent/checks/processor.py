@@ -22,7 +22,7 @@ BUSY_S = 5.0
 
 
 def temperature_c(context: CheckContext) -> float | None:
-    """Of the processor's package, the hottest; without such a sensor of any thermal zone."""
+    """Read the hottest sensor of the processor's package, else of all thermal zones."""
     readings = [*_package(context.sys)] or [*_zones(context.sys, "")]
     sensible = [c for c in readings if _SENSIBLE_C[0] < c < _SENSIBLE_C[1]]
     return round(max(sensible), 1) if sensible else None
@@ -38,23 +38,26 @@ def _zones(sys: Path, kind: str) -> Iterator[float]:
 def _package(sys: Path) -> Iterator[float]:
     yield from _zones(sys, _ZONE)
     for chip in sys.glob("class/hwmon/hwmon[0-9]*"):
-        wanted = _LABELS.get(text(chip / "name") or "", ())
+        prefixes = _LABELS.get(text(chip / "name") or "", ())
         for label in chip.glob("temp[0-9]*_label"):
             value = number(label.with_name(label.name.replace("_label", "_input")))
-            if value is not None and (text(label) or "").startswith(wanted or ("\0",)):
+            if value is not None and (text(label) or "").startswith(prefixes or ("\0",)):
                 yield value / 1000
 
 
 def temperature(context: CheckContext) -> Observation | None:
-    """Whether it is within the band around the suite's first reading."""
+    """Observe whether the temperature is within the band around the suite's first reading."""
     current = temperature_c(context)
     if current is None:
         return None
-    then = context.first("temperature_c", current)
-    detail = f"{current:.1f} °C, {then:.1f} °C ± {context.band_c:g} °C wanted"
-    way = "warmer" if current > then else "colder"
+    first = context.first("temperature_c", current)
+    detail = f"{current:.1f} °C, {first:.1f} °C ± {context.band_c:g} °C wanted"
+    direction = "warmer" if current > first else "colder"
     return Observation(
-        current, then - context.band_c <= current <= then + context.band_c, {"way": way}, detail
+        current,
+        first - context.band_c <= current <= first + context.band_c,
+        {"way": direction},
+        detail,
     )
 
 
@@ -87,7 +90,7 @@ def work(seconds: float) -> None:
 
 
 def governor(context: CheckContext) -> Observation | None:
-    """Cpufreq's governors, of all CPUs."""
+    """Observe the governors of all CPUs (cpufreq)."""
     governors = {text(p) for p in context.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
     if not governors:
         return None
@@ -96,7 +99,7 @@ def governor(context: CheckContext) -> Observation | None:
 
 
 def turbo(context: CheckContext) -> Observation | None:
-    """Whether the processor may go beyond its base frequency (intel_pstate, or cpufreq's boost)."""
+    """Observe whether the processor may exceed its base frequency (intel_pstate or cpufreq)."""
     no_turbo = text(context.cpus / "intel_pstate/no_turbo")
     boost = text(context.cpus / "cpufreq/boost")
     if no_turbo is None and boost is None:
@@ -106,9 +109,9 @@ def turbo(context: CheckContext) -> Observation | None:
 
 
 def idle_states(context: CheckContext) -> str | None:
-    """Return the C-states that every CPU may enter, by name.
+    """Name the C-states that every CPU may enter.
 
-    None where the kernel leaves none to it.
+    None if the kernel does not offer any.
     """
     state_sets = set()
     for cpu in sorted(context.cpus.glob("cpu[0-9]*/cpuidle")):
@@ -119,19 +122,19 @@ def idle_states(context: CheckContext) -> str | None:
 
 
 def idle_states_changed(before: str, current: str) -> Observation:
-    """Compare the idle states with those before."""
+    """Compare the idle states with the earlier ones."""
     return Observation(current, current == before)
 
 
 def throttles(context: CheckContext, part: str) -> int | None:
-    """How often `core` or `package` throttled since boot, over all CPUs; None without counters."""
+    """Count how often `core` or `package` throttled since boot, all CPUs; None without counters."""
     counts = [
         number(p) for p in context.cpus.glob(f"cpu[0-9]*/thermal_throttle/{part}_throttle_count")
     ]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    readable = [count for count in counts if count is not None]
+    return sum(readable) if readable else None
 
 
 def throttled(before: int, current: int) -> Observation:
-    """Count how often the processor throttled since."""
+    """Observe how often the processor throttled since `before`."""
     return Observation(current - before, current == before)

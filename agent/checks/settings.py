@@ -59,19 +59,19 @@ def of_machine(sys: Path, proc: Path) -> dict[str, str]:
 
 
 def limits(context: CheckContext) -> dict[str, str] | None:
-    """Return the limits of power and frequency; None where there are none."""
+    """Return the limits of power and frequency; None if the kernel has none."""
     return limits_of(context.sys) or None
 
 
 def limits_of(sys: Path) -> dict[str, str]:
-    """Return the same, by their paths below /sys."""
+    """Return the limits of power and frequency, by their paths below /sys."""
     return {**_read(sys, _LIMITS), **_of_cpus(sys, (_MOST_HZ,))}
 
 
 def _of_cpus(sys: Path, names: tuple[str, ...]) -> dict[str, str]:
     cpus = sorted(sys.glob("devices/system/cpu/cpu[0-9]*"))
     values = {n: {value for cpu in cpus if (value := text(cpu / n)) is not None} for n in names}
-    return {name: ", ".join(sorted(each)) for name, each in values.items() if each}
+    return {name: ", ".join(sorted(texts)) for name, texts in values.items() if texts}
 
 
 def of_device(device: Path) -> dict[str, str]:
@@ -93,15 +93,15 @@ def _chosen(file: Path) -> str | None:
 
 
 def read(context: CheckContext) -> dict[str, str] | None:
-    """Return all settings: those of what stands on the disks with the configuration's name.
+    """Read all settings; those of the disks' layers carry the configuration's name.
 
-    None where there are none to be read.
+    None without any.
     """
     settings = of_machine(context.sys, context.proc)
     with suppress(FileNotFoundError):  # a machine without block devices
-        for name, called in _devices(context):
+        for name, label in _devices(context):
             device = context.sys / "class/block" / name
-            settings |= {f"{called} {key}": value for key, value in of_device(device).items()}
+            settings |= {f"{label} {key}": value for key, value in of_device(device).items()}
     with suppress(FileNotFoundError):
         for mount in mounts(str(context.proc / "self")):
             if mount.where == str(context.mount_point):
@@ -110,7 +110,7 @@ def read(context: CheckContext) -> dict[str, str] | None:
 
 
 def _devices(context: CheckContext) -> Iterator[tuple[str, str]]:
-    """Yield the disks, and what stands on them, by kernel name and by what they are called."""
+    """Yield the disks and the layers on them, as kernel name and label."""
     blocks = context.sys / "class/block"
     stack = read_stack(blocks)
     for disk in context.disks:
@@ -122,7 +122,7 @@ def _devices(context: CheckContext) -> Iterator[tuple[str, str]]:
 
 
 def as_at_first(context: CheckContext) -> Observation | None:
-    """Compare the settings with those that the suite, or a configuration in it, began with."""
+    """Compare the settings with those at the beginning of the suite or of the configuration."""
     current = read(context)
     if current is None:
         return None
@@ -130,17 +130,17 @@ def as_at_first(context: CheckContext) -> Observation | None:
 
 
 def changed(before: Mapping[str, str], current: Mapping[str, str]) -> Observation:
-    """Compare settings with those before; the facts name each with both values."""
+    """Compare settings with earlier ones; the facts name each with both values."""
     differing = differences(before, current)
     named = differing[:_MOST_NAMED]
-    more = f" and {len(differing) - len(named)} more" * (len(differing) > len(named))
-    return Observation(len(differing), not differing, {"changed": f"{'; '.join(named)}{more}"})
+    suffix = f" and {len(differing) - len(named)} more" * (len(differing) > len(named))
+    return Observation(len(differing), not differing, {"changed": f"{'; '.join(named)}{suffix}"})
 
 
 def differences(before: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
-    """Return `name: before, now current` for each setting that differs.
+    """Describe each setting that differs as `name: before, now current`.
 
-    First those that have both values: another scheduler brings settings with it.
+    Settings with both values come first: another scheduler brings settings with it.
     """
     names = sorted({*before, *current}, key=lambda n: (n not in before or n not in current, n))
     return [

@@ -1,4 +1,4 @@
-"""A disk's own account of its health, as smartctl reports it."""
+"""The health that a disk reports about itself, read with smartctl."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _Statistics:
 
     def value(self, page: int, offset: int) -> int | None:
         """Return a statistic that the disk calls valid; None without it."""
-        rows = (row for each in self.pages if each.number == page for row in each.table)
+        rows = (row for section in self.pages if section.number == page for row in section.table)
         return next((r.value for r in rows if r.offset == offset and r.flags.valid), None)
 
 
@@ -113,7 +113,7 @@ class Report:
 
 
 def read(program: str, name: str) -> Health | None:
-    """Return the health of the disk with this kernel name.
+    """Read the health of the disk with this kernel name.
 
     None without smartctl or without SMART.
     """
@@ -134,7 +134,7 @@ def read(program: str, name: str) -> Health | None:
 
 
 def lifetime(name: str | None) -> Lifetime | None:
-    """Return the lifetime of the disk with this kernel name; None without SMART."""
+    """Read what the disk with this kernel name has written in its life; None without SMART."""
     health = read("smartctl", name) if name else None
     return Lifetime(health.written_bytes, health.used_percent) if health else None
 
@@ -163,16 +163,16 @@ def health_of(report: Report) -> Health | None:
 
 
 def possible_c(reading_c: float | None) -> float | None:
-    """Return a temperature; None where no disk can have it, so that the sensor is wrong."""
+    """Return a temperature; None if no disk can have it, so that the sensor is wrong."""
     low, high = POSSIBLE_C
     return reading_c if reading_c is not None and low < reading_c < high else None
 
 
 def _written_bytes(report: Report, log: _NvmeLog) -> int | None:
-    """Return what a disk has written in its life; None unless its unit is known for certain.
+    """Return the bytes that a disk has written in its life; None if their unit is uncertain.
 
-    A standard has the unit, or smartctl's database names it (241 counts sectors, 32 MiB, GiB, …). A
-    disk that is not in the database has the names of most disks, which may be wrong.
+    A standard defines the unit, or smartctl's database names it (241 counts sectors, 32 MiB, GiB,
+    …). A disk that is not in the database gets the names of most disks, which may be wrong.
     """
     # NVMe Base Specification: thousands of 512 bytes, rounded up; 0: not reported, or a new disk.
     if log.data_units_written is not None and (log.data_units_written or log.data_units_read):
@@ -184,15 +184,19 @@ def _written_bytes(report: Report, log: _NvmeLog) -> int | None:
     if processed is not None:
         return round(float(processed) * 10**9)
     attributes = report.ata_smart_attributes.table
-    written = next((each for each in attributes if each.id == _WRITTEN), None)
+    written = next((attribute for attribute in attributes if attribute.id == _WRITTEN), None)
     if written is None or report.in_smartctl_database is False:
         return None
     if unit := _UNIT.search(written.name):
         base = 1024 if unit[3] else 1000
         return int(written.raw.value * int(unit[1] or 1) * base ** (1 + "KMGT".index(unit[2])))
     # Makers of disks with larger sectors count either kind.
-    known = report.logical_block_size == _DEFAULT_SECTOR_BYTES
-    return written.raw.value * 512 if known and _SECTORS.fullmatch(written.name) else None
+    has_default_sectors = report.logical_block_size == _DEFAULT_SECTOR_BYTES
+    return (
+        written.raw.value * 512
+        if has_default_sectors and _SECTORS.fullmatch(written.name)
+        else None
+    )
 
 
 def _used_percent(report: Report, log: _NvmeLog) -> int | None:

@@ -1,4 +1,4 @@
-"""Conditions that a fair run needs: the flat table of all checks (docs/checks.md is made of it)."""
+"""The table of all checks: the conditions of a fair run (docs/checks.md is made of it)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Reading = int | str | Counts | dict[str, str] | tuple[float, ...] | list[Line] |
 
 @dataclass(frozen=True)
 class Change:
-    """What must not change while a run lasts: `read` at both ends, judged by `judge(before, now)`.
+    """A reading that must not change during a run: `judge(before, now)` compares two of `read`.
 
-    `read` gives None where the machine does not offer it. With `lasting` the time between the run
+    `read` returns None if the machine does not offer it. With `lasting` the time between the run
     before and this one counts, too.
     """
 
@@ -32,12 +32,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Wait:
-    """What is waited for, how long, and what the check counts as afterwards.
+    """A condition that is waited for, the limit, and the check's severity afterwards.
 
-    `word` heads the journal's line; after `limit_s` seconds the check has the severity `then`. A
-    mere warning that was waited for in vain is waited for half as long the next time. `help` may do
-    something about it: it gets the seconds waited so far and returns whether it did; `helped` then
-    stands in the finding.
+    `word` heads the journal's line; after `limit_s` seconds the check has the severity `then`. If
+    that is a warning, the next wait is half as long after one in vain. `help` may act on the
+    condition: it gets the seconds waited so far and returns whether it did something; `helped` then
+    appears in the finding.
     """
 
     word: str
@@ -49,12 +49,12 @@ class Wait:
 
 @dataclass(frozen=True)
 class Check:
-    """A row.
+    """One check, a row of the table.
 
     `when` is `before`, `after` or `during` (then `look` is a Change); `severity` is `note`,
-    `warning`, `wait` or `blocker`, which voids the run; `what` names what is looked at; `why`, a
-    clause that the observation's facts and `value` fill, what is wrong; `remedy` what to do. A
-    look that gives None found nothing to look at: no finding.
+    `warning`, `wait` or `blocker`, which voids the run; `what` names the subject; `why` is a clause
+    on the fault, which the observation's facts and `value` fill; `remedy` the cure. If `look`
+    returns None, there is no finding.
     """
 
     name: str
@@ -71,13 +71,13 @@ _MODULES = {"disks": disks, "machine": machine, "processor": processor, "setting
 
 
 def _function(name: str) -> Any:
-    """Return a function of these modules by its name in table.toml."""
+    """Return a function of a check's module by its name in table.toml."""
     module, _, function = name.partition(".")
     return getattr(_MODULES[module], function)
 
 
 def _check(name: str, when: str, row: dict[str, Any]) -> Check:
-    """Return a row of table.toml with what looks: a warning, where it has no other severity."""
+    """Build a check from a row of table.toml; its severity is `warning` by default."""
     read = _function(row.pop("read"))
     if arguments := row.pop("with", None):
         read = partial(read, **arguments)

@@ -1,4 +1,4 @@
-"""What a kind of storage stack is: how its mapping comes to be, and what must then be true."""
+"""Kinds of storage stacks: how a kind makes its mapping, and what must then hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from contract.strict_json import Document
 
 @dataclass(frozen=True)
 class Place:
-    """Where a configuration lives: our partition (kernel path and number) of a disk."""
+    """The place of a configuration: our partition (kernel path and number) of a disk."""
 
     disk: Disk
     partition: str
@@ -49,7 +49,7 @@ class Place:
 class Segment:
     """A line of a device-mapper table; lengths and offsets in 512-byte sectors.
 
-    In what is planned, None is what cannot be known before the mapping is made.
+    In a plan, None is a value that is unknown before the mapping is made.
 
     `device` is the name of the layer below: a partition's or another mapping's. `key_bits` are of
     the whole key, `iv_offset_sectors` is added to a sector's number before it becomes its tweak.
@@ -70,8 +70,8 @@ class Segment:
 class Layer:
     """A device-mapper device; `made_by` is the start of its UUID: CRYPT-LUKS2, FDE-TESTBED ….
 
-    In what is planned it is empty for what cryptsetup keeps below its own mapping, which it calls
-    differently from 2.8 on.
+    In a plan it is empty for cryptsetup's mappings below its top one, whose UUIDs differ from 2.8
+    on.
     """
 
     name: str
@@ -81,16 +81,16 @@ class Layer:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What must be found once a configuration is entered.
+    """The state that a proof must find once a configuration is entered.
 
     `layers`: every mapping, the one that carries the file system first; `luks_segment`: type of the
-    LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and what makes its tags, where the
-    mapping's table calls them otherwise; `luks_more_bits`: of keys that its keyslots hold beside
-    the mapping's; `range_state`: of the locking range, where there is one;
-    `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
-    TrueCrypt volume's header; `interleaved`: whether the partition holds the data in order, but
-    but with other things between, so that the probe is looked for in all places that it can have;
-    `declared`: what encrypts is unknown, so that a proof can refute its claim and not confirm it.
+    LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and the algorithm of its tags, if the
+    mapping's table names them otherwise; `luks_more_bits`: bits of keys that its keyslots hold in
+    addition to the mapping's; `range_state`: of the locking range, if any; `plaintext_on_medium`:
+    whether the raw partition shows the plaintext probe; `chain`: of a TrueCrypt volume's header;
+    `interleaved`: whether there are other data between the partition's data, so that the probe is
+    searched in all places that it can have; `declared`: it is unknown what encrypts, so that a
+    proof can refute its claim but not confirm it.
     """
 
     layers: tuple[Layer, ...]
@@ -106,7 +106,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class VolumeHeader:
-    """What cryptsetup reports of a TrueCrypt header: ciphers, their mode, bits of all keys."""
+    """A TrueCrypt header as cryptsetup reports it: ciphers, their mode, bits of all keys."""
 
     chain: str
     mode: str
@@ -115,7 +115,7 @@ class VolumeHeader:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What can only be observed while a mapping is made.
+    """Observations that are only possible while a mapping is made.
 
     `state_before` is that of the locking range before it was opened, None without one.
     """
@@ -123,15 +123,15 @@ class Evidence:
     state_before: str | None = None
     header: VolumeHeader | None = None
 
-    def __or__(self, more: Evidence) -> Evidence:
-        return Evidence(more.state_before or self.state_before, more.header or self.header)
+    def __or__(self, later: Evidence) -> Evidence:
+        return Evidence(later.state_before or self.state_before, later.header or self.header)
 
 
 @dataclass(frozen=True)
 class KindFindings:
-    """What only a kind can observe; `refused` is why a configuration is not what it claims to be.
+    """Observations of one kind; `refused` is the reason why a claim does not hold.
 
-    `product` and `output` are what a product's own commands print.
+    `product` and `output` are printed by a product's own commands.
     """
 
     refused: str = ""
@@ -151,9 +151,9 @@ DISCARD = Parameter(
 class Kind(ABC):
     """A kind of configuration, in a module that has its `name`, here or in an installed package.
 
-    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`, `BOTH`. `fields` are all that a
-    configuration of the kind may have besides its name and disk; `packages` what is installed for
-    it on the target (Debian's names).
+    `encrypted_by` is one of `UNENCRYPTED`, `DRIVE`, `PROCESSOR`, `BOTH`. `fields` are all
+    parameters of the kind except name and disk; `packages` are installed for it on the target
+    (Debian's names).
     """
 
     name: ClassVar[str]
@@ -168,13 +168,13 @@ class Kind(ABC):
 
     @abstractmethod
     def label(self, configuration: Configuration) -> str:
-        """Return what reports call it.
+        """Return the name of the configuration in reports.
 
         Letters, digits, spaces, and `,.-–` in at most 60 characters.
         """
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """Return what this machine lacks, with the remedy; None if all is there.
+        """Return the sentence on what this machine lacks, with the remedy; None if nothing.
 
         Destroys nothing.
         """
@@ -182,40 +182,40 @@ class Kind(ABC):
         return None
 
     def conflicts(self, settings: Mapping[str, ParameterValue]) -> Iterator[str]:
-        """Which settings cannot go together, clauses with the remedy."""
+        """Yield a clause, with the remedy, for each pair of settings that exclude one another."""
         del settings
         return iter(())
 
     @abstractmethod
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
-        """Return what `agent.storage.proof` compares the findings with."""
+        """Return the state with which `agent.storage.proof` compares its findings."""
 
     def before_attach(
         self, place: Place, configuration: Configuration, secrets: Secrets
     ) -> Evidence:
-        """Make the place ready, while the mapping is closed."""
+        """Prepare the place while the mapping is closed."""
         del place, configuration, secrets
         return Evidence()
 
     @abstractmethod
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
-        """Make the mapping, which may destroy what is in the place."""
+        """Make the mapping, which may destroy the contents of the place."""
 
     def detach(self, configuration: Configuration) -> None:
-        """Take down what `agent.storage.mapping` cannot, if anything is left of it."""
+        """Remove what `agent.storage.mapping` cannot, if anything of it exists."""
         del configuration
 
     def findings(self, configuration: Configuration) -> KindFindings:
-        """Collect what only this kind can observe, for the proof."""
+        """Collect the observations of this kind for the proof."""
         del configuration
         return KindFindings()
 
 
 def settings(kind: Kind, disk: str, entry: Document) -> tuple[dict[str, ParameterValue], list[str]]:
-    """All settings of a configuration, by default where they are not given, and what is wrong.
+    """Complete the settings of a configuration by defaults; return them and what is wrong.
 
-    False is what a missing flag means, None what a missing value means. A number may stand in
-    quotes, as a template of Ansible's yields it.
+    A missing flag is False, a missing value None. A number may be quoted, as Ansible's templates
+    yield it.
     """
     stated = {key: value for key, value in entry.items() if value is not None}
     for name in kind.lists:
@@ -236,18 +236,18 @@ def settings(kind: Kind, disk: str, entry: Document) -> tuple[dict[str, Paramete
 
 
 def _broken(kind: Kind, disk: str, stated: Document) -> Iterator[str]:
-    known = {field.name for field in kind.fields}
+    field_names = {field.name for field in kind.fields}
     if kind.range_state != "off" and disk == "plain":
         yield (
             f"only a self-encrypting disk can do {kind.name}: disk must be sed, or another name "
             "than plain for one that has Opal"
         )
-    for key in sorted(key for key in set(stated) - known if stated[key] is not False):
+    for key in sorted(key for key in set(stated) - field_names if stated[key] is not False):
         yield f"{key} means nothing for the kind {kind.name}: take it out"
     if missing := [f.name for f in kind.fields if f.required and f.name not in stated]:
         yield f"the kind {kind.name} needs {', '.join(missing)}"
 
 
 def cipher_label(cipher: str) -> str:
-    """AES, Serpent, Twofish."""
+    """Return the name of a cipher in reports: AES, Serpent, Twofish."""
     return cipher.upper() if cipher == "aes" else cipher.capitalize()

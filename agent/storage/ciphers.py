@@ -1,4 +1,4 @@
-"""Ciphers as dm-crypt names them, and whether this kernel has them."""
+"""Ciphers by dm-crypt's names, and their support in this kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def algorithm(cipher: str) -> str:
 
 
 def key_factor(cipher: str) -> int:
-    """Keys of the cipher's size in one volume key: two for XTS, one for other modes."""
+    """Return the keys of the cipher's size in one volume key: two for XTS, else one."""
     return 2 if "xts" in re.split(r"\W", cipher) else 1
 
 

@@ -19,7 +19,7 @@ from contract.files import json_text
 
 
 def check(options: argparse.Namespace) -> int:
-    """Print the disks; also 0 where one is refused."""
+    """Print the disks; return 0 even if one is refused."""
     with lock.disks("check"):
         disks = inspect.check(plan.load_target(options.target))
         answer = {
@@ -32,15 +32,15 @@ def check(options: argparse.Namespace) -> int:
 
 
 def prepare(options: argparse.Namespace) -> int:
-    """Bring the disks to what the target's description asks for."""
+    """Prepare the disks as the target's description asks."""
     with lock.disks("prepare"):
         with _stack(options) as stack:
-            done = provision.prepare(
+            actions = provision.prepare(
                 stack.spec, stack.secrets, dry=options.check, checked=options.checked
             )
-        allowed = [] if options.check else confinement.set_rule(wanted=True)
-        done += [Action("confinement", None, sentence) for sentence in allowed]
-        return _print_actions(done)
+        allowed = [] if options.check else confinement.set_rule(enabled=True)
+        actions += [Action("confinement", None, sentence) for sentence in allowed]
+        return _print_actions(actions)
 
 
 def teardown(options: argparse.Namespace) -> int:
@@ -54,7 +54,7 @@ def teardown(options: argparse.Namespace) -> int:
 
 
 def _print_actions(actions: list[Action]) -> int:
-    print(json_text({"changed": bool(actions), "actions": [asdict(each) for each in actions]}))
+    print(json_text({"changed": bool(actions), "actions": [asdict(action) for action in actions]}))
     return 0
 
 
@@ -70,7 +70,7 @@ def _stack(options: argparse.Namespace) -> Iterator[Stack]:
 
 
 def enter(options: argparse.Namespace) -> int:
-    """Go to a configuration."""
+    """Enter a configuration."""
     with lock.disks("storage enter"), _stack(options) as stack:
         entered = stack.enter(options.configuration)
         print(json_text(_summary(stack, entered)))
@@ -87,7 +87,7 @@ def leave(options: argparse.Namespace) -> int:
 
 
 def prove(options: argparse.Namespace) -> int:
-    """One JSON line a configuration; 1 if any is not what it claims to be.
+    """Enter and prove each configuration, printing one JSON line each; fail if any proof does.
 
     A read of each locked range is tried once, which may disturb a link: no run does that.
     """

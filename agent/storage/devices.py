@@ -1,4 +1,4 @@
-"""What the kernel reports of block devices: names, sizes, serials, links (sysfs)."""
+"""Block devices as the kernel reports them: names, sizes, serials, links (sysfs)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def opened(path: str | os.PathLike[str], flags: int) -> Iterator[int]:
 
 
 def kernel_name(path: str | os.PathLike[str]) -> str | None:
-    """Return the kernel's name of the block device behind a path; None if there is none."""
+    """Return the kernel's name of the block device behind a path; None if it is not one."""
     try:
         info = os.stat(path)  # noqa: PTH116 - takes any path-like
     except OSError:
@@ -53,12 +53,12 @@ def kernel_name(path: str | os.PathLike[str]) -> str | None:
 
 
 def size_bytes(name: str) -> int:
-    """Size of a device; `name` is the kernel's."""
+    """Return the size of a device by its kernel name."""
     return int(system_text.read(BLOCK / name / "size")) * SECTOR_BYTES
 
 
 def block_bytes(name: str) -> int:
-    """Logical block size of a whole disk or one of its partitions."""
+    """Return the logical block size of a whole disk or one of its partitions."""
     return int(system_text.read(queue(name) / "logical_block_size"))
 
 
@@ -74,12 +74,12 @@ def read_only(name: str) -> bool:
 
 
 def is_whole_disk(name: str) -> bool:
-    """Neither a partition nor a mapping on other devices."""
+    """Return whether a device is neither a partition nor a mapping on other devices."""
     return not (BLOCK / name / "partition").exists() and not (BLOCK / name / "dm").exists()
 
 
 def partitions(name: str) -> list[str]:
-    """Kernel names of the partitions of a disk, by their number."""
+    """Return the kernel names of a disk's partitions, by their number."""
     numbered = [
         (int(system_text.read(entry / "partition")), entry.name)
         for entry in (BLOCK / name).resolve().iterdir()
@@ -89,16 +89,16 @@ def partitions(name: str) -> list[str]:
 
 
 def partition_start_bytes(name: str) -> int:
-    """Where a partition begins on its disk."""
+    """Return where a partition begins on its disk."""
     return int(system_text.read(BLOCK / name / "start")) * SECTOR_BYTES
 
 
 def settle() -> None:
-    """Wait until udev is done with what was changed.
+    """Wait until udev has processed all changes.
 
-    Whoever closes a disk after writing makes it read the table once more, and meanwhile the
-    partitions are gone. A time-out is passed over: what is missing then will be missed. While a
-    disk is held, its events wait for us, so that we do not wait for them.
+    Closing a disk after writing makes udev read the table again, and meanwhile the partitions are
+    gone. A time-out is ignored: what is missing then will be reported later. While a disk is held,
+    udev's events wait for us, so we do not wait for them.
     """
     if _held:
         return
@@ -107,13 +107,13 @@ def settle() -> None:
 
 @contextmanager
 def held(name: str) -> Iterator[int]:
-    """Hold a disk: no udev worker looks into it or its partitions, and its name stays its own.
+    """Hold a disk, so that udev leaves it alone and its name stays the same.
 
-    The lock is that of systemd's "Locking Block Device Access". Who else holds it has the disk open
-    and is seen as its user, so that after some seconds one continues without. As long as a
-    descriptor is open, the kernel gives the disk's name and number to no other. Gives the number of
-    the disk's appearance (0 where it has none). udev's events wait meanwhile: do not wait for them
-    in here. Raises OSError.
+    The lock is that of systemd's "Locking Block Device Access". Another holder has the disk open
+    and is found as its user, so after some seconds the block runs without the lock. As long as a
+    descriptor is open, the kernel gives the disk's name and number to no other. Yields the number
+    of the disk's appearance (0 without one). udev's events wait meanwhile: do not wait for them in
+    the block. Raises OSError.
     """
     if name in _held:
         yield _held[name]
@@ -140,9 +140,9 @@ def _diskseq_of(fd: int) -> int:
 
 
 def wait_for_partition(disk: str) -> str | None:
-    """Return the kernel name of the disk's only partition once its node is there.
+    """Return the kernel name of the disk's only partition once its node exists.
 
-    None if it never is.
+    None after a time.
     """
     deadline = time.monotonic() + _NODE_S
     while time.monotonic() < deadline:
@@ -156,7 +156,7 @@ def wait_for_partition(disk: str) -> str | None:
 def serial(name: str) -> str:
     """Return the disk's serial number as the drive reports it; empty if unknown.
 
-    It can be typed: bytes that are no text stand as their codes, xff behind a backslash.
+    It can be typed: bytes that are not text appear as escapes, such as backslash and xff.
     """
     for place in ("device/serial", "serial"):
         if number := system_text.read_line_or_empty(BLOCK / name / place).strip(" \t\n\0"):
@@ -165,42 +165,46 @@ def serial(name: str) -> str:
 
 
 def same_identity(name: str) -> list[str]:
-    """Other disks of the same size and serial: a second path to this one, or a clone of it."""
+    """Return other disks of the same size and serial: a second path to this one, or a clone."""
     own_bytes, own_serial = size_bytes(name), serial(name)
     return [
-        other
-        for other in sorted(entry.name for entry in BLOCK.iterdir())
-        if other != name
-        and (BLOCK / other / "device").exists()  # neither a partition, a mapping nor a loop device
-        and not _hidden(other)
-        and size_bytes(other) == own_bytes
-        and serial(other) == own_serial != ""
+        candidate
+        for candidate in sorted(entry.name for entry in BLOCK.iterdir())
+        if candidate != name
+        and (
+            BLOCK / candidate / "device"
+        ).exists()  # neither a partition, a mapping nor a loop device
+        and not _hidden(candidate)
+        and size_bytes(candidate) == own_bytes
+        and serial(candidate) == own_serial != ""
     ]
 
 
 def beside(name: str) -> list[str]:
-    """Other namespaces of the NVM subsystem that a disk is one of; empty for any other disk.
+    """Return other namespaces of the NVM subsystem that a disk is one of; empty for other disks.
 
-    Their security subsystem is one and the same: who owns, locks or reverts one, does it to all.
-    Also named are those that the kernel shows no disk of.
+    They share one security subsystem: owning, locking or reverting one affects all. Namespaces that
+    the kernel does not show as disks are included.
     """
     namespace = _namespace(name)
     if namespace is None:
         return []
     shown = {
-        sibling[1]: f"/dev/{other}"
-        for other in sorted(entry.name for entry in BLOCK.iterdir())
-        if not _hidden(other) and (sibling := _namespace(other)) and sibling[0] == namespace[0]
+        sibling[1]: f"/dev/{sibling_name}"
+        for sibling_name in sorted(entry.name for entry in BLOCK.iterdir())
+        if not _hidden(sibling_name)
+        and (sibling := _namespace(sibling_name))
+        and sibling[0] == namespace[0]
     }
     try:
-        known = {*shown, *nvme.namespaces(f"/dev/{name}")} - {namespace[1]}
+        identifiers = {*shown, *nvme.namespaces(f"/dev/{name}")} - {namespace[1]}
     except OSError as error:
         return [f"namespaces that its controller does not list ({error.strerror})"]
-    return [shown.get(nsid, f"its namespace {nsid}") for nsid in sorted(known)]
+    return [shown.get(nsid, f"its namespace {nsid}") for nsid in sorted(identifiers)]
 
 
 def _namespace(name: str) -> tuple[str, int] | None:
-    """NVM subsystem and namespace identifier of a whole disk; None where it has none."""
+    """Return NVM subsystem and namespace identifier of a whole disk; None without them."""
     try:
         subsystem = system_text.read(BLOCK / name / "device" / "subsysnqn").strip()
         return subsystem, int(system_text.read(BLOCK / name / "nsid"))
@@ -215,35 +219,31 @@ def _hidden(name: str) -> bool:
 
 
 def controllers(device: Path) -> list[Path]:
-    """Return what leads to a disk whose `device` in sysfs this is.
+    """Return the controllers of a disk by its `device` folder in sysfs.
 
-    Itself, or with native NVMe multipath, where the disk hangs on its subsystem, each of the
-    subsystem's controllers.
+    This is the folder itself, or with native NVMe multipath each of the subsystem's controllers.
     """
     paths = sorted(path for path in device.glob("nvme*") if (path / "transport").exists())
     return paths or [device]
 
 
 def diskseq(name: str) -> int:
-    """Return the kernel's number of this very appearance of a disk.
-
-    It is never given again until boot.
-    """
+    """Return the kernel's number of this appearance of a disk, unique until the next boot."""
     return int(system_text.read(BLOCK / name / "diskseq"))
 
 
 def writes(name: str) -> str:
-    """Return the kernel's counts of what was written to and discarded on a disk.
+    """Return the kernel's counts of sectors written and discarded on a disk, as text.
 
-    See Documentation/block/stat.rst. The text is another one after a restart or another appearance
-    of the disk.
+    See Documentation/block/stat.rst. The text changes with a restart or another appearance of the
+    disk.
     """
     counts = system_text.read(BLOCK / name / "stat").split()
     return " ".join([boot_id(), str(diskseq(name)), *counts[4:7], *counts[11:14]])
 
 
 def progress(path: str) -> Progress:
-    """Return what the kernel counts of a device, by its path, as a program works on it."""
+    """Return the kernel's counts of a device as a sign of progress, by its path."""
     name = Path(path).resolve().name
 
     def counts() -> str:
@@ -263,31 +263,31 @@ def ata_security_off(name: str) -> bool:
 
 
 def read(fd: int, offset: int, length: int) -> bytes:
-    """So many bytes of a disk that was opened with O_DIRECT; raises OSError."""
+    """Read `length` bytes of a disk that was opened with O_DIRECT; raises OSError."""
     with mmap.mmap(-1, length) as buffer:  # page-aligned, as O_DIRECT wants it
-        done = 0
-        while done < length:
-            with memoryview(buffer)[done:] as rest:
-                got = os.preadv(fd, [rest], offset + done)
+        count = 0
+        while count < length:
+            with memoryview(buffer)[count:] as remainder:
+                got = os.preadv(fd, [remainder], offset + count)
             if not got:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
-            done += got
+            count += got
         return buffer[:]
 
 
 def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
-    """Zeros over these (offset, length) in this order, lengths in bytes, down to the medium.
+    """Write zeros over these (offset, length) in this order, in bytes, down to the medium.
 
-    The disk is opened exclusively and must be the appearance with the number `seq`, so that no
-    other program can have taken it in between. Raises OSError.
+    The disk is opened exclusively and must be the appearance with the number `seq`, so that it
+    cannot be another disk. Raises OSError.
     """
     with opened(path, os.O_RDWR | os.O_EXCL) as fd:
         if _diskseq_of(fd) != seq:
             raise OSError(errno.ESTALE, "another disk stands there now")
         for offset, length in extents:
-            done = 0
-            while done < length:
-                done += os.pwrite(fd, bytes(min(EDGE_BYTES, length - done)), offset + done)
+            count = 0
+            while count < length:
+                count += os.pwrite(fd, bytes(min(EDGE_BYTES, length - count)), offset + count)
             os.fsync(fd)
 
 
@@ -297,7 +297,7 @@ def dm_name(name: str) -> str:
 
 
 def given_away() -> list[str]:
-    """Storage controllers that the kernel does not drive but a program may: address and driver."""
+    """Return storage controllers that a program may drive, not the kernel: address and driver."""
     return [
         f"{function.name} ({driver})"
         for driver in USER_SPACE
@@ -307,18 +307,18 @@ def given_away() -> list[str]:
 
 
 def command_name(process: Path) -> str:
-    """`name[pid]` of a process by its folder in /proc, for people; raises OSError."""
+    """Return `name[pid]` of a process by its folder in /proc, for people; raises OSError."""
     return f"{sentence(system_text.read(process / 'comm').strip())}[{process.name}]"
 
 
 def name_of(major: int, minor: int) -> str | None:
-    """Return the kernel's name of the block device with this number; None if there is none."""
+    """Return the kernel's name of the block device with this number; None if it does not exist."""
     link = Path(f"/sys/dev/block/{major}:{minor}")
     return link.resolve().name if link.exists() else None
 
 
 def wait_for_luks_lock(path: str) -> str:
-    """Wait until no program holds cryptsetup's lock of a device; name who still does after a time.
+    """Wait until no program holds cryptsetup's lock of a device; name who holds it too long.
 
     cryptsetup itself would wait for ever.
     """

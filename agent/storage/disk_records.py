@@ -1,8 +1,8 @@
-"""What this testbed has begun with a disk, noted on the target.
+"""Records on the target of operations that this testbed began on a disk.
 
 A revert leaves random bytes and a teardown the data of its runs, which look like someone's
-encrypted volume; an ownership that was interrupted looks like none. The record has what of it is
-ours, as long as no other program writes to the disk.
+encrypted volume; an interrupted ownership leaves no sign. The record identifies what is ours, as
+long as no other program writes to the disk.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PLACE = Path("/var/lib/fde-testbed/disks.json")
 
 @dataclass(frozen=True)
 class Record:
-    """What was begun with a disk.
+    """Operations that were begun on a disk.
 
-    `edges` and `samples` are sums of the contents that we left; `edges` is None within a revert,
-    which has begun in this boot at this `diskseq`, with so many `written_bytes`, and False where
+    `edges` and `samples` are sums of the contents that we left; `edges` is None during a revert,
+    which has begun in this boot at this `diskseq` and at a count of `written_bytes`, and False if
     nothing was left. `taking`: an ownership was begun.
     """
 
@@ -53,10 +53,10 @@ NOTHING = Record()
 def reverting(
     disk: Disk, facts: DiskFacts, was_done: Callable[[], bool], place: Path = PLACE
 ) -> Iterator[None]:
-    """Record that a drive of ours is reverted in here, for what that leaves is not known before.
+    """Record that the block reverts a drive of ours, whose contents are then unpredictable.
 
-    Where that fails, the record stays unless nothing was asked, or the drive has refused the PIN,
-    and nothing `was_done`: one that did not answer, or has ended it, may do it later.
+    If the block fails, the record stays unless no request was sent or the drive refused the PIN,
+    and not `was_done`: a drive that did not answer, or has finished, may revert later.
     """
     earlier = _record(place, disk)
     written_bytes = _written(facts)
@@ -72,12 +72,12 @@ def reverting(
 
 
 def reverted(disk: Disk, place: Path = PLACE) -> bool:
-    """Whether a drive was reverted, and not cleaned up after."""
+    """Return whether a drive was reverted and not yet cleaned up."""
     return _record(place, disk).edges is None
 
 
 def _written(facts: DiskFacts) -> int | None:
-    """Bytes that were ever written to a disk, by its own count; None where it keeps none."""
+    """Return the bytes ever written to a disk, by its own count; None if it keeps none."""
     life = smart.lifetime(Path(facts.path).name) if facts.path else None
     return life.written_bytes if life else None
 
@@ -90,13 +90,13 @@ def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
 def begin_taking(disk: Disk, place: Path = PLACE) -> None:
     """Record that the drive is about to be given our PIN.
 
-    It does not show the PIN until all of it is done.
+    The drive itself does not show the PIN until all steps are done.
     """
     _change(place, disk, taking=True)
 
 
 def taking(disk: Disk, place: Path = PLACE) -> bool:
-    """Whether an ownership was begun and not ended."""
+    """Return whether an ownership was begun and not ended."""
     return _record(place, disk).taking
 
 
@@ -106,21 +106,21 @@ def end_taking(disk: Disk, place: Path = PLACE) -> None:
 
 
 def forget_contents(disk: Disk, place: Path = PLACE) -> None:
-    """Drop what is recorded of the contents: they are no longer what we left."""
+    """Drop the record of the contents: they are no longer what we left."""
     _change(place, disk, edges=False, samples=())
 
 
 def forget(disk: Disk, place: Path = PLACE) -> None:
-    """Drop the record of a disk that is laid out as ours and whole, or somebody else's."""
+    """Drop the record of a disk that is laid out completely as ours, or that someone else owns."""
     _change(place, disk, **vars(NOTHING))
 
 
 def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
-    """Whether the unknown data on a disk is what we left, as far as it was not blanked.
+    """Return whether the unknown data on a disk is what we left, as far as it was not blanked.
 
-    Without a note of the contents, as in the middle of a revert, the disk must not have been away
-    since (same start of the target, same appearance of the device), or must not have been written
-    since by its own count, as one that was dead until a power cycle.
+    Without a note of the contents, as during a revert, the disk must not have been disconnected
+    since (same start of the target, same appearance of the device), or its own count must show no
+    writes since, as for one that was dead until a power cycle.
     """
     record = _record(place, disk)
     if record.edges is False or facts.serial != disk.serial or not facts.unknown:
@@ -131,14 +131,16 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
         if facts.opal is None or (facts.sid is not None and facts.sid.taken):
             return False
         same_appearance = (record.boot_id, record.diskseq) == (boot_id(), facts.diskseq)
-        known = record.written_bytes is not None  # a record of an earlier version has none
-        return same_appearance or (known and record.written_bytes == _written(facts))
+        is_counted = record.written_bytes is not None  # a record of an earlier version has none
+        return same_appearance or (is_counted and record.written_bytes == _written(facts))
     edges = zip(facts.edges, record.edges, strict=True)
-    same = all(current == then or current in samples.BLANK_EDGES for current, then in edges)
-    if not same or len(facts.samples) != len(record.samples):
+    edges_match = all(
+        current == recorded or current in samples.BLANK_EDGES for current, recorded in edges
+    )
+    if not edges_match or len(facts.samples) != len(record.samples):
         return False
     between = zip(facts.samples, record.samples, strict=True)
-    return all(current in ("", then) for current, then in between)
+    return all(current in ("", recorded) for current, recorded in between)
 
 
 def _record(place: Path, disk: Disk) -> Record:
@@ -154,7 +156,11 @@ def _change(place: Path, disk: Disk, **changes: Any) -> None:
     record = replace(before, **changes)
     if record == before:
         return
-    records = {serial: other for serial, other in read_object(place).items() if other is not None}
+    records = {
+        serial: record_document
+        for serial, record_document in read_object(place).items()
+        if record_document is not None
+    }
     records.pop(disk.serial, None)
     if record != NOTHING:
         default = asdict(NOTHING)

@@ -100,8 +100,8 @@ class DmCrypt(Kind):
     def label(self, configuration: Configuration) -> str:
         settings = configuration.settings
         driver = DRIVERS.get(cipher(configuration))
-        other, _ = OTHERS.get(cipher(configuration), ("AES" if driver else None, ()))
-        word = other or cipher_label(cipher(configuration).split("-")[0])
+        special_label, _ = OTHERS.get(cipher(configuration), ("AES" if driver else None, ()))
+        word = special_label or cipher_label(cipher(configuration).split("-")[0])
         parts = [
             f"dm-crypt {word}-{settings['key_bits']}" if "," not in word else f"dm-crypt {word}"
         ]
@@ -124,8 +124,8 @@ class DmCrypt(Kind):
         if bits not in sizes:
             yield f"{name} has keys of {sizes[0]} bits: key_bits must be that, not {bits}"
         if ciphers.authenticates(str(name)) != (integrity == AEAD):
-            those = ", ".join(filter(ciphers.authenticates, OTHERS))
-            yield f"{name} with integrity {integrity}: aead goes with {those}, and they with it"
+            names = ", ".join(filter(ciphers.authenticates, OTHERS))
+            yield f"{name} with integrity {integrity}: aead goes with {names}, and they with it"
         if integrity == "none" and settings["integrity_no_journal"]:
             yield "integrity_no_journal is for dm-integrity: take it out, or name integrity"
         if settings["header"] == "luks1" and settings["sector_size"] != SECTOR_BYTES:
@@ -154,12 +154,12 @@ class DmCrypt(Kind):
             open_with(["--batch-mode", "--type", "plain", *arguments], place, key)
             return Evidence()
         # cryptsetup wipes the whole keyslot area: a small one makes switches short.
-        ours = {
+        format_options = {
             "luks1": ["--uuid", partition_uuid(place.disk.serial)],
             "luks2": ["--luks2-keyslots-size", "1m", "--label", LUKS_LABEL],
         }
         argv = ["cryptsetup", "luksFormat", "--batch-mode", "--type", header, *arguments]
-        argv += [*ours[header], *CHEAP_PBKDF, "--key-file", "-", place.partition]
+        argv += [*format_options[header], *CHEAP_PBKDF, "--key-file", "-", place.partition]
         run(argv, stdin=secrets.luks_passphrase, progress=progress(place.partition))
         open_luks(place, secrets, open_arguments(configuration))
         if configuration.settings["integrity"] != "none":
@@ -172,17 +172,17 @@ class DmCrypt(Kind):
 
 
 def cipher(configuration: Configuration) -> str:
-    """As cryptsetup names it."""
+    """Return the cipher by cryptsetup's name."""
     return str(configuration.settings["cipher"])
 
 
 def volume_key_bits(configuration: Configuration) -> int:
-    """Bits of the whole volume key, that of an HMAC not among them."""
+    """Return the bits of the whole volume key, without those of an HMAC."""
     return ciphers.key_factor(cipher(configuration)) * int(configuration.settings["key_bits"])
 
 
 def crypt_fields(configuration: Configuration) -> dict[str, Any]:
-    """Return what a segment that encrypts has of its configuration."""
+    """Return the fields of an encrypting segment that follow from its configuration."""
     return {
         "cipher": cipher(configuration),
         "key_bits": volume_key_bits(configuration),
@@ -192,7 +192,7 @@ def crypt_fields(configuration: Configuration) -> dict[str, Any]:
 
 
 def _authenticated(place: Place, configuration: Configuration) -> Expectation:
-    """Return the cipher's mapping above dm-integrity's, which keeps tags between the data."""
+    """Expect the cipher's mapping above dm-integrity's, which keeps tags between the data."""
     settings = configuration.settings
     name = ciphers.algorithm(cipher(configuration))
     of_hmac = settings["integrity"] == HMAC
@@ -217,12 +217,12 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
 
 def options(configuration: Configuration) -> tuple[str, ...]:
     """Return the mapping's options as the table shows them, sorted."""
-    wanted = [name for name in _PERFORMANCE if configuration.settings[name]]
-    return tuple(sorted([*wanted, *(["allow_discards"] if configuration.discard else [])]))
+    flags = [name for name in _PERFORMANCE if configuration.settings[name]]
+    return tuple(sorted([*flags, *(["allow_discards"] if configuration.discard else [])]))
 
 
 def open_arguments(configuration: Configuration) -> list[str]:
-    """Return the same for cryptsetup; they are no part of a header and act only on opening."""
+    """Return cryptsetup's arguments for those options; they are not stored in a header."""
     named = {"allow_discards": "--allow-discards"}
     without = ["--integrity-no-journal"] if configuration.settings["integrity_no_journal"] else []
     return without + [named.get(name, f"--perf-{name}") for name in options(configuration)]
@@ -234,7 +234,7 @@ def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
 
 
 def open_with(arguments: list[str], place: Place, key: bytes) -> None:
-    """Have cryptsetup open the partition as the mapping."""
+    """Open the partition with cryptsetup as the mapping."""
     with mapping.free_name() as name:
         argv = ["cryptsetup", "open", *arguments, "--key-file", "-", place.partition, name]
         run(argv, stdin=key)

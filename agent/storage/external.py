@@ -1,15 +1,13 @@
-"""A product that we have no code for.
+"""A product that we have no code for: the inventory gives commands to open, close and prove it.
 
-Four commands of the inventory open, close, prove and describe it.
-
-Each is a list of arguments, run as the agent runs, without a shell, with a limit of time.
-`{device}` in an argument is the container that the product gets: our partition from 8 MiB before
-the common extent to the extent's end. What `open` prints last is the block device that it made
-(or the inventory names it), at least as long as the extent; a mapping of ours on it carries the
-file system. The passphrase is a line on standard input of `open`. Nothing that they print is
-believed: the probe is looked for in the whole partition, whose own counters must show that as much
-was written there, and is read from there again. What passes is declared, not proven: that no
-plaintext is found does not show what encrypts.
+Each command, `describe` included, is a list of arguments, run as the agent runs, without a shell,
+with a limit of time. `{device}` in an argument is the container for the product: our partition from
+8 MiB before the common extent to the extent's end. The last line that `open` prints is the block
+device that it made (or the inventory names it), at least as long as the extent; a mapping of ours
+on it carries the file system. The passphrase is a line on standard input of `open`. Their output is
+not trusted: the probe is searched in the whole partition, whose own counters must show that as much
+was written there, and is read from there again. A pass is declared, not proven: finding no
+plaintext does not show what encrypts.
 """
 
 from __future__ import annotations
@@ -54,11 +52,11 @@ _HELP = {
 
 
 class ExternalError(AgentError):
-    """The product's commands did not do what they must."""
+    """The product's commands failed to do their part."""
 
 
 class External(Kind):
-    """A program beside ours encrypts."""
+    """A third-party program encrypts."""
 
     name: ClassVar[str] = "external"
     encrypted_by: ClassVar[EncryptedBy] = PROCESSOR

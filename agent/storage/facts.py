@@ -1,4 +1,4 @@
-"""What is on a disk and who uses it: gathered by few programs, so that asking twice stays cheap.
+"""Facts about a disk: its contents and users, gathered by few programs, so that it stays cheap.
 
 A disk is ours if its GPT carries our type and name, and the UUIDs that follow from its own serial
 number: a table that was copied from another disk does not make it ours.
@@ -66,27 +66,27 @@ class Partition:
 
     @property
     def has_marker(self) -> bool:
-        """Whether it claims to be ours; whether it is, its disk's UUIDs show."""
+        """Whether it claims to be ours; the UUIDs of its disk show whether it is."""
         return self.type_guid.lower() == MARKER_TYPE and self.name == MARKER_NAME
 
 
 @dataclass(frozen=True)
 class DiskFacts:
-    """What was found at a by-id path; `path` is None if no block device stands there.
+    """Facts about the disk at a by-id path; `path` is None if there is no block device.
 
     `table`: type of the partition table, also of a damaged one. `table_uuid`: the GPT's own.
     `signatures`: those of the whole disk that are no table. `edges`: sums of first and last MiB,
     `samples`: of places between (empty for a blank one), `unknown`: contents there without a known
     signature, in words; `headers`: sums of what changes as a volume is used (`samples.headers`);
     `writes`: write commands that an NVMe disk has counted in its life, `kernel_writes` those of the
-    kernel since it started; all asked only where the disk is not ours with nothing else in it.
-    `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel shows
-    other partitions than the table. `opal`: None without Opal. `opal_error`: the drive did not
-    answer what it has of Opal; `opal` and `discovery` then mean nothing. `discovery`: what else it
-    reports without a PIN. `taking`: an ownership that we began and did not end is noted,
-    `reverted`: a revert that was not cleaned up after. `beside`: other namespaces of the same
-    drive, which have their security in common with it. `given_away`: storage controllers that
-    programs drive, asked where there is no disk.
+    kernel since it started; these are read only if the disk is not ours or has something else in
+    it. `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel
+    shows other partitions than the table. `opal`: None without Opal. `opal_error`: the drive did
+    not answer the Opal request; `opal` and `discovery` are then meaningless. `discovery`: further
+    reports without a PIN. `taking`: an ownership that we began is recorded as unfinished,
+    `reverted`: a revert is recorded as not cleaned up. `beside`: other namespaces of the same
+    drive, which share its security. `given_away`: storage controllers that programs drive, listed
+    only without a disk.
     """
 
     path: str | None = None
@@ -135,17 +135,17 @@ class DiskFacts:
             return None
         (only,) = self.partitions
         marks = (self.table_uuid.lower(), only.uuid.lower())
-        ours = (disk_uuid(self.serial), partition_uuid(self.serial))
-        return only if only.has_marker and marks == ours else None
+        expected_marks = (disk_uuid(self.serial), partition_uuid(self.serial))
+        return only if only.has_marker and marks == expected_marks else None
 
     @property
     def strange(self) -> tuple[Signature, ...]:
-        """Signatures in our partition besides our LUKS header: somebody put them there.
+        """Signatures in our partition other than our LUKS header: somebody else wrote them.
 
         A LUKS1 header has no label: ours has the partition's own UUID.
 
-        The data of a configuration begin behind the header area, where no magic of a file system
-        is looked for, and random headers show none.
+        The data of a configuration begin behind the header area, where no magic of a file system is
+        searched, and random headers show none.
         """
         if self.partition is None:
             return ()
@@ -160,7 +160,7 @@ class DiskFacts:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing is on it, as far as can be known."""
+        """Whether the disk is empty, as far as can be known."""
         return not (self.table or self.signatures or self.partitions or self.unknown)
 
     @property
@@ -183,7 +183,7 @@ class DiskFacts:
     def fingerprint(self) -> str | None:
         """SHA-256 over identity and contents as far as known; None if it could not be read.
 
-        It outlives a restart of the target. `erase` is bound to its first digits.
+        A restart of the target does not change it. `erase` is bound to its first digits.
         """
         if self.path is None or self.read_error is not None:
             return None
@@ -193,8 +193,8 @@ class DiskFacts:
         ]
         content = (self.serial, self.size_bytes, self.table, self.table_uuid, parts)
         signatures = _plain(self.signatures)
-        known = [content, signatures, self.edges, self.samples, self.headers, self.writes]
-        return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+        document = [content, signatures, self.edges, self.samples, self.headers, self.writes]
+        return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
     @property
     def checked_print(self) -> str | None:
@@ -209,7 +209,7 @@ def _plain(signatures: tuple[Signature, ...]) -> list[tuple[str, int, str | None
 
 
 def gather(disk: Disk) -> DiskFacts:
-    """Look at the disk: sysfs, mounts, swap, an exclusive open, wipefs and sfdisk (read only)."""
+    """Gather the facts: sysfs, mounts, swap, an exclusive open, wipefs, sfdisk (read only)."""
     name = devices.kernel_name(disk.by_id)
     if name is None:
         return DiskFacts(given_away=tuple(devices.given_away()))
@@ -271,8 +271,8 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
         taking=disk_records.taking(disk),
         reverted=disk_records.reverted(disk),
     )
-    ours = facts.partition is not None and not facts.strange
-    return facts if ours or not is_whole else with_contents(facts)
+    is_ours = facts.partition is not None and not facts.strange
+    return facts if is_ours or not is_whole else with_contents(facts)
 
 
 def with_contents(facts: DiskFacts) -> DiskFacts:
@@ -286,8 +286,8 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
             edges = devices.read(fd, 0, length), devices.read(fd, last, length)
         sums, offsets = samples.take(facts.path, facts.size_bytes, facts.serial)
         volumes = [(p.start_bytes, p.size_bytes) for p in facts.partitions]
-        known = facts.table or facts.signatures
-        volumes += [(at, 0) for at in (() if known else samples.without_table(offsets))]
+        recognised = facts.table or facts.signatures
+        volumes += [(at, 0) for at in (() if recognised else samples.without_table(offsets))]
         headers = samples.headers(facts.path, facts.size_bytes, volumes)
     except OSError as error:
         return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
@@ -298,7 +298,7 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
         headers=headers,
         writes=_writes(facts),
         kernel_writes=devices.writes(Path(facts.path).name),
-        unknown="" if known else _unknown(facts.path, edges, offsets),
+        unknown="" if recognised else _unknown(facts.path, edges, offsets),
     )
 
 
@@ -318,32 +318,34 @@ def _unknown(path: str, edges: tuple[bytes, bytes], offsets: tuple[int, ...]) ->
     names = [f"{kind} at {at // samples.MIB} MiB" for kind, at in samples.named(path, offsets)]
     if names:
         return f"{', '.join(names)} without a partition table"
-    where = [
-        f"its {which} MiB is not blank"
-        for which, edge in zip(("first", "last"), edges, strict=True)
+    clauses = [
+        f"its {end} MiB is not blank"
+        for end, edge in zip(("first", "last"), edges, strict=True)
         if not samples.blank(edge)
     ]
-    where += [f"there is data at byte {at}" for at in offsets[:1]]
-    if not where:
+    clauses += [f"there is data at byte {at}" for at in offsets[:1]]
+    if not clauses:
         return ""
-    return f"unrecognised data ({' and '.join(where)}; an encrypted volume looks like that)"
+    return f"unrecognised data ({' and '.join(clauses)}; an encrypted volume looks like that)"
 
 
 def _header_signatures(name: str) -> list[Signature]:
-    """Signatures in front of the data of a partition, of which a drive locks the rest.
+    """Find signatures in front of a partition's data, the rest of which a drive locks.
 
-    Each read that a drive refuses may slow its link down, so that none is tried: a copy of what
-    never locks is looked at. Empty where not even that can be read.
+    Each read that a drive refuses may slow its link down, so the unlocked part is copied and
+    examined. Empty if that cannot be read either.
     """
     RUN.mkdir(parents=True, exist_ok=True)
-    left = min(DATA_OFFSET_BYTES, devices.size_bytes(name))
+    remaining_bytes = min(DATA_OFFSET_BYTES, devices.size_bytes(name))
     try:
         with (
             devices.opened(f"/dev/{name}", os.O_RDONLY | os.O_DIRECT) as fd,
             tempfile.NamedTemporaryFile(dir=RUN) as copy,
         ):
-            while left:
-                left -= copy.write(devices.read(fd, copy.tell(), min(left, devices.EDGE_BYTES)))
+            while remaining_bytes:
+                remaining_bytes -= copy.write(
+                    devices.read(fd, copy.tell(), min(remaining_bytes, devices.EDGE_BYTES))
+                )
             copy.flush()
             return _signatures([copy.name])[Path(copy.name).name]
     except OSError:
@@ -353,13 +355,13 @@ def _header_signatures(name: str) -> list[Signature]:
 def _signatures(paths: list[str]) -> dict[str, list[Signature]]:
     """Return all signatures of these devices by kernel name.
 
-    Those at the end and those that hide one another are among them.
+    Those at the end and those that hide one another are included.
     """
     signatures: dict[str, list[Signature]] = {Path(path).name: [] for path in paths}
     printed = run(["wipefs", "--no-act", "--json", *paths]).out
-    for each in strict_json.parse(_Wipefs, printed or "{}").signatures:
-        signature = Signature(each.type, int(each.offset, 0), each.label, each.uuid)
-        signatures[each.device].append(signature)
+    for wiped in strict_json.parse(_Wipefs, printed or "{}").signatures:
+        signature = Signature(wiped.type, int(wiped.offset, 0), wiped.label, wiped.uuid)
+        signatures[wiped.device].append(signature)
     return signatures
 
 

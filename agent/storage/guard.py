@@ -1,6 +1,6 @@
-"""May this disk be written? Facts are gathered, then judged by a pure function.
+"""Judge whether a disk may be written, by a pure function over gathered facts.
 
-Checked again right before every destructive step, for a disk may change hands in between.
+It is checked again right before every destructive step, for a disk may be replaced in between.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def reason(problem: Problem) -> str:
 
 
 def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Problem]:
-    """Every reason not to write this disk; empty if it may be written.
+    """Return every reason not to write this disk; empty if it may be written.
 
-    `erase`: whether the inventory's `erase` counts; no, where the disk is not laid out again.
+    `erase`: whether the inventory's `erase` counts; not if the disk is not laid out again.
     """
     if facts.path is None:
         if facts.given_away:
@@ -68,9 +68,9 @@ def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Proble
 
 
 def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons not to put a drive back by its PSID, which was asked for by its serial number.
+    """Return the reasons not to revert a drive by its PSID, which was requested by serial number.
 
-    That its contents are locked or hidden is none: this is the remedy.
+    Locked or hidden contents are no reason: reverting is the remedy for them.
     """
     if facts.path is None:
         return refusals(disk, facts)
@@ -83,37 +83,38 @@ def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 
 def given_up(disk: Disk, facts: DiskFacts) -> bool:
-    """Whether the inventory's `erase` permits losing the present contents.
+    """Return whether the inventory's `erase` permits losing the present contents.
 
-    It is the serial number and what `fde check` printed of the contents, and ends with these; the
-    serial number alone, which is allowed in a lab only, gives up any contents.
+    It is the serial number and the digits that `fde check` printed for these contents; other
+    contents end the permission. The serial number alone, allowed only in a lab, permits losing any
+    contents.
     """
     return disk.erase is not None and disk.erase_digits in ("", facts.print)
 
 
 def shared(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons not to own or revert a drive: it would be done to its other namespaces as well."""
+    """Refuse to own or revert a drive with other namespaces, which would be affected as well."""
     if not facts.beside:
         return []
     return [refusal("shared", disk, facts, beside=", ".join(facts.beside))]
 
 
 def blocked(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons why the drive cannot be taken now, as it reports itself."""
+    """Refuse a drive that reports that it cannot be taken now."""
     if facts.sid is None or not facts.sid.blocked or facts.owned:
         return []
     return [refusal("blocked", disk, facts)]
 
 
 def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
-    """Reasons not to take a disk for one without Opal; `owned`: we made it lock, or were to."""
+    """Refuse a disk that no longer shows Opal; `owned`: we made it lock, or were about to."""
     if facts.path is None or facts.opal is not None or facts.opal_error or not owned:
         return []
     return [refusal("silent", disk, facts)]
 
 
 def hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Reasons why it is unknown whether the disk is ours; empty if it is known."""
+    """Return the reasons why it is unknown whether the disk is ours; empty if it is known."""
     return [] if facts.path is None or facts.stale else _hidden(disk, facts)
 
 
@@ -128,8 +129,8 @@ def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
     if disk.erase is not None and disk.erase_digits is None:
         yield refusal("other-erase", disk, facts, erase=disk.erase)
     if facts.same_identity:
-        others = ", ".join(f"/dev/{name}" for name in facts.same_identity)
-        yield refusal("same-identity", disk, facts, others=others)
+        twins = ", ".join(f"/dev/{name}" for name in facts.same_identity)
+        yield refusal("same-identity", disk, facts, others=twins)
 
 
 def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
@@ -144,7 +145,7 @@ def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
 
 
 def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Return what keeps us from knowing what is on it; `erase` is no way past these."""
+    """Return the refusal of a disk whose contents cannot be known; `erase` does not lift it."""
     if facts.opal_error is not None:
         return [refusal("unanswered", disk, facts, error=facts.opal_error)]
     if facts.shadowed:
@@ -158,9 +159,9 @@ def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
 
 
 def foreign(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Return what is on the disk that is not ours.
+    """Refuse a disk with contents that are not ours.
 
-    `erase` in the inventory is the only way past it.
+    Only `erase` in the inventory permits losing them.
     """
     expired = disk.erase is not None and not given_up(disk, facts)
 
@@ -193,7 +194,7 @@ def _types(signatures: Iterable[Signature]) -> str:
 
 
 def check(disk: Disk) -> DiskFacts:
-    """Gather and judge; raises GuardError with every reason."""
+    """Gather the facts and judge them; raises GuardError with every reason."""
     facts = gather(disk)
     _refuse(refusals(disk, facts))
     return facts
@@ -210,11 +211,11 @@ def check_ours(disk: Disk) -> Partition:
 
 @contextmanager
 def holding(disk: Disk) -> Iterator[None]:
-    """Hold the disk, so that what is looked at in here is what is written in here.
+    """Hold the disk, so that the block writes the same disk that it examined.
 
-    In the end udev is waited for, which has had to wait: it reads a table again that was written,
-    and its partitions are gone meanwhile. Raises GuardError where the disk is not there, or its
-    path leads elsewhere by now.
+    At the end it waits for udev, which was kept waiting: it reads a written table again, and
+    meanwhile the partitions are gone. Raises GuardError if the disk is missing or its path now
+    leads elsewhere.
     """
     with ExitStack() as stack:
         name = devices.kernel_name(disk.by_id)
@@ -229,7 +230,7 @@ def holding(disk: Disk) -> Iterator[None]:
 
 
 def check_still(disk: Disk, approved: DiskFacts) -> DiskFacts:
-    """Right before a destructive step: nothing but our own use may differ from what was approved.
+    """Check right before a destructive step that only our own use differs from what was approved.
 
     Raises GuardError.
     """
@@ -247,9 +248,11 @@ def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
     """Refuse a disk that is not as it was approved; raises GuardError."""
     # Who uses it is judged again, and Opal's state is the drive's, not its contents.
     unjudged = ("uses", "opal", "discovery", "taking", "reverted")
-    same = replace(facts, **{name: getattr(approved, name) for name in unjudged})
-    if same != approved:
-        names = [name for name, value in vars(same).items() if value != getattr(approved, name)]
+    comparable = replace(facts, **{name: getattr(approved, name) for name in unjudged})
+    if comparable != approved:
+        names = [
+            name for name, value in vars(comparable).items() if value != getattr(approved, name)
+        ]
         differing = ", ".join(_CHANGES.get(name, name.replace("_", " ")) for name in names)
         raise GuardError(refusal("changed", disk, facts, differing=differing))
 

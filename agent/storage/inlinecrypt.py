@@ -1,7 +1,7 @@
 """dm-inlinecrypt (Linux 7.2): the block layer encrypts what it hands to the disk, with blk-crypto.
 
-Where the disk has an engine for that, it would encrypt; without one, blk-crypto's fallback does, on
-the processor. Only the fallback has been tried, and a disk with an engine is refused. The kernel's
+A disk with an encryption engine would encrypt; without one, blk-crypto's fallback does, on the
+processor. Only the fallback has been tried, and a disk with an engine is refused. The kernel's
 documentation: admin-guide/device-mapper/dm-inlinecrypt, block/inline-encryption.
 """
 

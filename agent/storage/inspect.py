@@ -1,6 +1,6 @@
-"""What stands on the disks and what provisioning would do, disk by disk; nothing is written.
+"""The present state of the disks and what provisioning would do to each; nothing is written.
 
-No secret is needed and no PIN is tried, for a wrong try counts against the drive's limit.
+It needs no secret and tries no PIN, for a wrong try counts against the drive's limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contract.plan import Disk, StorageSpec
 
 
 def check(spec: StorageSpec) -> list[DiskAnswer]:
-    """Look at every disk of the target. Raises CommandError."""
+    """Describe every disk of the target. Raises CommandError."""
     return [_check(spec, disk) for disk in spec.disks.values()]
 
 
@@ -63,7 +63,7 @@ def opal_state(facts: DiskFacts) -> OpalState | None:
 
 
 def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
-    """Return what is on the disk, in words."""
+    """Describe the contents of the disk in words."""
     if facts.path is None:
         return "no block device stands there"
     if facts.read_error is not None:
@@ -118,9 +118,9 @@ def opal_in_words(facts: DiskFacts) -> str:
 
 
 def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
-    """Return what provisioning would do to a disk that it may write.
+    """List what provisioning would do to a disk that it may write.
 
-    Empty where it is as it must be.
+    Empty if nothing is missing.
     """
     steps = []
     ready = layout.ready(disk, facts, spec.extent)
@@ -143,7 +143,7 @@ def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
 
 
 def kind_of_disk(path: str) -> tuple[str, str]:
-    """Model and transport as lsblk reports them; empty where unknown."""
+    """Return model and transport as lsblk reports them; empty if unknown."""
     printed = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
     (listed,) = strict_json.parse(_Listed, printed).blockdevices
     name = Path(path).name
@@ -161,6 +161,6 @@ class _Device:
 
 @dataclass(frozen=True)
 class _Listed:
-    """What `lsblk --json` prints."""
+    """The output of `lsblk --json`."""
 
     blockdevices: tuple[_Device, ...]

@@ -1,7 +1,8 @@
-"""Discard (TRIM): the same state of the medium for every configuration, and what each layer does.
+"""The layout of a disk: our partition, and discards (TRIM) before and during each configuration.
 
-A file system on a plain disk reports to the disk what is free, one on dm-crypt does not unless
-asked: a disk that works faster where much is free would favour the one or the other.
+Every configuration begins with the same state of the medium. A file system on a plain disk reports
+free blocks to the disk, one on dm-crypt only if asked: on a disk that works faster with free
+blocks, that would favour one of them.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ _LOOKS = 64
 
 
 def discard_extent(place: Place) -> str:
-    """Discard the data's extent of the disk, below every layer; returns the outcome.
+    """Discard the data's extent of the disk, below every layer; return the outcome.
 
-    Who has the partition open is not asked: it is our own mapping. A disk that refuses is used as
-    it is, by every configuration alike. Raises CommandError, OSError.
+    The discard is forced, since only our own mapping has the partition open. If the
+    disk refuses, every configuration uses it without one. Raises CommandError, OSError.
     """
     if not DiscardLimits.from_kernel(Path(place.partition).name).max_bytes:
         return NOT_OFFERED
     start, size = place.extent.offset_bytes, place.extent.size_bytes
-    where = ("--offset", str(start), "--length", str(size))
-    argv = ["blkdiscard", "--force", *where, place.partition]
+    byte_range = ("--offset", str(start), "--length", str(size))
+    argv = ["blkdiscard", "--force", *byte_range, place.partition]
     if run(argv, ok=(0, 1), progress=devices.progress(place.partition)).code:
         return REFUSED
     if not nvme.reads_zeros(devices.kernel_name(place.disk.by_id) or ""):
@@ -58,27 +59,27 @@ def discard_extent(place: Place) -> str:
 
 
 def discarded_bytes(place: Place, outcome: str) -> int:
-    """Bytes that were discarded as far as anybody knows."""
+    """Return the bytes that were discarded, as far as known."""
     return place.extent.size_bytes if outcome in (ASKED, DISCARDED) else 0
 
 
 @dataclass(frozen=True)
 class DiscardLimits:
-    """A device's limits in bytes, a partition's are those of its disk; 0 where there are none."""
+    """A device's limits in bytes, for a partition those of its disk; 0 without support."""
 
     granularity_bytes: int
     max_bytes: int
 
     @classmethod
     def from_kernel(cls, name: str) -> DiscardLimits:
-        """Read those of a device by its kernel name."""
+        """Read the limits of a device by its kernel name."""
         files = (devices.queue(name) / f"discard_{file}" for file in ("granularity", "max_bytes"))
         return cls(*(int(system_text.read(file)) if file.exists() else 0 for file in files))
 
 
 @dataclass(frozen=True)
 class DiscardFindings:
-    """What each layer discards, by name; `mounted`: the file system discards unasked.
+    """The discards of each layer, by name; `mounted`: the file system discards unasked.
 
     `first_outcome` is that of the discard before the configuration was made.
     """
@@ -92,7 +93,7 @@ class DiscardFindings:
 def discard_findings(
     place: Place, mappings: Mapping[str, str], mount_options: str, first_outcome: str
 ) -> DiscardFindings:
-    """Return what is discarded now, and what was at first."""
+    """Collect what each layer discards now, and what was discarded at first."""
     names = {Path(place.partition).name: Path(place.partition).name, **mappings}
     return DiscardFindings(
         {name: DiscardLimits.from_kernel(kernel) for name, kernel in names.items()},
@@ -116,12 +117,12 @@ class LayoutError(AgentError):
 
 
 def partition_bytes(extent: Extent) -> int:
-    """Size of our partition."""
+    """Return the size of our partition."""
     return extent.offset_bytes + extent.size_bytes
 
 
 def fits(disk: Disk, extent: Extent) -> Problem | None:
-    """Why the extent cannot lie on this disk; None if it can."""
+    """Return the reason why the extent does not fit on this disk; None if it does."""
     if extent.offset_bytes != DATA_OFFSET_BYTES:
         begin = {"found": extent.offset_bytes, "wanted": DATA_OFFSET_BYTES}
         return Problem.from_wording(guard.WORDINGS, "extent-begin", begin)
@@ -136,7 +137,7 @@ def fits(disk: Disk, extent: Extent) -> Problem | None:
 
 
 def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[Problem]:
-    """Reasons why no locking range can be made, by what the drive reports without a PIN."""
+    """Return the reasons why no locking range can be made, as reported without a PIN."""
     discovery = facts.discovery
     reasons = []
     if discovery.encrypts is False:
@@ -150,8 +151,8 @@ def unfit_for_opal(disk: Disk, facts: DiskFacts, extent: Extent) -> list[Problem
     start, unit = START_BYTES + extent.offset_bytes, geometry.alignment_blocks
     if (start // block - geometry.lowest_lba) % unit or extent.size_bytes // block % unit:
         place = {"start_bytes": start, "length_bytes": extent.size_bytes}
-        wanted = {"alignment_bytes": unit * block, "lowest_lba": geometry.lowest_lba}
-        reasons.append(guard.refusal("opal-alignment", disk, facts, **place, **wanted))
+        alignment = {"alignment_bytes": unit * block, "lowest_lba": geometry.lowest_lba}
+        reasons.append(guard.refusal("opal-alignment", disk, facts, **place, **alignment))
     return reasons
 
 
@@ -161,9 +162,9 @@ def matches(partition: Partition, extent: Extent) -> bool:
 
 
 def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
-    """Whether the disk is laid out for this extent and holds nothing that is to be erased."""
-    ours = facts.partition
-    return ours is not None and matches(ours, extent) and not guard.foreign(disk, facts)
+    """Return whether the disk is laid out for this extent and holds nothing to be erased."""
+    partition = facts.partition
+    return partition is not None and matches(partition, extent) and not guard.foreign(disk, facts)
 
 
 def script(disk: Disk, extent: Extent) -> str:
@@ -177,7 +178,7 @@ def script(disk: Disk, extent: Extent) -> str:
 
 
 def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
-    """Blank what is to be ours, then write table and mark; `approved` is what was agreed to.
+    """Blank the future partition, then write table and mark; `approved` is what was agreed to.
 
     Raises LayoutError, GuardError, CommandError.
     """
@@ -197,7 +198,7 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
 
 
 def _try_medium(disk: Disk, facts: DiskFacts, end: int) -> None:
-    """See that a blanked disk keeps what is written up to `end`.
+    """Check that a blanked disk keeps what is written up to `end`.
 
     A drive with less capacity than it reports puts some of these blocks over others, or over the
     header's zeros. One block in each step of the header's length finds any such capacity, for up to
@@ -232,7 +233,7 @@ def _named(disk: Disk, facts: DiskFacts) -> dict[str, str]:
 
 
 def clear(disk: Disk, approved: DiskFacts) -> None:
-    """Take our partition and table away again; ends as a blank disk but for our runs' data."""
+    """Remove our partition and table; the disk ends blank but for our runs' data."""
     with guard.holding(disk):
         _blank(disk, guard.check_still(disk, approved), None)
 
@@ -240,8 +241,8 @@ def clear(disk: Disk, approved: DiskFacts) -> None:
 def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
     """Make a disk bare after a revert, which leaves random bytes in place of table and data.
 
-    Its present contents cannot be compared; that it is the same disk, unused, still must be true.
-    Raises AgentError, a separate one where the drive does not answer before a power cycle.
+    Its contents cannot be compared, but it must still be the same disk, unused. Raises AgentError,
+    with a separate code if the drive does not answer before a power cycle.
     """
     path = approved.path or disk.by_id
     with guard.holding(disk):
@@ -256,10 +257,10 @@ def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
 
 
 def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
-    """Zeros where tables, headers and other people's superblocks lie; the rest is noted as ours.
+    """Write zeros over tables, headers and foreign superblocks; note the rest as ours.
 
-    In this order a disk of ours stays one until its table goes. `tail_of`: also the end of the
-    partition to be, where earlier owners may have left something.
+    In this order a disk of ours remains one until its table is erased. `tail_of`: also blank the
+    end of the future partition, where earlier owners may have left something.
     """
     size = facts.size_bytes
     header = START_BYTES + DATA_OFFSET_BYTES
@@ -279,14 +280,14 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
 
 
 def reread(path: str) -> None:
-    """Make the kernel forget what it remembers of a disk's blocks and partitions; it is held."""
+    """Make the kernel forget a disk's cached blocks and partitions; the disk is held."""
     run(["blockdev", "--flushbufs", "--rereadpt", path])
 
 
 def place(disk: Disk, extent: Extent, partition: Partition) -> Place:
-    """Where configurations of this disk live.
+    """Return the place of this disk's configurations.
 
-    Raises LayoutError if the layout is another one, or a program is at work on a header there.
+    Raises LayoutError if the layout is another one, or a program is using a header there.
     """
     if not matches(partition, extent):
         raise LayoutError("other-extent", role=disk.role, by_id=disk.by_id)

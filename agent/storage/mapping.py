@@ -1,4 +1,4 @@
-"""What device-mapper reports of our mappings, read into the terms in which they are planned."""
+"""Our device-mapper devices: their tables in the terms of the plan, and their removal."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class HeldError(AgentError):
 
 
 def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
-    """Return the lines of the table of each of these mappings, by name.
+    """Return the table lines of these mappings, by name.
 
     dmsetup shows dm-crypt's keys as zeros, but not dm-inlinecrypt's.
     """
     lines: dict[str, list[str]] = {name: [] for name in mappings}
     for line in run(["dmsetup", "table"]).out.splitlines():
-        name, _, rest = line.partition(": ")
-        if name in lines and rest.strip():
-            lines[name].append(rest.strip())
+        name, _, table = line.partition(": ")
+        if name in lines and table.strip():
+            lines[name].append(table.strip())
     return lines
 
 
 def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[Layer]:
-    """Return these mappings (name to kernel name) as they are; raises TableError."""
+    """Parse these mappings (name to kernel name) into layers; raises TableError."""
     stack = []
     for name, kernel in mappings.items():
         # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
@@ -91,9 +91,9 @@ def parse_line(text: str) -> Segment:
         options = fields[9 : 9 + int(fields[8])] if len(fields) > 8 else []
         sizes = [option.partition(":")[2] for option in options if option.startswith("sector_size")]
         sector_size = int(sizes[0]) if sizes else SECTOR_BYTES
-        others = tuple(sorted(o for o in options if not o.startswith("sector_size")))
+        other_options = tuple(sorted(o for o in options if not o.startswith("sector_size")))
         cipher = (fields[3], _key_bits(fields[4]), sector_size, int(fields[5]))
-        return Segment(length, target, fields[6], int(fields[7]), *cipher, others)
+        return Segment(length, target, fields[6], int(fields[7]), *cipher, other_options)
     except (IndexError, ValueError) as error:
         # What follows may be a key.
         start = " ".join(fields[:4])
@@ -137,9 +137,9 @@ def is_ours(name: str) -> bool:
 
 
 def devices() -> dict[str, str]:
-    """Our mappings that exist: name to kernel name, which is empty while one has no table.
+    """Map our existing mappings to kernel names, which are empty for one without a table.
 
-    device-mapper is asked, for what has no table yet is not to be seen in sysfs.
+    device-mapper is asked, because sysfs does not show a mapping without a table.
     """
     return {
         name: kernel if (BLOCK / kernel).exists() else ""
@@ -149,50 +149,50 @@ def devices() -> dict[str, str]:
 
 
 def _numbers() -> dict[str, str]:
-    """All mappings of the machine: name to the kernel name of its number."""
+    """Map all mappings of the machine to the kernel names of their numbers."""
     argv = ["dmsetup", "info", "-c", "--noheadings", "--separator", ":", "-o", "name,minor"]
     lines = [line.strip().rpartition(":") for line in run(argv).out.splitlines()]
     return {name: f"dm-{minor}" for name, _, minor in lines if name}
 
 
 def strangers(disks: Collection[str]) -> list[str]:
-    """List mappings of our names that stand on other disks than these, so are not ours.
+    """List mappings with our names on other disks than these, which are not ours.
 
-    `disks` are kernel names. Ours on a disk that has gone stands on nothing that the kernel still
-    shows.
+    `disks` are kernel names. Our mapping on a disk that was unplugged has no disk that the kernel
+    still shows.
     """
     foreign = []
     for name, kernel in devices().items():
         if name == MAPPING and uuid(kernel).startswith(EXTERNAL):
             continue  # what a product stands on is its own secret; its container is looked at
-        wholes = {each for each in read_stack().chain(kernel) if is_whole_disk(each)}
+        wholes = {device for device in read_stack().chain(kernel) if is_whole_disk(device)}
         if wholes - set(disks):
             foreign.append(f"{name} on {', '.join(sorted(wholes - set(disks)))}")
     return foreign
 
 
 def create(name: str, lines: list[str], uuid: str | None = None) -> None:
-    """Make a mapping from the lines of its table, which are on no command line."""
+    """Make a mapping from the lines of its table, which appear on no command line."""
     table = "".join(f"{line}\n" for line in lines).encode()
     run(["dmsetup", "create", name, "--uuid", uuid or f"{OURS}-{name}"], stdin=table)
 
 
 def close() -> None:
-    """Take all our mappings down, those on which nothing stands first.
+    """Remove all our mappings, unused ones first.
 
     Raises the first error, HeldError for one that is held, after all were tried.
     """
-    left = devices()
+    remaining = devices()
     failed: AgentError | OSError | None = None
-    while left:
+    while remaining:
         free = [
             name
-            for name, kernel in left.items()
+            for name, kernel in remaining.items()
             if not (kernel and any((BLOCK / kernel).glob("holders/*")))
         ]
-        for name in free or list(left):
+        for name in free or list(remaining):
             try:
-                remove(name, left.pop(name))
+                remove(name, remaining.pop(name))
             except (AgentError, OSError) as error:
                 failed = failed or error
     if failed is not None:
@@ -202,8 +202,9 @@ def close() -> None:
 def remove(name: str, kernel: str) -> None:
     """Remove a mapping; one that is held loses its key, and is set aside.
 
-    It answers with errors from then on, under another name, and the kernel removes it once it is
-    let go. Raises HeldError. Nothing is looked for before the key is gone: looking may fail.
+    From then on it answers with errors, under another name, and the kernel removes it once it is
+    released. Raises HeldError. The holders are named only after the key is gone: finding them may
+    fail.
     """
     opal = uuid(kernel).startswith(_LOCKS_ON_CLOSING)
     try:
@@ -229,34 +230,34 @@ def remove(name: str, kernel: str) -> None:
 
 
 @contextmanager
-def free_name(wanted: str = MAPPING) -> Iterator[str]:
-    """Give a name to make a mapping by that is called as `wanted` in the end.
+def free_name(final_name: str = MAPPING) -> Iterator[str]:
+    """Yield a free name for a new mapping, and rename it to `final_name` at the end.
 
     Names are a part of UUIDs, and a mapping that was set aside still has its UUID.
     """
     if not any(name.startswith(ASIDE) for name in _numbers()):
-        yield wanted
+        yield final_name
         return
-    first = f"{wanted}-{os.urandom(4).hex()}"
+    first = f"{final_name}-{os.urandom(4).hex()}"
     try:
         yield first
     finally:
         for name in _numbers():
             if name.startswith(first):
-                run(["dmsetup", "rename", name, wanted + name.removeprefix(first)])
+                run(["dmsetup", "rename", name, final_name + name.removeprefix(first)])
         settle()
 
 
 def kernel_name() -> str:
-    """Of the mapping that carries the file system; empty where there is none."""
+    """Return the kernel name of the mapping that carries the file system; empty without one."""
     path = Path(PATH)
     return path.resolve().name if path.exists() else ""
 
 
 def _revive() -> None:
-    """Let a suspended mapping answer with errors, else whoever has it mounted waits for ever.
+    """Let a suspended mapping answer with errors, or its users would wait for ever.
 
-    What a locked range refuses are errors already; a crypt target without its key does not resume.
+    A locked range answers with errors already; a crypt target without its key does not resume.
     """
     name = kernel_name()
     if not name or system_text.read(BLOCK / name / "dm" / "suspended").strip() != "1":
@@ -268,7 +269,7 @@ def _revive() -> None:
 
 
 def uuid(kernel: str) -> str:
-    """Return the mapping's UUID, which shows who made it; empty where it has no table."""
+    """Return the mapping's UUID, which shows who made it; empty without a table."""
     return system_text.read(BLOCK / kernel / "dm" / "uuid").strip() if kernel else ""
 
 
@@ -280,7 +281,7 @@ def formatted() -> bool:
 
 
 def mounts() -> list[Path]:
-    """Where our mappings are mounted, the last mount first; nothing else is looked at."""
+    """Return where our mappings are mounted, the last mount first."""
     return _mounts("self", [kernel for kernel in devices().values() if kernel])
 
 
@@ -294,10 +295,10 @@ def _mounts(process: str, kernel_names: Collection[str]) -> list[Path]:
 
 
 def release() -> None:
-    """Have our mappings answer, thaw file systems that somebody froze, and take swap off them.
+    """Resume our mappings, thaw frozen file systems on them, and remove swap from them.
 
     A file system that a backup froze cannot be unmounted, and programs would end without their
-    pages in swap. The service's sandbox forbids swapoff: swap is treated as any other holder there.
+    pages in swap. The service's sandbox forbids swapoff: there swap is treated as any other holder.
     """
     _revive()
     kernel_names = [kernel for kernel in devices().values() if kernel]
@@ -312,7 +313,7 @@ def release() -> None:
 
 
 def holders() -> list[str]:
-    """Name who holds our mappings.
+    """Name the holders of our mappings.
 
     Processes and mounts of any mount namespace, loop devices, mappings.
     """
@@ -326,8 +327,8 @@ def holders() -> list[str]:
     # As long as it is mounted here, most others have it from here and lose it with us.
     for process, folder in () if shown else _mounted_anywhere(kernel_names):
         with suppress(OSError):
-            who = command_name(Path("/proc", process))
-            names.append(f"mounted on {printable(str(folder))} for {who}")
+            program = command_name(Path("/proc", process))
+            names.append(f"mounted on {printable(str(folder))} for {program}")
     for thread in Path("/proc").glob("[0-9]*/task/[0-9]*"):  # its first one may have ended
         with suppress(OSError):
             folders = _mounts(str(thread.relative_to("/proc")), kernel_names)
@@ -337,18 +338,20 @@ def holders() -> list[str]:
 
 
 def _mounted_anywhere(kernel_names: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """(process, folder) of each mount, one process for each mount namespace."""
+    """Yield (process, folder) of each mount, one process for each mount namespace."""
     namespaces = set()
     for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):
             namespace = (process / "ns/mnt").readlink()
             if namespace not in namespaces:
                 namespaces.add(namespace)
-                yield from ((process.name, each) for each in _mounts(process.name, kernel_names))
+                yield from (
+                    (process.name, folder) for folder in _mounts(process.name, kernel_names)
+                )
 
 
 def _links(thread: Path) -> Iterator[str]:
-    """Return the paths that a thread has open, is in, or has in its memory."""
+    """Yield the paths that a thread has open, is in, or has in its memory."""
     links = [thread / "cwd", thread / "root", thread / "exe"]
     with suppress(OSError):
         links += (thread / "fd").iterdir()

@@ -1,8 +1,8 @@
-"""Whether a drive lets its first PIN, the MSID, be read.
+"""Detection of drives that refuse to show their first PIN, the MSID.
 
-The kernel returns the same status for a refused read of it, which is no login, and for a login that
-the drive refused and counts. So it is asked once more, with no PIN (TCG Storage Architecture Core
-Specification 2.01, 3.2 and 5.2.3; Opal SSC 2.01, 4.2.1.8).
+The kernel returns the same status for a refused read of the MSID, which is no login, and for a
+login that the drive refused and counts. So the MSID is read once more, with no PIN (TCG Storage
+Architecture Core Specification 2.01, 3.2 and 5.2.3; Opal SSC 2.01, 4.2.1.8).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Exchange = Callable[[int, bytes], bytes]
 
 
 def is_refused(device: str) -> bool:
-    """Whether an NVMe drive refuses to show the MSID; False where that cannot be learned."""
+    """Return whether an NVMe drive refuses to show the MSID; False if that is unknown."""
     try:
         with Path(device).open("rb", buffering=0) as file:
 
@@ -42,7 +42,7 @@ def is_refused(device: str) -> bool:
 
 
 def refused(exchange: Exchange) -> bool:
-    """Return whether the drive refuses to give its MSID to anybody.
+    """Return whether the drive refuses to give its MSID.
 
     Raises ValueError, IndexError or struct.error for an answer that cannot be parsed.
     """

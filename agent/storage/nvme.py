@@ -1,4 +1,4 @@
-"""What an NVMe disk reports of its namespaces, its heat and its writes."""
+"""Namespaces, heat and writes of an NVMe disk as it reports them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def reads_zeros(name: str) -> bool:
 
 
 def throttlings(device: str) -> int:
-    """Return what heat did to the disk in its life.
-
-    Minutes above its limits and slower states entered.
+    """Add up the minutes above a disk's limits of heat and the slower states entered in its life.
 
     Raises OSError.
     """
@@ -48,13 +46,13 @@ def throttlings(device: str) -> int:
 
 
 def writes(device: str) -> int:
-    """Write commands that the controller of a disk has completed in its life; raises OSError."""
+    """Count the write commands that a disk has completed in its life; raises OSError."""
     return int.from_bytes(read_health(device)[_HOST_WRITES], "little")
 
 
-def _listed(file: FileIO, which: int, *, optional: bool = False) -> set[int]:
+def _listed(file: FileIO, list_number: int, *, optional: bool = False) -> set[int]:
     try:
-        page = ask(file, IDENTIFY, 0, which, PAGE_BYTES)
+        page = ask(file, IDENTIFY, 0, list_number, PAGE_BYTES)
     except NvmeError:
         if not optional:
             raise

@@ -35,7 +35,7 @@ class NotTakenError(AgentError):
 
 
 class NotReady(StrEnum):
-    """What is missing from a provisioned self-encrypting disk, as a clause."""
+    """The part that a provisioned self-encrypting disk lacks, as a clause."""
 
     LOCKING_OFF = "locking is not enabled"
     NO_HEADER = "there is no LUKS2 header that our passphrase opens"
@@ -65,7 +65,7 @@ class Opal(Kind):
     range_state = "unlocked"
 
     def header(self, configuration: Configuration) -> Header:
-        """Return what the LUKS2 header of a configuration is made with, and holds then."""
+        """Return the arguments that make a configuration's LUKS2 header, and its contents."""
         del configuration
         return DRIVE_ALONE
 
@@ -105,9 +105,8 @@ class Opal(Kind):
 def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None:
     """Return the locking range of the place.
 
-    None where the disk has no Opal or locking is not enabled.
-
-    Raises AgentError if the drive does not take our PIN.
+    None if the disk has no Opal or locking is not enabled. Raises AgentError if the drive does not
+    take our PIN.
     """
     status = opal_ioctl.offered(place.partition)
     if status is None or not status.locking_enabled:
@@ -116,9 +115,9 @@ def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None
 
 
 def switch_off(place: Place, secrets: Secrets) -> None:
-    """See that a self-encrypting disk's range never locks; other disks have nothing to switch.
+    """Make a self-encrypting disk's range never lock; other disks are left unchanged.
 
-    The drive continues encrypting with its own key: what is switched off is asking for a PIN.
+    The drive continues encrypting with its own key, but asks for no PIN.
     """
     locking_range = range_found(place, secrets)
     if locking_range is None or (locking_range.off and locking_range.state == "unlocked"):
@@ -129,10 +128,10 @@ def switch_off(place: Place, secrets: Secrets) -> None:
 
 
 def relock(place: Place, secrets: Secrets) -> bool:
-    """Lock the range if it locks and is open; whether it had to be.
+    """Lock the range if it locks and is open; return whether it had to be locked.
 
-    cryptsetup reports success even where a range stayed open, so the drive is asked. Raises
-    OpalError if it stays open.
+    cryptsetup reports success even if a range stayed open, so the drive is asked. Raises OpalError
+    if it stays open.
     """
     locking_range = range_found(place, secrets)
     if locking_range is None or locking_range.off or locking_range.state == "locked":
@@ -146,7 +145,7 @@ def relock(place: Place, secrets: Secrets) -> bool:
 
 @dataclass(frozen=True)
 class LuksIntegrity:
-    """What makes the tags of a segment."""
+    """The algorithm of a segment's tags."""
 
     type: str
 
@@ -196,9 +195,9 @@ def luks_header(partition: str) -> LuksHeader:
 def why_not_ready(
     place: Place, secrets: Secrets, header: Header | None = None, *, try_passphrase: bool = True
 ) -> NotReady | None:
-    """Return what is missing from a provisioned self-encrypting disk; None if it is as it must be.
+    """Return the part that a provisioned self-encrypting disk lacks; None if it is ready.
 
-    Without a `header` that of any configuration will do.
+    Without a `header`, that of any configuration is accepted.
 
     Raises AgentError if the drive is ours by its header but does not take our PIN, or does not
     answer: formatting would spoil a good header before the drive refuses.
@@ -218,8 +217,8 @@ def why_not_ready(
         if error.facts.get("exit_code") not in (NO_HEADER, NO_PERMISSION):
             raise
         return NotReady.NO_HEADER
-    made = (segment.type, segment.encryption, segment.sector_size, luks.key_bits)
-    is_made_so = header is None or made == (
+    actual = (segment.type, segment.encryption, segment.sector_size, luks.key_bits)
+    is_made_so = header is None or actual == (
         *(header.segment, header.encryption, header.sector_size),
         (header.key_bits,),
     )
@@ -233,9 +232,9 @@ def why_not_ready(
 
 
 def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
-    """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
+    """Give a drive that locks nothing our PIN and enable locking, or finish an interrupted try.
 
-    Done before anything is cleared. Raises NotTakenError where the drive refused, AgentError where
+    It comes before anything is cleared. Raises NotTakenError if the drive refused, AgentError if
     that is unknown.
     """
     free = sid is None or not sid.taken
@@ -263,7 +262,7 @@ def take(device: str, secrets: Secrets, sid: opal_ioctl.Sid | None) -> None:
 
 
 def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> None:
-    """Make the locking range of a drive that we own and its LUKS2 header; ends locked.
+    """Make the locking range and the LUKS2 header of a drive that we own; ends locked.
 
     Raises OpalError if the drive has no owner, or another one, if it shadows its start, or if
     cryptsetup fails.
@@ -287,9 +286,9 @@ def make_range(place: Place, secrets: Secrets, header: Header = DRIVE_ALONE) -> 
 
 
 def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | None:
-    """Revert the drive to its factory state, by PIN or, only when asked, by PSID.
+    """Revert the drive to its factory state, by PIN or, only if asked, by PSID.
 
-    Returns what was done, None if the drive has no owner. Raises AgentError where it refuses.
+    Returns how, None if the drive has no owner. Raises AgentError if it refuses.
     """
     # Asked for by name, it is done even where locking is off: an ownership taken by half shows so.
     pin = secrets.sed_psid if by_psid else secrets.opal_admin_pin
@@ -307,7 +306,7 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
 class OpalFindings:
     """Opal's part of a proof: discovery flags, the range, its state now and before it was opened.
 
-    `state` is `off` where nothing ever locks.
+    `state` is `off` if nothing ever locks.
     """
 
     status: opal_ioctl.Status

@@ -1,4 +1,4 @@
-"""The kernel's Opal calls that cryptsetup does not offer (layouts: linux/sed-opal.h of 6.12)."""
+"""Opal calls of the kernel that cryptsetup does not offer (linux/sed-opal.h of 6.12)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,11 @@ class OpalError(AgentError):
 
     @property
     def status(self) -> int:
-        """The TCG method status, or 0."""
+        """Read the Opal status of a disk or its partition.
+
+        Raises OpalError if the kernel sees no Opal there, or if the drive does not answer: the
+        kernel then returns no flags at all, which does not mean a drive without an owner.
+        """
         return int(self.facts.get("status") or 0)
 
     @property
@@ -118,13 +122,13 @@ class RangeStatus:
 
     @property
     def off(self) -> bool:
-        """It never locks."""
+        """Whether the range never locks."""
         return not (self.read_lock_enabled or self.write_lock_enabled)
 
 
 @dataclass(frozen=True)
 class Sid:
-    """What a drive with the feature Block SID reports: its SID has an owner's PIN, is blocked."""
+    """State of the SID, from the feature Block SID: it has an owner's PIN; it is blocked."""
 
     taken: bool
     blocked: bool
@@ -132,9 +136,9 @@ class Sid:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Blocks that locking ranges are counted in, and where they may begin and end.
+    """Blocks in which locking ranges are counted, and their alignment.
 
-    `alignment_blocks` is 1 where they may anywhere.
+    `alignment_blocks` is 1 if ranges may begin and end anywhere.
     """
 
     block_bytes: int
@@ -144,7 +148,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What level 0 discovery reports beyond `Status`; None for a feature that it does not list."""
+    """Level 0 discovery beyond `Status`; None for a feature that the drive does not list."""
 
     sid: Sid | None = None
     geometry: Geometry | None = None
@@ -155,7 +159,7 @@ SILENT = Discovery()
 
 
 def discover(device: str) -> Discovery:
-    """Ask without a PIN; nothing is known where the kernel (before 6.6) does not hand it on.
+    """Read the discovery without a PIN; empty if the kernel (before 6.6) does not pass it on.
 
     Raises OpalError if the drive does not answer.
     """
@@ -175,7 +179,7 @@ def discover(device: str) -> Discovery:
 
 
 def parse_discovery(page: bytes) -> Discovery:
-    """Return the same from the bytes of a level 0 discovery, however short."""
+    """Parse the bytes of a level 0 discovery, however short."""
     at = _HEADER_BYTES
     bodies: dict[int, bytes] = {}
     while at + _FEATURE_BYTES < len(page):
@@ -198,7 +202,7 @@ def parse_discovery(page: bytes) -> Discovery:
 
 
 def status(device: str) -> Status:
-    """Opal status of a disk or its partition.
+    """Read the Opal status of a disk or its partition.
 
     Raises OpalError if the kernel sees no Opal there, or if the drive does not answer: the kernel
     then returns no flags at all, which is not a drive without an owner.
@@ -213,9 +217,9 @@ def status(device: str) -> Status:
 
 
 def offered(device: str) -> Status | None:
-    """Return the same, None where there is no Opal at all.
+    """Return the Opal status; None for an ordinary disk, or a kernel without Opal.
 
-    An ordinary disk, or a kernel without it. Raises OpalError if the drive does not answer.
+    Raises OpalError if the drive does not answer.
     """
     try:
         return status(device)
@@ -226,7 +230,7 @@ def offered(device: str) -> Status | None:
 
 
 def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
-    """State of a locking range, asked as Admin1."""
+    """Read the state of a locking range as Admin1."""
     buffer = bytearray(_RANGE.pack(_session(number, admin_pin), 0, 0, 0, 0, 0))
     _log_in(device, ADMIN1, _GET_RANGE, buffer, f"report the state of locking range {number}")
     _, start, length, read, write, state = _RANGE.unpack(buffer)
@@ -246,7 +250,7 @@ def unlock(device: str, number: int, admin_pin: bytes) -> None:
 
 
 def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -> None:
-    """Let a range lock, or never lock, for reads and writes; its place stays."""
+    """Make a range lockable, or never locking, for reads and writes; its place stays."""
     current = range_status(device, number, admin_pin)
     place = (current.start_blocks, current.length_blocks)
     buffer = bytearray(_SETUP.pack(*place, enabled, enabled, _session(number, admin_pin)))
@@ -254,22 +258,22 @@ def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -
 
 
 def take(device: str, pin: bytes) -> None:
-    """Set the owner's PIN of a drive in its factory state; nothing locks by that."""
+    """Set the owner's PIN of a drive in its factory state; this locks nothing."""
     _call(device, _TAKE, bytearray(_key(0, pin)), "accept its owner's PIN")
 
 
 def activate(device: str, pin: bytes) -> None:
-    """Enable locking as the owner, whose PIN becomes Admin1's; no range locks by that."""
+    """Enable locking as the owner, whose PIN becomes Admin1's; this locks no range."""
     buffer = bytearray(_ACTIVATE.pack(_key(0, pin), 0, 1, bytes(9)))
     _log_in(device, SID, _ACTIVATE_LOCKING, buffer, "enable locking")
 
 
 def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
-    """Put the drive back to its factory state by the owner's PIN or by the PSID; erases it."""
+    """Revert the drive to its factory state by the owner's PIN or by the PSID; erases it."""
     authority, request = (PSID, _PSID_REVERT) if psid else (SID, _REVERT)
     _log_in(device, authority, request, bytearray(_key(0, pin)), "revert to its factory state")
-    for other in (SID, ADMIN1):  # a drive in its factory state has refused nobody
-        secrets.login(device, other).forget()
+    for login_authority in (SID, ADMIN1):  # a drive in its factory state has refused nobody
+        secrets.login(device, login_authority).forget()
 
 
 def _key(number: int, pin: bytes) -> bytes:
@@ -281,9 +285,9 @@ def _session(number: int, pin: bytes) -> bytes:
 
 
 def _log_in(device: str, authority: str, request: int, buffer: bytearray, action: str) -> None:
-    """Make a call with a PIN; one that the drive refused is not tried again by this process.
+    """Make a call with a PIN; a PIN that the drive refused is not tried again by this process.
 
-    Raises PinTriesError where the drive has refused too many.
+    Raises PinTriesError if the drive has refused too many.
     """
     login = secrets.login(device, authority)
     if before := _refused.get((login.serial, authority)):
@@ -299,9 +303,9 @@ def _log_in(device: str, authority: str, request: int, buffer: bytearray, action
             login.count()
             code = "wrong-pin"
         counted = {"refused": login.refused, "most": secrets.MOST}
-        again = OpalError(code, **error.facts, **counted, way_out=login.way_out)
-        _refused[login.serial, authority] = again
-        raise again from error
+        counted_error = OpalError(code, **error.facts, **counted, way_out=login.way_out)
+        _refused[login.serial, authority] = counted_error
+        raise counted_error from error
     login.forget()
 
 

@@ -42,7 +42,7 @@ class ProbeError(AgentError):
 
 @dataclass(frozen=True)
 class Probe:
-    """What was observed of the probe, or the `error` that kept it from being looked for.
+    """The observations of the probe, or the `error` that prevented them.
 
     `offset_bytes` is where the search begins within the partition; `through_mapping` whether the
     mapping shows it there (it must, else the place is wrong); `on_medium` whether the raw partition
@@ -62,7 +62,7 @@ class Probe:
 
 
 def content(key: str, size_bytes: int = BLOCK_BYTES) -> bytes:
-    """Bytes that look random and can be made again from the run's id."""
+    """Return bytes that look random and can be made again from the run's id."""
     return hashlib.shake_256(f"fde-probe:{key}".encode()).digest(size_bytes)
 
 
@@ -71,9 +71,8 @@ def look(
 ) -> Probe:
     """Write the probe, find its physical place, read it there past the page cache, remove it.
 
-    Where a layer puts other things between the data, in its order, the raw place lies up to
-    `room_bytes` behind the one that the file system knows, and all of that is searched. Raises
-    ProbeError.
+    If a layer puts other data between the data, the raw place is up to `room_bytes` behind the one
+    that the file system knows, and all of that is searched. Raises ProbeError.
     """
     block = content(key)
     with _placed(folder / f"plaintext-probe-{key}", block, partition) as (place, before_bytes):
@@ -88,9 +87,9 @@ def look(
 
 @contextmanager
 def _placed(path: Path, block: bytes, partition: str) -> Iterator[tuple[int, int]]:
-    """Write a file that goes with the block; raises ProbeError.
+    """Write a file that is removed at the end of the block; raises ProbeError.
 
-    Gives its physical place, and the bytes that were written to the partition before.
+    Yields its physical place, and the bytes that were written to the partition before.
     """
     try:
         before_bytes = written_bytes(Path(partition))
@@ -109,10 +108,10 @@ def _placed(path: Path, block: bytes, partition: str) -> Iterator[tuple[int, int
 
 
 def look_everywhere(folder: Path, key: str, mapping: str, partition: str, size_bytes: int) -> Probe:
-    """Do the same for a mapping of which nothing is known, and in the whole partition.
+    """Look for the probe of an unknown mapping in the whole partition.
 
-    More is written than a file system writes alone, and it is read again with no cache of the
-    kernel left. A `size_bytes` of the partition of 0 leaves the search out. Raises ProbeError.
+    More is written than only a file system would write, and it is read again after all caches of
+    the kernel were dropped. A `size_bytes` of 0 skips the search. Raises ProbeError.
     """
     block, path = content(key, LARGE_BYTES), folder / f"plaintext-probe-{key}"
     os.sync()
@@ -133,21 +132,21 @@ def look_everywhere(folder: Path, key: str, mapping: str, partition: str, size_b
 
 
 def _read_bytes(partition: str) -> int:
-    """Bytes read by the kernel's count (Documentation/block/stat.rst)."""
+    """Return the bytes read by the kernel's count (Documentation/block/stat.rst)."""
     return SECTOR_BYTES * int(system_text.read(BLOCK / Path(partition).name / "stat").split()[2])
 
 
 def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> bool:
-    """Whether a sector of the block begins there or up to `room_bytes` behind, read directly.
+    """Return whether a sector of the block begins there or up to `room_bytes` behind.
 
-    Blocks of a file system may be smaller than the disk's, and lie between them. Raises OSError.
+    It is read directly. A file system's blocks may be smaller than the disk's. Raises OSError.
     """
     needle, end = block[:_NEEDLE_BYTES], offset_bytes + room_bytes + BLOCK_BYTES
     last = b""
     with opened(device, os.O_RDONLY | os.O_DIRECT) as fd:
         for place in range(offset_bytes - offset_bytes % BLOCK_BYTES, end, _PIECE_BYTES):
-            wanted = min(_PIECE_BYTES, -(-(end - place) // BLOCK_BYTES) * BLOCK_BYTES)
-            read = _read(fd, place, wanted)
+            length_bytes = min(_PIECE_BYTES, -(-(end - place) // BLOCK_BYTES) * BLOCK_BYTES)
+            read = _read(fd, place, length_bytes)
             if needle in last + read:
                 return True
             last = read[1 - _NEEDLE_BYTES :]
@@ -176,7 +175,7 @@ def locked_read(device: str, offset_bytes: int) -> str | None:
 
 
 def physical(fd: int) -> int:
-    """Byte address of the file's only block on its file system's device."""
+    """Return the byte address of the file's only block on its file system's device."""
     head = _FIEMAP_HEAD.pack(0, BLOCK_BYTES, _FIEMAP_SYNC, 0, 1, 0)
     buffer = bytearray(head + bytes(_FIEMAP_EXTENT.size))
     fcntl.ioctl(fd, _FIEMAP, buffer, True)

@@ -49,7 +49,7 @@ def _differences(
 
 @dataclass(frozen=True)
 class Planned:
-    """What must be found; blocks are the disk's, bytes count within the partition."""
+    """The planned state; blocks are the disk's, bytes count within the partition."""
 
     expectation: Expectation
     start_blocks: int
@@ -66,7 +66,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Found:
-    """What is there: mappings, LUKS2 metadata, Opal's findings, TrueCrypt's header, the probe."""
+    """The observed state: mappings, LUKS2 metadata, Opal, TrueCrypt's header, the probe."""
 
     layers: Sequence[Layer]
     luks: LuksHeader | None
@@ -99,7 +99,7 @@ class LayerReport:
 
     @property
     def key_bits(self) -> int | None:
-        """Bits of the cipher's own key: XTS takes two of them, and an HMAC has its own beside."""
+        """Bits of the cipher's own key: XTS takes two of them, and an HMAC another."""
         if not (self.volume_key_bits and self.cipher):
             return None
         hmac_bits = HMAC_BITS if "(hmac(" in self.cipher else 0
@@ -110,7 +110,7 @@ class LayerReport:
 class Proof:
     """`proof` of run.json (data/README.md); `key_bits` are of the cipher's own key.
 
-    `ok`: nothing differs from the plan; where it is `declared`, no more than that is known.
+    `ok`: nothing differs from the plan; if it is `declared`, nothing more is known.
     """
 
     ok: bool
@@ -131,7 +131,7 @@ class Proof:
 
 
 def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:
-    """Return what the plan asks for, in the units in which it is found."""
+    """Convert an expectation into the units of the findings."""
     name = Path(place.partition).name
     block_bytes = devices.block_bytes(name)
     extent = place.extent
@@ -147,7 +147,7 @@ def planned(place: Place, expectation: Expectation, discards: bool = False) -> P
 
 
 def mismatches(plan: Planned, findings: Found) -> list[Problem]:
-    """Compare findings with the plan; every difference, none if it is proven."""
+    """Compare findings with the plan; return every difference, none if it is proven."""
     expectation = plan.expectation
     differing = _layer_mismatches(expectation.layers, findings.layers)
     if expectation.luks_segment is not None:
@@ -156,8 +156,8 @@ def mismatches(plan: Planned, findings: Found) -> list[Problem]:
         differing += _opal_mismatches(plan, findings.opal)
     if expectation.chain is not None:
         bits = str(512 * len(expectation.chain.split("-")))
-        wanted = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
-        differing += _differences("truecrypt", findings.tcrypt, wanted)
+        planned_layers = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
+        differing += _differences("truecrypt", findings.tcrypt, planned_layers)
     if findings.discard and findings.discard.mounted != plan.discards:
         differing.append(_mismatch("no-discard" if plan.discards else "discard"))
     if findings.of_kind.refused:
@@ -165,18 +165,20 @@ def mismatches(plan: Planned, findings: Found) -> list[Problem]:
     return differing + _probe_mismatches(expectation, findings.plaintext_probe)
 
 
-def _layer_mismatches(wanted: Sequence[Layer], actual: Sequence[Layer]) -> list[Problem]:
-    """Compare the layers that are there with those that are planned.
+def _layer_mismatches(header: Sequence[Layer], actual: Sequence[Layer]) -> list[Problem]:
+    """Compare the existing layers with the planned ones.
 
-    A layer is known by its place in the stack where cryptsetup has given it another name.
+    A layer to which cryptsetup gave another name is matched by its place in the stack.
     """
-    left = {layer.name: layer for layer in _stack(actual)}
-    pairs = {layer.name: left.pop(layer.name, None) for layer in wanted}
-    for name in [name for name, actual_layer in pairs.items() if actual_layer is None and left]:
-        pairs[name] = left.pop(next(iter(left)), None)
-    called = {name: actual_layer.name for name, actual_layer in pairs.items() if actual_layer}
-    differing = [_mismatch("mapping-unplanned", name=name) for name in left]
-    for layer in wanted:
+    unmatched = {layer.name: layer for layer in _stack(actual)}
+    pairs = {layer.name: unmatched.pop(layer.name, None) for layer in header}
+    for name in [
+        name for name, actual_layer in pairs.items() if actual_layer is None and unmatched
+    ]:
+        pairs[name] = unmatched.pop(next(iter(unmatched)), None)
+    actual_names = {name: actual_layer.name for name, actual_layer in pairs.items() if actual_layer}
+    differing = [_mismatch("mapping-unplanned", name=name) for name in unmatched]
+    for layer in header:
         actual_layer = pairs[layer.name]
         if actual_layer is None:
             differing.append(_mismatch("mapping-missing", name=layer.name))
@@ -192,39 +194,42 @@ def _layer_mismatches(wanted: Sequence[Layer], actual: Sequence[Layer]) -> list[
         for segment, planned in zip(actual_layer.segments, layer.segments, strict=True):
             # All else differs with the target.
             keys = ["target"] if segment.target != planned.target else list(vars(planned))
-            known = {**vars(planned), "device": called.get(planned.device or "", planned.device)}
-            values = {key: known[key] for key in keys if known[key] is not None}
+            planned_fields = {
+                **vars(planned),
+                "device": actual_names.get(planned.device or "", planned.device),
+            }
+            values = {key: planned_fields[key] for key in keys if planned_fields[key] is not None}
             differing += _differences("segment", segment, values, **named)
     return differing
 
 
 def _stack(layers: Sequence[Layer]) -> list[Layer]:
-    """Layers from the one that carries the file system down, then those that do not bear it."""
-    left = {layer.name: layer for layer in layers}
+    """Return layers from the one with the file system down, then those that do not carry it."""
+    unvisited = {layer.name: layer for layer in layers}
     stack, name = [], MAPPING
-    while (layer := left.pop(name, None)) is not None:
+    while (layer := unvisited.pop(name, None)) is not None:
         stack.append(layer)
         name = layer.segments[0].device or "" if layer.segments else ""
-    return stack + list(left.values())
+    return stack + list(unvisited.values())
 
 
 def _luks_mismatches(plan: Planned, luks: LuksHeader | None) -> list[Problem]:
     segment = luks.segments.get("0") if luks else None
     if luks is None or segment is None:
         return [_mismatch("luks-missing")]
-    wanted: dict[str, Value] = {"type": plan.expectation.luks_segment}
-    wanted |= {"offset": str(plan.offset_bytes)}
+    planned_values: dict[str, Value] = {"type": plan.expectation.luks_segment}
+    planned_values |= {"offset": str(plan.offset_bytes)}
     differing = []
     if plan.top.cipher is not None:
         cipher, tags = plan.expectation.luks_cipher or (plan.top.cipher, None)
-        wanted |= {"encryption": cipher, "sector_size": plan.top.sector_size}
+        planned_values |= {"encryption": cipher, "sector_size": plan.top.sector_size}
         tags_found = segment.integrity.type if segment.integrity else None
         if tags_found != tags:
             integrity = {"field": "integrity", "found": tags_found, "planned": tags}
             differing.append(_mismatch("luks", **integrity))
     else:
-        wanted |= {"size": str(plan.size_bytes)}
-    differing = _differences("luks", segment, wanted) + differing
+        planned_values |= {"size": str(plan.size_bytes)}
+    differing = _differences("luks", segment, planned_values) + differing
     if plan.top.key_bits is not None:
         key_bits = plan.top.key_bits + plan.expectation.luks_more_bits
         differing += _differences("luks", luks, {"key_bits": (key_bits,)})
@@ -236,9 +241,9 @@ def _opal_mismatches(plan: Planned, opal_findings: OpalFindings | None) -> list[
     planned_state = plan.expectation.range_state
     differing = _differences("range", opal_findings, {"state": planned_state})
     if planned_state != "off":
-        wanted: dict[str, Value] = {"read_lock_enabled": True, "write_lock_enabled": True}
-        wanted |= {"start_blocks": plan.start_blocks, "length_blocks": plan.length_blocks}
-        differing += _differences("range", opal_findings and opal_findings.range, wanted)
+        planned_values: dict[str, Value] = {"read_lock_enabled": True, "write_lock_enabled": True}
+        planned_values |= {"start_blocks": plan.start_blocks, "length_blocks": plan.length_blocks}
+        differing += _differences("range", opal_findings and opal_findings.range, planned_values)
         if opal_findings is None or opal_findings.state_before != "locked":
             differing.append(_mismatch("range-not-locked"))
         if status is None or not status.locking_enabled:
@@ -269,11 +274,11 @@ def _probe_mismatches(expectation: Expectation, probe: Probe) -> list[Problem]:
 def prove(
     entered: Entered, secrets: Secrets, folder: Path, key: str, *, search: bool = True
 ) -> Proof:
-    """Look at the entered configuration and compare it with the plan.
+    """Examine the entered configuration and compare it with the plan.
 
-    `folder` is on the file system under test, `key` makes the plaintext probe; `search`: for it in
-    all of the partition, which takes minutes, where it is unknown what encrypts. Raises AgentError
-    where something cannot be read.
+    `folder` is on the file system under test, `key` makes the plaintext probe; `search`: look for
+    it in all of the partition, which takes minutes, if it is unknown what encrypts. Raises
+    AgentError if something cannot be read.
     """
     place, configuration = entered.place, entered.configuration
     expectation = entered.kind.expectation(place, configuration)
@@ -315,7 +320,7 @@ def prove(
 
 
 def with_locked_read(proof: Proof, error: str | None) -> Proof:
-    """Return the proof with what a read of the locked range gave: an error's name, or None."""
+    """Return the proof with the result of a read of the locked range: an error's name, or None."""
     if error is not None:
         return proof
     return replace(proof, ok=False, mismatches=(*proof.mismatches, _mismatch("range-readable")))
@@ -324,19 +329,19 @@ def with_locked_read(proof: Proof, error: str | None) -> Proof:
 def _plaintext_probe(
     place: Place, expectation: Expectation, folder: Path, key: str, search: bool
 ) -> Probe:
-    """Return what was observed of it; an error, so that all other findings are kept as well."""
+    """Look for the probe; return an error as such, so that all other findings are kept."""
     offset_bytes, room_bytes = place.extent.offset_bytes, 0
-    where = (folder, key, mapping.PATH, place.partition)
+    probe_place = (folder, key, mapping.PATH, place.partition)
     try:
         if expectation.declared:
             size = layout.partition_bytes(place.extent) if search else 0
-            return plaintext_probe.look_everywhere(*where, size)
+            return plaintext_probe.look_everywhere(*probe_place, size)
         if expectation.interleaved:
             mapped = int(system_text.read(BLOCK / Path(mapping.PATH).resolve().name / "size"))
             offset_bytes -= plaintext_probe.BEFORE_BYTES
             room_bytes = layout.partition_bytes(place.extent) - offset_bytes
             room_bytes -= SECTOR_BYTES * mapped
-        return plaintext_probe.look(*where, offset_bytes, room_bytes=room_bytes)
+        return plaintext_probe.look(*probe_place, offset_bytes, room_bytes=room_bytes)
     except plaintext_probe.ProbeError as error:
         return Probe(error=str(error))
 

@@ -1,4 +1,4 @@
-"""Bring the disks to what the inventory asks for, and back; both may be repeated."""
+"""Prepare the disks for the inventory's configurations, and give them back, repeatably."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contract.problem import Problem
 
 @dataclass(frozen=True)
 class Action:
-    """What was done to a disk, or would be; `disk` is its role, None where it is to no single one.
+    """One step done to a disk, or to be done; `disk` is its role, None for all.
 
     `code` is close, erase, partition, own, range, lock, revert, blank, unpartition or confinement.
     """
@@ -40,8 +40,8 @@ def prepare(
 ) -> list[Action]:
     """Partition, mark, take ownership of self-encrypting disks; ends unmounted and locked.
 
-    Returns what was done (with `dry`: what would be), empty if all was as it must be. No disk is
-    written unless all of them may be. `checked`: role to the fingerprint that was looked at before;
+    Returns the actions (with `dry`: those to be done), empty if nothing was missing. No disk is
+    written unless all of them may be. `checked` maps roles to the fingerprints of an earlier check;
     a disk that is not ours must still have it. Raises AgentError.
     """
     states = {role: disk_facts.gather(disk) for role, disk in spec.disks.items()}
@@ -68,7 +68,7 @@ def prepare(
 
 
 def carries_opal(spec: StorageSpec, role: str) -> bool:
-    """Whether a configuration needs the disk to be owned."""
+    """Return whether a configuration needs the disk to be owned."""
     return any(
         c.disk == role and registry.load(c.kind).range_state != "off"
         for c in spec.configurations.values()
@@ -76,9 +76,9 @@ def carries_opal(spec: StorageSpec, role: str) -> bool:
 
 
 def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Return the guard's reasons, and what the layout and the configurations need.
+    """Return the guard's reasons, and unmet needs of the layout and the configurations.
 
-    Asks for no PIN.
+    No PIN is tried.
     """
     reasons = guard.refusals(_given_up(disk, facts), facts)
     if reason := layout.fits(disk, spec.extent):
@@ -92,12 +92,12 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> l
 
 
 def _given_up(disk: Disk, facts: DiskFacts) -> Disk:
-    """Return the disk, to be erased also where our own revert left what is on it."""
+    """Return the disk, with `erase` allowed also if our own revert left the contents."""
     return replace(disk, erase=disk.serial) if disk_records.left_by_us(disk, facts) else disk
 
 
 def _locks(facts: DiskFacts) -> bool:
-    """Whether the header of our partition is one of a range that the drive locks."""
+    """Return whether the header of our partition belongs to a range that the drive locks."""
     if facts.partition is None or not facts.partition.signatures:
         return False
     try:
@@ -115,7 +115,7 @@ def _no_opal(disk: Disk, facts: DiskFacts) -> Problem:
 def reasons_of_change(
     disk: Disk, facts: DiskFacts, checked: Mapping[str, str] | None
 ) -> list[Problem]:
-    """Why the disk is not the one that was looked at before; `checked`: role to fingerprint."""
+    """Refuse a disk that differs from the checked one; `checked`: role to fingerprint."""
     if checked is None or checked.get(disk.role) == facts.checked_print:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
@@ -127,16 +127,16 @@ def reasons_of_change(
 def teardown(
     spec: StorageSpec, secrets: Secrets, *, dry: bool = False, psid_revert: str | None = None
 ) -> list[Action]:
-    """Close mappings, revert self-encrypting disks, remove our partition; what was done.
+    """Close mappings, revert self-encrypting disks, remove our partition; return the actions.
 
-    A disk that does not carry our mark is left alone. Drives are reverted by the owner's PIN; by
-    the PSID only that one whose serial number is `psid_revert`. Raises AgentError.
+    A disk without our mark is not touched. Drives are reverted by the owner's PIN; by the PSID only
+    the one whose serial number is `psid_revert`. Raises AgentError.
     """
     states = {role: disk_facts.gather(disk) for role, disk in spec.disks.items()}
     serials = {disk.serial for disk in spec.disks.values()}
     if psid_revert is not None and psid_revert not in serials:
-        known = ", ".join(sorted(serials))
-        serial = {"serial": psid_revert, "known": known}
+        known_serials = ", ".join(sorted(serials))
+        serial = {"serial": psid_revert, "known": known_serials}
         raise GuardError(Problem.from_wording(guard.WORDINGS, "no-such-serial", serial))
     reasons: list[Problem] = []
     for role, disk in spec.disks.items():
@@ -146,8 +146,8 @@ def teardown(
             reasons += guard.silent(disk, states[role], owned=owned)
     if reasons:
         raise GuardError(*reasons)
-    ours = [role for role in spec.disks if states[role].partition]
-    actions = _go_bare(spec, secrets, dry=dry) if ours else []
+    own_roles = [role for role in spec.disks if states[role].partition]
+    actions = _go_bare(spec, secrets, dry=dry) if own_roles else []
     for role, disk in spec.disks.items():
         by_psid = psid_revert == disk.serial
         if states[role].partition or by_psid or states[role].taking:
@@ -156,8 +156,8 @@ def teardown(
             # What an earlier teardown did not come to.
             if not dry:
                 layout.clear(_given_up(disk, states[role]), states[role])
-            done = "would blank" if dry else "blanked"
-            actions.append(Action("blank", role, f"{done} {disk.by_id}"))
+            verb = "would blank" if dry else "blanked"
+            actions.append(Action("blank", role, f"{verb} {disk.by_id}"))
     return actions
 
 
@@ -176,12 +176,12 @@ def _reasons_not_to_clear(disk: Disk, facts: DiskFacts, *, by_psid: bool) -> lis
 def _give_back(
     disk: Disk, before: DiskFacts, secrets: Secrets, *, by_psid: bool, dry: bool
 ) -> list[Action]:
-    """Revert the drive if anybody owns it, and leave it blank."""
+    """Revert the drive if it has an owner, and leave it blank."""
     locks = before.owned
     half = before.taking and not locks and not by_psid
     if dry:
-        how = "by PSID" if by_psid else "by PIN"
-        reverted = Action("revert", disk.role, f"would revert {disk.by_id} {how}")
+        method = "by PSID" if by_psid else "by PIN"
+        reverted = Action("revert", disk.role, f"would revert {disk.by_id} {method}")
         removed = f"would remove the partition of {disk.by_id}"
         actions = [reverted] if by_psid or locks or half else []
         return [*actions, Action("unpartition", disk.role, removed)]
@@ -191,10 +191,10 @@ def _give_back(
         if reasons:
             raise GuardError(*reasons)
         guard.refuse_changed(disk, before, current)
-        if done := _revert(disk, current, secrets, by_psid=by_psid, half=half, locks=locks):
+        if how_reverted := _revert(disk, current, secrets, by_psid=by_psid, half=half, locks=locks):
             layout.blank_after_revert(disk, current)
             return [
-                Action("revert", disk.role, f"{done}: {disk.by_id}"),
+                Action("revert", disk.role, f"{how_reverted}: {disk.by_id}"),
                 Action("blank", disk.role, f"blanked {disk.by_id}"),
             ]
         layout.clear(_given_up(disk, before), before)
@@ -205,9 +205,9 @@ def _give_back(
 def _revert(
     disk: Disk, current: DiskFacts, secrets: Secrets, *, by_psid: bool, half: bool, locks: bool
 ) -> str | None:
-    """Return what was done, None where the drive has no owner; the note records what the drive did.
+    """Revert the drive; return how, None without an owner. The note records what the drive did.
 
-    Raises AgentError where the drive refused.
+    Raises AgentError if the drive refused.
     """
     path = current.path or disk.by_id
 
@@ -220,21 +220,21 @@ def _revert(
                 return _undo_half(path, current, secrets)
             return opal.disown(path, secrets, by_psid=by_psid) if by_psid or locks else None
     except opal_ioctl.OpalError as error:
-        done: bool | None = None
+        is_reverted: bool | None = None
         with suppress(opal_ioctl.OpalError):
-            done = was_done()
-        if done is None or (error.unanswered and not done):
+            is_reverted = was_done()
+        if is_reverted is None or (error.unanswered and not is_reverted):
             unknown = {"by_id": disk.by_id, "first": str(error)}
             raise opal_ioctl.OpalError("revert-unknown", **unknown) from error
-        if not done:
+        if not is_reverted:
             raise
     return "reverted, though the drive answered with an error"
 
 
 def _undo_half(path: str, current: DiskFacts, secrets: Secrets) -> str | None:
-    """Take our PIN off a drive that locks nothing yet; None where it was never given it.
+    """Remove our PIN from a drive that locks nothing yet; None if it never had it.
 
-    Raises AgentError where the drive has a PIN and it is not ours.
+    Raises AgentError if the drive has another PIN.
     """
     try:
         opal_ioctl.revert(path, secrets.opal_admin_pin)
@@ -252,8 +252,8 @@ def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[Action]:
         return []
     if not dry:
         stack.leave()
-    done = "would close" if dry else "closed"
-    return [Action("close", None, f"{done} a configuration left {state}")]
+    verb = "would close" if dry else "closed"
+    return [Action("close", None, f"{verb} a configuration left {state}")]
 
 
 def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[Action]:
@@ -263,11 +263,11 @@ def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         layout.write(_given_up(disk, facts), spec.extent, facts)
     erased = guard.foreign(disk, facts) and not disk_records.left_by_us(disk, facts)
     if dry:
-        done = "would erase and partition" if erased else "would partition"
+        verb = "would erase and partition" if erased else "would partition"
     else:
         disk_records.forget_contents(disk)
-        done = "erased and partitioned" if erased else "partitioned"
-    return [Action("erase" if erased else "partition", disk.role, f"{done} {disk.by_id}")]
+        verb = "erased and partitioned" if erased else "partitioned"
+    return [Action("erase" if erased else "partition", disk.role, f"{verb} {disk.by_id}")]
 
 
 def _take(
@@ -310,8 +310,8 @@ def _take_drive(
             disk_records.forget(disk)
         locked = not dry and opal.relock(place, secrets)
         return [Action("lock", disk.role, f"locked {disk.by_id}")] if locked else []
-    done = "would make" if dry else "made"
-    action = Action("range", disk.role, f"{done} the locking range of {disk.by_id} ({missing})")
+    verb = "would make" if dry else "made"
+    action = Action("range", disk.role, f"{verb} the locking range of {disk.by_id} ({missing})")
     if dry:
         return [action]
     with guard.holding(disk):
@@ -336,5 +336,5 @@ def _give_back_after(error: AgentError, disk: Disk, secrets: Secrets) -> opal_io
             if owned and not opal_ioctl.status(disk.by_id).locking_enabled:
                 return opal_ioctl.OpalError("not-blanked", **causes)
         return opal_ioctl.OpalError("not-given-back", **causes)
-    done = "; ".join(action.sentence for action in actions)
-    return opal_ioctl.OpalError("given-back", first=str(error), actions=done)
+    sentences = "; ".join(action.sentence for action in actions)
+    return opal_ioctl.OpalError("given-back", first=str(error), actions=sentences)

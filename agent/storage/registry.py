@@ -1,4 +1,4 @@
-"""Kinds of configurations by name; an entry of an inventory, checked and completed."""
+"""Kinds of configurations by name; entries of an inventory, checked and completed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def complete(entry: Mapping[str, Any]) -> Configuration:
 def fill_in(configuration: Configuration) -> Configuration:
     """Return the configuration with all settings of its kind.
 
-    Raises AgentError with all that is wrong in it, clauses with the remedy.
+    Raises AgentError with a clause, and remedy, for each fault.
     """
     kind = load(configuration.kind)
     completed, broken = settings(kind, configuration.disk, configuration.settings)
@@ -40,7 +40,7 @@ def fill_in(configuration: Configuration) -> Configuration:
 
 
 def label(configuration: Configuration) -> str:
-    """Return what reports call a configuration, by what it is and never by its name."""
+    """Return the name of a configuration in reports, by what it is and never by its own name."""
     kind = load(configuration.kind)
     parts = [kind.label(configuration)]
     parts += [configuration.filesystem.type] if configuration.filesystem else []

@@ -1,8 +1,8 @@
-"""Is anything between a disk's edges? Read where formats have their headers, and all over the disk.
+"""Samples of a disk between its edges, at the usual places of headers and all over the disk.
 
-Headers begin where partitions usually do, also where no table is left. Their places within
-a partition are those of libblkid (util-linux 2.41, `libblkid/src/superblocks`), of LUKS2 (on-disk
-format 1.1) and of btrfs, whose copies stand at 64 MiB and 256 GiB.
+Headers begin where partitions usually do, also without a table. Their places within a partition are
+those of libblkid (util-linux 2.41, `libblkid/src/superblocks`), of LUKS2 (on-disk format 1.1) and
+of btrfs, which has copies at 64 MiB and 256 GiB.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ BLANK_EDGES = frozenset(hashlib.sha256(byte * MIB).hexdigest() for byte in (b"\0
 
 
 def blank(data: bytes) -> bool:
-    """Whether it is as a new or an erased medium reads: all zeros, or all ones."""
+    """Return whether data reads as a new or erased medium does: all zeros, or all ones."""
     return data[:1] in (b"", b"\0", b"\xff") and data.count(data[:1]) == len(data)
 
 
 def places(size: int, seed: str) -> list[tuple[int, int]]:
-    """(offset, length) in bytes of all that is read of a disk of `size` bytes, in order."""
+    """Return (offset, length) in bytes of everything that is read of a disk, in order."""
     starts = [mib * MIB for mib in STARTS_MIB]
     ranges = {(start + offset, length) for start in starts for offset, length in _HEADERS}
     ranges |= {(copy + base, BLOCK_BYTES) for copy in _COPIES for base in (0, MIB)}
@@ -60,25 +60,25 @@ def take(path: str, size: int, seed: str) -> tuple[tuple[str, ...], tuple[int, .
 
     Returns the sum of each place in turn, empty where it is blank, and the offsets of the others.
     """
-    wanted = places(size, seed)
+    spans = places(size, seed)
     with devices.opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
-        data = [devices.read(fd, offset, length) for offset, length in wanted]
+        data = [devices.read(fd, offset, length) for offset, length in spans]
     sums = tuple("" if blank(d) else hashlib.blake2b(d, digest_size=8).hexdigest() for d in data)
-    occupied = (offset for (offset, _), value in zip(wanted, sums, strict=True) if value)
+    occupied = (offset for (offset, _), value in zip(spans, sums, strict=True) if value)
     return sums, tuple(occupied)
 
 
 def without_table(offsets: Iterable[int]) -> list[int]:
-    """Of places where something lies, those where partitions usually begin."""
+    """Return those of the offsets at which partitions usually begin."""
     return [offset for offset in offsets if offset in {mib * MIB for mib in STARTS_MIB}]
 
 
 def headers(path: str, size: int, volumes: Iterable[tuple[int, int]]) -> tuple[str, ...]:
     """Return sums of the disk's first 8 MiB and last MiB, of its volumes, and of those inside.
 
-    `volumes`: (offset, length) in bytes, a length of 0 where it is not known. What a file system, a
-    group of volumes or an array notes of its use (times, counts, generations, free blocks) lies
-    there, so that a file stored anywhere in it changes a sum. Raises OSError.
+    `volumes`: (offset, length) in bytes, with length 0 if unknown. File systems, volume groups and
+    arrays note their use there (times, counts, generations, free blocks), so that a file stored
+    anywhere in them changes a sum. Raises OSError.
     """
     waiting = sorted({(0, size), *volumes})
     sums: dict[int, str] = {}
@@ -102,7 +102,7 @@ def headers(path: str, size: int, volumes: Iterable[tuple[int, int]]) -> tuple[s
 
 
 def _inside(data: bytes) -> Iterator[int]:
-    """Where a volume that begins so keeps others, or what changes with its files, from its start.
+    """Yield where a volume that begins with `data` keeps others, or what changes with its files.
 
     LUKS: its payload (on-disk formats 1.2.3 and 2 of 1.1.2). LVM2: all its logical volumes, those
     of older versions of its metadata too. MD: the data behind a superblock 1.1 or 1.2. NTFS: the
@@ -133,7 +133,7 @@ def _little(data: bytes, offset: int, length: int) -> int:
 
 
 def named(path: str, offsets: Iterable[int]) -> list[tuple[str, int]]:
-    """(type, offset in bytes) of what libblkid knows at the usual starts where something lies."""
+    """Return (type, offset in bytes) of what libblkid knows at the usual starts with data."""
     names = []
     for start in without_table(offsets)[:_NAMED]:
         argv = ["blkid", "--probe", "--offset", str(start), "--output", "export", path]

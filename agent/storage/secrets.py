@@ -1,4 +1,4 @@
-"""The secrets of the storage stacks, and the tries that a drive allows of a wrong PIN."""
+"""Secrets of the storage stacks, and the limit of wrong PINs tried on a drive."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class Login:
 
     @property
     def refused(self) -> int:
-        """How many PINs the drive refused since it or the target was started."""
+        """Count of PINs that the drive refused since it or the target was started."""
         return int(read_object(PLACE).get(self._key, 0))
 
     def check(self) -> None:
-        """Raise PinTriesError, with the limit and the remedy, where no more is to be tried."""
+        """Raise PinTriesError, with the limit and the remedy, if no further PIN may be tried."""
         if self.refused >= MOST:
             named = {"device": self.device, "authority": self.authority}
             raise PinTriesError("refused", **named, refused=self.refused, way_out=self.way_out)
 
     def count(self) -> None:
-        """One more was refused."""
+        """Count one more refused PIN."""
         PLACE.parent.mkdir(parents=True, exist_ok=True)
         write_json(PLACE, {**read_object(PLACE), self._key: self.refused + 1})
 
@@ -67,7 +67,7 @@ class Login:
 
     @property
     def way_out(self) -> str:
-        """One sentence for people."""
+        """The remedy, as a sentence for people."""
         off = "power the target off and on again"
         if self.authority == PSID:
             return f"Compare sed_psid with the drive's label, {off}, then try again."
@@ -109,7 +109,7 @@ class Secrets:
 
 
 def load(path: Path) -> Secrets:
-    """Read the secrets file; raises SecretsError if it is missing, open to others, or not whole."""
+    """Read the secrets file; raises SecretsError if it is missing, open to others, invalid."""
     private.no_core_dumps()
     try:
         if path.stat().st_mode & 0o077:

@@ -55,7 +55,7 @@ class StorageError(AgentError):
 class Entered:
     """A configuration that is entered; `first_discard` is the outcome of the discard before it.
 
-    `took_s` is the whole switch from what stood before, `mkfs_s` the part of it that mkfs took.
+    `took_s` is the whole switch from the earlier state, `mkfs_s` mkfs's part of it.
     """
 
     configuration: Configuration
@@ -100,16 +100,16 @@ class Stack:
         return "formatted" if self._mapper.formatted() else "mapped"
 
     def enter(self, name: str) -> Entered:
-        """Go to a configuration from wherever the storage stands; freshly formatted, mounted.
+        """Enter a configuration from any state; freshly formatted, mounted.
 
-        Raises AgentError (guard, commands, Opal) with the storage back to bare; one that cannot
-        be had here at all changes nothing.
+        Raises AgentError (guard, commands, Opal) with the storage back to bare; a configuration
+        that is not available here changes nothing.
         """
         start_s = time.monotonic()
         configuration = self.spec.configurations.get(name)
         if configuration is None:
-            known = ", ".join(sorted(self.spec.configurations))
-            raise StorageError("unknown", name=name, known=known)
+            names = ", ".join(sorted(self.spec.configurations))
+            raise StorageError("unknown", name=name, known=names)
         kind = self._load_kind(configuration.kind)
         completed, broken = settings(kind, configuration.disk, configuration.settings)
         if broken:
@@ -131,9 +131,9 @@ class Stack:
             raise
 
     def why_not(self, configuration: Configuration) -> str | None:
-        """Return what this machine lacks for a configuration, with the remedy.
+        """Return the sentence on what this machine lacks for a configuration, with the remedy.
 
-        None if all is there.
+        None if it lacks nothing.
         """
         kind = self._load_kind(configuration.kind)
         filesystem = (configuration.filesystem or self.spec.filesystem).type
@@ -150,11 +150,11 @@ class Stack:
         return kind.why_not(configuration)
 
     def leave(self) -> None:
-        """Go to bare from wherever the storage stands; a mapping that is not ours is left alone.
+        """Return to bare from any state; a mapping that is not ours is left alone.
 
-        It rests on what the kernel reports of our own mappings alone. A step that fails keeps no
-        other from being tried, and after an internal error all are tried again. Raises AgentError,
-        or what the internal error was.
+        It relies only on what the kernel reports of our own mappings. If a step fails the others
+        are still tried, and after an internal error all are tried again. Raises AgentError, or the
+        internal error.
         """
         try:
             self._go_down()
@@ -165,15 +165,15 @@ class Stack:
             raise
 
     def _go_down(self) -> None:
-        """Take every step down whoever is in the way, and raise an error once all were tried."""
+        """Take every step down even if one fails, and raise an error once all were tried."""
         errors: list[Exception] = []
         try:
             names = (devices.kernel_name(disk.by_id) for disk in self.spec.disks.values())
-            others = self._mapper.strangers({name for name in names if name})
+            foreign_mappings = self._mapper.strangers({name for name in names if name})
         except Exception as error:  # noqa: BLE001 - raised below
-            others, errors = [], [error]
-        if others:
-            raise StorageError("not-ours", others="; ".join(others))
+            foreign_mappings, errors = [], [error]
+        if foreign_mappings:
+            raise StorageError("not-ours", others="; ".join(foreign_mappings))
         self.entered = None
         for descend in (self._unmount, self._detach, self._mapper.close, self._lock):
             try:
@@ -188,9 +188,9 @@ class Stack:
 
     @contextmanager
     def below(self, disk: Disk) -> Iterator[Place]:
-        """Hold and check the disk's place with nothing on it, for who writes the extent itself.
+        """Hold and check the disk's place without a mapping, for a writer of the extent itself.
 
-        A range that locks is open meanwhile. Raises AgentError.
+        A range that locks is open during the block. Raises AgentError.
         """
         self.leave()
         with self._hold(disk):
@@ -205,7 +205,7 @@ class Stack:
                 opal.relock(place, self.secrets)
 
     def _go_back(self, first: BaseException) -> None:
-        """To bare after a failure; a second failure is reported, but does not hide the first."""
+        """Return to bare after a failure; a second failure is reported without hiding it."""
         try:
             self.leave()
         except AgentError as second:
@@ -217,7 +217,7 @@ class Stack:
             print(message, file=sys.stderr, flush=True)
 
     def locked_reads(self) -> dict[str, str | None]:
-        """From bare, one direct read of each locked range: the error's name by serial number.
+        """Try one direct read of each locked range, from bare; return the error's name by serial.
 
         None for a range that could be read. Raises AgentError.
         """
@@ -260,9 +260,9 @@ class Stack:
 
     def _mount(self, configuration: Configuration, filesystem: Filesystem) -> None:
         self.mount_point.mkdir(parents=True, exist_ok=True)
-        wanted = [filesystem.mount_options] if filesystem.mount_options else []
-        wanted += ["discard"] if configuration.discard else []
-        options = ["-o", ",".join(wanted)] if wanted else []
+        mount_options = [filesystem.mount_options] if filesystem.mount_options else []
+        mount_options += ["discard"] if configuration.discard else []
+        options = ["-o", ",".join(mount_options)] if mount_options else []
         argv = ["mount", "-t", filesystem.type, *options, self._mapper.PATH, str(self.mount_point)]
         run([*_for_all(), *argv])
         if not self._mapper.mounts():
@@ -271,7 +271,7 @@ class Stack:
     # The ways down.
 
     def _unmount(self) -> None:
-        """Unmount, and take a file system that is in use out of sight.
+        """Unmount, and hide a file system that is in use.
 
         Raises the first error, StorageError for one in use, once all were tried.
         """
@@ -298,8 +298,8 @@ class Stack:
                 users = ", ".join(self._mapper.holders()) or "the kernel"
             finally:
                 run([*_for_all(), "umount", "--lazy", str(folder)])
-            used = {"folder": str(folder), "users": users, "error": str(error)}
-            raise StorageError("busy", **used) from error
+            facts = {"folder": str(folder), "users": users, "error": str(error)}
+            raise StorageError("busy", **facts) from error
 
     def _detach(self) -> None:
         for configuration in self.spec.configurations.values():
@@ -319,7 +319,7 @@ class Stack:
             raise errors[0]
 
     def _locking(self) -> Iterator[Place]:
-        """Where a configuration has a range that locks, if its partition is there at all."""
+        """Yield the places whose configurations lock a range, if their partition exists."""
         locking = {
             configuration.disk
             for configuration in self.spec.configurations.values()
@@ -335,7 +335,7 @@ class Stack:
 
 @contextmanager
 def bare_after_internal_error(stack: Stack) -> Iterator[None]:
-    """Leave whatever is entered where the block ends in an error that is not ours."""
+    """Return to bare if the block ends in an error that is not ours."""
     try:
         yield
     except AgentError:
@@ -347,12 +347,14 @@ def bare_after_internal_error(stack: Stack) -> Iterator[None]:
 
 
 def _kernel_has(filesystem: str) -> bool:
-    """Whether the kernel can mount it.
+    """Return whether the kernel can mount a file system.
 
-    Fsopen(2) has it load the module, which a service's sandbox does not let us do ourselves.
+    fsopen(2) makes it load the module, which a service's sandbox does not let us do ourselves.
     """
-    known = {line.split()[-1] for line in system_text.read(Path("/proc/filesystems")).splitlines()}
-    if filesystem in known:
+    filesystems = {
+        line.split()[-1] for line in system_text.read(Path("/proc/filesystems")).splitlines()
+    }
+    if filesystem in filesystems:
         return True
     fd = ctypes.CDLL(None).syscall(_FSOPEN, filesystem.encode(), _FSOPEN_CLOEXEC)
     if fd >= 0:
@@ -361,10 +363,10 @@ def _kernel_has(filesystem: str) -> bool:
 
 
 def _for_all() -> list[str]:
-    """Words before `mount` and `umount`, where this process has a separate mount namespace.
+    """Return a prefix for `mount` and `umount`, if this process has a separate mount namespace.
 
-    A service's sandbox is one: what was mounted there alone, no other process would see, and what
-    was mounted before it, it could not unmount.
+    A service's sandbox is one: no other process would see what was mounted only there, and it could
+    not unmount what was mounted before.
     """
     first = Path("/proc/1/ns/mnt")
     try:

@@ -1,10 +1,9 @@
 """TrueCrypt and VeraCrypt volumes: we write their headers, cryptsetup opens them.
 
-There is one mapping for each cipher.
-
-A volume has 128 KiB of headers in front of its data and as many behind it. It lies in a container
-of dm-linear whose start is chosen so that the data area is exactly the extent of all
-configurations; the headers behind it are kept in the area in front of the extent as well.
+There is one mapping for each cipher. A volume has 128 KiB of headers in front of its data and as
+many behind it. It is in a dm-linear container whose start is chosen so that the data area is
+exactly the extent of all configurations; the headers behind it are stored in the area in front of
+the extent as well.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _PIM = 1
 
 @dataclass(frozen=True)
 class _Format:
-    """What the headers of one program begin with, its rounds of PBKDF2 (SHA-512), and its name."""
+    """A volume format: its magic, its rounds of PBKDF2 (SHA-512), cryptsetup's options."""
 
     name: str
     magic: bytes
@@ -133,16 +132,16 @@ class TrueCrypt(Kind):
             for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
                 os.pwrite(fd, _header(configuration, passphrase, keys, data_bytes), offset)
             os.fsync(fd)
-        how = ["--batch-mode", "--type", "tcrypt", *_format(configuration).how]
-        how += ["--hash", "sha512", "--cipher", cipher(configuration)]
-        dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
+        arguments = ["--batch-mode", "--type", "tcrypt", *_format(configuration).how]
+        arguments += ["--hash", "sha512", "--cipher", cipher(configuration)]
+        dumped = run(["cryptsetup", "tcryptDump", *arguments, path], stdin=passphrase + b"\n").out
         with mapping.free_name() as name:
-            run(["cryptsetup", "open", *how, path, name], stdin=passphrase + b"\n")
+            run(["cryptsetup", "open", *arguments, path, name], stdin=passphrase + b"\n")
         return Evidence(header=parse_dump(dumped))
 
 
 def parse_dump(text: str) -> VolumeHeader:
-    """Return what cryptsetup reports of a header."""
+    """Parse cryptsetup's report of a header."""
     pairs = (line.partition(":") for line in text.splitlines())
     fields = {key.strip(): value.strip() for key, _, value in pairs}
     return VolumeHeader(
@@ -155,7 +154,7 @@ def _format(configuration: Configuration) -> _Format:
 
 
 def _header(configuration: Configuration, passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
-    """512 bytes as VeraCrypt documents them, which has them from TrueCrypt.
+    """Return the 512 bytes of a header as VeraCrypt, following TrueCrypt, documents them.
 
     `keys` are 256 random bytes, of which the ciphers take the first.
 
@@ -164,15 +163,22 @@ def _header(configuration: Configuration, passphrase: bytes, keys: bytes, data_b
     Numbers are big-endian. cryptsetup reads it back, which is the check. Raises OSError, or
     WorkloadError where the kernel lacks a cipher.
     """
-    made, words = _format(configuration), _words(configuration)
+    volume_format, words = _format(configuration), _words(configuration)
     salt = os.urandom(_SALT_BYTES)
     fields = _FIELDS.pack(
-        *(made.magic, _VERSION, made.needs_version, zlib.crc32(keys), 0, data_bytes),
+        *(
+            volume_format.magic,
+            _VERSION,
+            volume_format.needs_version,
+            zlib.crc32(keys),
+            0,
+            data_bytes,
+        ),
         *(HEADERS_SECTORS * SECTOR_BYTES, data_bytes, 0, 512),
     )
     body = fields + struct.pack(">I", zlib.crc32(fields)) + keys
     length = 2 * _KEY_BYTES * len(words)
-    derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, made.rounds, length)
+    derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, volume_format.rounds, length)
     for number, word in enumerate(words):
         # All first keys of the chain come before all second ones, the tweaks'.
         places = (_KEY_BYTES * number, _KEY_BYTES * (number + len(words)))

@@ -1,8 +1,8 @@
-"""Who uses a disk: found by device numbers, in every thread and every mount namespace.
+"""Users of a disk: found by device numbers, in every thread and every mount namespace.
 
-A path is no more than a name: the node that a loop device was set up by may be deleted, and a
-container has separate nodes. A process is no more than its threads: each may have separate
-descriptors and mounts, and outlives the first one.
+Paths are only names: the node by which a loop device was set up may be deleted, and a container has
+separate nodes. Threads of a process may each have separate descriptors and mounts, and outlive the
+first one.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Stack:
-    """Block devices with those that each stands on directly; `unknown`: loops, and why."""
+    """Block devices, each with those directly below it; `unknown`: loops, with the reason."""
 
     lower: Mapping[str, frozenset[str]]
     unknown: Mapping[str, str]
@@ -103,16 +103,18 @@ class Stack:
         waiting = {name} & self.lower.keys()
         while waiting:
             members |= waiting
-            waiting = {below for each in waiting for below in self.lower.get(each, ())} - members
+            waiting = {
+                below for device in waiting for below in self.lower.get(device, ())
+            } - members
         return members
 
     def over(self, disk: str) -> set[str]:
-        """Return the disk, its partitions and all devices that stand on them."""
+        """Return the disk, its partitions and all devices above them."""
         return {name for name in self.lower if disk in self.chain(name)}
 
 
 def find_uses(disk: str) -> list[Use]:
-    """Return the uses of a disk, its partitions and all that stands on them."""
+    """Return the uses of a disk, its partitions and everything above them."""
     stack = read_stack()
     over = stack.over(disk)
     parts = [disk, *devices.partitions(disk)]
@@ -121,8 +123,8 @@ def find_uses(disk: str) -> list[Use]:
     for name in parts:
         for holder in sorted(over.difference(parts)):
             if name in stack.lower[holder]:
-                called = devices.dm_name(holder) or holder
-                users.append(Use(name, f"held by {printable(called)}"))
+                label = devices.dm_name(holder) or holder
+                users.append(Use(name, f"held by {printable(label)}"))
     users += [
         Use(disk, f"perhaps held by {loop}, whose status cannot be read ({error})")
         for loop, error in sorted(stack.unknown.items())
@@ -131,7 +133,7 @@ def find_uses(disk: str) -> list[Use]:
 
 
 def read_stack(blocks: Path = BLOCK) -> Stack:
-    """Return how the block devices stand on one another: partitions, dm, md, bcache, loops."""
+    """Read which block devices are above which: partitions, dm, md, bcache, loops."""
     lower: dict[str, frozenset[str]] = {}
     unknown = {}
     for name in os.listdir(blocks):
@@ -154,7 +156,7 @@ def _below_loop(loop: str) -> str | None:
     """Return the block device that a loop device reads, or that its file is on; raises OSError.
 
     None for a file of btrfs or overlayfs, whose device number names no disk: its file system is in
-    use all the same, and is found as that.
+    use as well, and is found as such.
     """
     info = bytearray(_LOOP_INFO64_BYTES)
     with os.fdopen(_open_loop(loop), "rb", buffering=0) as file:
@@ -178,7 +180,7 @@ def _open_loop(loop: str) -> int:
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of a block device by its kernel name; None if there is none."""
+    """Return the number of a block device by its kernel name; None if it does not exist."""
     return _number(BLOCK / name / "dev")
 
 
@@ -212,29 +214,29 @@ def list_tasks() -> Iterator[Task]:
 
 
 def mounts(folder: str = "/proc/self") -> Iterator[Mount]:
-    """Yield all that is mounted as a thread sees it; raises OSError."""
+    """Yield all mounts as a thread sees them; raises OSError."""
     for line in system_text.read(Path(folder, "mountinfo")).split("\n"):
-        left, separator, right = line.partition(" - ")
+        head, separator, right = line.partition(" - ")
         if separator:
-            fields, (kind, source, *more) = left.split(" "), right.split(" ")
+            fields, (kind, source, *super_options) = head.split(" "), right.split(" ")
             major, minor = fields[2].split(":")
             number = os.makedev(int(major), int(minor))
-            options = " ".join([fields[5], *more])
+            options = " ".join([fields[5], *super_options])
             yield Mount(fields[0], number, _plain(fields[4]), kind, _plain(source), options)
 
 
 def mount_options(folder: Path) -> str:
-    """Return the options of what is mounted last at a folder, its file system's own among them."""
+    """Return the options of the last mount at a folder, those of its file system included."""
     options = [mount.options for mount in mounts() if mount.where == str(folder)]
     return options[-1].replace(" ", ",") if options else ""
 
 
 def _mount_uses(over: Set[str]) -> list[Use]:
-    """Return what is mounted from these devices, first of all in our own mount namespace."""
+    """Return the mounts of these devices, those in our own mount namespace first."""
     volumes = []
-    for each in BTRFS.glob("*/devices"):
+    for folder in BTRFS.glob("*/devices"):
         with suppress(FileNotFoundError):  # unmounted while we looked
-            volumes.append(frozenset(os.listdir(each)))
+            volumes.append(frozenset(os.listdir(folder)))
     users = [
         Use(name, "carries the root file system" if where == "/" else f"mounted on {where}")
         for mount in mounts()
@@ -242,12 +244,12 @@ def _mount_uses(over: Set[str]) -> list[Use]:
     ]
     for task in _other_views():
         with suppress(OSError):  # it ended while we looked
-            used = {use.device for use in users}
+            seen_devices = {use.device for use in users}
             users += [
                 Use(name, f"mounted on {where} in the mount namespace of {task.name}")
                 for mount in mounts(task.folder)
                 for name, where in _mounted(mount, over, volumes)
-                if name not in used
+                if name not in seen_devices
             ]
     mounted = {use.device for use in users}
     for volume in volumes:  # mounted from a node that is gone
@@ -260,7 +262,7 @@ def _mount_uses(over: Set[str]) -> list[Use]:
 
 
 def _other_views() -> Iterator[Task]:
-    """Yield a thread for each view of what is mounted, but for our own."""
+    """Yield a thread for each view of the mounts other than our own."""
     views = {_view("/proc/self")}
     for task in list_tasks():
         with suppress(OSError):  # it ended while we looked
@@ -283,7 +285,7 @@ def _mounted(
     btrfs and ZFS have device numbers that name no disk, and the first has several disks.
     """
     name = _name_of(mount.number) or devices.kernel_name(mount.source) or ""
-    volume = next((each for each in volumes if name in each), frozenset[str]())
+    volume = next((members for members in volumes if name in members), frozenset[str]())
     for member in sorted((volume | {name}) & over):
         yield member, printable(mount.where)
 
@@ -296,10 +298,10 @@ def swaps() -> list[str]:
 
 
 def exports(disk: str) -> list[Use]:
-    """Who serves the disk to others without a descriptor.
+    """Return servers in the kernel that give the disk to others without a descriptor.
 
-    The kernel, as configfs has it, and a virtual function of its controller that a program drives
-    (linux-nvme, LIO, kernel Documentation/ABI/testing/sysfs-bus-pci).
+    These are in configfs (nvmet, LIO), or a program drives a virtual function of the disk's
+    controller (kernel Documentation/ABI/testing/sysfs-bus-pci).
     """
     names = [disk, *devices.partitions(disk)]
     device = BLOCK / disk / "device"
@@ -329,7 +331,7 @@ def exports(disk: str) -> list[Use]:
 
 
 def _named_in_tables(names: Collection[str]) -> list[Use]:
-    """Return what is to be mounted or opened from a disk later, blank as it may be until then."""
+    """Return entries that will mount or open a disk later, even if it is blank until then."""
     users = []
     for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
         with suppress(OSError):
@@ -347,8 +349,8 @@ def _named_in_tables(names: Collection[str]) -> list[Use]:
 def openers(disk: str) -> list[Use]:
     """List the programs that have the disk or a part of it open, exclusively or not.
 
-    Virtual machines and databases have theirs so, also by its generic device (ng, sg, bsg), which
-    is no block device. Tools look at a disk for moments, and who counts is seen three times; udev,
+    Virtual machines and databases do, also by its generic device (ng, sg, bsg), which is no block
+    device. Tools look at a disk for moments, so a user counts if it is seen three times; udev,
     which may look for longer on a busy machine, is kept away by `devices.held`.
     """
     device = BLOCK / disk / "device"
@@ -368,7 +370,7 @@ def openers(disk: str) -> list[Use]:
 
 
 class _Look:
-    """One look at what all threads have open or in memory.
+    """One look at the files that all threads have open or in memory.
 
     `numbers`: the name of a device by its kind (`S_IFBLK`, `S_IFCHR`) and number.
     """
@@ -394,8 +396,8 @@ class _Look:
                 yield from (Use(name, f"{how} {task.name}") for name, how in uses)
                 shown = task
             except PermissionError:
-                who = f"process {task.process}, whose descriptors cannot be read"
-                yield Use(self._disk, f"perhaps open in {who}")
+                process_text = f"process {task.process}, whose descriptors cannot be read"
+                yield Use(self._disk, f"perhaps open in {process_text}")
             except OSError as error:
                 if error.errno not in _GONE:
                     raise
@@ -422,7 +424,7 @@ class _Look:
                         yield from self._registered(task, info)
 
     def _registered(self, task: Task, info: str) -> Iterator[tuple[str, str]]:
-        """Yield what io_uring keeps: files whose descriptors may be closed, named by paths."""
+        """Yield files that io_uring keeps; their descriptors may be closed, paths name them."""
         _, _, files = info.partition("UserFiles:")
         for line in files.partition("UserBufs:")[0].splitlines()[1:]:
             path = _plain(line.partition(": ")[2].strip())
@@ -435,11 +437,11 @@ class _Look:
                 yield self._disk, f"perhaps {printable(path)}, open in"
 
     def _sent(self, task: Task, descriptor: int, info: str) -> Iterator[tuple[str, str]]:
-        """Yield what was sent to a socket and not received yet (unix(7), SCM_RIGHTS)."""
+        """Yield files that were sent to a socket and not received yet (unix(7), SCM_RIGHTS)."""
         count = int(info.partition("scm_fds:")[2].split()[0]) if "scm_fds:" in info else 0
         if count:
             waiting = _peek(task, descriptor)
-            names = (self._numbers.get(each) for each in waiting)
+            names = (self._numbers.get(file_number) for file_number in waiting)
             yield from ((name, "sent to") for name in names if name)
             if len(waiting) < count:
                 yield self._disk, "perhaps among the descriptors that were sent to"
@@ -465,31 +467,31 @@ class _Look:
 
 
 def _is_remote(mount: Mount) -> bool:
-    """Whether a program or another machine answers for its files, and none can be a disk here.
+    """Return whether a program or another machine serves the mount, with no disk of this one.
 
-    To ask for one may be refused to root as well (another user's FUSE), or last for ever (NFS).
+    Reading its files may be refused even to root (another user's FUSE), or last for ever (NFS).
     """
     fuse = mount.kind.startswith("fuse") and "nodev" in mount.options.replace(" ", ",").split(",")
     return fuse or mount.kind in ("nfs", "nfs4", "cifs", "smb3")
 
 
 def _mount_id(task: Task, descriptor: str) -> str:
-    """Return the number of the mount that an open file was found by; raises OSError."""
+    """Return the number of the mount by which a file was opened; raises OSError."""
     info = system_text.read(Path(f"{task.folder}/fdinfo/{descriptor}"))
     return info.partition("mnt_id:")[2].split()[0]
 
 
-def share_files(task: Task, other: Task) -> bool:
+def share_files(first: Task, second: Task) -> bool:
     """Whether two threads have one table of descriptors, as most have; False if unknown."""
     if _KCMP is None:
         return False
-    return int(_syscall(_KCMP, task.thread, other.thread, _KCMP_FILES, 0, 0)) == 0
+    return int(_syscall(_KCMP, first.thread, second.thread, _KCMP_FILES, 0, 0)) == 0
 
 
 def _peek(task: Task, descriptor: int) -> list[tuple[int, int]]:
-    """Return kind and number of the files that wait in a socket, which keeps them; at least some.
+    """Return kind and number of at least some of the files that wait in a socket.
 
-    The socket is looked into by a second descriptor of it, without taking anything out.
+    A second descriptor of the socket reads them without taking them out.
     """
     waiting = []
     with ExitStack() as opened, suppress(OSError):
@@ -504,15 +506,15 @@ def _peek(task: Task, descriptor: int) -> list[tuple[int, int]]:
         flags = socket.MSG_PEEK | socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         for level, kind, data in peer.recvmsg(1, socket.CMSG_SPACE(4 * _SCM_MAX_FD), flags)[1]:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                for (each,) in struct.iter_unpack("=i", data[: len(data) // 4 * 4]):
-                    opened.callback(os.close, each)
-                    status = os.fstat(each)
+                for (received_fd,) in struct.iter_unpack("=i", data[: len(data) // 4 * 4]):
+                    opened.callback(os.close, received_fd)
+                    status = os.fstat(received_fd)
                     waiting.append((stat.S_IFMT(status.st_mode), status.st_rdev))
     return waiting
 
 
 def is_busy(path: str) -> bool:
-    """Whether somebody has the disk or a part of it exclusively: mounts, ZFS, ….
+    """Return whether somebody has the disk or a part of it exclusively: mounts, ZFS, ….
 
     The kernel refuses a second exclusive open. Tools hold a disk for moments: tried three times.
     """
@@ -529,19 +531,19 @@ def is_busy(path: str) -> bool:
 
 
 def explain_busy(disk: str) -> Use:
-    """Return why a disk is busy that no use of was found, as far as can be found out.
+    """Explain why a disk is busy that no use of was found, as far as possible.
 
-    A file system stays mounted for who has a file of it open. A mount namespace that no process is
-    in is not looked into: whoever made it may have put any program in there.
+    An open file keeps its file system mounted. A mount namespace without a process is not searched:
+    its maker may have put any program in there.
     """
     over = read_stack().over(disk)
     names = {number_of(name): name for name in over}
     for task in list_tasks():
         with suppress(OSError):  # it ended while we looked
-            descriptors = [f"{task.folder}/fd/{each}" for each in os.listdir(f"{task.folder}/fd")]
-            for link in (*(f"{task.folder}/{each}" for each in ("cwd", "root")), *descriptors):
+            descriptors = [f"fd/{number}" for number in os.listdir(f"{task.folder}/fd")]
+            for link in ("cwd", "root", *descriptors):
                 with suppress(OSError):
-                    if name := names.get(os.stat(link).st_dev):
+                    if name := names.get(os.stat(f"{task.folder}/{link}").st_dev):
                         return Use(name, f"kept mounted by {task.name}, which has files on it open")
     for path in swaps():
         if path.endswith(" (deleted)"):

@@ -1,1 +1,1 @@
-"""What the target's operating system does for the agent: programs, services, packages, locks."""
+"""Services of the target's operating system: programs, services, packages, locks."""

@@ -1,4 +1,4 @@
-"""The bound that the controller sets for the agent: no run begins that could not end in time."""
+"""The controller's bound on a suite: no run begins that could not end in time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RESERVE = 1.25
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the controller allows; without `seconds` any time.
+    """The controller's bounds; without `seconds` there is no limit of time.
 
-    All runs must be over `seconds` after `since_ns` (CLOCK_BOOTTIME of the boot `boot_id`), which
-    are the agent's. `known_s` are the longest durations of runs by entry in earlier suites, with
-    their switch.
+    All runs must end within `seconds` after `since_ns` (CLOCK_BOOTTIME of the boot `boot_id`),
+    which the agent sets. `known_s` are the longest durations of runs by entry in earlier suites,
+    with their switch.
     """
 
     seconds: float | None = None
@@ -58,16 +58,16 @@ def store(suite_dir: Path, bounds: Bounds) -> None:
 
 
 def load(suite_dir: Path) -> Bounds:
-    """Return the bounds of a suite that were set in this boot; none where there are none."""
+    """Return the bounds of a suite that were set in this boot; without limits if there are none."""
     bounds = strict_json.load(Bounds, suite_dir / FILE)
     return bounds if bounds and bounds.boot_id == boot_id() else Bounds()
 
 
 def needed_s(plan: Plan, history: History, run: Run, known_s: Mapping[str, float]) -> float:
-    """Return how long a run takes at most: a quarter more than the longest of its workload so far.
+    """Return the longest time that a run may take: 1.25 times its workload's longest so far.
 
-    Its rests and the longest switch are in it. A workload without any, here or in `known_s`, may
-    take its limit.
+    Rests and the longest switch are included. A workload without earlier runs, here or in
+    `known_s`, may take its limit.
     """
     attempts = [attempt for attempt in history.attempts if attempt.finished]
     workloads = {run.run_id: run.workload for run in plan.runs}

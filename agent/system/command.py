@@ -1,4 +1,4 @@
-"""Runs programs; what they keep secret goes through standard input, and this memory to no disk."""
+"""Run programs; secrets go through standard input, and this process's memory to no disk."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _COREDUMP_FILTER = Path("/proc/self/coredump_filter")
 
 
 class MemoryNotPrivateError(AgentError):
-    """The kernel did not agree to it."""
+    """The kernel refused to lock the memory."""
 
 
 def keep_private() -> None:
-    """No core dump and no swap for this process; no memory in the dumps of programs it starts.
+    """Prevent core dumps and swap of this process, and memory in the dumps of its programs.
 
-    Where a dump is made in spite of its limit, the filter leaves no memory in it, but registers,
-    which hold what was copied last. Only root's processes, for no other user can read the secrets.
+    If a dump is made in spite of its limit, the filter removes memory from it, but not registers,
+    which hold what was copied last. Applies only to root, as no other user can read the secrets.
     Raises MemoryNotPrivateError.
     """
     if os.geteuid() != 0:
@@ -74,7 +74,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Output:
-    """Exit code and what was printed."""
+    """Exit code and output of a program."""
 
     code: int
     out: str
@@ -131,10 +131,7 @@ def _communicate(
     progress: Progress | None,
     name: str,
 ) -> tuple[bytes, bytes]:
-    """Return what it prints; raises TimeoutExpired.
-
-    Its work is shown as it goes on.
-    """
+    """Return the program's output; report its progress to the listeners. Raises TimeoutExpired."""
     if progress is None:
         return process.communicate(stdin, timeout_s)
     begun_s = moved_s = time.monotonic()
@@ -154,12 +151,12 @@ def _communicate(
 
 
 def program_path() -> str:
-    """Where programs are searched; a service's or a shell's path may lack system folders."""
+    """Return the search path of programs; a service's or a shell's may lack system folders."""
     return os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 def _name(argv: Sequence[str]) -> str:
-    """Return the program, and its own command where it has one; never the value of an option."""
+    """Return the program, and its subcommand if it has one; never the value of an option."""
     words = list(argv[argv.index("--") + 1 :] if argv[0] == "nsenter" else argv)
     if words[0] == "env":
         words = [word for word in words[1:] if "=" not in word]

@@ -1,9 +1,9 @@
-"""AppArmor and the database server: what its profile must allow besides, and no more.
+"""The rule by which AppArmor lets the database server use the disks under test.
 
-A distribution's profile of mysqld allows the distribution's own data directory, and below /var/tmp
-what is the server's. The data on the disks under test are elsewhere: one rule in the profile's
-local part (apparmor.d(5), /etc/apparmor.d/local/README) allows them, and is taken out by a
-teardown. AppArmor goes on confining the server in all else.
+A distribution's profile of mysqld allows the distribution's own data directory, and the server's
+files below /var/tmp. The data on the disks under test are elsewhere: one rule in the profile's
+local part (apparmor.d(5), /etc/apparmor.d/local/README) allows them, and a teardown removes it.
+AppArmor still confines the server in all else.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ PARSER_LIMIT_S = 300.0
 
 
 def set_rule(
-    folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser", *, wanted: bool
+    folder: Path = FOLDER,
+    loaded: Path = PROFILES,
+    parser: str = "apparmor_parser",
+    *,
+    enabled: bool,
 ) -> list[str]:
-    """Add the rule where AppArmor is on and a server has a profile, or take it out everywhere.
+    """Add the rule if AppArmor is on and a server has a profile, or remove it everywhere.
 
-    Whatever else stands there stays. Returns what was done.
+    Other lines stay. Returns the actions.
     """
     actions = []
     on = loaded.exists()
@@ -34,13 +38,15 @@ def set_rule(
         profile, local = folder / name, folder / "local" / name
         lines = system_text.read(local).splitlines() if local.exists() else []
         reads_local = profile.exists() and f"local/{name}>" in system_text.read(profile)
-        if (RULE in lines) == wanted or (wanted and not (on and reads_local)):
+        if (RULE in lines) == enabled or (enabled and not (on and reads_local)):
             continue
-        kept = [line for line in lines if line != RULE]
+        other_lines = [line for line in lines if line != RULE]
         local.parent.mkdir(exist_ok=True)
-        local.write_text("".join(f"{line}\n" for line in [*kept, *([RULE] if wanted else [])]))
+        local.write_text(
+            "".join(f"{line}\n" for line in [*other_lines, *([RULE] if enabled else [])])
+        )
         if on and profile.exists():
             run([parser, "--replace", str(profile)], timeout_s=PARSER_LIMIT_S)
-        done = "allows" if wanted else "no longer allows"
-        actions.append(f"AppArmor's profile {name} {done} data below {MOUNT_POINT}")
+        verb = "allows" if enabled else "no longer allows"
+        actions.append(f"AppArmor's profile {name} {verb} data below {MOUNT_POINT}")
     return actions

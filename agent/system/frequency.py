@@ -1,7 +1,7 @@
 """The processor's governor and turbo, read from cpufreq and set by cpupower.
 
-cpufreq: https://docs.kernel.org/admin-guide/pm/cpufreq.html; what it and intel_pstate call turbo:
-`cpufreq/boost` (1: allowed), `intel_pstate/no_turbo` (1: not allowed). cpupower-set(1) sets either.
+cpufreq: https://docs.kernel.org/admin-guide/pm/cpufreq.html. Turbo is `cpufreq/boost` (1: allowed)
+or `intel_pstate/no_turbo` (1: not allowed); cpupower-set(1) sets either.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Processor:
         return None
 
     def set(self, governor: str | None, turbo: bool | None) -> None:
-        """Set what is not None on all CPUs. Raises CommandError where that is not so then."""
+        """Set on all CPUs what is not None; raises CommandError if it did not take effect."""
         if governor is not None:
             run([self.cpupower, "frequency-set", "-g", governor], ok=range(256))
             if (names := list(self.state().governors)) != [governor]:
@@ -64,7 +64,7 @@ class Processor:
                 raise CommandError("other-turbo", actual=words[actual], wanted=words[turbo])
 
     def restore(self, before: Settings) -> None:
-        """Set what `state` returned earlier; raises CommandError where it is not so then."""
+        """Set what `state` returned earlier; raises CommandError if it did not take effect."""
         if self.state() == before:
             return
         for governor, cpus in before.governors.items():

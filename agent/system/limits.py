@@ -1,4 +1,4 @@
-"""What may break into the main thread: a signal to stop, and the end of a run's time."""
+"""Interruptions of the main thread: a signal to stop, and the end of a run's time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TooLong(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGINT raise Stop, once: while it tidies up, a second one is not heard."""
+    """Raise Stop once on SIGTERM or SIGINT; a second signal is ignored while it tidies up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -65,7 +65,7 @@ class Limit:
     def __call__(self) -> Iterator[None]:
         """Kill the programs that the block started after `seconds`, and raise TooLong in it.
 
-        It is raised again every minute until the block is left. None: it may take for ever.
+        It is raised again every minute until the block ends. None: no limit.
         """
         if self._seconds is None:
             yield
@@ -84,7 +84,7 @@ class Limit:
             signal.signal(signal.SIGALRM, before)
 
     def outside(self, wait: Callable[[], T]) -> T:
-        """Do what does not count: the clock of the run stands still."""
+        """Call `wait` with the clock of the run stopped."""
         if self._seconds is None:
             return wait()
         left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
@@ -95,7 +95,7 @@ class Limit:
 
 
 def adopt_orphans() -> None:
-    """Orphans among the descendants become children, so that `kill_children` finds them."""
+    """Become the parent of orphaned descendants, so that `kill_children` finds them."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -110,7 +110,7 @@ def kill_children() -> None:
 
 
 def reap() -> None:
-    """Let go of children that have ended; only between runs, for then no code waits for one."""
+    """Collect children that have ended; only between runs, when no code waits for one."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

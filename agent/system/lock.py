@@ -1,4 +1,4 @@
-"""One agent at a time, on the machine and in a suite's folder; and its lease."""
+"""Locks of one agent at a time, on the machine and in a suite's folder; and its lease."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_S = 3600.0
 
 
 class HoldError(AgentError):
-    """A lease that cannot be kept."""
+    """An invalid lease."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ def take(reason: str, seconds: float, path: Path = HOLD) -> None:
 
 
 def end(path: Path = HOLD) -> None:
-    """Let go, whether or not there is a lease."""
+    """Remove the lease, if there is one."""
     path.unlink(missing_ok=True)
 
 
 def reason(path: Path = HOLD) -> str | None:
-    """Why the next run is to wait; None without a lease that still runs.
+    """Return the reason why the next run must wait; None without a valid lease.
 
-    One that cannot be read, or ends later than any lease may, does not count.
+    A lease that cannot be read, or that ends later than any lease may, does not count.
     """
     lease = strict_json.load(_Lease, path)
     left_ns = lease.until_ns - time.monotonic_ns() if lease else 0
@@ -78,10 +78,10 @@ def disks(who: str, path: Path = RUN / "agent.lock") -> Iterator[None]:
 
 
 def held() -> tuple[int, ...]:
-    """Descriptors that hold the disks.
+    """Return descriptors that hold the disks.
 
-    The programs that write them are given these as well, so that one which outlives a killed agent
-    still keeps the next agent away.
+    Programs that write the disks inherit them, so that one that outlives a killed agent still keeps
+    the next agent away.
     """
     return tuple(_held)
 
@@ -103,7 +103,7 @@ def suite(folder: Path) -> Iterator[None]:
 def holder(folder: Path) -> int | None:
     """Return the process that holds a suite's folder, found without taking the lock.
 
-    None if none does.
+    None if the folder is free.
     """
     try:
         inode = folder.stat().st_ino

@@ -1,6 +1,6 @@
-"""The agent as a service: reports to systemd that it is alive (sd_notify(3)), and its unit.
+"""Reports of the agent as a service to systemd (sd_notify(3)), and its unit.
 
-Outside of a service all of this does nothing.
+Outside of a service these functions do nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ UNIT = "FDE_UNIT"
 class Watchdog:
     """Pings from a thread until the block ends, while the present step keeps to its time.
 
-    A step that hangs, even in the kernel, then ends in a restart by systemd. Three pings come
-    within the service's WatchdogSec: one every 40 s costs nothing that could be measured.
+    systemd then restarts a step that hangs, even in the kernel. Three pings come within the
+    service's WatchdogSec: one every 40 s costs nothing measurable.
     """
 
     def __init__(self, send: bool = True) -> None:
@@ -37,14 +37,14 @@ class Watchdog:
             self._thread.start()
 
     def within(self, seconds: float) -> None:
-        """Let the step that begins now take so many seconds; infinity for one without a limit."""
+        """Limit the step that begins now to `seconds`; infinity for one without a limit."""
         self._until_s = time.monotonic() + seconds
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """No pings any more."""
+        """End the pings."""
         self._ended.set()
         if self._thread:
             self._thread.join()
@@ -58,7 +58,7 @@ class Watchdog:
 
 
 def tell(message: str) -> None:
-    """Send `READY=1` or a similar message; what does not arrive is not missed."""
+    """Send a message such as `READY=1`; errors are ignored."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -69,20 +69,20 @@ def tell(message: str) -> None:
 
 
 def is_service() -> bool:
-    """Whether systemd started this process and waits to hear of it."""
+    """Return whether systemd started this process and expects its messages."""
     return "NOTIFY_SOCKET" in os.environ
 
 
-def start_after_boot(wanted: bool) -> None:
-    """Have the unit started with the machine, or not any more."""
+def start_after_boot(enabled: bool) -> None:
+    """Have systemd start the unit with the machine, or no longer."""
     unit = os.environ.get(UNIT)
     if not unit:
         return
     with suppress(CommandError):
-        known = run(["systemctl", "is-enabled", unit], ok=range(256)).out.strip() == "enabled"
-        if known != wanted:
+        is_enabled = run(["systemctl", "is-enabled", unit], ok=range(256)).out.strip() == "enabled"
+        if is_enabled != enabled:
             # For the next boot the links on the disk count: no need to read all units again.
-            verb = "enable" if wanted else "disable"
+            verb = "enable" if enabled else "disable"
             run(["systemctl", verb, "--quiet", "--no-reload", unit])
 
 

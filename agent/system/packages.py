@@ -1,6 +1,6 @@
-"""What provisioning brings to a target: packages and files, noted before they come, removed later.
+"""Packages and files that provisioning brings to a target: noted before, removed later.
 
-The note is written first, so that nothing is forgotten where an installation is interrupted.
+The note is written first, so that it is complete even if an installation is interrupted.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _FLOCK = struct.Struct("@hhqqi0q")  # struct flock of fcntl(2)
 
 @dataclass(frozen=True)
 class Note:
-    """What provisioning has brought, or was about to bring; both are sorted."""
+    """Packages and files that provisioning brought, or was about to bring; both are sorted."""
 
     packages: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
 def note(packages: Sequence[str], files: Sequence[str] = (), path: Path = NOTE) -> bool:
-    """Note what comes with these packages and is not there yet, and files; whether that is more."""
+    """Note the packages that would come with these, and new files; return whether that adds any."""
     come: set[str] = set()
     if packages:
         argv = ["apt-get", "--simulate", "--no-install-recommends", "install", *packages]
@@ -89,27 +89,27 @@ def update() -> None:
 
 
 def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -> list[str]:
-    """Install packages, none of whose services starts now or at boot; returns what was done.
+    """Install packages without starting their services now or at boot; return what was done.
 
-    Raises CommandError. Services are held back by policy-rc.d, as Debian's policy (9.3.3) has it;
-    one that is there already is left unchanged.
+    Raises CommandError. policy-rc.d holds services back, as in Debian's policy (9.3.3); an existing
+    one is left unchanged.
     """
     update()
     note(packages, [str(policy)], path)
-    ours = str(policy) in _read(path).files
+    writes_policy = str(policy) in _read(path).files
     try:
-        if ours:
+        if writes_policy:
             policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
             policy.chmod(0o755)
         _apt("--yes", "--no-install-recommends", "install", *packages)
     finally:
-        if ours:
+        if writes_policy:
             policy.unlink(missing_ok=True)
     return [f"installed {', '.join(packages)}", *(f"switched off {u}" for u in silence(path=path))]
 
 
 def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
-    """Stop the services and timers of these packages, and keep them from starting at boot.
+    """Stop the services and timers of the noted packages, and disable them at boot.
 
     A database server draws power. Returns those that were active or enabled.
     """
@@ -131,12 +131,12 @@ def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
 
 
 def remove(path: Path = NOTE) -> list[str]:
-    """Take away what was brought; returns sentences on what was done, and on what was left.
+    """Remove what was brought; return sentences on what was removed and what was left.
 
-    A package that something else needs by now stays. Raises CommandError.
+    A package that another one now needs stays. Raises CommandError.
     """
     before = _read(path)
-    actions = confinement.set_rule(wanted=False)
+    actions = confinement.set_rule(enabled=False)
     brought = installed(before.packages)
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else
@@ -144,8 +144,8 @@ def remove(path: Path = NOTE) -> list[str]:
     if gone:
         _apt("--yes", "purge", *gone)
         actions.append(f"removed {', '.join(gone)}")
-    if left := sorted(set(brought) - set(gone)):
-        actions.append(f"left {', '.join(left)}, which other packages need")
+    if retained := sorted(set(brought) - set(gone)):
+        actions.append(f"left {', '.join(retained)}, which other packages need")
     for name in before.files:
         place = Path(name)
         if place.is_dir():
@@ -160,7 +160,7 @@ def remove(path: Path = NOTE) -> list[str]:
 
 
 def _apt(*arguments: str) -> None:
-    """Run apt-get once no other package manager holds its locks; try again where one takes them.
+    """Run apt-get once no other package manager holds its locks; try again if one takes them.
 
     Unattended upgrades may hold them for long. Raises CommandError.
     """
@@ -176,7 +176,7 @@ def _apt(*arguments: str) -> None:
 
 
 def wait_for_apt(locks: Sequence[Path] = LOCKS, limit_s: float = LIMIT_S) -> None:
-    """Wait until apt and dpkg are free, and print for whom; raises CommandError after the limit."""
+    """Wait until apt and dpkg are free, naming who is not; raises CommandError at the limit."""
     begun_s, said_s = time.monotonic(), -SAY_S
     while holder := lock_holder(locks):
         waited_s = time.monotonic() - begun_s
@@ -189,7 +189,7 @@ def wait_for_apt(locks: Sequence[Path] = LOCKS, limit_s: float = LIMIT_S) -> Non
 
 
 def lock_holder(locks: Sequence[Path] = LOCKS) -> str | None:
-    """`name[pid]` of the process that has one of these locked (fcntl(2)); None where none has."""
+    """Return `name[pid]` of the process that locked one of these (fcntl(2)); None if free."""
     for path in locks:
         try:
             with path.open("rb+") as file:
@@ -214,7 +214,7 @@ def installed(packages: Collection[str]) -> list[str]:
 
 
 def _taken_with(*packages: str) -> set[str]:
-    """All that is removed where these are."""
+    """Return all packages that removing these would remove."""
     if not packages:
         return set()
     try:

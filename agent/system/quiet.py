@@ -1,6 +1,6 @@
-"""Stops what starts work unasked (timers, updaters, indexers, …), and starts again exactly that.
+"""Stop services that start work unasked (timers, updaters, indexers, …), and start them again.
 
-What was stopped is remembered in memory-backed /run: after a boot all of it is back.
+Stopped units are noted in memory-backed /run: after a boot all of them run again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MANAGERS = "user@*.service"
 
 @dataclass(frozen=True)
 class Remembered:
-    """What was stopped, and the processor's settings before; kept in /run."""
+    """Units that were stopped, and the processor's settings before; kept in /run."""
 
     units: tuple[str, ...] = ()
     processor: frequency.Settings | None = None
@@ -51,16 +51,16 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Disturbers:
-    """What `python3 -m agent quiet list` prints: active units by group."""
+    """Output of `python3 -m agent quiet list`: active units by group."""
 
     by_group: Annotated[Mapping[str, tuple[str, ...]], REST]
 
 
 def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
-    """Active units that may start work by themselves, by group; None where systemd does not run.
+    """List active units that may start work by themselves, by group; None without systemd.
 
     A unit of a user's own systemd is `UID/unit`. `list-units` is one message to systemd, `show` one
-    for each unit: it is left for what was found.
+    for each unit: it is asked only about listed units.
     """
     system = [name for group in GROUPS if group != "indexers" for name in patterns(group)]
     options = ["--state=active", "--full", "--plain", "--no-legend"]
@@ -82,13 +82,13 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
 
 
 def describe_disturbers(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
-    """Return a line on the services that a suite stops, and one on those it does not."""
+    """Return a line on the services that a suite stops, and one on the others."""
     words = {group: f"{group} ({', '.join(units)})" for group, units in by_group.items()}
     stopped = "; ".join(word for group, word in words.items() if group in stop)
-    left = "; ".join(word for group, word in words.items() if group not in stop)
+    others = "; ".join(word for group, word in words.items() if group not in stop)
     return [
         *([f"stopped while a suite runs: {stopped}"] if stopped else []),
-        *([f"will disturb, and fde_stop does not allow to stop them: {left}"] if left else []),
+        *([f"will disturb, and fde_stop does not allow to stop them: {others}"] if others else []),
     ]
 
 
@@ -98,15 +98,15 @@ def patterns(group: str) -> list[str]:
 
 
 def _names(listed: str) -> list[str]:
-    """Return what `systemctl list-units` printed: a line a unit, its name first."""
+    """Return the unit names of `systemctl list-units`: a line a unit, its name first."""
     return [line.split()[0] for line in listed.splitlines() if line.strip()]
 
 
 def disturbing(listed: str) -> dict[str, list[str]]:
-    """Return what disturbs of what `systemctl list-units` printed, by group."""
-    names = sorted({n for n in _names(listed) if not any(fnmatchcase(n, kept) for kept in KEPT)})
+    """Return the units in `systemctl list-units` that disturb, by group."""
+    names = sorted({n for n in _names(listed) if not any(fnmatchcase(n, name) for name in KEPT)})
     return {
-        group: [n for n in names if any(fnmatchcase(n, known) for known in patterns(group))]
+        group: [n for n in names if any(fnmatchcase(n, pattern) for pattern in patterns(group))]
         for group in GROUPS
     }
 
@@ -121,13 +121,13 @@ def lasting(shown: str) -> list[str]:
 
 
 def properties(shown: str) -> Iterator[dict[str, str]]:
-    """Of each unit what `systemctl show` printed: `Key=value` lines, an empty one between units."""
+    """Yield the `Key=value` lines of each unit in `systemctl show`; blank lines part units."""
     for block in shown.split("\n\n"):
         yield dict(line.partition("=")[::2] for line in block.splitlines())
 
 
 def _indexers(systemctl: str, uid: str, options: Sequence[str]) -> list[str]:
-    """Of a user; none where that user's systemd cannot be asked, as in the agent's sandbox."""
+    """List a user's indexers; empty if that user's systemd cannot be asked, as in the sandbox."""
     try:
         argv = [*_of_user(systemctl, uid), "list-units", *options, *patterns("indexers")]
         return disturbing(run(argv, timeout_s=LIMIT_S).out)["indexers"]
@@ -136,9 +136,9 @@ def _indexers(systemctl: str, uid: str, options: Sequence[str]) -> list[str]:
 
 
 def _of_user(systemctl: str, uid: str) -> list[str]:
-    """Return the systemctl of a user's own systemd.
+    """Return the command line of systemctl for a user's own systemd.
 
-    Raises KeyError where there is no such user.
+    Raises KeyError if the user does not exist.
     """
     name, place = pwd.getpwuid(int(uid)).pw_name, f"XDG_RUNTIME_DIR=/run/user/{uid}"
     return ["runuser", "-u", name, "--", "env", place, systemctl, "--user"]
@@ -150,26 +150,25 @@ def off(
     path: Path = REMEMBERED,
     processor: frequency.Processor | None = None,
 ) -> list[str]:
-    """Stop what disturbs and may be stopped, and set governor and turbo where that is asked for.
+    """Stop services that disturb and may be stopped, and set governor and turbo if asked.
 
-    Returns what was stopped, none where nothing was active.
-
-    A unit that does not stop is no error here: the check `timers` reports it before every run.
-    Raises CommandError where the processor could not be set.
+    Returns what was stopped, empty if nothing was active. A unit that does not stop is no error
+    here: the check `timers` reports it before every run. Raises CommandError if the processor
+    could not be set.
     """
     quiet, processor = quiet or Quiet(), processor or frequency.Processor()
     by_group = disturbers(systemctl) or {}
     units = [unit for group in quiet.stop for unit in by_group.get(group, ())]
-    wanted = quiet.governor is not None or quiet.turbo is not None
-    if units or wanted:
+    sets_processor = quiet.governor is not None or quiet.turbo is not None
+    if units or sets_processor:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = strict_json.load(Remembered, path) or Remembered()
         # Before they are stopped, so that an agent killed in between leaves nothing off for good.
         # Of the processor what was first: the second time it is as we have set it.
-        first = before.processor or (processor.state() if wanted else None)
+        first = before.processor or (processor.state() if sets_processor else None)
         write_json(path, asdict(Remembered(tuple(sorted({*before.units, *units})), first)))
         _ask(systemctl, "stop", units)
-    if wanted:
+    if sets_processor:
         processor.set(quiet.governor, quiet.turbo)
     return sorted(units)
 
@@ -181,8 +180,7 @@ def back(
 ) -> list[str]:
     """Start again what `off` stopped, whoever called it, and set the processor as it was.
 
-    Returns the units. Raises CommandError where the processor could not be set, once all else is
-    done.
+    Returns the units. Raises CommandError if the processor could not be set, after all other steps.
     """
     before = strict_json.load(Remembered, path) or Remembered()
     if before.units:
@@ -194,7 +192,7 @@ def back(
 
 
 def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
-    """Of each systemd at once: the machine's, and each user's."""
+    """Call systemctl once for the machine and once for each user."""
     for uid in sorted({unit.rpartition("/")[0] for unit in units}):
         names = [unit.rpartition("/")[2] for unit in units if unit.rpartition("/")[0] == uid]
         try:

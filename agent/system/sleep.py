@@ -1,7 +1,7 @@
-"""Whether a machine may fall asleep when idle: what its kernel can, and what asks for it.
+"""Whether a machine may sleep when idle: what its kernel can do, and what asks for it.
 
-Sleep of systemd is off where its targets are masked (systemd-sleep.conf(5), systemctl(1)). What
-asks for it is logind (logind.conf(5)), a desktop's session, or the lid of a laptop.
+Masked targets turn systemd's sleep off (systemd-sleep.conf(5), systemctl(1)). Sleep is requested by
+logind (logind.conf(5)), a desktop's session, or the lid of a laptop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hiber
 
 
 def read_state(root: Path = Path("/")) -> SleepState:
-    """Return what can put the machine to sleep."""
+    """Read what can put the machine to sleep."""
     state = root / "sys/power/state"
     settings = _logind(root)
     lid = any((root / "proc/acpi/button/lid").glob("*"))

@@ -1,4 +1,4 @@
-"""Determine whether this machine is a guest of the virtual lab, and what that gave it."""
+"""Whether this machine is a guest of the virtual lab, and what the lab passed to it."""
 
 from __future__ import annotations
 
