@@ -1,4 +1,4 @@
-"""The virtual lab for tests marked `lab`: one guest for the whole session."""
+"""Pytest options, signal checks and the virtual lab: one guest for the whole session."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ REPOSITORY = Path(__file__).resolve().parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Return the name of the tier that is run, such as `unit` or `test`."""
+    """Add the option with the name of the tier, such as `unit` or `test`."""
     parser.addoption("--tier", help="what is run; `all-…` tries every case")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hear a terminal's signals, which background jobs and nohup ignore: tests send them.
+    """Restore signals that background jobs and nohup ignore, because tests send them.
 
-    No example of a property fails by how long it took: a busy machine is no fault. `make test-all`
-    draws more of them.
+    Examples of a property have no deadline: a busy machine is no fault. `make test-all` draws more.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
@@ -45,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     draws = 100 if _all(config) else 20
     hypothesis.settings.register_profile("untimed", deadline=None, max_examples=draws)
     hypothesis.settings.load_profile("untimed")
-    if not hasattr(config, "workerinput"):  # the workers of xdist report to the process above
-        state = tempfile.mkdtemp(prefix="fde-state-")  # a test writes nothing into anybody's home
+    if not hasattr(config, "workerinput"):  # xdist's workers inherit the environment
+        state = tempfile.mkdtemp(prefix="fde-state-")  # tests must not write to the user's home
         os.environ["XDG_STATE_HOME"] = state
         config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
 
@@ -62,12 +61,12 @@ def fde(capfd: pytest.CaptureFixture[str]) -> Fde:
 
 @pytest.fixture(scope="session")
 def thorough(pytestconfig: pytest.Config) -> bool:
-    """Whether every case is tried (`make test-all`), rather than a share of them."""
+    """Return whether to try every case (`make test-all`) rather than a share of them."""
     return _all(pytestconfig)
 
 
 class _Modules(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """A module for each process, and those that look at one suite for the same."""
+    """A scheduler with a process per module, and one for all modules that use the same suite."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
@@ -84,7 +83,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 @pytest.fixture(autouse=True)
 def _leaves_signals_alone() -> Iterator[None]:
-    """Check that a test leaves the signals' handlers as they were, for the next one."""
+    """Check that a test leaves the signal handlers as they were."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -93,16 +92,16 @@ def _leaves_signals_alone() -> Iterator[None]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """No KeyboardInterrupt is lost in a callback of the garbage collector: Hypothesis has one."""
-    kept = gc.callbacks.copy()
+    """Remove callbacks of the garbage collector, in which a KeyboardInterrupt is lost."""
+    callbacks = gc.callbacks.copy()
     gc.callbacks.clear()
     yield
-    gc.callbacks[:] = kept
+    gc.callbacks[:] = callbacks
 
 
 @dataclass(frozen=True)
 class LabHandle:
-    """A lab that is up. `state` is the content of its state.json."""
+    """A lab that is up; `state` is the content of its state.json."""
 
     directory: Path
     state: LabState
@@ -112,20 +111,20 @@ class LabHandle:
     ) -> subprocess.CompletedProcess[str]:
         """Run a shell command in the guest as root; with `check`, a failure fails the test."""
         argv = ssh.command(self._shared, [command])
-        done = subprocess.run(argv, input=stdin, capture_output=True, check=False)
-        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
-        if check and done.returncode != 0:
-            pytest.fail(f"in the guest, `{command}` ended with {done.returncode}:\n{out}{err}")
-        return subprocess.CompletedProcess(command, done.returncode, out, err)
+        result = subprocess.run(argv, input=stdin, capture_output=True, check=False)
+        out, err = (text.decode(errors="replace") for text in (result.stdout, result.stderr))
+        if check and result.returncode != 0:
+            pytest.fail(f"in the guest, `{command}` ended with {result.returncode}:\n{out}{err}")
+        return subprocess.CompletedProcess(command, result.returncode, out, err)
 
     def disconnect(self) -> None:
-        """Before the guest loses its power: the shared connection would wait for an answer."""
-        program, *rest = ssh.command(self._shared)
-        subprocess.run([program, "-O", "exit", *rest], capture_output=True, check=False)
+        """Close the shared connection; it would hang when the guest loses its power."""
+        program, *arguments = ssh.command(self._shared)
+        subprocess.run([program, "-O", "exit", *arguments], capture_output=True, check=False)
 
     @property
     def _shared(self) -> SshState:
-        """The `ssh` of the state, over one connection that ends soon after its last command."""
+        """Return the `ssh` of the state, with a shared connection that is closed when idle."""
         options = ["ControlMaster=auto", f"ControlPath={self.state['sockets']}/ssh"]
         options.append("ControlPersist=10")
         return {**self.state["ssh"], "options": [*self.state["ssh"]["options"], *options]}
@@ -142,9 +141,9 @@ class LabHandle:
 
 @pytest.fixture(scope="session")
 def lab_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """For labs of this session's own, below build/lab-test; they are taken down at the end.
+    """Yield the directory for this session's labs, below build/lab-test; stop them at the end.
 
-    It is kept, with the logs, if a test failed, until the next session.
+    If a test failed it remains, with the logs, until the next session.
     """
     labs = REPOSITORY / "build" / "lab-test"
     _sweep(labs)
@@ -170,7 +169,7 @@ def lab(lab_directory: Path) -> Iterator[LabHandle]:
 
 @pytest.fixture(scope="session")
 def another_lab(lab_directory: Path) -> Callable[..., AbstractContextManager[LabHandle]]:
-    """Provide what starts a lab of a name beside the session's."""
+    """Return a function that starts another lab of a given name."""
 
     @contextmanager
     def started(name: str, **options: Any) -> Iterator[LabHandle]:
@@ -189,7 +188,7 @@ def another_lab(lab_directory: Path) -> Callable[..., AbstractContextManager[Lab
 
 @pytest.fixture(autouse=True)
 def _abilities(request: pytest.FixtureRequest) -> None:
-    """Skip a test that needs what the machine that runs the guest does not have."""
+    """Skip a test that needs an ability that the guest's machine lacks."""
     if marker := request.node.get_closest_marker("needs"):
         machine = machine_of(request.getfixturevalue("lab").state)
         for ability in marker.args:
@@ -198,8 +197,8 @@ def _abilities(request: pytest.FixtureRequest) -> None:
 
 
 def _sweep(labs: Path) -> None:
-    """Take down and remove what killed sessions left; a session that still runs keeps its lab."""
+    """Stop and remove the labs of killed sessions, not those of running ones."""
     for directory in labs.glob("[0-9]*"):
         if not Path(f"/proc/{directory.name}").exists():
             lifecycle.down_all(directory)
-            shutil.rmtree(directory, ignore_errors=True)  # others may be at it
+            shutil.rmtree(directory, ignore_errors=True)  # another session may remove it, too

@@ -1,6 +1,6 @@
-"""What pyproject.toml cannot express: our folders go into the wheel below `fde_testbed/`.
+"""Build steps that pyproject.toml cannot express: our folders go below `fde_testbed/`.
 
-There they share no name with other people's packages, and the tests stay out.
+There their names do not clash with other packages, and the tests are left out.
 """
 
 import shutil
@@ -14,7 +14,7 @@ COLLECTION = Path("ansible_collections", "fde", "testbed")  # a link in a checko
 SHARED = {"ansible": COLLECTION} | {
     name: Path(name) for name in ("data/examples", "data/reference", "data/schema")
 }
-FILES = ("CITATION.cff", "LICENSE")  # what a bundle of results has beside them
+FILES = ("CITATION.cff", "LICENSE")  # copied into every bundle of results
 INVENTORIES = ("hardware.example", "lab", "local", "media", "two-labs")
 LEFT_OUT = shutil.ignore_patterns("tests", "__pycache__", "secrets*.json", ".*")
 
@@ -24,15 +24,15 @@ def from_git(*question: str) -> str:
     sys.path.insert(0, str(ROOT))
     from contract.git import ask_git
 
-    done = ask_git(ROOT, *question)
-    if done.returncode:
-        sys.exit(f"Git cannot read {ROOT}: {done.stderr.strip()}. Build from an unpacked sdist.")
-    return done.stdout
+    answer = ask_git(ROOT, *question)
+    if answer.returncode:
+        sys.exit(f"Git cannot read {ROOT}: {answer.stderr.strip()}. Build from an unpacked sdist.")
+    return answer.stdout
 
 
 @cache
 def tracked() -> set[str]:
-    """Return the files that git keeps, and their folders; empty in an sdist, where all belong."""
+    """Return the tracked files and their folders; empty in an sdist, which has only such files."""
     if not (ROOT / ".git").exists():
         return set()
     files = [Path(name) for name in from_git("ls-files", "-z").split("\0") if name]
@@ -40,22 +40,22 @@ def tracked() -> set[str]:
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:
-    """Return what stays out of a package: what git does not keep, inventories of users."""
-    kept = INVENTORIES if Path(folder).name == "inventory" else names
+    """Return names to leave out of a package: untracked files, inventories of users."""
+    included = INVENTORIES if Path(folder).name == "inventory" else names
     place, ours = Path(folder).relative_to(ROOT), tracked()
     stray = {name for name in names if ours and str(place / name) not in ours}
-    return LEFT_OUT(folder, names) | (set(names) - set(kept)) | stray
+    return LEFT_OUT(folder, names) | (set(names) - set(included)) | stray
 
 
 def commit() -> str:
-    """Return the commit that is built; an sdist has it in a file. Empty where nothing has it."""
+    """Return the commit being built, from git or an sdist's file; empty if unknown."""
     if (ROOT / "COMMIT").exists():
         return (ROOT / "COMMIT").read_text(encoding="utf-8")
     return from_git("rev-parse", "--short=12", "HEAD").strip() if (ROOT / ".git").exists() else ""
 
 
 def place(package: Path) -> None:
-    """Copy what `contract/places.py` looks for into the package that is built."""
+    """Copy the files that `contract/places.py` looks for into the package being built."""
     folders = {name: package / name for name in PACKAGES}
     folders |= {name: package / "share" / path for name, path in SHARED.items()}
     for name, folder in folders.items():
@@ -72,7 +72,7 @@ if __name__ == "__main__":  # what builds the package has setuptools; Python 3.1
     from setuptools.command.sdist import sdist
 
     class BuildWithPackages(build_py):
-        """Build `fde_testbed` with all that belongs to it."""
+        """Build `fde_testbed` with all packages and shared files."""
 
         def run(self) -> None:
             super().run()
@@ -80,11 +80,11 @@ if __name__ == "__main__":  # what builds the package has setuptools; Python 3.1
                 place(Path(self.build_lib, "fde_testbed"))
 
     class SdistOfGit(sdist):
-        """Take what git keeps, and the commit, which an unpacked sdist cannot ask for."""
+        """Take the tracked files, and record the commit, which an unpacked sdist cannot query."""
 
         def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-            made = {name for name in files if ".egg-info" in name}
-            ours = sorted(made | (set(files) & tracked() or set(files)))
+            metadata = {name for name in files if ".egg-info" in name}
+            ours = sorted(metadata | (set(files) & tracked() or set(files)))
             super().make_release_tree(base_dir, ours)
             for listing in Path(base_dir).glob("*.egg-info/SOURCES.txt"):
                 listing.unlink()  # it may be a link to this checkout's

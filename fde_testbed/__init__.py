@@ -22,7 +22,7 @@ _FOLDER = _HERE if (_HERE / "contract").is_dir() else _HERE.parent
 
 
 def _put_ours_first() -> None:
-    """Find our packages before all others; forget modules of their names that are not ours."""
+    """Put our packages first on sys.path, and unload others of the same names."""
     if sys.path[:1] != [str(_FOLDER)]:
         sys.path.insert(0, str(_FOLDER))
     names = {path.parent.name for path in _FOLDER.glob("*/__init__.py")} & set(sys.modules)
@@ -37,7 +37,7 @@ _put_ours_first()
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for: the command needs no tables."""
+    """Import a name on first access, because the command needs no tables."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("analysis"), name)

@@ -1,10 +1,10 @@
-"""The command `fde`, as `python -m fde_testbed` and as the installed script starts it."""
+"""Entry point of the command `fde`, as `python -m fde_testbed` and as installed script."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command; an environment with packages that do not fit is a sentence."""
+    """Run the command; print a sentence if a package is missing or does not fit."""
     try:
         from controller.cli import app
     except (ImportError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""The virtual lab by hand: up, down, and what can happen to it in between."""
+"""Start and stop the virtual lab by hand, and simulate faults in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _cached(_arguments: argparse.Namespace) -> int:
 
 def _kernel(arguments: argparse.Namespace) -> int:
     same = kernel.rebuild(say, keep=arguments.keep)
-    say("kernel: the same bytes" if same else "kernel: other bytes than those of lab/kernel/")
+    say("kernel: identical" if same else "kernel: differs from that of lab/kernel/")
     return 0 if same else 1
 
 
@@ -81,19 +81,19 @@ def _power_on(layout: Layout) -> None:
 
 
 def _switch(arguments: argparse.Namespace) -> int:
-    """Switch as a program of `fde_power` does; what is so already stays."""
+    """Switch the target's power, as a program of `fde_power`; do nothing if it is so already."""
     layout = Layout(arguments.dir.absolute())
     if arguments.state == "status":
         say("on" if power.is_on(layout) else "off")
     elif power.is_on(layout) and arguments.state == "off":
         power.power_cut(layout)
-        time.sleep(2)  # its port is in use for a moment
+        time.sleep(2)  # its port remains in use for a moment
     elif not power.is_on(layout) and arguments.state == "on":
         power.power_on(layout)
     return 0
 
 
-# What happens to a lab that is up: what it is called, in words, and how it is done.
+# Events of a lab that is up, by command: help and function.
 EVENTS: dict[str, tuple[str, Callable[[Layout], None]]] = {
     "power-cut": ("take the target's and its drives' power away", power.power_cut),
     "power-on": ("give it back, and wait until the target is up", _power_on),
@@ -112,13 +112,13 @@ def _event(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
-    "image": ("build the guest's image and kernel where the cache has none", _image),
-    "cached": ("where in the cache they are", _cached),
+    "image": ("build the guest's image and kernel if the cache has none", _image),
+    "cached": ("print where they are in the cache", _cached),
     "kernel": ("build the kernel of lab/kernel/ again and compare its bytes", _kernel),
     "up": ("start drives, guest and meter", _up),
     "down": ("stop them, and labs in directories below", _down),
     "status": ("show what runs; exit 1 if the lab is not up", _status),
-    "switch": ("the target's power as a program of fde_power", _switch),
+    "switch": ("switch the target's power, as a program of fde_power", _switch),
     "ssh": ("run a command in the guest, or a shell", _ssh),
     **{name: (text, _event) for name, (text, _) in EVENTS.items()},
 }
@@ -133,16 +133,16 @@ def _parser() -> argparse.ArgumentParser:
             place = Path("build/lab")
             command.add_argument("--dir", type=Path, default=place, help=f"default {place}")
     keep = commands.choices["kernel"]
-    keep.add_argument("--keep", action="store_true", help="put what was built into lab/kernel/")
+    keep.add_argument("--keep", action="store_true", help="save the build in lab/kernel/")
     up = commands.choices["up"]
     up.add_argument("--no-drives", action="store_true", help="the guest and the meter only")
     up.add_argument("--no-meter", action="store_true", help="the drives and the guest only")
-    up.add_argument("--truth", action="store_true", help="write down what the meter is fed")
+    up.add_argument("--truth", action="store_true", help="write the meter's input to a file")
     up.add_argument(
         "--packages", type=int, choices=(1, 2), default=1, help="processor packages with counters"
     )
     up.add_argument(
-        "--disks", default="", metavar="MODEL", help="that disks behave as (lab/disk_models.yml)"
+        "--disks", default="", metavar="MODEL", help="of the disks' behaviour (lab/disk_models.yml)"
     )
     commands.choices["switch"].add_argument("state", choices=("on", "off", "status"))
     commands.choices["ssh"].add_argument("command", nargs="*", metavar="-- command")
@@ -150,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Exit status: 0, 1 with a sentence on standard error, 2 for wrong usage, 130 after Ctrl-C."""
+    """Return the exit status: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
     arguments = _parser().parse_args()
     try:
         return COMMANDS[arguments.name][1](arguments)

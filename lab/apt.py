@@ -1,4 +1,4 @@
-"""Debian's packages by apt, with separate lists and caches: nothing of the host's changes.
+"""Download Debian packages by apt with separate lists and caches, without changing the host's.
 
 They come from the mirror that the environment names, else from the host's own Debian mirror.
 """
@@ -21,7 +21,7 @@ Run = Callable[[Sequence[str], Callable[[str], None]], None]
 
 @dataclass(frozen=True)
 class Mirror:
-    """`url` None leaves the choice to mmdebstrap; `apt_options` are apt.conf lines of the host."""
+    """A Debian mirror and the host's apt.conf lines for it; mmdebstrap chooses if `url` is None."""
 
     url: str | None
     apt_options: tuple[str, ...]
@@ -48,15 +48,15 @@ def _output(*command: str) -> str:
 
 
 def transport_options(dump: str) -> tuple[str, ...]:
-    """Return the lines of `apt-config dump` on how to reach a mirror (proxy, certificates)."""
-    wanted = ("Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CaInfo")
-    return tuple(line for line in dump.splitlines() if line.startswith(wanted))
+    """Return the proxy and certificate settings in the output of `apt-config dump`."""
+    prefixes = ("Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CaInfo")
+    return tuple(line for line in dump.splitlines() if line.startswith(prefixes))
 
 
 def debian_url(index_targets: Iterable[str]) -> str | None:
     """Return Debian's main archive from the lines of `apt-get indextargets`, or None.
 
-    The label is known only once the lists are fetched; before that the usual path has to do.
+    The label is known only after the lists are fetched; before that the usual path must do.
     """
     rows = [line.split("|") for line in index_targets]
     main = [r for r in rows if len(r) == 4 and r[0] == "Packages" and r[3] == "main"]
@@ -68,11 +68,11 @@ def debian_url(index_targets: Iterable[str]) -> str | None:
 
 
 class Apt:
-    """apt in the directory `work`, for `suites`; the first is preferred where there are several.
+    """apt in the directory `work`, for `suites`, of which the first is preferred.
 
-    `status` is dpkg's of the system that packages are for: None where nothing is installed. `run`
-    runs a command and passes its lines on; it raises LabError where that fails. `archive` is used
-    in place of the mirror, and may be an old state of it.
+    `status` is dpkg's status file of the system to install on; None for an empty system. `run` runs
+    a command and passes its lines on; it raises LabError if the command fails. `archive` replaces
+    the mirror, and may be a snapshot of it.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Apt:
         run(["apt-get", "-qq", *self.words, "update"], _ignore)
 
     def download(self, *packages: str) -> None:
-        """Download these packages alone into `work`."""
+        """Download only these packages into `work`."""
         place = f'cd "{self.work}" && exec apt-get -qq "$@"'
         self.run(["sh", "-c", place, "sh", *self.words, "download", *packages], _ignore)
 

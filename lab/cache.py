@@ -1,4 +1,4 @@
-"""What is expensive to make and kept for every checkout: made once, under a lock, whole or not."""
+"""Cache expensive builds for all checkouts; each is built once, under a lock, and atomically."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ TAIL_LINES = 15
 
 
 def content_hash(files: Iterable[Path], base: Path, recipe: str) -> str:
-    """Hash of `recipe` and of the files: paths below `base`, execute bits and contents.
+    """Return the hash of `recipe` and of the files: paths below `base`, execute bits and contents.
 
-    The order of `files` does not matter, nor where `base` is.
+    Neither the order of `files` nor the place of `base` matters.
     """
     digest = hashlib.sha256(recipe.encode())
     for file in sorted(files):
@@ -47,25 +47,30 @@ def content_hash(files: Iterable[Path], base: Path, recipe: str) -> str:
 
 
 def ensure(
-    directory: Path, what: str, room_bytes: int, build: Callable[[Path], None], say: Say
+    directory: Path, product: str, room_bytes: int, build: Callable[[Path], None], say: Say
 ) -> None:
-    """Have `directory`, filled by `build` if it is not there; `what` names it in messages.
+    """Make sure that `directory` exists, filled by `build`; `product` names it in messages.
 
-    Its files have the sums that they were built with. Directories beside it are older ones: all but
-    the `KEPT` newest are dropped. Raises LabError.
+    An existing one must have the checksums of its build. All but the `KEPT` newest sibling
+    directories are removed. Raises LabError.
     """
     siblings = directory.parent
     if directory.exists():
-        _require_sums(directory, what)
+        _require_sums(directory, product)
         return
-    require_room(siblings, room_bytes, f"the guest's {what}")
+    require_room(siblings, room_bytes, f"the guest's {product}")
     siblings.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _lock(siblings / "lock", what, say):
+    with _lock(siblings / "lock", product, say):
         if directory.exists():
-            _require_sums(directory, what)
+            _require_sums(directory, product)
             return
         started = time.monotonic()
-        _sweep(siblings)
+        # No build runs while the lock is held. A guest on a removed image keeps its open files.
+        for leftover in siblings.glob(f"{BUILDING}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        finished = sorted(siblings.glob(f"*/{FACTS}"), key=lambda p: p.stat().st_mtime)
+        for facts_file in finished[:-KEPT]:
+            shutil.rmtree(facts_file.parent, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=BUILDING, dir=siblings))
         try:
             build(temporary)
@@ -81,20 +86,20 @@ def ensure(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        say(f"{what}: {allocated / 1e9:.2f} GB made in {seconds:.0f} s: {directory}")
+        say(f"{product}: {allocated / 1e9:.2f} GB made in {seconds:.0f} s: {directory}")
 
 
-def _require_sums(directory: Path, what: str) -> None:
-    """Raise LabError where a cached file is not what was built, or anybody may have changed it.
+def _require_sums(directory: Path, product: str) -> None:
+    """Raise LabError if a cached file was changed since its build, or if others may change it.
 
-    A file is read again where its inode shows a change since.
+    Only files whose inode shows a change are read again.
     """
     for place in (directory.parent, directory):
         status = place.stat()
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002:
             raise LabError(
                 "cache-open-to-others",
-                what=what,
+                what=product,
                 directory=directory,
                 place=place,
                 parent=directory.parent,
@@ -103,19 +108,19 @@ def _require_sums(directory: Path, what: str) -> None:
         document = read_object(directory / SUMS)
         noted = {name: (entry["sha256"], entry["inode"]) for name, entry in document.items()}
     except (KeyError, TypeError):
-        noted = {}  # without sums, no file is what was built
+        noted = {}  # without sums, every file counts as changed
     files = {path.relative_to(directory).as_posix(): path for path in _files(directory)}
     touched = {n: p for n, p in files.items() if n in noted and noted[n][1] != _inode(p)}
     changed = files.keys() ^ noted.keys()
     changed |= {n for n, path in touched.items() if noted[n][0] != sha256_of(path)}
     if changed:
-        raise LabError("cache-changed", what=what, directory=directory, file=min(changed))
+        raise LabError("cache-changed", what=product, directory=directory, file=min(changed))
     if touched:
         _note_sums(directory)
 
 
 def _note_sums(directory: Path) -> None:
-    noted = {  # the inode first: a file that is written to meanwhile is looked at again
+    noted = {  # the inode first: a file written meanwhile is read again at the next check
         path.relative_to(directory).as_posix(): {"inode": _inode(path), "sha256": sha256_of(path)}
         for path in _files(directory)
     }
@@ -123,7 +128,7 @@ def _note_sums(directory: Path) -> None:
 
 
 def _inode(path: Path) -> list[int]:
-    """Return what changes with every writing of a file, and which cannot be set back (ctime)."""
+    """Return numbers that change with every write to a file; ctime cannot be set back."""
     status = path.stat()
     return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
@@ -133,38 +138,38 @@ def _files(directory: Path) -> list[Path]:
 
 
 def require_programs(*programs: str) -> None:
-    """Raise LabError for the first that is missing."""
+    """Raise LabError for the first missing program."""
     for program in programs:
         if shutil.which(program, path=system_path()) is None:
             raise LabError("program-missing", program=program)
 
 
 @contextmanager
-def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[Path, Path]]:
+def work_directory(product: str, room_bytes: int, target: Path) -> Iterator[tuple[Path, Path]]:
     """Yield a scratch directory of mode 0700 and the path of the build's log in it.
 
-    Unlike a home directory, a namespace's users can reach it. The log of a failed build is kept
-    beside `target`.
+    Unlike a home directory, it is accessible to a namespace's users. The log of a failed build is
+    saved next to `target`.
     """
     base = os.environ.get("TMPDIR") or "/var/tmp"
-    require_room(Path(base), room_bytes, f"building the guest's {what}")
-    work = Path(tempfile.mkdtemp(prefix=f"fde-{what}-", dir=base))
+    require_room(Path(base), room_bytes, f"building the guest's {product}")
+    work = Path(tempfile.mkdtemp(prefix=f"fde-{product}-", dir=base))
     _let_namespace_in(work)
     log = work / "build.log"
     try:
         yield work, log
     except LabError as error:
-        kept = target.parent / FAILED_LOG
-        shutil.copyfile(log, kept)
-        raise LabError("build-failed", what=what, kept=kept, error=error) from error
+        saved_log = target.parent / FAILED_LOG
+        shutil.copyfile(log, saved_log)
+        raise LabError("build-failed", what=product, kept=saved_log, error=error) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _let_namespace_in(work: Path) -> None:
-    """Let the root of this user's namespaces pass `work`, and no other user (acl(5), subuid(5)).
+    """Let the root of this user's namespaces enter `work`, and no other user (acl(5), subuid(5)).
 
-    Root's own builds need no user namespace. Raises LabError where the file system has no ACLs.
+    Root's builds need no user namespace. Raises LabError if the file system has no ACLs.
     """
     if os.geteuid() == 0:
         return
@@ -184,7 +189,7 @@ def _let_namespace_in(work: Path) -> None:
 
 
 def system_path() -> str:
-    """Search path with the system directories that an ordinary user's may lack."""
+    """Return PATH with the system directories that an ordinary user's may lack."""
     return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
@@ -195,9 +200,9 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run one step of a build, its output to the log and line by line to `on_line`.
+    """Run one step of a build; write its output to the log and pass each line to `on_line`.
 
-    Raises LabError with its last lines where it fails.
+    Raises LabError with its last lines if it fails.
     """
     tail: list[str] = []
     with (
@@ -218,31 +223,17 @@ def run(
             tail = [*tail[1 - TAIL_LINES :], line.rstrip()]
             on_line(line.rstrip())
     if process.returncode != 0:
-        last = "\n".join(tail)
-        raise LabError("step-failed", command=command[0], last=last)
-
-
-def _sweep(siblings: Path) -> None:
-    """Drop what a killed build left behind, and old results but the two last made.
-
-    The caller holds the lock, so no build runs. A guest that runs on a dropped image keeps it:
-    its files are open.
-    """
-    for leftover in siblings.glob(f"{BUILDING}*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    finished = sorted(siblings.glob(f"*/{FACTS}"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for old in finished[KEPT:]:
-        shutil.rmtree(old.parent, ignore_errors=True)
+        raise LabError("step-failed", command=command[0], last="\n".join(tail))
 
 
 @contextmanager
-def _lock(path: Path, what: str, say: Say) -> Iterator[None]:
-    """One build at a time; the kernel lets go of the lock if the builder dies."""
+def _lock(path: Path, product: str, say: Say) -> Iterator[None]:
+    """Hold a lock during a build; the kernel releases it if the builder dies."""
     with path.open("w", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"{what}: another build is under way; waiting for it")
+            say(f"{product}: another build is under way; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise LabError("not-locked", path=path, reason=error.strerror) from error

@@ -1,8 +1,8 @@
-"""Connects to HOST PORT and hands its caller the socket, as ssh's ProxyUseFdpass wants it.
+"""Connect to HOST PORT and pass the socket to the caller, as ssh's ProxyUseFdpass requires.
 
     python connect.py HOST PORT
 
-Imports nothing but `socket`: ssh starts it for every connection.
+Imports only `socket` and `sys`, because ssh starts it for every connection.
 """
 
 import socket
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """End with 1 where nothing listens."""
+    """Pass the connected socket to the caller; exit with 1 if the connection fails."""
     try:
         connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=8)
     except OSError as error:

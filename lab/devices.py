@@ -1,4 +1,4 @@
-"""The declared models of disk_models.yml, and having the lab's drives behave as one of them."""
+"""Load the disk models of disk_models.yml, and start the lab's drives and meter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BLOCK_BYTES = 4096
 
 @dataclass(frozen=True)
 class DriveKind:
-    """One of the lab's drives; `medium` is a section of power_model.yml, "" for the default one."""
+    """One of the lab's drives; `medium` is a section of power_model.yml, "" for the default."""
 
     role: str
     model: str
@@ -40,7 +40,7 @@ class DriveKind:
 
 
 def by_id(model: str, serial: str) -> str:
-    """Return what udev calls such a disk in the guest."""
+    """Return the by-id link that udev makes for such a disk in the guest."""
     return f"/dev/disk/by-id/nvme-{model}_{serial}"
 
 
@@ -52,14 +52,14 @@ DRIVES = (
 
 @dataclass(frozen=True)
 class DiskModel:
-    """The drives that the lab then has, and the behaviour of each by its role."""
+    """A model's drives, and the behaviour of each by its role."""
 
     drives: tuple[DriveKind, ...]
     behaviours: Mapping[str, Behaviour]
 
 
 def load(path: Path = FILE) -> dict[str, DiskModel]:
-    """Models by their key in the file. Raises LabError for what is no model."""
+    """Return all models by their key in the file. Raises LabError for an invalid one."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         return {name: _model(entry) for name, entry in document.items()}
@@ -73,8 +73,8 @@ def _model(entry: Mapping[str, Any]) -> DiskModel:
     kinds = {kind.role: kind for kind in DRIVES}
     models = entry.get("disks") or dict.fromkeys(kinds, entry.get("every"))
     drives, behaviours = [], {}
-    for role, each in models.items():
-        settings = dict(each or {})
+    for role, entry_settings in models.items():
+        settings = dict(entry_settings or {})
         kind = kinds.get(role) or DriveKind(
             role,
             f"fde-lab-{role}",
@@ -88,7 +88,7 @@ def _model(entry: Mapping[str, Any]) -> DiskModel:
 
 
 def find(name: str) -> DiskModel:
-    """One model. Raises LabError where there is none of that name."""
+    """Return the model of this name. Raises LabError for an unknown one."""
     models = load()
     if name not in models:
         raise LabError("no-model", model=name, known=", ".join(models))
@@ -96,7 +96,7 @@ def find(name: str) -> DiskModel:
 
 
 def apply(name: str, drives: Mapping[str, DriveState]) -> None:
-    """From now on the drives (`drives` of the lab's state) behave as the model; "" for none."""
+    """Make the drives (`drives` of the lab's state) behave as the model; "" for none."""
     behaviours = find(name).behaviours if name else {}
     for role, drive in drives.items():
         parameters = vars(behaviours[role]) if behaviours else {}
@@ -106,7 +106,7 @@ def apply(name: str, drives: Mapping[str, DriveState]) -> None:
 
 
 def write_secrets(layout: Layout) -> Path:
-    """Make this lab's secrets; returns the file of the PSID (a real drive has it on its label)."""
+    """Create this lab's secrets; return the file of the PSID (on a real drive's label)."""
     psid = secrets.token_hex(16).upper()
     values = {
         "luks_passphrase": secrets.token_urlsafe(24),
@@ -122,14 +122,14 @@ def write_secrets(layout: Layout) -> Path:
 
 
 def start_drive(launcher: Launcher, kind: DriveKind, psid: Path, network: Network) -> DriveState:
-    """Start one drive with an empty medium; returns its part of the lab's state.
+    """Start one drive with an empty medium; return its entry in the lab's state.
 
-    In a network of the lab's own it listens on every address of that network.
+    In a separate network it listens on every address of that network.
     """
     directory = launcher.layout.directory
     files = {name: directory / f"{kind.role}.{name}" for name in ("img", "stats", "opal")}
-    for old in files.values():
-        old.unlink(missing_ok=True)
+    for path in files.values():
+        path.unlink(missing_ok=True)
     with files["img"].open("wb") as file:
         file.truncate(DRIVE_BYTES)
     options = {

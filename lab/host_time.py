@@ -1,8 +1,9 @@
-"""What the guest has of the host's processors: time that it used, slept, and was kept waiting for.
+"""Measure the guest's use of the host's processors: time used, idle and stolen.
 
-Read from outside, of QEMU's virtual CPUs or of User Mode Linux's process tree: often, so that files
-stay open and nothing is started. All times only grow. Sources of the clocks: the kernel's
-Documentation/scheduler/sched-stats.rst (schedstat: time on a processor, time waiting for one).
+The times are read from outside, of QEMU's virtual CPUs or of User Mode Linux's process tree: often,
+so that files stay open and no process is started. All times only grow. Sources of the clocks: the
+kernel's Documentation/scheduler/sched-stats.rst (schedstat: time on a processor, time waiting for
+one).
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ CHILDREN_TIME = slice(13, 15)  # cutime and cstime of /proc/PID/stat, counted af
 
 
 class PowerLostError(Exception):
-    """The guest is gone."""
+    """The guest has ended."""
 
 
 @dataclass(frozen=True)
 class GuestTime:
     """Nanoseconds of all CPUs of the guest together since some moment.
 
-    `stolen_ns` is when a CPU had work and the host did not run it, `idle_ns` when it had none.
+    `stolen_ns` is time in which a CPU had work and the host did not run it, `idle_ns` without work.
     """
 
     cpu_ns: int = 0
@@ -36,12 +37,12 @@ class GuestTime:
 
 
 class HostPage:
-    """A page that the guest's kernel and the meter share: three numbers, each of 64 bits.
+    """A page shared by the guest's kernel and the meter: three numbers of 64 bits.
 
-    The guest writes how long its CPU has slept (User Mode Linux alone: lab/kernel/uml.patch), the
-    meter what the host has kept from the guest's CPUs, and from the modelled machine as a whole.
-    Each is read and written at one go, for the other side looks at any moment; `struct` goes byte
-    by byte and clears the place first.
+    The guest writes how long its CPU has slept (User Mode Linux only: lab/kernel/uml.patch), the
+    meter the time stolen from the guest's CPUs, and from the modelled machine as a whole. Each
+    number is read and written in one access, because the other side may read at any moment;
+    `struct` would write single bytes and clear the place first.
     """
 
     NAME = "host-page"
@@ -49,28 +50,28 @@ class HostPage:
     _SLEPT, _STOLEN_CPU, _STOLEN = range(3)
 
     def __init__(self, path: Path) -> None:
-        """Raise OSError where there is no such file."""
+        """Map the file. Raises OSError if it does not exist."""
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), self.SIZE_BYTES)
         self._numbers = memoryview(self._memory).cast("q")
 
     @classmethod
     def create(cls, path: Path) -> None:
-        """Make the file, all zeros; one that others have mapped is cleared in place."""
+        """Create the file, all zeros; clear an existing one in place, because others map it."""
         with path.open("r+b" if path.exists() else "xb") as file:
             file.write(bytes(cls.SIZE_BYTES))
 
     def idle_ns(self, now_ns: int) -> int:
-        """How long the guest's CPU has slept by now (CLOCK_MONOTONIC), this very sleep included.
+        """Return how long the guest's CPU has slept until now (CLOCK_MONOTONIC).
 
-        While it sleeps, the page holds the sum without this sleep less the time of falling asleep,
+        During a sleep the page holds the sum of earlier sleeps less the time of falling asleep,
         which is negative.
         """
         slept_ns = self._numbers[self._SLEPT]
         return slept_ns if slept_ns >= 0 else slept_ns + now_ns
 
     def publish(self, stolen_cpu_ns: int, stolen_ns: int) -> None:
-        """Write to the guest, whose modelled counters and /proc/stat show it."""
+        """Write stolen time for the guest's modelled counters and /proc/stat."""
         self._numbers[self._STOLEN_CPU] = stolen_cpu_ns
         self._numbers[self._STOLEN] = stolen_ns
 
@@ -80,14 +81,14 @@ class HostPage:
 
 
 class SchedStats:
-    """Time on a processor and time waiting for one, of some threads whose files are held open."""
+    """Time on a processor and time waiting for one, of some threads; keeps their files open."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        """Raise OSError where there is no such thread."""
+        """Open the files. Raises OSError if a thread does not exist."""
         self._files = [os.open(file, os.O_RDONLY) for file in files]
 
     def read(self) -> tuple[int, int]:
-        """Their sums in ns. Raises ProcessLookupError or ValueError where a thread has ended."""
+        """Return both sums in ns. Raises ProcessLookupError or ValueError if a thread ended."""
         fields = [os.pread(file, 64, 0).split() for file in self._files]
         cpu_ns, waited_ns = 0, 0
         for own_ns, delay_ns, _ in fields:
@@ -100,17 +101,17 @@ class SchedStats:
 
 
 class Threads:
-    """Single threads of one process: QEMU's virtual CPUs, without its own work."""
+    """Single threads of one process: QEMU's virtual CPUs, without QEMU's other work."""
 
     def __init__(self, pid: int, thread_ids: Sequence[int]) -> None:
-        """Raise OSError where there is no such thread."""
+        """Open the threads' files. Raises OSError if one does not exist."""
         tasks = Path(f"/proc/{pid}/task")
         self._stats = SchedStats([tasks / str(int(t)) / "schedstat" for t in thread_ids])
         self.cpus = len(thread_ids)
         self._start: tuple[int, int, int] | None = None
 
     def read(self, now_ns: int) -> GuestTime:
-        """Their sums; stolen and idle since the first reading. Raises PowerLostError."""
+        """Return the sums; stolen and idle since the first reading. Raises PowerLostError."""
         try:
             cpu_ns, waited_ns = self._stats.read()
         except (ProcessLookupError, ValueError):
@@ -129,17 +130,18 @@ class Threads:
 
 
 class ProcessTree:
-    """A process and its children, those too that have ended: User Mode Linux on its one CPU.
+    """A process and its children, including ended ones: User Mode Linux on its one CPU.
 
-    Live processes have a clock in ns. What ended ones used is exact once their parent has waited
-    for them, but the kernel shows it in ticks: the clocks as last seen fill in what a tick hides.
-    What was neither used nor slept, by `page`, the host has kept from it; without a page that is 0.
+    Live processes have a clock in ns. The time of ended ones is exact after their parent has waited
+    for them, but the kernel shows it in ticks; the last readings of the clocks fill in the rest of
+    a tick. Time neither used nor slept, by `page`, was stolen by the host; without a page that is
+    0.
     """
 
     cpus = 1
 
     def __init__(self, pid: int, page: HostPage | None = None) -> None:
-        """Raise OSError where there is no such process."""
+        """Open the process's file. Raises OSError if it does not exist."""
         self._pid = pid
         self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
         self._page = page
@@ -149,7 +151,7 @@ class ProcessTree:
         self._start: tuple[int, int, int] | None = None
 
     def read(self, now_ns: int) -> GuestTime:
-        """Return the sums, none ever less; stolen and idle since the first; or PowerLostError."""
+        """Return non-decreasing sums; stolen and idle since the first. Raises PowerLostError."""
         cpu_ns = self._cpu_ns()
         idle_ns = stolen_ns = 0
         if self._page is not None:
@@ -184,7 +186,7 @@ class ProcessTree:
         return own_ns + self._ended_ns + sum(alive_ns.values())
 
     def _children(self) -> list[int]:
-        """Of every thread of the process (kernel: CONFIG_PROC_CHILDREN)."""
+        """Return the child processes of every thread (kernel: CONFIG_PROC_CHILDREN)."""
         tasks = Path(f"/proc/{self._pid}/task")
         try:
             named = [(task / "children").read_text(encoding="ascii") for task in tasks.iterdir()]
@@ -199,7 +201,7 @@ class ProcessTree:
 
 
 class Delay:
-    """How long the threads of a process, which come and go, have waited for a processor."""
+    """Time that the threads of a process, including new and ended ones, waited for a processor."""
 
     def __init__(self, pid: int) -> None:
         self._tasks = f"/proc/{pid}/task"
@@ -208,7 +210,7 @@ class Delay:
         self._total_ns = 0
 
     def read_ns(self) -> int:
-        """Return the sum in ns, which only grows; as before where the process is gone."""
+        """Return the sum in ns, which only grows; unchanged if the process has ended."""
         with contextlib.suppress(OSError):
             alive = set(os.listdir(self._tasks))  # noqa: PTH208 - a hundred times a second
             for name in self._threads.keys() - alive:
@@ -232,5 +234,5 @@ class Delay:
 
 
 def _clock_ns(pid: int) -> int:
-    """CPU clock of a process; the number is that of clock_getcpuclockid(3) in the GNU library."""
+    """Return the CPU clock of a process; clock_getcpuclockid(3) of the GNU C library numbers it."""
     return time.clock_gettime_ns((~pid << 3) | 2)

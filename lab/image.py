@@ -1,4 +1,4 @@
-"""The guest's image: made by mmdebstrap of Debian's packages, and kept in the cache."""
+"""Build the guest's image with mmdebstrap from Debian packages, and cache it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ GUEST = HERE / "guest"
 MODULE = HERE / "rapl_sim"
 MODULE_SOURCES = ("fde_rapl_sim.c", "Makefile")
 SUITE = "trixie"
-DISK_BYTES = 6 * GIB  # sparse: what the guest may fill, not what the file takes
-BUILD_ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at its peak
-BENCH = "/usr/src/fde-build"  # in the guest, while it is made
+DISK_BYTES = 6 * GIB  # sparse: the guest's limit, not the size of the file
+BUILD_ROOM_BYTES = 5 * GIB  # tree and image together, with the package cache at its peak
+BENCH = "/usr/src/fde-build"  # in the guest, during the build
 UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
 OVERLAY = "overlay.tar"
 PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
@@ -34,7 +34,7 @@ ROOM_BYTES = 3 * GIB
 
 @dataclass(frozen=True)
 class Image:
-    """A built image; `root` (raw ext4) is read-only, guests put an overlay over it."""
+    """A built image; `root` (raw ext4) is read-only, guests write to an overlay over it."""
 
     directory: Path
     root = InDirectory("root.img")
@@ -43,35 +43,35 @@ class Image:
 
 
 def location(directory: Path | None = None) -> Image:
-    """Where the image of the present inputs is, or would be, in this cache."""
+    """Return the image of the current inputs in this cache, whether it is built or not."""
     name = cache.content_hash(inputs(), HERE, recipe())
     return Image((directory or cache_dir()) / "images" / name)
 
 
 def ensure(say: Say, directory: Path | None = None) -> Image:
-    """Return the image, built now if it is not in the cache. Raises LabError."""
+    """Return the image, building it if the cache lacks it. Raises LabError."""
     image = location(directory)
     cache.ensure(image.directory, "image", ROOM_BYTES, lambda new: build(new, say), say)
     return image
 
 
 def words(name: str) -> list[str]:
-    """Return the lines of lab/guest/`name` that are not comments."""
+    """Return the lines of lab/guest/`name` without comments."""
     lines = (GUEST / name).read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def inputs() -> list[Path]:
-    """Return every file that determines what the image holds, in a fixed order."""
+    """Return every file that determines the image's contents, in a fixed order."""
     overlay = [p for p in GUEST.rglob("*") if p.is_file()]
     return sorted([*overlay, *(MODULE / n for n in MODULE_SOURCES)])
 
 
 def recipe() -> str:
-    """Return the commands that make the image, alike on every machine and checkout."""
-    nowhere = Path("root")
-    debootstrap = _debootstrap(nowhere, Mirror(None, (), None))
-    words = [*debootstrap, *_mke2fs(nowhere, Path("disk")), str(DISK_BYTES)]
+    """Return the commands that build the image, identical on every machine and checkout."""
+    root = Path("root")
+    debootstrap = _debootstrap(root, Mirror(None, (), None))
+    words = [*debootstrap, *_mke2fs(root, Path("disk")), str(DISK_BYTES)]
     return "\n".join(words).replace(str(HERE), "")
 
 
@@ -90,7 +90,7 @@ def build(target: Path, say: Say) -> None:
             say("image: ext4 file system")
             with disk.open("wb") as file:
                 file.truncate(DISK_BYTES)
-            disk.chmod(0o666)  # written by the namespace's root, who is somebody else outside it
+            disk.chmod(0o666)  # the namespace's root, which writes it, is another user outside
             _run(_entered(_mke2fs(root, disk)), log, say)
             _take_boot_files(work, target)
             _run(["cp", "--sparse=always", str(disk), str(target / "root.img")], log, say)
@@ -99,7 +99,7 @@ def build(target: Path, say: Say) -> None:
 
 
 def pack_overlay(tree: Path, archive: Path) -> None:
-    """Pack a directory as root's, with the usual modes, whoever checked it out and how."""
+    """Pack a directory with root as owner and standard modes, independent of the checkout."""
 
     def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
@@ -115,7 +115,7 @@ def pack_overlay(tree: Path, archive: Path) -> None:
 def _debootstrap(root: Path, source: Mirror) -> list[str]:
     """Return the mmdebstrap command that makes the tree `root`."""
     packages = words("packages.txt") + words("build-packages.txt")
-    # What finish.sh finds beside itself in the new root.
+    # Copied into the new root together with finish.sh, which reads them.
     lists = (GUEST / n for n in ("finish.sh", "build-packages.txt", "masked-units.txt"))
     ingredients = " ".join(f"'{p}'" for p in (*lists, *(MODULE / n for n in MODULE_SOURCES)))
     command = [
@@ -136,17 +136,17 @@ def _debootstrap(root: Path, source: Mirror) -> list[str]:
         f'--customize-hook=chroot "$1" /bin/sh {BENCH}/finish.sh',
     ]
     if source.certificates is not None:
-        where = source.certificates
+        folder = source.certificates.parent
         command += [
-            f'--setup-hook=mkdir -p "$1{where.parent}"',
-            f"--setup-hook=copy-in '{where}' {where.parent}",
+            f'--setup-hook=mkdir -p "$1{folder}"',
+            f"--setup-hook=copy-in '{source.certificates}' {folder}",
         ]
     return [*command, SUITE, str(root), *([source.url] if source.url else [])]
 
 
 def _mke2fs(root: Path, disk: Path) -> list[str]:
     """Return the command that packs the tree `root` into the sparse ext4 file `disk`."""
-    # Tables are written now: to do it lazily would be disk traffic while the guest measures.
+    # Write the tables now: lazy initialisation would be disk traffic while the guest measures.
     options = "lazy_itable_init=0,lazy_journal_init=0"
     command = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", "fde-root", "-E", options]
     return [*command, "-d", str(root), str(disk)]
@@ -167,7 +167,7 @@ def _take_boot_files(work: Path, target: Path) -> None:
 
 
 def _entered(command: Sequence[str]) -> list[str]:
-    """`command`, run where the tree's owners are seen as they will be in the guest."""
+    """Return `command`, run with the user ids that the guest will have."""
     return [*([] if os.geteuid() == 0 else ["mmdebstrap", "--unshare-helper"]), *command]
 
 

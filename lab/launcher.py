@@ -1,4 +1,4 @@
-"""Starts the lab's processes and writes each down before anything else can go wrong."""
+"""Start the lab's processes and record each one immediately."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from contract.strict_json import read_object
 from lab import processors
 from lab.state import REPOSITORY, Layout, Process, Started, write_started
 
-READY_LIMIT_S = 120.0  # a process that ended is not waited for; a busy computer starts slowly
+READY_LIMIT_S = 120.0  # a busy computer starts slowly; the wait stops if the process ends
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
-    """Whether the condition became true within the limit."""
+    """Return whether the condition became true within the limit."""
     deadline = time.monotonic() + limit_s
     while not (met := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -29,29 +29,29 @@ def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
 
 
 class Ready(TypedDict):
-    """What a process writes once it is ready; a drive also the port where it listens."""
+    """Data that a process writes once it is ready; a drive adds the port where it listens."""
 
     pid: int
     port: NotRequired[int]
 
 
 class Launcher:
-    """Starts processes for one lab; `sockets` is a directory for Unix sockets, made with it.
+    """Starts processes for one lab; `sockets` is a new directory for Unix sockets.
 
-    `going_on` is what the lab has started before: more is added to it. The guest runs on the host's
-    `processor`, all else beside it; None leaves that to the host.
+    `earlier` has the processes started before, to which more are added. The guest runs on the
+    host's `processor`, all others on the remaining ones; None leaves the choice to the host.
     """
 
     def __init__(
-        self, layout: Layout, going_on: Started | None = None, processor: int | None = None
+        self, layout: Layout, earlier: Started | None = None, processor: int | None = None
     ) -> None:
         self.layout = layout
         self.processor = processor
-        if going_on is not None and going_on.sockets:
-            self.sockets, self._started = Path(going_on.sockets), going_on
+        if earlier is not None and earlier.sockets:
+            self.sockets, self._started = Path(earlier.sockets), earlier
             try:
                 private.require(self.sockets)
-            except AgentError as error:  # another user's by now, or gone
+            except AgentError as error:  # the folder is now another user's, or was removed
                 raise LabError("sockets-unusable", error=error) from None
             return
         with deferred_interrupts():
@@ -65,7 +65,7 @@ class Launcher:
     ) -> subprocess.Popen[bytes]:
         """Start one process in a new session, its output in `log`, or in `<name>.log`."""
         path = log or self.layout.directory / f"{name}.log"
-        bound = processors.bound(command, self.processor, beside=name != "guest")
+        bound = processors.bound(command, self.processor, guest=name == "guest")
         with path.open("wb") as output, deferred_interrupts():
             process = subprocess.Popen(
                 bound,
@@ -75,14 +75,14 @@ class Launcher:
                 cwd=REPOSITORY,
                 start_new_session=True,
             )
-            # A process that is gone already is missed by whoever waits for it.
+            # The caller that waits for the process notices if it has ended already.
             with contextlib.suppress(ProcessLookupError):
                 self._started = self._started.with_process(Process.from_pid(name, process.pid))
             write_started(self.layout, self._started)
         return process
 
     def start_ready(self, name: str, command: Sequence[str]) -> Ready:
-        """Start a process that takes `--ready-file`; returns what it writes there once it is ready.
+        """Start a process that takes `--ready-file`; return what it writes there when ready.
 
         Raises LabError, with the end of its log, if it does not become ready.
         """
@@ -90,16 +90,16 @@ class Launcher:
         ready.unlink(missing_ok=True)
         process = self.start(name, [*command, "--ready-file", str(ready)])
         wait_for(lambda: ready.exists() or process.poll() is not None, READY_LIMIT_S)
-        if not (announced := read_object(ready)):
+        if not (announcement := read_object(ready)):
             log = tail(self.layout.directory / f"{name}.log")
             code = process.poll()
             how = f"not within {READY_LIMIT_S:.0f} s" if code is None else f"exit status {code}"
             raise LabError("not-started", name=name, how=how, log=log)
-        return cast(Ready, announced)
+        return cast(Ready, announcement)
 
 
 def tail(path: Path, lines: int = 15) -> str:
-    """Return the last lines of a log, without control characters; empty if there is none."""
+    """Return the last lines of a log, without control characters; empty if it does not exist."""
     if not path.exists():
         return ""
     text = path.read_bytes()[-65536:].decode("utf-8", "replace")

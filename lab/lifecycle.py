@@ -1,4 +1,4 @@
-"""Bringing the lab up and down: network, drives, guest, meter, in this order, and back."""
+"""Start the lab (network, drives, guest, meter, in this order), and stop it."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ FLEETING = (
 
 @dataclass(frozen=True)
 class LabOptions:
-    """How the lab is to be: `machine` is auto or one of `lab.machines.MACHINES`.
+    """Options of a lab: `machine` is auto or one of `lab.machines.MACHINES`.
 
-    With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
-    `packages`, 1 or 2, share the modelled joules of the processor and of the memory.
-    `disks` names a model of `lab.devices`, "" for disks without a special behaviour.
+    With `truth` the meter writes its input, for a comparison with the recording. `packages`, 1 or
+    2, share the modelled joules of the processor and of the memory. `disks` names a model of
+    `lab.devices`, "" for disks without a special behaviour.
     """
 
     machine: str = field(default_factory=lambda: os.environ.get("LAB_MACHINE") or "auto")
@@ -69,14 +69,14 @@ class LabOptions:
 
 
 def up(layout: Layout, say: Say, options: LabOptions) -> bool:
-    """Bring the lab up; false if it is up already. Whatever fails, nothing is left running.
+    """Start the lab; return False if it is up already. If anything fails, all is stopped again.
 
     Raises LabError with the reason and the remedy.
     """
     if running(layout):
         return False
     if options.disks:
-        devices.find(options.disks)  # before anything is built
+        devices.find(options.disks)  # fail before anything is built
     machine, guest_image = machines.ready(options.machine, say)
     down(layout)
     require_room(layout.directory, ROOM_BYTES, "the lab")
@@ -85,8 +85,8 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     try:
         with term_interrupts():
             lock = cache_dir() / "processor.lock"
-            alone = processors.chosen(lock) if machine.on_one_processor else nullcontext()
-            with alone as processor:
+            choice = processors.chosen(lock) if machine.on_one_processor else nullcontext()
+            with choice as processor:
                 launcher = Launcher(layout, processor=processor)
                 state, process = _start(launcher, options, guest_image, machine, say)
             ssh.wait_for_guest(layout, state, process.alive, say)
@@ -103,10 +103,10 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
 def _start(
     launcher: Launcher, options: LabOptions, guest_image: image.Image, machine: Machine, say: Say
 ) -> tuple[LabState, Process]:
-    """Start everything; returns the lab's state and the guest's process."""
+    """Start all processes; return the lab's state and the guest's process."""
     layout = launcher.layout
     words = [f"fde.machine={machine.name}", *rapl_words(packages=options.packages)]
-    if machine.name != "kvm":  # whose guest is told by the host
+    if machine.name != "kvm":  # which reports steal to its guest
         words.append("fde_rapl_sim.report_steal=1")
     host_page = launcher.sockets / HostPage.NAME
     HostPage.create(host_page)
@@ -138,7 +138,7 @@ def _start(
         "format": FORMAT,
         "ready": False,
         "machine": {"name": machine.name, **machine.provenance()},
-        # The same machine is switched on again by its command.
+        # `lab power-on` starts the same machine again by its command.
         "guest": {"command": command, **machine.start(launcher, command)},
         "processor": launcher.processor,
         "host_page": str(host_page),
@@ -156,7 +156,7 @@ def _start(
 
 
 def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:
-    """Namespaces for the lab alone; where a machine can do without, the host's loopback."""
+    """Start namespaces for this lab; fall back to loopback if the machine permits that."""
     reason = network.why_not()
     if reason is not None and not machine.needs_wires:
         say(f"lab: the drives listen on this machine's loopback: {reason}")
@@ -167,16 +167,16 @@ def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:
 
 
 def running(layout: Layout) -> bool:
-    """Whether the lab came up and all that it started still runs."""
+    """Return whether the lab came up and all of its processes still run."""
     state = read_object(layout.state)
     processes = read_started(layout).processes
     return bool(state.get("ready") and processes) and all(p.alive() for p in processes)
 
 
 def down(layout: Layout) -> list[str]:
-    """Stop what was started in this directory, and only that; returns the names of what ran.
+    """Stop the processes started in this directory; return the names of those that ran.
 
-    Logs and the drives' media stay for a look until the next `up`; keys, secrets and sockets go.
+    Logs and the drives' media remain until the next `up`; keys, secrets and sockets are removed.
     """
     started = read_started(layout)
     alive = [p for p in started.processes if p.alive()]
@@ -185,17 +185,17 @@ def down(layout: Layout) -> list[str]:
     if started.sockets:
         shutil.rmtree(started.sockets, ignore_errors=True)
     shutil.rmtree(layout.directory / "host", ignore_errors=True)
-    of_drives = sorted(path.name for path in layout.directory.glob("*.opal*"))
-    for name in (*FLEETING, *of_drives):
+    opal_states = sorted(path.name for path in layout.directory.glob("*.opal*"))
+    for name in (*FLEETING, *opal_states):
         (layout.directory / name).unlink(missing_ok=True)
-    # The list of processes goes last, so that a cut-off `down` can be called again.
+    # Remove the list of processes last, so that an interrupted `down` can be repeated.
     for path in (layout.secrets, layout.state, layout.processes):
         path.unlink(missing_ok=True)
     return [p.name for p in alive]
 
 
 def down_all(directory: Path) -> list[str]:
-    """Stop the lab in this directory and those in directories right below; as `down` does."""
+    """Stop the lab in this directory and those in its subdirectories, as `down` does."""
     labs = [directory, *(path.parent for path in sorted(directory.glob("*/processes.json")))]
     return [name for lab in labs for name in down(Layout(lab))]
 

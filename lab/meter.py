@@ -1,18 +1,18 @@
-"""The lab's power meter: a SmartPower3 on a pseudo-terminal, fed by what the lab really does.
+"""Simulate the lab's power meter: a SmartPower3 on a pseudo-terminal.
 
     python -m lab.meter --state FILE --link PATH --ready-file FILE [--truth FILE]
         [--truth-period SECONDS]
 
-Every 10 ms of its time it sends one line: channel 0 is the whole machine, channel 1 the drives.
-The watts come from the power model, the guest's CPU time and the drives' counters. While the host
-runs something else in place of the guest or of a drive that the guest waits for, the machine stands
-still; the guest's own modelled counters hear of it through a page of memory (lab/host_time.py).
-Where the process was late, the lines that are due carry the mean since the last look, so that no
-energy is lost. `--truth` gets the energies themselves before they become lines, every second or as
-`--truth-period` sets; 0 is at every look.
+Every 10 ms of its time it sends one line: channel 0 is the whole machine, channel 1 the drives. The
+watts are computed from the power model, the guest's CPU time and the drives' counters. While the
+host runs something else instead of the guest or of a drive that the guest waits for, the modelled
+machine stands still; the guest's modelled counters get that time through a page of memory
+(lab/host_time.py). If this process was late, all due lines carry the mean since the last reading,
+so that no energy is lost. `--truth` gets the energies before they become lines, every second or as
+`--truth-period` sets; 0 is at every reading.
 
-It hangs on the wall, not on the target: where the guest is gone, it shows 0 W until the lab's state
-names another. SIGUSR1 pulls its cable to the controller, SIGUSR2 puts it back. SIGTERM ends it.
+The meter is not powered by the target: if the guest ends, it shows 0 W until the lab's state names
+another. SIGUSR1 unplugs its cable to the controller, SIGUSR2 plugs it in. SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _STATS = struct.Struct("<9Q")
 
 
 class Counters:
-    """The counters of a running lab, their files held open."""
+    """The counters of a running lab; keeps their files open."""
 
     def __init__(self, state: LabState, model: PowerModel) -> None:
-        """Raise LabError where the state is incomplete or the lab is not running."""
+        """Open all counters. Raises LabError if the state is incomplete or the lab is down."""
         try:
             guest = state["guest"]
             pid, vcpu_tids = int(guest["pid"]), guest.get("vcpu_tids")
@@ -82,10 +82,10 @@ class Counters:
             os.close(fd)
 
     def _stood_still_ns(self, guest: GuestTime, now_ns: int) -> int:
-        """Return the time that the host kept from the machine: its CPUs, or a drive it waits for.
+        """Return the time stolen from the machine: from its CPUs, or a drive that it waits for.
 
-        What it kept from a drive while the guest worked has stopped nothing. A wait is reported
-        when it ends: what is longer than the time since the last look counts at the next ones.
+        Time stolen from a drive while the guest worked has stopped nothing. A wait is reported only
+        when it ends: the part longer than the time since the last reading is added at later ones.
         """
         before, self._guest = self._guest, guest
         delay_ns = sum(delay.read_ns() for delay in self._delays)
@@ -100,30 +100,30 @@ class Counters:
         return self._stolen_ns
 
     def read(self, now_ns: int) -> Activity:
-        """All counters now. Raises PowerLostError."""
+        """Return all counters now. Raises PowerLostError."""
         guest = self._cpu.read(now_ns)
         stolen_ns = self._stood_still_ns(guest, now_ns)
         self._page.publish(guest.stolen_ns, self._model.uncharged_ns(stolen_ns))
         for index, fd in enumerate(self._drives):
             raw = os.pread(fd, _STATS.size, 0)
-            if len(raw) == _STATS.size:  # a drive that starts again empties its file for a moment
+            if len(raw) == _STATS.size:  # a restarting drive empties its file for a moment
                 self._last[index] = _STATS.unpack(raw)
         drives = (DriveActivity(s[0], s[1], s[2] + s[3], s[7]) for s in self._last)
         return Activity(guest.cpu_ns, tuple(drives), stolen_ns)
 
 
 class Mains:
-    """The lab with its power or without: whose counters are read, by its state file."""
+    """The lab's power supply: reads the counters of the guest named in its state file, if any."""
 
     def __init__(self, path: Path, model: PowerModel) -> None:
-        """Raise LabError where the lab is not running."""
+        """Open the counters. Raises LabError if the lab is not running."""
         self._path, self.model = path, model
         self._counters: Counters | None = Counters(_load_state(path), model)
         self._seen = self._stamp()
         self.media = self._counters.media
 
     def read(self, now_ns: int) -> Activity | None:
-        """All counters now; None while there is no power."""
+        """Return all counters now; None while there is no power."""
         try:
             if self._counters is None and self._stamp() != self._seen:
                 self._seen = self._stamp()
@@ -134,11 +134,11 @@ class Mains:
             self._counters.close()
             self._counters = None
         except LabError:
-            pass  # the state that the cut has left, or one in the making
+            pass  # the state after a power cut, or one being written
         return None
 
     def _stamp(self) -> tuple[int, int]:
-        """Return what changes whenever the state file is written."""
+        """Return numbers that change with every write of the state file."""
         try:
             status = self._path.stat()
         except OSError:
@@ -148,7 +148,7 @@ class Mains:
 
 @dataclass
 class Integral:
-    """Energy used since the start, in J, at the last look and at the one before.
+    """Energy used since the start, in J, at the last reading and at the one before.
 
     `activity` is None while the lab has no power; `stolen_ns` is how long the machine stood still.
     """
@@ -163,7 +163,7 @@ class Integral:
     stolen_ns: int = 0
 
     def look(self, t_ns: int, activity: Activity | None) -> None:
-        """Add what happened since the last look; a look without power at either end adds none."""
+        """Add the energy since the last reading; without power at either end it is 0."""
         dt_s = (t_ns - self.t_ns) / 1e9
         power = OFF
         if activity is not None and self.activity is not None:
@@ -176,14 +176,14 @@ class Integral:
         self.t_ns, self.activity = t_ns, activity
 
     def at(self, t_ns: int) -> tuple[float, float]:
-        """Energy at a moment between the last two looks, power taken as even between them."""
+        """Return the energy at a moment between the last two readings, at constant power."""
         share = (t_ns - self.before_ns) / (self.t_ns - self.before_ns)
         (s0, d0), (s1, d1) = self.before_j, self.energy_j
         return s0 + (s1 - s0) * share, d0 + (d1 - d0) * share
 
 
 class Truth:
-    """Energies as they were before they became lines: a JSON line a period, and one at each end."""
+    """Log of energies before they become lines: one JSON line a period, and one at each end."""
 
     def __init__(self, path: Path | None, period_s: float, start_ns: int) -> None:
         self._period_ns = round(period_s * 1e9)
@@ -209,29 +209,29 @@ class Truth:
 
 
 class Cable:
-    """The port while it is plugged in; what is sent without it is lost."""
+    """The meter's port while it is plugged in; data sent without it is lost."""
 
     def __init__(self, link: Path) -> None:
         self._link = link
         self._port: SimulatedPort | None = SimulatedPort(link)
         self._dropped = 0
-        self._wanted = True
-        signal.signal(signal.SIGUSR1, lambda *_: self._want(False))
-        signal.signal(signal.SIGUSR2, lambda *_: self._want(True))
+        self._requested = True
+        signal.signal(signal.SIGUSR1, lambda *_: self._request(False))
+        signal.signal(signal.SIGUSR2, lambda *_: self._request(True))
 
     @property
     def dropped(self) -> int:
-        """Pieces that no reader got."""
+        """Return the number of pieces that no reader received."""
         return self._dropped + (self._port.dropped if self._port else 0)
 
-    def _want(self, plugged: bool) -> None:
-        self._wanted = plugged  # done between two pieces, not within one
+    def _request(self, plugged: bool) -> None:
+        self._requested = plugged  # `move` acts on it between two pieces
 
     def move(self) -> None:
-        """Do what the last signal asked for."""
-        if self._wanted and self._port is None:
+        """Plug in or unplug as the last signal requested."""
+        if self._requested and self._port is None:
             self._port = SimulatedPort(self._link)
-        elif not self._wanted:
+        elif not self._requested:
             self.close()
 
     def send(self, data: bytes) -> None:
@@ -254,7 +254,7 @@ def stream(
     ready: Callable[[], object],
     stopped: Callable[[], bool],
 ) -> int:
-    """Send lines until `stopped`; returns how many."""
+    """Send lines until `stopped`; return their number."""
     simulator = SmartPower3Simulator(INTERVAL_NS // 1_000_000)
     start_ns = time.monotonic_ns()
     integral = Integral(mains.model, mains.media, start_ns, mains.read(start_ns))
@@ -289,7 +289,7 @@ def _load_state(path: Path) -> LabState:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the command line; see the module's text."""
+    """Run the meter; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m lab.meter")
     parser.add_argument("--state", required=True, type=Path, help="state.json of the lab")
     parser.add_argument("--link", required=True, type=Path, help="becomes a link to the port")

@@ -1,4 +1,4 @@
-"""The lab's own network: a user and a network namespace, out of every other user's reach.
+"""The lab's network: a user and a network namespace, unreachable for all other users.
 
     unshare --user --map-root-user --net python -m lab.network [--wires] --ready-file FILE
 
@@ -29,19 +29,19 @@ PROBE_LIMIT_S = 10.0
 
 @dataclass(frozen=True)
 class Network:
-    """Where the lab's processes live: the namespaces of process `pid`, or the host's loopback."""
+    """Network of the lab's processes: the namespaces of process `pid`, or the host's loopback."""
 
     pid: int | None = None
 
     def enter(self, command: Sequence[str]) -> list[str]:
-        """`command`, run in this network. The process keeps its number."""
+        """Return `command`, run in this network with the same process id."""
         if self.pid is None:
             return list(command)
         namespace = ["nsenter", f"--target={self.pid}", "--user", "--net", "--preserve-credentials"]
         return [*namespace, "--", *command]
 
     def connector(self, address: tuple[str, int]) -> list[str]:
-        """Return the command that connects to an address here and hands the socket over."""
+        """Return the command that connects to an address here and passes on the socket."""
         host, port = address
         return self.enter([sys.executable, "-ISs", str(CONNECT), host, str(port)])
 
@@ -66,7 +66,7 @@ class Network:
 
 
 def why_not() -> str | None:
-    """Why this user can have no such network here; None if it works, found out by trying."""
+    """Return why this user cannot create such a network here, found by trying; None if it works."""
     for program in ("unshare", "nsenter", "ip"):
         if shutil.which(program) is None:
             return f"the program {program} is missing: run `make packages`"
@@ -92,7 +92,7 @@ def why_not() -> str | None:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free at the moment."""
+    """Return a TCP port of 127.0.0.1 that is currently free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -100,10 +100,10 @@ def free_port() -> int:
 
 
 def set_wire(network: Network, wire: str, *, up: bool) -> None:
-    """Plug a wire in or pull it: without it packets are lost, nothing is refused.
+    """Plug in or unplug a wire; packets of an unplugged one are lost, not refused.
 
-    By our address on it: of a tap that is down, User Mode Linux's driver would get an error, at
-    which it gives its device up for good.
+    This adds or removes the host's address. If the tap were down, User Mode Linux's driver would
+    get an error and give its device up for good.
     """
     change = ["replace", WIRES[wire], "dev", wire] if up else ["flush", "dev", wire]
     command = ["ip", "address", *change]
@@ -111,7 +111,7 @@ def set_wire(network: Network, wire: str, *, up: bool) -> None:
 
 
 def main() -> None:
-    """Bring the devices up, report it, and hold the namespaces until a signal ends it."""
+    """Create the devices, report it, and hold the namespaces until a signal ends the process."""
     parser = argparse.ArgumentParser(prog="python -m lab.network")
     parser.add_argument("--wires", action="store_true")
     parser.add_argument("--ready-file", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""The mains of the lab's target, and its cables: pulled and put back in the middle of anything."""
+"""Switch the power of the lab's target and plug or unplug its cables."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PATIENCE_S = 10.0
 
 
 def network(layout: Layout, *, plugged: bool) -> None:
-    """Nothing is refused without it: packets are lost, and links hang as they do without a cable.
+    """Plug in or unplug the target's network; packets are lost, and links hang, as without a cable.
 
-    Raises LabError where the guest's machine does not answer.
+    Raises LabError if the guest's machine does not answer.
     """
     state = require_state(layout)
     network = Network(state["network_pid"])
@@ -33,12 +33,12 @@ def network(layout: Layout, *, plugged: bool) -> None:
 
 
 def meter(layout: Layout, *, plugged: bool) -> None:
-    """Unplug or plug the meter's port; the meter itself continues measuring.
+    """Plug in or unplug the meter's port; the meter itself continues measuring.
 
-    Raises LabError where the lab has no meter.
+    Raises LabError if the lab has no meter.
     """
     port = require_state(layout).get("meter", {}).get("port")
-    process = _alive(layout, "meter")
+    process = _find_alive(layout, "meter")
     if process is None or not port:
         raise LabError("no-meter", directory=layout.directory)
     os.kill(process.pid, signal.SIGUSR2 if plugged else signal.SIGUSR1)
@@ -50,9 +50,9 @@ DEATH_LIMIT_S = 20.0
 
 
 def power_cut(layout: Layout) -> None:
-    """Cut the power of the target and its drives. Raises LabError where there is no guest."""
+    """Cut the power of the target and its drives. Raises LabError if there is no guest."""
     state = require_state(layout)
-    guest = _alive(layout, "guest")
+    guest = _find_alive(layout, "guest")
     if guest is None:
         raise LabError("no-power")
     with contextlib.suppress(ProcessLookupError):
@@ -66,17 +66,17 @@ def power_cut(layout: Layout) -> None:
 
 
 def is_on(layout: Layout) -> bool:
-    """Whether the target has its power; a guest that hangs has."""
-    return _alive(layout, "guest") is not None
+    """Return whether the target has power, even if the guest hangs."""
+    return _find_alive(layout, "guest") is not None
 
 
 def power_on(layout: Layout) -> None:
-    """Start the same machine again with the old disk, port and keys, without waiting for it.
+    """Start the same machine again with its old disk, port and keys, without waiting for it.
 
-    Raises LabError where it has its power, or does not start.
+    Raises LabError if it has power already, or does not start.
     """
     state = require_state(layout)
-    if _alive(layout, "guest") is not None:
+    if _find_alive(layout, "guest") is not None:
         raise LabError("power-on-already")
     with contextlib.suppress(FileNotFoundError):
         layout.console.replace(layout.directory / "console.before.log")
@@ -88,9 +88,9 @@ def power_on(layout: Layout) -> None:
 
 
 def wait_until_up(layout: Layout, say: Say) -> None:
-    """Until the guest answers and has its drives. Raises LabError where it does not."""
+    """Wait until the guest answers and has its drives. Raises LabError if it does not."""
     state = require_state(layout)
-    ssh.wait_for_guest(layout, state, lambda: _alive(layout, "guest") is not None, say)
+    ssh.wait_for_guest(layout, state, lambda: _find_alive(layout, "guest") is not None, say)
     write_json(layout.state, state | {"ready": True})
 
 
@@ -109,12 +109,12 @@ def machine_of(state: LabState) -> machines.Machine:
 
 
 def require_state(layout: Layout) -> LabState:
-    """Return the lab's state. Raises LabError where there is none."""
+    """Return the lab's state. Raises LabError if the lab is not up."""
     if not (state := read_object(layout.state)):
         raise LabError("lab-not-up", directory=layout.directory)
     return cast(LabState, state)
 
 
-def _alive(layout: Layout, name: str) -> Process | None:
+def _find_alive(layout: Layout, name: str) -> Process | None:
     started = read_started(layout).processes
     return next((process for process in started if process.name == name and process.alive()), None)

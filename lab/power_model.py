@@ -1,4 +1,4 @@
-"""The modelled power of the lab's target and of its drives, from what they did."""
+"""Model the power of the lab's target and of its drives from their activity."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DRIVE = "drive"  # section of the drives that name no medium
 
 @dataclass(frozen=True)
 class DriveActivity:
-    """What one drive did, as counters that only grow or as their differences.
+    """Activity of one drive, as counters that only grow or as their differences.
 
-    `bytes_crypt` is what it encrypted or decrypted itself, `service_ns` how long its medium worked,
-    by a drive that behaves as a declared model.
+    `bytes_crypt` is what the drive encrypted or decrypted, `service_ns` how long its medium worked,
+    for a drive that behaves as a declared model.
     """
 
     bytes_read: int = 0
@@ -32,15 +32,15 @@ class DriveActivity:
     service_ns: int = 0
 
     def since(self, before: DriveActivity) -> DriveActivity:
-        """Return the difference. A counter that went back (a restarted process) counts from 0."""
+        """Return the difference; a counter that decreased (a restarted process) counts from 0."""
         return DriveActivity(*map(_grown, vars(self).values(), vars(before).values()))
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What the lab did: `cpu_ns` is CPU time of all virtual CPUs; the drives in the lab's order.
+    """Activity of the lab: `cpu_ns` is CPU time of all virtual CPUs; drives in the lab's order.
 
-    `stolen_ns` is how long the machine stood still because the host did something else.
+    `stolen_ns` is how long the machine stood still because the host ran something else.
     """
 
     cpu_ns: int = 0
@@ -48,7 +48,7 @@ class Activity:
     stolen_ns: int = 0
 
     def since(self, before: Activity) -> Activity:
-        """Return the difference, as of its drives."""
+        """Return the difference, including that of its drives."""
         drives = zip(self.drives, before.drives, strict=True)
         cpu_ns = _grown(self.cpu_ns, before.cpu_ns)
         stolen_ns = _grown(self.stolen_ns, before.stolen_ns)
@@ -61,7 +61,7 @@ def _grown(current: int, then: int) -> int:
 
 @dataclass(frozen=True)
 class Power:
-    """Mean power of the whole machine, drives included, and of the drives' rails alone, in W."""
+    """Mean power in W of the whole machine, drives included, and of the drives' rails only."""
 
     system_w: float
     drive_w: float
@@ -69,7 +69,7 @@ class Power:
 
 @dataclass(frozen=True)
 class DrivePower:
-    """The coefficients of one medium, units in their names; `busy_w` counts while it works."""
+    """Coefficients of one medium, units in their names; `busy_w` applies while it works."""
 
     idle_w: float
     j_per_byte_read: float = 0.0
@@ -78,7 +78,7 @@ class DrivePower:
     busy_w: float = 0.0
 
     def energy_j(self, activity: DriveActivity, dt_s: float) -> float:
-        """Energy of `dt_s` seconds at rest, and of `activity`."""
+        """Return the energy of `dt_s` seconds at rest, and of `activity`."""
         return (
             self.idle_w * dt_s
             + self.j_per_byte_read * activity.bytes_read
@@ -90,10 +90,10 @@ class DrivePower:
 
 @dataclass(frozen=True)
 class PowerModel:
-    """The coefficients of power_model.yml that the meter needs; units stand in the names.
+    """Coefficients of power_model.yml for the meter; units are in the names.
 
-    `media` has those of a drive by the name of its medium, `DRIVE` for one that names none. Of idle
-    power `stolen_idle_share` runs on while the host keeps the machine from running.
+    `media` has those of a drive by the name of its medium, `DRIVE` for one without a name. The
+    share `stolen_idle_share` of idle power continues while the host does not run the machine.
     """
 
     system_idle_w: float
@@ -103,7 +103,7 @@ class PowerModel:
 
     @classmethod
     def load(cls, path: Path = MODEL_FILE) -> Self:
-        """Read the file. Raises LabError where a coefficient is missing or has no source."""
+        """Read the file. Raises LabError if a coefficient is missing or has no source."""
         model = _load(path)
         idle_w, busy_w = (_value(path, model, "system", k) for k in ("idle_w", "busy_w_per_cpu"))
         media = {*model, DRIVE} - {"rapl", "stolen", "system"}
@@ -111,11 +111,11 @@ class PowerModel:
         return cls(idle_w, busy_w, {name: _medium(path, model, name) for name in media}, share)
 
     def power(self, activity: Activity, dt_s: float, media: Sequence[str]) -> Power:
-        """Mean power over `dt_s` seconds in which `activity` happened; `media` as its drives.
+        """Return the mean power over `dt_s` seconds with `activity`; `media` by drive.
 
         drives: idle of each + joules per byte read, written, en- or decrypted + of a busy medium;
-        system: idle + busy per CPU × CPUs busy on average + drives. Idle power is that of the time
-        that was not stolen, and of the declared share of what was.
+        system: idle + busy per CPU × CPUs busy on average + drives. Idle power applies to the time
+        that was not stolen, and to the declared share of stolen time.
         """
         rest_s = max(0.0, dt_s - self.uncharged_ns(activity.stolen_ns) / 1e9)
         drives = zip(media, activity.drives, strict=True)
@@ -131,7 +131,7 @@ class PowerModel:
 
 @dataclass(frozen=True)
 class Coefficient(Closed):
-    """A figure of power_model.yml, with its unit and where it is from."""
+    """A coefficient of power_model.yml, with its unit and source."""
 
     value: Annotated[float, Range(least=0, most=1e6)]
     unit: str
@@ -156,11 +156,11 @@ def _value(path: Path, model: Model, section: str, key: str) -> float:
 
 
 def _medium(path: Path, model: Model, name: str) -> DrivePower:
-    """Return a medium's coefficients; without a model of the disk, all but `busy_w` are needed."""
-    known = [field.name for field in fields(DrivePower)]
-    needed = known[:-1] if name == DRIVE else known[:1]
+    """Return a medium's coefficients; `DRIVE` needs all but `busy_w`, others only `idle_w`."""
+    coefficients = [field.name for field in fields(DrivePower)]
+    needed = coefficients[:-1] if name == DRIVE else coefficients[:1]
     keys = dict.fromkeys([*needed, *model.get(name, ())])
-    if unknown := set(keys) - set(known):
+    if unknown := set(keys) - set(coefficients):
         raise LabError("no-coefficient", path=path, section=name, key=min(unknown))
     return DrivePower(**{key: _value(path, model, name, key) for key in keys})
 

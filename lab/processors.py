@@ -1,7 +1,7 @@
-"""Which of the host's processors a guest has, and which are left to everything beside it.
+"""Choose the host's processor for a guest; all other processes run on the remaining ones.
 
 User Mode Linux passes every system call between two processes: on two processors that is a wake-up
-across them, on one a switch, fifteen times as fast and each time the same.
+across them, on one a switch, fifteen times as fast and with constant duration.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 PROC = Path("/proc")
 CPUS = Path("/sys/devices/system/cpu")
 WINDOW_S = 0.2
-GUEST = "linux"  # as the process is called that is the guest's kernel
+GUEST = "linux"  # the name of the process of the guest's kernel
 BUSY = (0, 1, 2, 5, 6, 7)  # user nice system irq softirq steal: proc_stat(5)
 
 
 @contextmanager
 def chosen(lock: Path) -> Iterator[int | None]:
-    """Yield the processor for one more guest, None where this process may use but one.
+    """Yield the processor for one more guest; None if this process may use only one.
 
-    One that no other guest has, and of these the one that is least busy, its siblings on the same
-    core counted with it. The guest is started within the context: whoever chooses next waits for
-    `lock`, and sees it.
+    It is a processor without a guest and, among these, the least busy one; load on the same core
+    counts too. Start the guest within the context: the next caller waits for `lock`, and then sees
+    it.
     """
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
@@ -43,27 +43,27 @@ def chosen(lock: Path) -> Iterator[int | None]:
 
 
 def best(usable: Iterable[int], taken: set[int], busy: Mapping[int, int]) -> int:
-    """Free before taken, idle before busy, and the last of equals: interrupts prefer the first."""
+    """Return a free processor rather than a taken one, then the idlest, then the last one."""
     return min(usable, key=lambda cpu: (cpu in taken, busy.get(cpu, 0), -cpu))
 
 
-def bound(command: Sequence[str], processor: int | None, *, beside: bool) -> list[str]:
-    """`command` on the guest's processor, or on all `beside` it; unchanged where there is none."""
+def bound(command: Sequence[str], processor: int | None, *, guest: bool) -> list[str]:
+    """Return `command` on the guest's processor, or on all others; unchanged without one."""
     usable = sorted(os.sched_getaffinity(0))
-    listed = [cpu for cpu in usable if (cpu != processor) == beside]
+    listed = [cpu for cpu in usable if (cpu == processor) == guest]
     if processor is None or not listed:
         return [*command]
     return ["taskset", "--cpu-list", ",".join(map(str, listed)), *command]
 
 
 def taken(proc: Path = PROC) -> set[int]:
-    """Processors that guests have, whoever started them."""
+    """Return the processors of running guests, including those of other users."""
     cpus = set()
     for status in proc.glob("[0-9]*/status"):
         try:
             text = status.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         fields = dict(line.partition(":\t")[::2] for line in text.splitlines())
         allowed = fields.get("Cpus_allowed_list", "")
         if fields.get("Name") == GUEST and allowed.isdigit():
@@ -72,7 +72,7 @@ def taken(proc: Path = PROC) -> set[int]:
 
 
 def _ticks() -> dict[int, int]:
-    """Return the ticks that each processor has been busy since the start."""
+    """Return the busy ticks of each processor since boot."""
     lines = (line.split() for line in (PROC / "stat").read_text(encoding="ascii").splitlines())
     return {
         int(name[3:]): sum(int(fields[place]) for place in BUSY)
@@ -82,7 +82,7 @@ def _ticks() -> dict[int, int]:
 
 
 def siblings(cpu: int, cpus: Path = CPUS) -> set[int]:
-    """Processors of the same core, itself among them."""
+    """Return the processors of the same core, including this one."""
     try:
         listed = (cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
     except OSError:

@@ -1,4 +1,4 @@
-"""SSH to the guest: its keys, the command lines that use them, and waiting until it answers."""
+"""Create the guest's SSH keys and command lines, and wait until it answers."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from lab.launcher import tail
 from lab.network import Network
 from lab.state import LabState, Layout, SshState
 
-# Within one machine nobody records what a quantum computer might read one day; the key exchange
-# that is made against it takes a third of the time of a connection.
+# Within one machine nobody records traffic for a future quantum computer; the key exchange against
+# that takes a third of the time of a connection.
 QUICK_KEYS = "KexAlgorithms=curve25519-sha256"
 
 ROOT_DISK = "/dev/disk/by-label/fde-root"
 BOOT_LIMIT_S = 600.0
 BANNER_LIMIT_S = 8.0
 SSH_FAILED = 255
-BOOT_WORDS = b"Loading, please wait..."  # the initrd's first, at every boot
+BOOT_WORDS = b"Loading, please wait..."  # the initrd's first line at every boot
 LAST_WORDS = (b"Kernel panic - not syncing", b"Rebooting automatically due to panic=")
 
 
 def make_keys(layout: Layout) -> dict[str, Path]:
-    """Make the client's key and the guest's host key.
+    """Create the client's key and the guest's host key.
 
-    Returns the files that the guest takes as system credentials (name: file): root's authorised
-    key, and lines for systemd-tmpfiles that put the host key in its place.
+    Returns the files for the guest's system credentials (name: file): root's authorised key, and
+    lines for systemd-tmpfiles that install the host key.
     """
     for key in (layout.key, layout.host_key):
         for old in (key, key.with_suffix(".pub")):
@@ -53,10 +53,10 @@ def make_keys(layout: Layout) -> dict[str, Path]:
 
 
 def where(layout: Layout, network: Network, address: tuple[str, int]) -> SshState:
-    """Return the `ssh` part of a lab's state, its host key pinned in known_hosts.
+    """Return the `ssh` part of a lab's state, with the host key pinned in known_hosts.
 
-    In a separate network the guest has a name that no other lab has, since all have the same
-    address, and is reached by a command that connects within that network.
+    In a separate network the guest has a unique name, since all labs use the same address, and is
+    reached by a command that connects within that network.
     """
     host, port = address
     section: SshState = {
@@ -96,12 +96,12 @@ def command(ssh: SshState, remote: Sequence[str] = (), connect_s: int = 15) -> l
 
 
 def wait_for_guest(layout: Layout, state: LabState, alive: Callable[[], bool], say: Say) -> None:
-    """Wait until the guest answers by SSH and has its drives, saying how long it takes."""
+    """Wait until the guest answers by SSH and has its drives, and print progress."""
     links = [by_id(drive["model"], drive["serial"]) for drive in state["drives"].values()]
     question = ["udevadm", "wait", "--timeout=60", ROOT_DISK, *links]
     started = reported_s = time.monotonic()
     while True:
-        answer = None  # while the guest's SSH server does not answer
+        answer = None  # if the guest's SSH server does not answer
         if sshd_greets(state):
             argv = command(state["ssh"], question)
             answer = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -126,10 +126,10 @@ def wait_for_guest(layout: Layout, state: LabState, alive: Callable[[], bool], s
 
 
 def sshd_greets(state: LabState) -> bool:
-    """Whether the guest's SSH server sends its banner.
+    """Return whether the guest's SSH server sends its banner.
 
-    QEMU accepts connections before the guest does and hands them on once it can; every ssh client
-    that gave up in between would cost the freshly booted guest a key exchange.
+    QEMU accepts connections before the guest does and passes them on later; every ssh client that
+    gave up in between would cost the freshly booted guest a key exchange.
     """
     host, port = state["address"]
     try:
@@ -140,7 +140,7 @@ def sshd_greets(state: LabState) -> bool:
 
 
 def gave_up(console: Path) -> bool:
-    """Whether the guest's kernel or initrd gave up, and has not booted since."""
+    """Return whether the guest's kernel or initrd gave up, and has not booted since."""
     if not console.exists():
         return False
     since_boot = console.read_bytes().rpartition(BOOT_WORDS)[2]

@@ -1,4 +1,4 @@
-"""Where the lab keeps things, and whether there is room for them."""
+"""Paths and state files of the lab, and checks for free room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 
 def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
-    """Directory of what is expensive to make and belongs to the machine, not to a checkout."""
+    """Return the directory of expensive builds, which the machine's checkouts share."""
     if environment.get("FDE_CACHE"):
         return Path(environment["FDE_CACHE"]).absolute()
     base = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -27,20 +27,20 @@ def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def require_room(
-    directory: Path, needed_bytes: int, what: str, free_bytes: int | None = None
+    directory: Path, needed_bytes: int, purpose: str, free_bytes: int | None = None
 ) -> None:
-    """Raise LabError unless `needed_bytes` are free where `directory` stands or will stand."""
+    """Raise LabError unless `needed_bytes` are free at `directory`, which may not exist yet."""
     if free_bytes is None:
-        standing = next(p for p in (directory, *directory.parents) if p.exists())
-        free_bytes = shutil.disk_usage(standing).free
+        existing = next(p for p in (directory, *directory.parents) if p.exists())
+        free_bytes = shutil.disk_usage(existing).free
     if free_bytes < needed_bytes:
         raise LabError(
             "no-room",
-            what=what,
+            what=purpose,
             needed_bytes=needed_bytes / GIB,
             directory=directory,
             free_bytes=free_bytes / GIB,
-            remedy="FDE_CACHE" if "image" in what else "--dir",
+            remedy="FDE_CACHE" if "image" in purpose else "--dir",
         )
 
 
@@ -48,7 +48,7 @@ FORMAT = "fde-lab/2"
 
 
 class SshState(TypedDict):
-    """How the guest is reached by SSH, as a plan's target has it."""
+    """SSH connection to the guest, in the form of a plan's target."""
 
     host: str
     port: int
@@ -59,7 +59,7 @@ class SshState(TypedDict):
 
 
 class Running(TypedDict):
-    """A guest that was started; QEMU's has threads of its CPUs, and a socket for QMP."""
+    """A started guest; QEMU's has CPU threads and a socket for QMP."""
 
     pid: int
     vcpu_tids: NotRequired[list[int]]
@@ -67,7 +67,7 @@ class Running(TypedDict):
 
 
 class GuestState(TypedDict):
-    """The guest's command, by which it is started again, and what runs; without power, nothing."""
+    """The guest's command, for starting it again, and its process, if it has power."""
 
     command: list[str]
     pid: NotRequired[int]
@@ -76,7 +76,7 @@ class GuestState(TypedDict):
 
 
 class DriveState(TypedDict):
-    """A virtual drive; `disk` is its entry of an inventory; the last is of Opal drives."""
+    """A virtual drive; `disk` is its inventory entry; `psid_file` is only for Opal drives."""
 
     pid: int
     port: int
@@ -105,7 +105,7 @@ class LabState(TypedDict):
 
     format: str
     ready: bool
-    machine: dict[str, str | float]  # its name, and what it reports of itself
+    machine: dict[str, str | float]  # its name and provenance
     guest: GuestState
     processor: int | None
     host_page: str
@@ -121,7 +121,7 @@ class LabState(TypedDict):
 
 @dataclass(frozen=True)
 class Process:
-    """One process of ours; `start_ticks` is field 22 of /proc/PID/stat, `boot_id` the host's."""
+    """One process of the lab; `start_ticks` is field 22 of /proc/PID/stat, `boot_id` the host's."""
 
     name: str
     pid: int
@@ -130,14 +130,14 @@ class Process:
 
     @classmethod
     def from_pid(cls, name: str, pid: int) -> Process:
-        """Return the process that has this number now. Raises ProcessLookupError."""
+        """Return the process with this id. Raises ProcessLookupError."""
         stat = _stat(pid)
         if stat is None:
             raise ProcessLookupError(pid)
         return cls(name, pid, stat[1], boot_id())
 
     def alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Return whether this very process still runs; a zombie does not."""
         stat = _stat(self.pid)
         return (
             stat is not None
@@ -148,7 +148,7 @@ class Process:
 
 
 class InDirectory:
-    """A member that is the path of this name below its object's `directory`."""
+    """A descriptor that returns the path of this name below its object's `directory`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -181,13 +181,13 @@ class Started:
     processes: tuple[Process, ...]
 
     def with_process(self, process: Process) -> Started:
-        """One more, in place of an earlier one of that name: a guest is switched on again."""
+        """Return the list with one more process, which replaces an earlier one of that name."""
         others = tuple(p for p in self.processes if p.name != process.name)
         return Started(self.sockets, (*others, process))
 
 
 def read_started(layout: Layout) -> Started:
-    """Return what was started in this directory; nothing if the file is missing or unreadable."""
+    """Return the processes started in this directory; none if the file is unreadable."""
     return strict_json.load(Started, layout.processes) or Started(None, ())
 
 
@@ -197,10 +197,10 @@ def write_started(layout: Layout, started: Started) -> None:
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """State letter and start time of a process, None if it is gone."""
+    """Return the state letter and start time of a process, None if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
+    fields = text.rpartition(")")[2].split()  # the name before it may contain blanks and brackets
     return fields[0], int(fields[19])

@@ -1,4 +1,4 @@
-"""The machines that can run the lab's guest, the best first, and which of them does."""
+"""The machines that can run the lab's guest, the best first, and the choice among them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,28 @@ Machine = Qemu | Uml
 MACHINES: dict[str, Machine] = {m.name: m for m in (Qemu("kvm"), Uml(), Qemu("tcg"))}
 
 
-def ready(wanted: str, say: Say) -> tuple[Machine, Image]:
-    """Return the machine and the image, built where the cache lacks them. Raises LabError."""
-    if wanted != "auto":
-        require(wanted)  # before anything is built
+def ready(choice: str, say: Say) -> tuple[Machine, Image]:
+    """Return the machine and the image, building what the cache lacks. Raises LabError."""
+    if choice != "auto":
+        require(choice)  # fail before anything is built
     guest_image = image.ensure(say)
-    return choose(wanted, guest_image, say), guest_image
+    return choose(choice, guest_image, say), guest_image
 
 
-def choose(wanted: str, guest_image: Image, say: Say) -> Machine:
-    """Return the machine named `wanted`, or for `auto` the first that works, and print why.
+def choose(choice: str, guest_image: Image, say: Say) -> Machine:
+    """Return the machine named `choice`, or for `auto` the first that works, and print why.
 
-    Raises LabError where none works.
+    Raises LabError if none works.
     """
-    names = list(MACHINES) if wanted == "auto" else [require(wanted).name]
+    names = list(MACHINES) if choice == "auto" else [require(choice).name]
     reasons: list[tuple[str, str]] = []
     for name in names:
         reason = MACHINES[name].why_not(guest_image, say)
         if reason is None:
-            # Without the end of a build's log, whose place the first line names.
-            short = [
-                (n, why.partition("\n")[0].removesuffix("; its last lines:")) for n, why in reasons
-            ]
-            rejected = "; ".join(f"not {n}: {why}" for n, why in short)
-            say(f"lab: the guest runs on {name}{f' ({rejected})' if rejected else ''}")
+            # The first line of a failed build has the path of its log.
+            rejections = "; ".join(f"not {n}: {why.splitlines()[0]}" for n, why in reasons)
+            rejections = rejections.replace("; its last lines:", "")
+            say(f"lab: the guest runs on {name}{f' ({rejections})' if rejections else ''}")
             return MACHINES[name]
         reasons.append((name, reason))
     raise LabError(
@@ -46,8 +44,8 @@ def choose(wanted: str, guest_image: Image, say: Say) -> Machine:
 
 
 def require(name: str) -> Machine:
-    """Return the machine of this name. Raises LabError where there is none."""
+    """Return the machine of this name. Raises LabError for an unknown one."""
     if name not in MACHINES:
-        known = ", ".join(MACHINES)
-        raise LabError(f"there is no machine {name!r}: LAB_MACHINE is auto or one of {known}")
+        names = ", ".join(MACHINES)
+        raise LabError(f"there is no machine {name!r}: LAB_MACHINE is auto or one of {names}")
     return MACHINES[name]

@@ -1,4 +1,4 @@
-"""What every machine of the lab needs to start the guest, and what not every guest can do."""
+"""Inputs for starting the guest on any machine, and abilities that not every machine has."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from lab.image import Image
 from lab.network import Network
 
-# In the lab's directory: what the guest writes to its root disk, over the image that labs share.
+# In the lab's directory: the guest's writes to its root disk, over the image that labs share.
 OVERLAY = "root.overlay"
 
-# What not every machine's guest has; a test or a fault trial that needs one says so.
+# Abilities that some guests lack; tests and fault trials declare those that they need.
 WATCHDOG = "a watchdog device"
 TWO_CPUS = "two CPUs"
 DEBIAN_KERNEL = "Debian's own kernel"
@@ -20,10 +20,10 @@ DEBIAN_KERNEL = "Debian's own kernel"
 
 @dataclass(frozen=True)
 class Guest:
-    """What a machine must know to start the guest.
+    """Everything that a machine needs to start the guest.
 
     `folder` is the lab's directory and `sockets` a short one for Unix sockets; `credentials` are
-    files by the name that systemd knows them by; `ssh_port` is for machines that forward one;
+    files by the name of their systemd credential; `ssh_port` is for machines that forward one;
     `host_page` is the memory that the guest shares with the meter (`lab.host_time.HostPage`).
     """
 

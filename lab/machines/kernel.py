@@ -1,8 +1,8 @@
-"""The kernel of User Mode Linux: the finished one of lab/kernel/, or the same built from source.
+"""The kernel of User Mode Linux: the archived one of lab/kernel/, or one built from source.
 
-lab/kernel/ has Debian's source by name and SHA-256, our configuration and patches, and the archive
-that a build of them gave. LAB_KERNEL=build builds it here instead. In the cache lie the program and
-its modules as the guest finds them in /lib/modules/<release>.
+lab/kernel/ has the name and SHA-256 of Debian's source, our configuration and patches, and the
+archive of a build. LAB_KERNEL=build builds the kernel here instead. The cache holds the program and
+its modules in the layout of the guest's /lib/modules/<release>.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ RAPL = MODULE / "fde_rapl_sim.c"
 INPUTS = (CONFIG, *PATCHES, RAPL)
 ARCHIVE = FOLDER / "kernel.tar.xz"
 RECORD = FOLDER / "kernel.json"
-# The mirror drops a version of its backports after weeks; the archive of all of them keeps it.
+# The mirror removes a version of its backports after weeks; the snapshot archive keeps it.
 SUITE = "trixie-backports"
 SNAPSHOT = "http://snapshot.debian.org/archive/debian/20261128T000000Z"
 ROOM_BYTES = GIB // 4
 BUILD_ROOM_BYTES = 2 * GIB
 PROGRAMS = ("apt-get", "bc", "bison", "depmod", "dpkg-deb", "flex", "gcc", "make", "patch", "xz")
-# Large parts of the source that this configuration never compiles; their Kconfig files are read.
+# Large parts of the source that this configuration never compiles; Kconfig files are needed.
 UNUSED = (
     "*/Documentation/*/*",
     "*/drivers/gpu/*.[ch]",
@@ -55,7 +55,7 @@ UNUSED = (
     "*/tools/testing",
 )
 DECLARED = re.compile(r"^\s*(?:menu)?config\s+(\w+)", re.MULTILINE)
-# What a kernel would otherwise hold of the time, user and host of its build.
+# Fixed values for the time, user and host that a build would otherwise embed.
 REPRODUCIBLE = {
     "KBUILD_BUILD_HOST": "lab",
     "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
@@ -67,7 +67,7 @@ REPRODUCIBLE = {
 
 @dataclass(frozen=True)
 class Record:
-    """The content of lab/kernel/kernel.json: the source, our inputs and the compiler.
+    """Contents of lab/kernel/kernel.json: the source, our inputs and the compiler.
 
     `contents_sha256` is the sum of the uncompressed archive, `inputs` the hash of our files.
     """
@@ -87,16 +87,16 @@ class Record:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in the cache; `built` is whether it was built here."""
+    """A kernel in the cache; `built`: it was built here."""
 
     directory: Path
     built: bool
     program = InDirectory("linux")
-    # Becomes /lib/modules in the guest: one directory, named by the release.
+    # Mounted at /lib/modules in the guest: one directory, named by the release.
     modules = InDirectory("modules")
 
     def facts(self) -> dict[str, str | float]:
-        """Return what is known of its making; empty if there is none."""
+        """Return the kernel's build record; only its name if there is none."""
         return {"kernel": self.directory.name, **read_object(self.directory / cache.FACTS)}
 
 
@@ -107,20 +107,20 @@ def inputs_hash() -> str:
 
 
 def location(directory: Path) -> Kernel:
-    """Where the kernel is, or would be, in this cache: one that was built here comes first.
+    """Return the kernel in this cache, whether it exists or not; one built here comes first.
 
-    Where our files are not those that the archive was made of, only a build has them.
+    If our files are not those of the archive, only a build has them.
     """
     kernels, record, inputs = directory / "kernels", Record.read(), inputs_hash()
     built = Kernel(kernels / f"{inputs}-built", built=True)
-    asked = os.environ.get("LAB_KERNEL", "") == "build"
-    if asked or built.directory.exists() or record.inputs != inputs:
+    requested = os.environ.get("LAB_KERNEL", "") == "build"
+    if requested or built.directory.exists() or record.inputs != inputs:
         return built
     return Kernel(kernels / record.contents_sha256[:16], built=False)
 
 
 def ensure(say: Say) -> Kernel:
-    """Return the kernel, unpacked or built if it is not in the cache. Raises LabError."""
+    """Return the kernel, unpacking or building it if the cache lacks it. Raises LabError."""
     if (wish := os.environ.get("LAB_KERNEL", "")) not in ("", "build"):
         raise LabError("no-such-kernel", wish=wish)
     kernel = location(cache_dir())
@@ -131,7 +131,7 @@ def ensure(say: Say) -> Kernel:
 
 
 def build(say: Say) -> Kernel:
-    """Return a kernel that was built on this host, now if the cache has none. Raises LabError."""
+    """Return a kernel built on this host, building it if the cache has none. Raises LabError."""
     kernel = Kernel(cache_dir() / "kernels" / f"{inputs_hash()}-built", built=True)
 
     def make(target: Path) -> None:
@@ -144,9 +144,9 @@ def build(say: Say) -> Kernel:
 
 
 def rebuild(say: Say, *, keep: bool) -> bool:
-    """Build the kernel again; return whether its bytes are the archive's. `keep` replaces these.
+    """Build the kernel again; return whether it matches the archive. `keep` replaces the archive.
 
-    Raises LabError where that fails, or where another compiler makes a comparison senseless.
+    Raises LabError if the build fails, or if a different compiler makes the comparison meaningless.
     """
     _require_build_programs()
     record, compiler = Record.read(), _compiler()
@@ -162,8 +162,8 @@ def rebuild(say: Say, *, keep: bool) -> bool:
     say(f"kernel: built in {target}; SHA-256 of its contents {contents_sha256}")
     if keep:
         ARCHIVE.write_bytes(lzma.compress(contents, preset=9 | lzma.PRESET_EXTREME))
-        made = {"inputs": inputs_hash(), "contents_sha256": contents_sha256}
-        write_json(RECORD, asdict(replace(record, compiler=compiler, **made)), 0o644)
+        sums = {"inputs": inputs_hash(), "contents_sha256": contents_sha256}
+        write_json(RECORD, asdict(replace(record, compiler=compiler, **sums)), 0o644)
         return True
     say(f"kernel: that of lab/kernel/               {record.contents_sha256}")
     return contents_sha256 == record.contents_sha256
@@ -177,7 +177,7 @@ def _require_build_programs() -> None:
 
 
 def _compiler() -> str:
-    """Return what decides on the bytes besides the source: versions of gcc, binutils and libc."""
+    """Return the tool versions that affect the build's bytes: gcc, binutils and libc."""
     versions = []
     for argv in (["gcc", "--version"], ["ld", "--version"], ["ldd", "--version"]):
         shown = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
@@ -220,7 +220,7 @@ def _note(target: Path, record: Record) -> None:
 
 
 class Build:
-    """The steps of one build, their output in `log`."""
+    """The steps of one build, with output in `log`."""
 
     def __init__(self, say: Say, log: Path) -> None:
         self._say, self._log = say, log
@@ -231,13 +231,13 @@ class Build:
         tree = self.unpack(self.fetch(work, record), work)
         self.configure(tree)
         self._say("kernel: compiling (5 to 20 minutes)")
-        jobs = (os.cpu_count() or 1) + 1  # one waits for the disk now and then
+        jobs = (os.cpu_count() or 1) + 1  # one more, for when another waits for the disk
         self._make(tree, f"-j{jobs}", "linux", "modules")
         self._make(tree, f"INSTALL_MOD_PATH={work}", "INSTALL_MOD_STRIP=1", "modules_install")
         shutil.copytree(work / "lib" / "modules", target / "modules", symlinks=True)
         for link in target.glob("modules/*/build"):
             link.unlink()
-        # Without its tables for unwinding, which nothing reads: a tenth of the archive.
+        # The tables for unwinding are not used, but a tenth of the archive.
         unwinding = ["--remove-section=.eh_frame", "--remove-section=.eh_frame_hdr"]
         self.run(["strip", *unwinding, "-o", str(target / "linux"), str(tree / "linux")])
         _note(target, replace(record, compiler=_compiler()))
@@ -249,7 +249,7 @@ class Build:
         self.run(["make", "-C", str(tree), "ARCH=um", *words])
 
     def fetch(self, work: Path, record: Record) -> Path:
-        """Return Debian's source package: from its mirror, else from the archive of all versions.
+        """Return Debian's source package from its mirror, else from the snapshot archive.
 
         Raises LabError if neither has it, or if it is not the recorded one.
         """
@@ -270,7 +270,7 @@ class Build:
         return package
 
     def unpack(self, package: Path, work: Path) -> Path:
-        """Return what is compiled of it, with our patches and the module of the RAPL zones."""
+        """Return the unpacked source tree, with our patches and the module of the RAPL zones."""
         tree = work / "source"
         tree.mkdir()
         excluded = " ".join(f"--exclude='{part}'" for part in UNUSED)
@@ -289,17 +289,17 @@ class Build:
         return tree
 
     def configure(self, tree: Path) -> None:
-        """Our lines on top of nothing; one that the kernel does not take is an error.
+        """Apply our lines to an empty configuration; raise LabError if the kernel rejects one.
 
-        Passed over are options that this version does not have at all.
+        Options that this version does not have are skipped.
         """
         lines = CONFIG.read_text(encoding="utf-8").splitlines()
         self._make(tree, "-s", f"KCONFIG_ALLCONFIG={CONFIG}", "allnoconfig")
         taken = (tree / ".config").read_text(encoding="utf-8").splitlines()
         lost = [line for line in lines if line.startswith("CONFIG_") and line not in taken]
-        if lost:  # of these, what the source's Kconfig files declare
+        if lost:  # ignore options that the source's Kconfig files do not declare
             sources = [p.read_text("utf-8", errors="replace") for p in tree.rglob("Kconfig*")]
-            known = {f"CONFIG_{name}" for text in sources for name in DECLARED.findall(text)}
-            lost = [line for line in lost if line.split("=")[0] in known]
+            options = {f"CONFIG_{name}" for text in sources for name in DECLARED.findall(text)}
+            lost = [line for line in lost if line.split("=")[0] in options]
         if lost:
             raise LabError(f"it does not take these lines of its configuration: {', '.join(lost)}")

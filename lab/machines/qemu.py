@@ -1,4 +1,4 @@
-"""The guest under QEMU, with KVM or emulated, driven by its machine protocol (QMP)."""
+"""Run the guest in QEMU, with KVM or emulated, and control it by QMP."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ QMP_LIMIT_S = 20.0
 
 
 def execute(path: Path, command: str, **arguments: object) -> object:
-    """Return QEMU's answer to a command on its socket `path`; raises LabError without one."""
+    """Return QEMU's answer to a command on its socket `path`; raise LabError without one."""
     return _talk(path, QMP_LIMIT_S, command, lambda qmp: qmp.execute(command, arguments))
 
 
 def wait_for_event(path: Path, event: str, limit_s: float, begin: Callable[[], None]) -> None:
-    """Do `begin`, and wait until QEMU reports an event that may follow from it.
+    """Call `begin`, and wait until QEMU reports the event that follows from it.
 
-    Raises LabError where none comes within `limit_s`.
+    Raises LabError if none arrives within `limit_s`.
     """
 
     async def wait(qmp: QMPClient) -> None:
@@ -51,7 +51,7 @@ def wait_for_event(path: Path, event: str, limit_s: float, begin: Callable[[], N
 
 
 def _talk(
-    path: Path, limit_s: float, what: str, talk: Callable[[QMPClient], Awaitable[object]]
+    path: Path, limit_s: float, action: str, talk: Callable[[QMPClient], Awaitable[object]]
 ) -> object:
     from qemu.qmp import QMPClient  # slow to import, and User Mode Linux needs none
     from qemu.qmp.error import QMPError
@@ -62,17 +62,17 @@ def _talk(
         try:
             return await talk(qmp)
         finally:
-            with suppress(EOFError):  # it may have ended meanwhile
+            with suppress(EOFError):  # QEMU may have ended meanwhile
                 await qmp.disconnect()
 
     try:
         return asyncio.run(asyncio.wait_for(session(), limit_s))
     except (OSError, TimeoutError, EOFError, QMPError) as error:
-        raise LabError(f"QEMU did not do {what} on {path}: {error or 'no answer'}") from error
+        raise LabError(f"QEMU did not do {action} on {path}: {error or 'no answer'}") from error
 
 
 def vcpu_thread_ids(path: Path) -> list[int]:
-    """Host thread ids of the guest's CPUs, in the order of the CPUs."""
+    """Return the host thread ids of the guest's CPUs, in the order of the CPUs."""
     cpus = cast("list[dict[str, int]]", execute(path, "query-cpus-fast"))
     return [cpu["thread-id"] for cpu in sorted(cpus, key=lambda cpu: cpu["cpu-index"])]
 
@@ -83,22 +83,22 @@ PROOF = b"Run /init as init process"
 
 
 def why_not(qemu: str, image: Image, cache: Path, say: Say) -> str | None:
-    """Why KVM cannot serve here, None if it can; probes at most once for a machine and its QEMU."""
+    """Return why KVM does not work here, or None; probe once per machine and QEMU version."""
     if not os.access(DEVICE, os.R_OK | os.W_OK):
-        return f"{DEVICE} cannot be opened"  # not remembered: joining the group kvm fixes it
+        return f"{DEVICE} cannot be opened"  # not cached: joining the group kvm fixes it
     key = machine_key(qemu)
     memory = cache / "kvm.json"
-    known = read_object(memory)
-    if key not in known:
+    outcomes = read_object(memory)
+    if key not in outcomes:
         say("lab: trying whether KVM runs the guest's kernel")
-        known[key] = boots(qemu, image)
+        outcomes[key] = boots(qemu, image)
         cache.mkdir(parents=True, exist_ok=True)
-        write_json(memory, known)
-    return None if known[key] else "KVM does not run the guest's kernel on this machine"
+        write_json(memory, outcomes)
+    return None if outcomes[key] else "KVM does not run the guest's kernel on this machine"
 
 
 def machine_key(qemu: str) -> str:
-    """Name of this machine, its kernel and its QEMU, the same at every boot."""
+    """Return a name for this machine, its kernel and its QEMU that is the same at every boot."""
     version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False)
     machine_id = Path("/etc/machine-id")
     parts = (
@@ -110,7 +110,7 @@ def machine_key(qemu: str) -> str:
 
 
 def boots(qemu: str, image: Image, limit_s: float = LIMIT_S) -> bool:
-    """Start the guest's kernel under KVM; true once it starts /init within the limit."""
+    """Start the guest's kernel under KVM; return whether it starts /init within the limit."""
     command = [qemu, "-accel", "kvm", "-cpu", "max", "-m", "512", "-nodefaults", "-no-user-config"]
     command += ["-display", "none", "-no-reboot", "-monitor", "none"]
     command += ["-kernel", str(image.kernel), "-initrd", str(image.initrd)]
@@ -140,12 +140,12 @@ TRANSLATED_CODE_MIB = 512  # TCG's cache; its default grows with the host's memo
 
 KERNEL_WORDS = (
     "console=ttyS0 root=/dev/vda rw net.ifnames=0 loglevel=5 panic=10 "
-    # Nobody attacks this guest, and under emulation mitigations and audit cost much.
+    # Mitigations and audit are slow under emulation, and nobody attacks this guest.
     "mitigations=off apparmor=0 audit=0 random.trust_cpu=on rcupdate.rcu_expedited=1 "
-    # Else a busy host makes the kernel doubt its clock and patch itself, which emulation breaks.
+    # On a busy host the kernel would distrust its clock and patch itself, which emulation breaks.
     "tsc=reliable "
-    # Such a host may keep a sound guest from its watchdog for longer than the image's 30 s, and let
-    # it wait longer for its network card than systemd's 90 s.
+    # On a busy host a working guest may miss its watchdog for longer than the image's 30 s, and
+    # wait for its network card for longer than systemd's 90 s.
     "systemd.watchdog_sec=120 systemd.default_device_timeout_sec=600"
 )
 
@@ -161,7 +161,7 @@ class Qemu:
         self.name = name
 
     def why_not(self, image: Image, say: Say) -> str | None:
-        """KVM is tried once with the guest's kernel; TCG works wherever QEMU is."""
+        """Return why this accelerator does not work here; TCG works if QEMU is installed."""
         try:
             qemu = program()
         except LabError as error:
@@ -169,11 +169,11 @@ class Qemu:
         return why_not(qemu, image, cache_dir(), say) if self.name == "kvm" else None
 
     def address(self, guest: Guest) -> tuple[str, int]:
-        """Return a port of the loopback that QEMU forwards."""
+        """Return a loopback port that QEMU forwards to the guest."""
         return "127.0.0.1", guest.ssh_port
 
     def prepare(self, guest: Guest) -> list[str]:
-        """Make the guest's root disk; returns the command that starts it. Raises LabError."""
+        """Create the guest's root disk; return the command that starts it. Raises LabError."""
         overlay = guest.folder / OVERLAY
         make_overlay(guest.image, overlay)
         return guest.network.enter(qemu_command(program(), self.name, guest, overlay))
@@ -190,12 +190,12 @@ class Qemu:
         return {"pid": process.pid, "vcpu_tids": vcpu_thread_ids(socket), "qmp": str(socket)}
 
     def reset(self, _launcher: Launcher, guest: GuestState) -> Running:
-        """Press QEMU's own reset button: the guest starts again at once, its drives stay on."""
+        """Press QEMU's reset button: the guest restarts at once, its drives stay on."""
         execute(Path(guest["qmp"]), "system_reset")
         return {"pid": guest["pid"], "vcpu_tids": guest["vcpu_tids"], "qmp": guest["qmp"]}
 
     def set_network(self, guest: GuestState, _network: Network, *, up: bool) -> None:
-        """Plug the guest's network in or pull it, by the link of its first card."""
+        """Plug in or unplug the guest's network, by the link of its first card."""
         execute(Path(guest["qmp"]), "set_link", name="net", up=up)
 
     def provenance(self) -> dict[str, str | float]:
@@ -206,7 +206,7 @@ class Qemu:
 
 
 def program(name: str = "qemu-system-x86_64") -> str:
-    """Path of a QEMU program. Raises LabError if it is missing."""
+    """Return the path of a QEMU program. Raises LabError if it is missing."""
     path = shutil.which(name)
     if path is None:
         raise LabError(f"the program {name} is missing: run `make packages`")
@@ -214,10 +214,10 @@ def program(name: str = "qemu-system-x86_64") -> str:
 
 
 def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> list[str]:
-    """Return the command line; files only, so nothing secret stands on it."""
+    """Return the command line; it names only files, so it contains no secrets."""
     forward = f"hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"
-    # The overlay dies with the lab, so its caches need not reach the host's disk. The image below
-    # is only read, also by guests of User Mode Linux, whose lock QEMU would take for a writer's.
+    # The overlay is removed with the lab, so it need not reach the host's disk. Guests of User Mode
+    # Linux also read the image, with a lock that QEMU would take for a writer's.
     disk = "if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,backing.file.locking=off"
     disk += f",file={_escaped(overlay)}"
     accel = "kvm" if accelerator == "kvm" else f"tcg,thread=multi,tb-size={TRANSLATED_CODE_MIB}"
@@ -229,14 +229,14 @@ def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> li
     command += ["-drive", disk, "-device", "virtio-blk-pci,drive=root"]
     command += ["-netdev", f"user,id=net,{forward}"]
     command += ["-device", "virtio-net-pci,netdev=net,romfile="]
-    # The drives' wire, so that `net` can be taken away like a cable from a machine with disks.
+    # A separate network for the drives, so that unplugging `net` leaves the disks connected.
     command += ["-netdev", "user,id=drives,net=10.0.3.0/24"]
     command += ["-device", "virtio-net-pci,netdev=drives,romfile="]
     command += ["-device", "virtio-rng-pci"]
     page = f"memory-backend-file,id=host,share=on,size={HostPage.SIZE_BYTES}"
     command += ["-object", f"{page},mem-path={_escaped(guest.host_page)}"]
     command += ["-device", "ivshmem-plain,memdev=host"]
-    # A guest that hangs is reset, as a machine with a watchdog would be; it keeps its disk.
+    # Reset a guest that hangs, as a watchdog would; it keeps its disk.
     command += ["-device", "i6300esb", "-action", "watchdog=reset"]
     command += ["-chardev", f"file,id=console,path={_escaped(guest.console)}"]
     command += ["-serial", "chardev:console"]
@@ -247,14 +247,14 @@ def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> li
 
 
 def _escaped(path: Path) -> str:
-    """Return a path within a comma-separated QEMU option."""
+    """Escape a path for a comma-separated QEMU option."""
     return str(path).replace(",", ",,")
 
 
 def make_overlay(image: Image, overlay: Path) -> None:
-    """Make a fresh copy-on-write disk over the image."""
+    """Create a fresh copy-on-write disk over the image."""
     base = ["-F", "raw", "-b", str(image.root)]
     command = [program("qemu-img"), "create", "-q", "-f", "qcow2", *base, str(overlay)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"qemu-img could not make the guest's disk: {done.stderr.strip()}")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise LabError(f"qemu-img could not make the guest's disk: {result.stderr.strip()}")

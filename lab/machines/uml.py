@@ -1,7 +1,7 @@
-"""The guest as User Mode Linux: the kernel is a process, so code in it runs at the host's speed.
+"""Run the guest as User Mode Linux: the kernel is a process, so its code has the host's speed.
 
-One CPU, a kernel of our own configuration (lab/kernel/) and no watchdog device. Needs no root: the
-process lives in the lab's namespaces, where its network cards are the tap devices of `lab.network`.
+One CPU, a kernel with our configuration (lab/kernel/) and no watchdog device. Needs no root: the
+process runs in the lab's namespaces, where its network cards are the tap devices of `lab.network`.
 Sources: the kernel's Documentation/virt/uml, and its arch/um/drivers/vector_user.c for `vec0=…`.
 """
 
@@ -29,16 +29,16 @@ from lab.state import GuestState, Running, cache_dir
 
 MEMORY_MIB = 2048
 TAP_DEVICE = Path("/dev/net/tun")
-HOST_FOLDER = "host"  # in the lab's directory: what the guest finds at /run/fde-host
+HOST_FOLDER = "host"  # in the lab's directory; the guest mounts it at /run/fde-host
 PROBE_LIMIT_S = 20.0
 PROBE_WORDS = b"Unable to mount root fs"
 DEATH_LIMIT_S = 10.0
-# What the machine itself needs, so that the probe tries what the guest will use.
+# Words that the machine needs; the probe uses them, too, so that it tests the same.
 MACHINE_WORDS = ("con=null", "con0=null,fd:1", "panic=1", "seccomp=auto", "cryptomgr.notests=1")
 KERNEL_WORDS = (
     "root=/dev/ubda rw net.ifnames=0 loglevel=5 "
     "mitigations=off rcupdate.rcu_expedited=1 fde.host systemd.default_device_timeout_sec=600 "
-    "sysctl.crypto.af_alg_restrict=0"  # newer kernels keep most ciphers from programs, root's too
+    "sysctl.crypto.af_alg_restrict=0"  # newer kernels deny most ciphers to programs, even root's
 )
 
 
@@ -51,7 +51,7 @@ class Uml:
     on_one_processor = True
 
     def why_not(self, _image: Image, say: Say) -> str | None:
-        """Namespaces, the tap device and a kernel; one that this host cannot load is built."""
+        """Return why it does not work here; build a kernel if the archived one cannot load."""
         if (reason := obstacle()) is not None:
             return reason
         try:
@@ -66,11 +66,11 @@ class Uml:
         return f"the kernel {guest_kernel.program} does not start here"
 
     def address(self, _guest: Guest) -> tuple[str, int]:
-        """Return the guest's own."""
+        """Return the guest's address in the lab's network."""
         return GUEST_ADDRESS, 22
 
     def prepare(self, guest: Guest) -> list[str]:
-        """Fill the folder that the guest takes its keys and modules from."""
+        """Fill the folder with the guest's keys and modules; return the command that starts it."""
         built = kernel.location(cache_dir())
         folder = guest.folder / HOST_FOLDER
         shutil.rmtree(folder, ignore_errors=True)
@@ -80,7 +80,7 @@ class Uml:
             shutil.copy2(file, folder / name)
         overlay = guest.folder / OVERLAY
         overlay.unlink(missing_ok=True)
-        # A blank or a comma in a path would end a word of the kernel's: it is given links.
+        # A blank or a comma in a path would end a kernel word, so the kernel gets links.
         folder_link, root = guest.sockets / "folder", guest.sockets / "root"
         for link, place in ((folder_link, guest.folder), (root, guest.image.root)):
             link.unlink(missing_ok=True)
@@ -90,15 +90,15 @@ class Uml:
         command += [f"host_page={guest.host_page}"]
         command += [f"hostfs={folder_link / HOST_FOLDER}", *MACHINE_WORDS, *KERNEL_WORDS.split()]
         for number, wire in enumerate(WIRES):
-            # Its own address each, and always the same: the other side remembers it over a restart.
+            # Each has a fixed address, because the host remembers it over a restart of the guest.
             address = f"mac=02:fd:e0:00:00:0{number + 1}"
             command.append(f"vec{number}:transport=tap,ifname={wire},depth=128,gro=1,{address}")
         return guest.network.enter([*command, *guest.kernel_words])
 
     def start(self, launcher: Launcher, command: Sequence[str]) -> Running:
-        """Its console is its standard output, which starts a new log as the boot's."""
+        """Start the kernel; its console is its standard output, in a new log for each boot."""
         console = launcher.layout.console
-        # A guest that was ended in its sleep has left its sum less the time of falling asleep.
+        # A guest that ended while asleep left its sum less the time of falling asleep.
         HostPage.create(launcher.sockets / HostPage.NAME)
         process = launcher.start("guest", command, log=console)
         time.sleep(0.2)
@@ -107,14 +107,14 @@ class Uml:
         return {"pid": process.pid}
 
     def reset(self, launcher: Launcher, guest: GuestState) -> Running:
-        """End the guest at once and start it again."""
+        """Kill the guest and start it again."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(guest["pid"], signal.SIGKILL)
         wait_for(lambda: not Path(f"/proc/{guest['pid']}/exe").exists(), DEATH_LIMIT_S)
         return self.start(launcher, guest["command"])
 
     def set_network(self, _guest: GuestState, network: Network, *, up: bool) -> None:
-        """By our end of its first wire."""
+        """Plug in or unplug the host's end of the guest's first wire."""
         networks.set_wire(network, "net", up=up)
 
     def provenance(self) -> dict[str, str | float]:
@@ -123,19 +123,19 @@ class Uml:
 
 
 def obstacle() -> str | None:
-    """Return what forbids User Mode Linux here whatever its kernel; None if nothing does."""
+    """Return why no kernel of User Mode Linux can run here; None if one can."""
     if not os.access(TAP_DEVICE, os.R_OK | os.W_OK):
         return f"{TAP_DEVICE} cannot be opened; an administrator allows it: chmod 666 {TAP_DEVICE}"
     return networks.why_not()
 
 
 def loads(program: Path) -> bool:
-    """Whether this host's libraries are new enough for the kernel: it prints its release."""
+    """Return whether this host's libraries are new enough for the kernel to print its release."""
     return _outcome([str(program), "--version"]).returncode == 0
 
 
 def starts(program: Path) -> bool:
-    """Whether the kernel comes as far as looking for its root disk, of which it is given none."""
+    """Return whether the kernel boots as far as looking for its root disk; it gets none."""
     return PROBE_WORDS in _outcome([str(program), "mem=64M", *MACHINE_WORDS]).stdout
 
 

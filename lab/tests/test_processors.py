@@ -59,11 +59,11 @@ def test_the_guest_has_its_processor_and_the_rest_all_others(tmp_path: Path) -> 
         assert processor in usable
     show = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
 
-    def allowed(*, beside: bool) -> str:
-        command = processors.bound(show, processor, beside=beside)
+    def allowed(*, guest: bool) -> str:
+        command = processors.bound(show, processor, guest=guest)
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.split()[1]
 
-    assert allowed(beside=False) == str(processor)
-    assert str(processor) not in allowed(beside=True).replace("-", ",").split(",")
-    assert processors.bound(show, None, beside=False) == show
+    assert allowed(guest=True) == str(processor)
+    assert str(processor) not in allowed(guest=False).replace("-", ",").split(",")
+    assert processors.bound(show, None, guest=True) == show
