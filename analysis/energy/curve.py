@@ -28,7 +28,7 @@ class Piece:
     gaps: Ints
 
     @classmethod
-    def of(cls, held: Windows, begin: int, end: int) -> Piece:
+    def cut(cls, held: Windows, begin: int, end: int) -> Piece:
         """With what all channels have in common."""
         width_s = np.asarray((held.end_ns - held.start_ns) * 1e-9, np.float64)
         first = max(begin - 1, 0)

@@ -271,7 +271,7 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def of_references(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
+def reference_rows(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
     """Leave out rows of cross-checking meters and of components that stood still.
 
     Figures of two meters are never averaged: with one of them missing in some runs, their
@@ -469,9 +469,9 @@ def _meter_rows(
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
     every: set[PhaseEdge] = {edge for of_run in edges.values() for edge in of_run.values()}
     metered = None
-    remarks = Remarks.of(meter.samples)
+    remarks = Remarks.from_samples(meter.samples)
     if every and meter.channels:
-        metered = Metered.of(
+        metered = Metered.from_samples(
             *(meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every),
             late_s=late_s,
             terms=meter.terms,
@@ -544,7 +544,7 @@ def _row(
     """
     type_b = None
     if terms is not None and energy.energy_j is not None:
-        type_b = TypeB.of(terms, energy.energy_j, duration_s)
+        type_b = TypeB.from_terms(terms, energy.energy_j, duration_s)
     parts: tuple[float | None, float | None] = (None, None)
     if type_b is not None and energy.statistical_j is not None:
         parts = type_b.parts_j(energy.statistical_j)

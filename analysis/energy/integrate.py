@@ -63,14 +63,14 @@ def integrate(
     for chunk in windows:
         held = chunk if held is None else appended(held, chunk)
         end = max(done, len(held.end_ns) - NEAR)
-        piece = Piece.of(held, done, end)
+        piece = Piece.cut(held, done, end)
         for name, channel in channels.items():
             channel.take(piece, name)
         keep = max(0, end - NEAR)
         held, done = from_window(held, keep), end - keep
     for name, channel in channels.items():
         if held is not None:
-            channel.take(Piece.of(held, done, len(held.end_ns)), name)
+            channel.take(Piece.cut(held, done, len(held.end_ns)), name)
         channel.finish(held, name)
     return {name: channel.curve(late_s.get(name)) for name, channel in channels.items()}
 

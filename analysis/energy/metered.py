@@ -80,7 +80,7 @@ class Metered:
     terms: Sequence[ErrorTerm]
 
     @classmethod
-    def of(
+    def from_samples(
         cls,
         samples: Samples,
         kind: str,
@@ -171,7 +171,7 @@ class Metered:
         statistical_j = self._statistical_j(curve, curve.split_j, channel, pairs)
         if curve.slow:
             declared_j = self._statistical_j(curve, curve.declared_split_j, channel, pairs)
-            limits = TypeB.of(self.terms, energy_j, duration_s)
+            limits = TypeB.from_terms(self.terms, energy_j, duration_s)
             # What the delay adds to the variance, against all else in the budget of these joules.
             budget_j2 = declared_j**2 + (limits.standard_j**2 if limits else 0.0)
             flagged[SLOW_FLAG] = statistical_j**2 - declared_j**2 > budget_j2

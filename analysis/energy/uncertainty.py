@@ -139,7 +139,9 @@ class TypeB:
     limits_j: tuple[float, ...]
 
     @classmethod
-    def of(cls, terms: Iterable[ErrorTerm], energy_j: float, duration_s: float) -> TypeB | None:
+    def from_terms(
+        cls, terms: Iterable[ErrorTerm], energy_j: float, duration_s: float
+    ) -> TypeB | None:
         """Return those of an instrument's terms that are stated; None if there is none.
 
         Each holds in one direction for a whole run, so it does not average out.

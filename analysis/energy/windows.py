@@ -83,7 +83,7 @@ class OwnTime:
         self._stretch = -1
         self._last: tuple[int, int, int] | None = None  # epoch, arrival, own time
 
-    def of(self, table: pl.DataFrame, ahead: pl.DataFrame | None) -> tuple[Ints, Ints]:
+    def times(self, table: pl.DataFrame, ahead: pl.DataFrame | None) -> tuple[Ints, Ints]:
         """Return times (_UNKNOWN if there is none) and stretches; `ahead` are the records after."""
         epoch = table["epoch"].to_numpy().astype(np.int64)
         if self._kind == "poll":
@@ -224,7 +224,7 @@ def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
     own_time = OwnTime(kind)
     for table, ahead in _with_ahead(samples.tables(COLUMNS)):
         arrival = table["t_mono_ns"].to_numpy().astype(np.int64)
-        device_ns, stretch = own_time.of(table, ahead)
+        device_ns, stretch = own_time.times(table, ahead)
         for rows in _pieces(stretch, device_ns):
             step_ns = np.diff(device_ns[rows])
             extra.append(arrival[rows[1 + np.flatnonzero(step_ns == 0)]])
@@ -301,7 +301,7 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
     own_time = OwnTime(timing.kind)
     last = None
     for table, ahead in _with_ahead(samples.tables([*COLUMNS, *columns])):
-        device_ns, stretch = own_time.of(table, ahead)
+        device_ns, stretch = own_time.times(table, ahead)
         end = table["t_mono_ns"].to_numpy().astype(np.int64)
         for rows in _pieces(stretch, device_ns):
             known = timing.stretches[stretch[rows[0]]]
@@ -346,7 +346,7 @@ class Remarks:
     stretches: Mapping[str, Spans]
 
     @classmethod
-    def of(cls, samples: Samples) -> Remarks:
+    def from_samples(cls, samples: Samples) -> Remarks:
         """One pass over the flags; neighbouring records that bear a word are one stretch."""
         if "flags" not in samples.columns:
             return cls({})

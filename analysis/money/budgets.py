@@ -14,8 +14,8 @@ from analysis.stats.budget import (
     Budget,
     Mean,
     Row,
+    instrument_rows,
     joules_budget,
-    of_terms,
     ratio_readings,
     scatter,
 )
@@ -91,7 +91,7 @@ def ratio_budget(
 ) -> Budget:
     """Of a comparison over the workloads that have joules and seconds of base and other."""
     known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
-    rows = scatter(c.error, c.df, "1"), *of_terms(terms, ratio_readings(known))
+    rows = scatter(c.error, c.df, "1"), *instrument_rows(terms, ratio_readings(known))
     return Budget("ratio", "1", c.ratio, rows, carried=c.estimate)
 
 

@@ -14,7 +14,7 @@ from statistics import fmean
 import polars as pl
 
 from analysis.money.payback import PROFILE, SECONDS_PER_HOUR, Payback, payback
-from analysis.stats.budget import Mean, Reading, instrument_error, of_terms
+from analysis.stats.budget import Mean, Reading, instrument_error, instrument_rows
 from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working
 from analysis.stats.family import terms_of
@@ -202,7 +202,7 @@ def _payback(
         assumptions=a,
         origin=records.worst_origin(base.origins | other.origins),
         runs_per_day=each_day,
-        meter=of_terms(terms, by_rule[rule]),
+        meter=instrument_rows(terms, by_rule[rule]),
         after_work=rule,
         tail_j=estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean,
         run_s=fmean(other.seconds[b] for b in blocks),

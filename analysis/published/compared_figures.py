@@ -85,7 +85,7 @@ class ComparedFigure:
             return None
         if self.counterpart.numerator is None:
             return self.published_ratio, self.measured_ratio
-        return 1 / self.published_ratio, self.measured_ratio.turned
+        return 1 / self.published_ratio, self.measured_ratio.inverted
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def against(results: Results, base: str | None, name: str | None) -> Contrast | 
         if (c.base, c.other) == (base, name):
             return c
         if (c.base, c.other) == (name, base):
-            comparison = None if c.comparison is None else c.comparison.turned
+            comparison = None if c.comparison is None else c.comparison.inverted
             return replace(c, base=c.other, other=c.base, comparison=comparison)
     return None
 

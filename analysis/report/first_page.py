@@ -371,7 +371,7 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
         facts |= {"workload": worst, "share": scatter[worst]}
         share = f"{100 * scatter[worst]:.0f} %"
         advice = say("answer.next.quieter.worst", workload=words.name_of(worst), share=share)
-    reach = comparison.within_reach(first.comparison) if first.comparison else None
+    reach = comparison.reachable_width(first.comparison) if first.comparison else None
     # How long a block took, rests and switches with it; 0 where that is unknown.
     blocks_made = len({run.block for run in results.suite.compared_runs})
     hours = results.suite.timing.wall_s / 3600 / max(1, blocks_made)

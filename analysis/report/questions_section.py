@@ -144,7 +144,7 @@ def sentence(results: Results, question: DeclaredComparison) -> str:
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
     unit = UNITS.get(answers[0].question.per or "")
-    per = f" per {unit.one}" if unit else ""
+    per = f" per {unit.singular}" if unit else ""
     return (
         f"{first[0].upper()}{first[1:]} takes{per}, against {_side(question.second)}, "
         f"{verdicts}.{rest}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.energy.energy import energy_table, of_references
+from analysis.energy.energy import energy_table, reference_rows
 from analysis.report import first_page, provenance, render, words
 from analysis.report.provenance import duration
 from analysis.report.steadiness_section import drift_check_sentence
@@ -68,7 +68,7 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
     if energy is None:  # without a report, from the joules of its runs alone
         plan = suite.plan.drift_check
         runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
-        energy = of_references(suite, energy_table(replace(suite, runs=runs)))
+        energy = reference_rows(suite, energy_table(replace(suite, runs=runs)))
     yield drift_check_sentence(suite, drift_check(suite, energy, TargetClock.fit(suite.clock)))
     yield _time(suite)
 

@@ -157,7 +157,7 @@ def verdict_of(value: Comparison | SummaryRow, modes: bool = True) -> Verdict:
     change = f"significant {'increase' if ratio > 1 else 'decrease'}"
     if word == "differs":
         return Verdict(change, word)
-    remarks = [change] * value.both + [unseen(value.n)] * modes
+    remarks = [change] * value.equivalent_but_changed + [unseen(value.n)] * modes
     return Verdict(f"{word} ({'; '.join(remarks)})" if remarks else word, word)
 
 
@@ -171,7 +171,7 @@ def sign(value: Comparison) -> str:
     way = SIGNS["differs"] if value.ratio >= 1 else "▼"
     if value.verdict == "differs":
         return way
-    return SIGNS.get(value.verdict, "") + way * value.both
+    return SIGNS.get(value.verdict, "") + way * value.equivalent_but_changed
 
 
 def _places(low: float, high: float) -> int:

@@ -63,8 +63,8 @@ def _cells(results: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
     return [
         [
             results.suite.label(row.configuration),
-            row.unit.one,
-            joules(row.energy_j, row.unit.one),
+            row.unit.singular,
+            joules(row.energy_j, row.unit.singular),
             "" if row.ratio is None else words.change_in(row.ratio),
             words.plus_minus(row.rate, row.unit.rate),
             f"{row.cpu_share.mean * 100:.1f} %" if row.cpu_share else words.NOTHING,

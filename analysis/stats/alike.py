@@ -1,7 +1,7 @@
-"""Whether figures that were made twice are the same.
+"""Compare figures that were derived twice.
 
 Other versions of NumPy and SciPy, and other processors, sum in another order and have other
-exponentials and quantiles: 3e-12 of a figure was seen.
+exponentials and quantiles: up to 3e-12 of a figure has been observed.
 """
 
 from __future__ import annotations
@@ -15,59 +15,59 @@ import polars as pl
 import polars.selectors as cs
 
 ROUNDING = 1e-9
-"""Of the larger of two figures that are the same."""
-_ABSOLUTE = 1e-12  # of the unit: what is left of a difference whose true value is 0
+"""Largest difference of equal figures, as a share of the larger one."""
+_ABSOLUTE = 1e-12  # largest difference, in the unit, between figures whose true value is 0
 
 
-def csv_distance(kept: bytes, made: bytes) -> float:
-    """`table_distance` of two files of CSV. Raises ValueError, PolarsError."""
-    if kept == made:
+def csv_distance(stored: bytes, derived: bytes) -> float:
+    """Return `table_distance` of two CSV files. Raises ValueError, PolarsError."""
+    if stored == derived:
         return 0.0
-    tables = (
-        pl.read_csv(io.BytesIO(content), infer_schema_length=None) for content in (kept, made)
+    contents = (stored, derived)
+    return table_distance(
+        *(pl.read_csv(io.BytesIO(content), infer_schema_length=None) for content in contents)
     )
-    return table_distance(*tables)
 
 
-def read_table(path: Path, made: pl.DataFrame) -> pl.DataFrame:
-    """Return as much of the table in a Parquet file as shows whether it is `made`.
+def read_table(path: Path, derived: pl.DataFrame) -> pl.DataFrame:
+    """Read no more of the table in a Parquet file than a comparison with `derived` needs.
 
     A file of some KB can hold more rows or columns than memory does. Raises OSError, PolarsError.
     """
     table = pl.scan_parquet(path)
-    rows = len(made) + 1 if table.collect_schema() == made.schema else 0
+    rows = len(derived) + 1 if table.collect_schema() == derived.schema else 0
     return table.head(rows).collect()
 
 
-def table_distance(kept: pl.DataFrame, made: pl.DataFrame) -> float:
-    """How far two tables' farthest figures are apart, row by row.
+def table_distance(stored: pl.DataFrame, derived: pl.DataFrame) -> float:
+    """Return the largest difference between figures in the same place of two tables.
 
-    It is a share of the larger; infinite where anything but figures differs.
+    It is a share of the larger figure, infinite if anything but figures differs.
     """
-    return max((far for _, far in column_distances(kept, made)), default=0.0)
+    return max((distance for _, distance in column_distances(stored, derived)), default=0.0)
 
 
-def column_distances(kept: pl.DataFrame, made: pl.DataFrame) -> Iterator[tuple[str, float]]:
-    """`table_distance` of each column; of one that is empty where the tables have other columns."""
-    if kept.schema != made.schema or len(kept) != len(made):
+def column_distances(stored: pl.DataFrame, derived: pl.DataFrame) -> Iterator[tuple[str, float]]:
+    """Yield `table_distance` of each column; for other columns or rows only ("", infinity)."""
+    if stored.schema != derived.schema or len(stored) != len(derived):
         yield "", math.inf
         return
-    figures = set(kept.select(cs.float()).columns)
-    for name in kept.columns:
+    figures = set(stored.select(cs.float()).columns)
+    for name in stored.columns:
         if name in figures:
-            yield name, _farthest(kept[name], made[name])
+            yield name, _series_distance(stored[name], derived[name])
         else:
-            yield name, 0.0 if kept[name].equals(made[name]) else math.inf
+            yield name, 0.0 if stored[name].equals(derived[name]) else math.inf
 
 
-def _farthest(kept: pl.Series, made: pl.Series) -> float:
-    if not kept.is_null().equals(made.is_null()):
+def _series_distance(stored: pl.Series, derived: pl.Series) -> float:
+    if not stored.is_null().equals(derived.is_null()):
         return math.inf
-    a, b = pl.col("a"), pl.col("b")  # where NaN is equal to NaN
-    both = pl.DataFrame({"a": kept, "b": made}).filter(a != b)
-    if both.is_empty():
+    a, b = pl.col("a"), pl.col("b")
+    unequal = pl.DataFrame({"a": stored, "b": derived}).filter(a != b)  # NaN equals NaN
+    if unequal.is_empty():
         return 0.0
     size = pl.max_horizontal(a.abs(), b.abs()) + _ABSOLUTE / ROUNDING
     finite = a.is_finite() & b.is_finite()
-    far = pl.when(finite.all()).then(((a - b).abs() / size).max()).otherwise(math.inf)
-    return float(both.select(far).item())
+    largest = pl.when(finite.all()).then(((a - b).abs() / size).max()).otherwise(math.inf)
+    return float(unequal.select(largest).item())

@@ -1,9 +1,9 @@
 """Uncertainty budgets by the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008).
 
-A figure rests on the scatter between blocks (type A) and on readings of one instrument, whose error
-has several terms (type B). Each term has a half width, a distribution and its divisor (4.3), a
-sensitivity coefficient for each reading (5.1.3), and a correlation between the readings (5.2): a
-gain is the same in all of them, so it stays in joules and cancels in a ratio.
+A figure depends on the scatter between blocks (type A) and on readings of one instrument, whose
+error has several terms (type B). Each term has a half width, a distribution and its divisor (4.3),
+a sensitivity coefficient for each reading (5.1.3), and a correlation between the readings (5.2): a
+gain error is the same in all readings, so it stays in joules and cancels in a ratio.
 """
 
 from __future__ import annotations
@@ -22,39 +22,35 @@ from analysis.stats.stats import LEVEL, critical
 from contract.estimates import Estimate
 from instrumentation.accuracy import ErrorTerm
 
-Distribution = Literal["Student t", "normal", "rectangular", "triangular"]
-DIVISORS: dict[Distribution, float] = {
-    "normal": 1.0,
-    "rectangular": math.sqrt(3),
-    "triangular": math.sqrt(6),
-}
+Distribution = Literal["Student t", "rectangular", "triangular"]
 SCATTER = "scatter"  # the term of type A: between blocks
 NORMAL = float(special.ndtri(1 - LEVEL / 2))
-CANCELS = 1e-12  # coefficients whose sum is this share of their sizes add up to nothing
+CANCELS = 1e-12  # coefficients whose sum is at most this share of their sizes cancel
 # A count and its age differ at both edges of a reading: two rectangles make a triangle.
 AT_BOTH_EDGES = ("count", "update")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading that a figure is made of; `slope` is what the figure changes with its joules."""
+    """One reading that enters a figure; `slope` is the figure's derivative by its joules."""
 
     energy_j: float
     seconds: float
     slope: float
 
     def sensitivity(self, unit: str) -> float:
-        """Return what the figure changes with an error in this unit: a share, W, J or s."""
+        """Return the figure's derivative by an error in this unit: a share (1), W, J or s."""
         power_w = self.energy_j / self.seconds if self.seconds else 0.0
         return self.slope * {"1": self.energy_j, "W": self.seconds, "J": 1.0, "s": power_w}[unit]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One term: `half_width / divisor` is its standard uncertainty, None where it is not stated.
+    """One term of a budget, with the half width None if nobody states it.
 
-    `sensitivities` are one for each reading, `correlation` is that of the error in any two of them.
-    `matters` is whether the budget is incomplete without it; `stated` who states it.
+    `half_width / divisor` is its standard uncertainty. There is one of `sensitivities` for each
+    reading; `correlation` is that of the errors of any two readings. If the term `matters`, the
+    budget is incomplete without it. `stated` names the source.
     """
 
     term: str
@@ -76,10 +72,10 @@ class Row:
 
     @property
     def parts(self) -> tuple[float, ...]:
-        """Standard uncertainties of the figure from what is independent of each other in it.
+        """The figure's standard uncertainties from the independent parts of the error.
 
-        Errors with the correlation r are a common one of variance r and each reading's own of
-        variance 1 − r; the root sum of squares is that of GUM 5.2.2, equation 16.
+        Errors with the correlation r are the sum of a common one of variance r and a separate one
+        of variance 1 − r for each reading; the root sum of squares is GUM 5.2.2, equation 16.
         """
         u = self.standard or 0.0
         common = math.sqrt(self.correlation) * abs(self.common)
@@ -90,7 +86,7 @@ class Row:
 
     @property
     def common(self) -> float:
-        """What the figure changes with an error that all readings share."""
+        """The figure's derivative by an error that is the same in all readings."""
         total = math.fsum(self.sensitivities)
         size = math.fsum(map(abs, self.sensitivities))
         return 0.0 if abs(total) <= CANCELS * size else total
@@ -102,46 +98,45 @@ class Row:
 
     @property
     def lacking(self) -> bool:
-        """Whether it is not stated and would count."""
+        """Whether the term matters and is not stated."""
         return self.half_width is None and self.matters
 
 
 def scatter(error: float | None, df: float | None, unit: str) -> Row:
-    """Return the term of type A; without an error (one block) it is not known."""
+    """Return the term of type A; without a standard error (one block) its half width is None."""
     if error is None or df is None:
         return Row(SCATTER, "A", "Student t", unit, None, 1.0)
     divisor = float(critical(np.asarray(df), LEVEL))
     return Row(SCATTER, "A", "Student t", unit, error * divisor, divisor, df=df)
 
 
-def of_terms(terms: Iterable[ErrorTerm], readings: Sequence[Reading]) -> tuple[Row, ...]:
-    """Return an instrument's terms of error (type B) in a figure made of these readings."""
-    return tuple(_of_term(term, readings) for term in terms)
-
-
-def _of_term(term: ErrorTerm, readings: Sequence[Reading]) -> Row:
-    distribution: Distribution = "triangular" if term.name in AT_BOTH_EDGES else "rectangular"
-    row = Row(
-        term.name,
-        "B",
-        distribution,
-        term.unit,
-        term.limit,
-        DIVISORS[distribution],
-        tuple(reading.sensitivity(term.unit) for reading in readings),
-        term.shared,
-        stated=term.source,
-    )
-    held = bool(term.within) and len(readings) == 1  # another term's limit holds it too
-    cancels = term.shared == 1 and row.common == 0
-    return replace(row, matters=not (held or cancels))
+def instrument_rows(terms: Iterable[ErrorTerm], readings: Sequence[Reading]) -> tuple[Row, ...]:
+    """Return an instrument's error terms (type B) in a figure calculated from these readings."""
+    rows = []
+    for term in terms:
+        triangular = term.name in AT_BOTH_EDGES
+        row = Row(
+            term.name,
+            "B",
+            "triangular" if triangular else "rectangular",
+            term.unit,
+            term.limit,
+            math.sqrt(6 if triangular else 3),
+            tuple(reading.sensitivity(term.unit) for reading in readings),
+            term.shared,
+            stated=term.source,
+        )
+        included = bool(term.within) and len(readings) == 1  # in another term's limit
+        cancels = term.shared == 1 and row.common == 0
+        rows.append(replace(row, matters=not (included or cancels)))
+    return tuple(rows)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """All terms of one figure, and what they come to.
+    """All uncertainty terms of one figure, and their combination.
 
-    Of a ratio the rows are of its logarithm, and `carried` is the interval of its comparison.
+    For a ratio, the rows apply to its logarithm, and `carried` is the interval of its comparison.
     """
 
     figure: str
@@ -152,16 +147,16 @@ class Budget:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The terms that are not stated and would count; with one of them it is incomplete."""
+        """Names of terms that matter and are not stated; they make the budget incomplete."""
         return tuple(row.term for row in self.rows if row.lacking)
 
     @cached_property
     def combined(self) -> float:
-        """Combined standard uncertainty, of the terms that are stated (GUM 5)."""
+        """Combined standard uncertainty of the stated terms (GUM 5)."""
         return math.hypot(*(row.contribution or 0.0 for row in self.rows))
 
     def share(self, row: Row) -> float | None:
-        """Of the variance."""
+        """Return the term's share of the combined variance; None if it is not stated."""
         if row.contribution is None or self.combined == 0:
             return None
         return (row.contribution / self.combined) ** 2
@@ -172,7 +167,7 @@ class Budget:
         return self._freedom_of(self.combined)
 
     def _freedom_of(self, combined: float) -> float:
-        """Terms of type B are taken as known: only those of type A have finitely many."""
+        """Return the degrees of freedom; only terms of type A have finitely many."""
         if combined == 0:
             return math.inf
         shares = (((row.contribution or 0.0) / combined) ** 4 / row.df for row in self.rows)
@@ -181,11 +176,11 @@ class Budget:
 
     @cached_property
     def expanded(self) -> float | None:
-        """Half width of the 95 % interval; None where the scatter is not known.
+        """Half width of the 95 % interval; None if the scatter is unknown.
 
-        The widest rectangle is kept as one, and convolved with a normal distribution of all else
-        (JCGM 101 in closed form), widened by Student's t for its own effective degrees of freedom.
-        Without a rectangle it is t times the combined standard uncertainty, as in GUM G.3.
+        The widest rectangle is convolved with a normal distribution of all other terms (JCGM 101 in
+        closed form), widened by Student's t for their effective degrees of freedom. Without a
+        rectangle it is t times the combined standard uncertainty, as in GUM G.3.
         """
         if any(row.half_width is None for row in self.rows if row.evaluation == "A"):
             return None
@@ -196,18 +191,18 @@ class Budget:
             for part in row.parts
         ]
         widest = max(rectangles, default=0.0)
-        rest = math.sqrt(max(0.0, (self.combined - widest) * (self.combined + widest)))
-        freedom = self._freedom_of(rest)
+        others = math.sqrt(max(0.0, (self.combined - widest) * (self.combined + widest)))
+        freedom = self._freedom_of(others)
         t = float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom < 1e9 else NORMAL
-        widened = rest * t / NORMAL  # a normal distribution with the 95 % of all but the widest
+        widened = others * t / NORMAL  # a normal distribution with the same 95 % interval
         return float(half_width(np.array([widest * math.sqrt(3)]), np.array([widened]))[0])
 
     @property
     def factor(self) -> float | None:
         """Coverage factor: expanded uncertainty over combined standard uncertainty."""
-        return (
-            None if self.expanded is None or self.combined == 0 else self.expanded / self.combined
-        )
+        if self.expanded is None or self.combined == 0:
+            return None
+        return self.expanded / self.combined
 
     @cached_property
     def interval(self) -> Estimate:
@@ -222,9 +217,9 @@ class Budget:
 def ratio_readings(
     pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]],
 ) -> list[Reading]:
-    """Of the logarithm of a ratio: joules and seconds of base and other in each workload.
+    """Return the readings in a ratio's logarithm, from joules and seconds of base and other.
 
-    Over several workloads it is the mean of their logarithms.
+    There is one pair of sides for each workload; the figure is the mean of their logarithms.
     """
     share = 1 / max(1, len(pairs))
     return [
@@ -238,17 +233,17 @@ Mean = tuple[float, float]  # joules and seconds
 
 
 def joules_budget(terms: Iterable[ErrorTerm], mean: Mean, error: float | None, df: float) -> Budget:
-    """Of a mean over blocks with its standard error and degrees of freedom."""
-    rows = scatter(error, df, "J"), *of_terms(terms, [Reading(*mean, 1.0)])
+    """Return the budget of a run's mean joules from its standard error over blocks."""
+    rows = scatter(error, df, "J"), *instrument_rows(terms, [Reading(*mean, 1.0)])
     return Budget("joules of a run", "J", mean[0], rows)
 
 
 def instrument_error(terms: Iterable[ErrorTerm], pairs: Sequence[tuple[Mean, Mean]]) -> float:
-    """Return a log-ratio's standard uncertainty from what does not cancel in it.
+    """Return a log-ratio's standard uncertainty from the instrument's error; 0 if none is stated.
 
-    0 where nothing is stated.
+    `pairs` are joules and seconds of base and other in each workload.
     """
     if not pairs or any(joules <= 0 for pair in pairs for joules, _ in pair):
         return 0.0
-    rows = of_terms(terms, ratio_readings(pairs))
+    rows = instrument_rows(terms, ratio_readings(pairs))
     return math.hypot(*(row.contribution or 0.0 for row in rows))

@@ -1,10 +1,9 @@
-"""Suites beside each other: what differs between them, and what that did to the joules.
+"""Compare suites: the differences between their machines and plans, and the ratios of joules.
 
-The suites share no blocks, so nothing can be paired across them: two-sided 95 % intervals of the
-logarithms of block values, by their scatter (Welch, Biometrika 34, 1947) and by how much one
-night differs from another although nothing was changed. What is compared of encryption is its cost
-within each suite, the log-ratio to the baseline in the same block; what all of a night has in
-common cancels there.
+Suites share no blocks, so values cannot be paired across them. Two-sided 95 % intervals of the
+logarithms of block values follow from their scatter (Welch, Biometrika 34, 1947) and from how much
+nights differ although nothing was changed. The cost of encryption is compared as the log-ratio to
+the baseline in the same block of each suite, in which the effect of the night cancels.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 import polars as pl
 from scipy import special, stats
 
-from analysis.energy.energy import of_references
+from analysis.energy.energy import reference_rows
 from analysis.stats.comparison import holm
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.results import energy_of
@@ -31,7 +30,7 @@ from analysis.suite.records import SYSTEM, Suite, SuiteError, worst_origin
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
 
-COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
+COMPONENTS = (SYSTEM, "package", "package-0")  # the first in both suites is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
 MACHINE = (
     "os_release",
@@ -44,14 +43,14 @@ MACHINE = (
     "packages",
     "disks",
 )
-NIGHT_SD = 0.01  # of the logarithm of joules, from night to night of one machine, at least
-LEAST_NIGHTS = 5  # whose own differences say more
+NIGHT_SD = 0.01  # least deviation of the logarithm of joules from night to night of one machine
+LEAST_NIGHTS = 5  # nights from which on their deviation is estimated
 PASSING = re.compile(r"cpu\.(mhz|vulnerabilities|flags)|disks\.[^.]+\.by_id")
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Two suites, what differs between them, and B / A of joules and of encryption's cost."""
+    """Two suites, their differences, and B / A of joules and of encryption's cost."""
 
     a: Suite
     b: Suite
@@ -61,24 +60,24 @@ class Compared:
     joules: tuple[Ratio, ...]
     costs: tuple[Ratio, ...]
     overall: tuple[Ratio, ...] = ()
-    """By configuration, the geometric mean over the workloads that both suites count."""
+    """Geometric mean of each configuration over the workloads that both suites count."""
 
     @property
     def increases(self) -> list[Ratio]:
-        """Joules that rose significantly, the largest first; Holm over all pairs' ratios."""
+        """Significant increases of joules, the largest first (Holm over all pairs of suites)."""
         rose = [r for r in self.tested if r.ratio > 1 and (r.p_adjusted or 0.0) < LEVEL]
         return sorted(rose, key=lambda ratio: -ratio.ratio)
 
     @property
     def tested(self) -> list[Ratio]:
-        """The ratios of joules that have a test: of the same work, from two blocks on each side."""
+        """The ratios of joules for the same work with a test, i.e. two blocks on each side."""
         return [
             r for r in self.joules if r.p_value is not None and r.workload not in self.other_work
         ]
 
     @property
     def other_work(self) -> list[str]:
-        """Workloads that were not given the same parameters, so that they did other work."""
+        """Workloads with different parameters in the two suites."""
         names = dict.fromkeys(ratio.workload for ratio in self.joules)
         return [name for name in names if self.a.entries.get(name) != self.b.entries.get(name)]
 
@@ -87,15 +86,10 @@ Read = tuple[Suite, pl.DataFrame]
 Blocks = Mapping[tuple[str, str], Mapping[int, float]]
 
 
-def compare(folder_a: Path, folder_b: Path) -> Compared:
-    """Read both suites and compare them. Raises SuiteError where they have nothing in common."""
-    return compare_all([folder_a, folder_b])[0]
-
-
 def compare_all(folders: Sequence[Path]) -> list[Compared]:
-    """Each suite but the first against the first, in the order of the plans' times.
+    """Compare each other suite with the first, in the order of the plans' times.
 
-    Raises SuiteError where one has nothing in common with the first, or is named twice.
+    Raises SuiteError if one has nothing in common with the first, or is named twice.
     """
     if len(folders) < 2:
         raise SuiteError("one-suite-only")
@@ -103,7 +97,7 @@ def compare_all(folders: Sequence[Path]) -> list[Compared]:
 
 
 def compare_read(suites: Sequence[Read]) -> list[Compared]:
-    """Return the same of suites and energy tables that are read already."""
+    """Compare suites that are already read, each with its energy table."""
     first, *others = suites
     ids = [suite.suite_id for suite, _ in (first, *others)]
     twice = [suite_id for i, suite_id in enumerate(ids) if suite_id in ids[:i]]
@@ -111,33 +105,25 @@ def compare_read(suites: Sequence[Read]) -> list[Compared]:
         raise SuiteError("suite-twice", suite=twice[0])
     others.sort(key=lambda other: other[0].plan.created_wall)
     first, *others = _for_same_work([first, *others])
-    nights = []
-    for _, known in (first, *others):
-        nights.append(by_block(known, first_component(COMPONENTS, set(known["component"]))))
+    nights = [
+        by_block(energy, first_component(COMPONENTS, set(energy["component"])))
+        for _, energy in (first, *others)
+    ]
     night_sds = _night_sds(nights)
-    return _adjusted([_compared(first, other, night_sds) for other in others])
-
-
-def _adjusted(pairs: Sequence[Compared]) -> list[Compared]:
-    """With Holm's p-values over the tested ratios of all pairs."""
-    tested = [(id(pair), r) for pair in pairs for r in pair.tested]
-    p_values = holm(np.array([r.p_value for _, r in tested])).tolist()
-    adjusted = {(i, id(r)): p for (i, r), p in zip(tested, p_values, strict=True)}
+    pairs = [_compare_pair(first, other, night_sds) for other in others]
+    tested = [id(ratio) for pair in pairs for ratio in pair.tested]
+    p_values = np.array([ratio.p_value for pair in pairs for ratio in pair.tested])
+    adjusted = dict(zip(tested, holm(p_values).tolist(), strict=True))
     return [
-        replace(
-            pair,
-            joules=tuple(
-                replace(r, p_adjusted=adjusted.get((id(pair), id(r)))) for r in pair.joules
-            ),
-        )
+        replace(pair, joules=tuple(replace(r, p_adjusted=adjusted.get(id(r))) for r in pair.joules))
         for pair in pairs
     ]
 
 
 def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
-    """Return by workload and configuration how much nights in the order of time differ.
+    """Estimate the deviation between nights of each workload and configuration.
 
-    The root mean square of successive differences, which a lasting change moves only once.
+    It is the root mean square of successive differences, which a lasting change affects only once.
     """
     means: dict[tuple[str, str], list[float]] = {}
     for blocks in nights:
@@ -152,13 +138,13 @@ def _night_sds(nights: Sequence[Blocks]) -> dict[tuple[str, str], float]:
 
 
 def _for_same_work(suites: Sequence[Read]) -> list[Read]:
-    """Return the rows with joules, of each channel by its reference meter alone.
+    """Return the suites with the rows of reference meters that have joules.
 
-    Workloads with the first suite's parameters are for the same work in all suites.
+    Workloads with the first suite's parameters are scaled to the same work in all suites.
     """
     first = suites[0][0]
     read_suites = [suite for suite, _ in suites]
-    measured = [of_references(*read_suite) for read_suite in suites]
+    measured = [reference_rows(*read_suite) for read_suite in suites]
     same = [
         [w for w in suite.workloads if suite.entries.get(w) == first.entries.get(w)]
         for suite in read_suites
@@ -166,17 +152,18 @@ def _for_same_work(suites: Sequence[Read]) -> list[Read]:
     pairs = zip(measured, same, strict=True)
     shared = [energy.filter(pl.col("workload").is_in(names)) for energy, names in pairs]
     joint = unequal_work(read_suites, shared)
-    brought = []
+    scaled = []
     for suite, energy, names in zip(read_suites, measured, same, strict=True):
         cells = unequal_work([suite], [energy])
         cells |= {cell: work for cell, work in joint.items() if cell[0] in names}
-        known = for_same_work(energy, cells).filter(pl.col("energy_j").is_not_null())
-        brought.append((suite, known))
-    return brought
+        rows = for_same_work(energy, cells).filter(pl.col("energy_j").is_not_null())
+        scaled.append((suite, rows))
+    return scaled
 
 
-def _compared(first: Read, second: Read, night_sds: Mapping[tuple[str, str], float]) -> Compared:
-    """Compare one suite with another."""
+def _compare_pair(
+    first: Read, second: Read, night_sds: Mapping[tuple[str, str], float]
+) -> Compared:
     (a, *_), (b, *_) = first, second
     energies = first[1], second[1]
     component = first_component(COMPONENTS, *(set(energy["component"]) for energy in energies))
@@ -210,13 +197,13 @@ def _compared(first: Read, second: Read, night_sds: Mapping[tuple[str, str], flo
 def _overall(
     blocks_a: Blocks, blocks_b: Blocks, keys: Sequence[tuple[str, str]]
 ) -> Iterator[Ratio]:
-    """By configuration, of the means of logarithms over its workloads in each whole block."""
+    """Yield each configuration's ratio of the geometric means over workloads in complete blocks."""
     for name in dict.fromkeys(configuration for _, configuration in keys):
         sides = []
         for blocks in (blocks_a, blocks_b):
-            joules = [blocks[key] for key in keys if key[1] == name]
-            complete = sorted(set.intersection(*(set(each) for each in joules)))
-            sides.append([stats.gmean([each[n] for each in joules]) for n in complete])
+            workloads = [blocks[key] for key in keys if key[1] == name]
+            complete = sorted(set.intersection(*map(set, workloads)))
+            sides.append([stats.gmean([joules[n] for joules in workloads]) for n in complete])
         if all(sides) and (ratio := _ratio_of(("all", name), sides[0], sides[1], 0.0)):
             yield ratio
 
@@ -224,12 +211,11 @@ def _overall(
 def between_nights(
     a: Sequence[float], b: Sequence[float], night_sd: float = NIGHT_SD
 ) -> tuple[float, float] | None:
-    """Half width of the 95 % interval of mean b − mean a, and the p-value of no difference.
+    """Return the half width of the 95 % interval of mean b − mean a, and the p-value of 0.
 
-    None where one side has no known scatter, for want of a second value.
-
-    Each night has a separate effect with this deviation, `NIGHT_SD` at least, beside the scatter
-    of its blocks; degrees of freedom by Welch and Satterthwaite.
+    Each night has a separate effect with the deviation `night_sd`, at least `NIGHT_SD`, in addition
+    to the scatter of its blocks; degrees of freedom by Welch and Satterthwaite. None if one side
+    has fewer than two values.
     """
     if len(a) < 2 or len(b) < 2:
         return None
@@ -243,7 +229,7 @@ def between_nights(
 
 
 def differences(a: Suite, b: Suite) -> Iterator[Difference]:
-    """Between the plans, the machines, the meters, and what each configuration and workload is."""
+    """Yield the differences between plans, machines, meters, configurations and workloads."""
     for key in PLAN:
         yield from _unlike(key, getattr(a.plan, key), getattr(b.plan, key))
     for key in MACHINE:
@@ -254,7 +240,7 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     for name in dict.fromkeys([*meters[0], *meters[1]]):
         yield from _unlike(f"meter {name}", *(parts.get(name) for parts in meters))
     for kind, key in (("configuration", "stacks"), ("workload", "entries")):
-        # Entries of a plan with what their kinds declare beside the other keys.
+        # The settings that a kind declares are shown next to the entry's other keys.
         of_a, of_b = (
             {
                 name: {**entry.pop("settings", {}), **entry}
@@ -266,17 +252,16 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
             yield from _unlike(f"{kind} {name}", of_a.get(name), of_b.get(name))
 
 
-def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:
+def _unlike(path: str, a: Any, b: Any) -> Iterator[Difference]:
     """Yield the leaves in which two values differ."""
-    if a == b or PASSING.fullmatch(what) or (_text(a) is None and _text(b) is None):
+    if a == b or PASSING.fullmatch(path) or (_text(a) is None and _text(b) is None):
         return
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         for key in dict.fromkeys([*a, *b]):
-            yield from _unlike(
-                f"{what}.{key}".replace(".parameters.", ": "), a.get(key), b.get(key)
-            )
+            subpath = f"{path}.{key}".replace(".parameters.", ": ")
+            yield from _unlike(subpath, a.get(key), b.get(key))
         return
-    yield Difference(what, _text(a), _text(b))
+    yield Difference(path, _text(a), _text(b))
 
 
 def _text(value: Any) -> str | None:
@@ -290,7 +275,7 @@ def _text(value: Any) -> str | None:
 def _ratio_of(
     key: tuple[str, str], a: Sequence[float], b: Sequence[float], night_sd: float
 ) -> Ratio | None:
-    if min(*a, *b) <= 0:  # no logarithm: then there is no ratio
+    if min(*a, *b) <= 0:
         return None
     logs_a, logs_b = np.log(a), np.log(b)
     mean = float(np.mean(logs_b) - np.mean(logs_a))
@@ -305,14 +290,14 @@ def _ratio_of(
 def _costs(
     a: Suite, b: Suite, blocks_a: Blocks, blocks_b: Blocks, shared: Sequence[tuple[str, str]]
 ) -> Iterator[Ratio]:
-    """How the cost of each configuration beside the baseline differs."""
+    """Yield the ratio of each configuration's cost, relative to the baseline, in both suites."""
     for workload, name in shared:
         costs = []
         for suite, blocks in ((a, blocks_a), (b, blocks_b)):
             base, joules = blocks.get((workload, suite.baseline or ""), {}), blocks[workload, name]
-            both = sorted(base.keys() & joules.keys())
-            sound = all(base[n] > 0 and joules[n] > 0 for n in both)
-            costs.append([joules[n] / base[n] for n in both] if sound else [])
+            complete = sorted(base.keys() & joules.keys())
+            sound = all(base[n] > 0 and joules[n] > 0 for n in complete)
+            costs.append([joules[n] / base[n] for n in complete] if sound else [])
         if name in (a.baseline, b.baseline) or not all(costs):
             continue
         if (ratio := _ratio_of((workload, name), costs[0], costs[1], 0.0)) is not None:
@@ -323,9 +308,9 @@ def _costs(
 def _nothing_shared(a: Suite, b: Suite) -> str:
     descriptions = []
     for name, suite in (("A", a), ("B", b)):
-        done = {(run.workload, run.configuration) for run in suite.compared_runs}
-        workloads = [w for w in suite.workloads if any(w == work for work, _ in done)]
-        stacks = [c for c in suite.configurations if any(c == stack for _, stack in done)]
-        has = f"{', '.join(workloads)} on {', '.join(stacks)}" if done else "no finished run"
-        descriptions.append(f"{name} has {has}")
+        cells = {(run.workload, run.configuration) for run in suite.compared_runs}
+        workloads = [w for w in suite.workloads if any(w == work for work, _ in cells)]
+        stacks = [c for c in suite.configurations if any(c == stack for _, stack in cells)]
+        content = f"{', '.join(workloads)} on {', '.join(stacks)}" if cells else "no finished run"
+        descriptions.append(f"{name} has {content}")
     return "; ".join(descriptions)

@@ -1,7 +1,7 @@
-"""Ratios of two configurations, their intervals, and the verdicts of a family of them.
+"""Ratios of two configurations, their intervals, and the verdicts of a family of ratios.
 
-A comparison rests on log-ratios within blocks: their mean, its standard error and degrees of
-freedom. Everything else follows from these three.
+A comparison uses log-ratios within blocks: their mean, its standard error and degrees of freedom.
+Everything else follows from these three.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from contract.estimates import Estimate
 Decision = Literal["differs", "equivalent", "inconclusive"]
 Verdict = Decision | Literal["incomplete"]
 
-# Logarithms of the same ratio differ by their rounding; joules never agree as well as this.
+# Logarithms of one ratio differ by rounding; measured joules never agree this well.
 NO_SCATTER = 1e-13
-LEAST_EQUIVALENT = 6  # blocks; fewer miss what happens in 4 of 10 runs
-LEAST_SHAPE = 4  # blocks; skewness of fewer is not estimated
-# How far the skewness of blocks may be off before the interval follows it: what 99 % of normal
-# samples keep within; where all workloads of a pair of configurations agree, 95 %.
+LEAST_EQUIVALENT = 6  # blocks; fewer may miss what happens in 4 of 10 runs
+LEAST_SHAPE = 4  # blocks from which on skewness is estimated
+# Skewness, in standard errors, from which on the interval follows it: exceeded by 1 % of normal
+# samples, or by 5 % where all workloads of a pair of configurations are taken together.
 ALONE, TOGETHER = float(special.ndtri(0.995)), float(special.ndtri(0.975))
-# A sample that lacks the tail shows too little of its skewness (`make bench-analysis`).
+# A sample that lacks the tail shows too little skewness (`make bench-analysis`).
 UNDERSTATED, POOLED_TOO = 1.5, 1.3
 
 
 def sample_skewness(values: Floats) -> Floats:
-    """Fisher's unbiased skewness along the last axis; 0 for too few values or without scatter."""
+    """Return Fisher's unbiased skewness along the last axis; 0 for few values or no scatter."""
     n = values.shape[-1]
     if n < LEAST_SHAPE:
         return np.zeros(values.shape[:-1])
     off = values - np.mean(values, axis=-1, keepdims=True)
     square = np.mean(off**2, axis=-1)
-    known = square > NO_SCATTER**2
-    cubed = np.mean(off**3, axis=-1) / np.where(known, square, 1.0) ** 1.5
-    return np.where(known, cubed * math.sqrt(n * (n - 1)) / (n - 2), 0.0)
+    scattered = square > NO_SCATTER**2
+    cubed = np.mean(off**3, axis=-1) / np.where(scattered, square, 1.0) ** 1.5
+    return np.where(scattered, cubed * math.sqrt(n * (n - 1)) / (n - 2), 0.0)
 
 
 def skewness_error(n: Floats) -> Floats:
@@ -50,20 +50,14 @@ def skewness_error(n: Floats) -> Floats:
     return np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
 
 
-def skewness_used(skewness: Floats, n: Floats) -> Floats:
-    """Return the skewness that an interval follows: 0 where a normal sample would show as much."""
-    beyond = np.abs(skewness) > ALONE * skewness_error(n)
-    return np.where(beyond, UNDERSTATED * skewness, 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class LogRatio:
     """A mean log-ratio with its standard error and degrees of freedom; arrays of one shape.
 
-    `skewness` is that of the blocks, 0 where nothing asks for it. Where it is not 0, nothing is
-    excluded that either Student's t or its transformation for skewed values holds (P. Hall, Journal
-    of the Royal Statistical Society B 54, 1992). `systematic` is the standard uncertainty of the
-    instrument's error in the logarithm; its degrees of freedom are Welch and Satterthwaite's.
+    `skewness` is that of the blocks, 0 if a normal sample would show as much. If it is not 0, an
+    interval covers that of Student's t and that of its transformation for skewed values (P. Hall,
+    Journal of the Royal Statistical Society B 54, 1992). `systematic` is the standard uncertainty
+    of the instrument's error in the logarithm; degrees of freedom by Welch and Satterthwaite.
     """
 
     mean: Floats
@@ -73,18 +67,20 @@ class LogRatio:
     systematic: Floats | float = 0.0
 
     @classmethod
-    def of(cls, logs: Floats) -> LogRatio:
-        """Over log-ratios along the last axis, two at least."""
+    def from_logs(cls, logs: Floats) -> LogRatio:
+        """Estimate the mean of log-ratios along the last axis, at least two."""
         n = logs.shape[-1]
         mean, sd = np.mean(logs, axis=-1), np.std(logs, axis=-1, ddof=1)
         sd = np.where(sd < NO_SCATTER, 0.0, sd)
         mean = np.where((sd == 0) & (np.abs(mean) < NO_SCATTER), 0.0, mean)
-        skewness = skewness_used(sample_skewness(logs), np.asarray(float(n)))
-        return cls(mean, sd / math.sqrt(n), np.full(np.shape(mean), n - 1.0), skewness)
+        skewness = sample_skewness(logs)
+        beyond = np.abs(skewness) > ALONE * skewness_error(np.asarray(float(n)))
+        followed = np.where(beyond, UNDERSTATED * skewness, 0.0)
+        return cls(mean, sd / math.sqrt(n), np.full(np.shape(mean), n - 1.0), followed)
 
     @property
     def _combined(self) -> tuple[Floats, Floats]:
-        """Standard error and degrees of freedom with the instrument's error."""
+        """Standard error and degrees of freedom, instrument's error included."""
         if np.all(np.asarray(self.systematic) == 0):
             return self.error, self.df
         combined = np.hypot(self.error, self.systematic)
@@ -92,7 +88,7 @@ class LogRatio:
         return combined, np.minimum(self.df / np.maximum(share, 1e-3) ** 4, 1e9)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Limits of the mean."""
+        """Return the limits of the mean."""
         error, df = self._combined
         bound = critical(df, 1 - confidence)
         low = np.minimum(-bound, self._unskewed(-bound))
@@ -101,67 +97,66 @@ class LogRatio:
         return np.asarray(self.mean + low), np.asarray(self.mean + high)
 
     def p_value(self) -> Floats:
-        """Two-sided, of a mean of 0."""
+        """Return the two-sided p-value of a mean of 0."""
         t = self._t(0.0)
         return np.asarray(np.minimum(1.0, 2 * np.minimum(self._below(t), self._below(-t, -1))))
 
     def p_equivalence(self, margin: float) -> Floats:
-        """TOST: the larger p of the tests against 1/(1 + margin) and 1 + margin (Schuirmann)."""
+        """Return the larger p-value of the tests against both margins (TOST, Schuirmann)."""
         limit = math.log1p(margin)
         return np.maximum(self._below(-self._t(-limit), -1), self._below(self._t(limit)))
 
     def p_beyond(self, margin: float) -> Floats:
-        """Of a ratio within the margin, against one beyond it; never below `p_value`."""
+        """Return the p-value of a ratio within the margin, against one beyond; ≥ `p_value`."""
         limit = math.log1p(margin)
         beyond = np.minimum(self._below(-self._t(limit), -1), self._below(self._t(-limit)))
         return np.asarray(np.maximum(beyond, self.p_value()))
 
     @property
     def _curve(self) -> Floats:
-        """How strongly Hall's transformation bends: skewness / 3√n."""
+        """Coefficient of Hall's transformation: skewness / 3√n."""
         return np.asarray(self.skewness / (3 * np.sqrt(self.df + 1)))
 
     def _skewed(self, t: Floats) -> Floats:
-        """Hall's transformation of t; what it gives follows Student's t nearly."""
+        """Apply Hall's transformation, whose result nearly follows Student's t."""
         a, limited = self._curve, np.isfinite(t)
         finite = np.where(limited, t, 0.0)
         bent = finite + a * finite**2 + a**2 * finite**3 / 3 + a / 2
         return np.where(limited, bent, t)
 
     def _unskewed(self, bound: Floats) -> Floats:
-        """By how many standard errors the mean may be off where `_skewed` is at `bound`."""
+        """Return the mean's error, in standard errors, at which `_skewed` is at `bound`."""
         a = self._curve
         safe = np.where(a == 0, 1.0, a)
         t = (np.cbrt(1 + 3 * safe * (-bound - safe / 2)) - 1) / safe
         return np.where(a == 0, bound, -t)
 
     def _below(self, t: Floats, sign: int = 1) -> Floats:
-        """One-sided, against a mean that is smaller (`sign` −1: larger, with t turned round)."""
+        """Return the one-sided p-value against a smaller mean (`sign` −1: larger, t negated)."""
         df = self._combined[1]
         plain = np.asarray(special.stdtr(df, t))
         return np.asarray(np.maximum(plain, special.stdtr(df, sign * self._skewed(sign * t))))
 
     def _t(self, log_ratio: float) -> Floats:
-        """Distance from `log_ratio` in standard errors; ±∞ without any scatter."""
+        """Return the mean's distance from `log_ratio` in standard errors; ±∞ without scatter."""
         distance = self.mean - log_ratio
-        known = self._combined[0]
+        error = self._combined[0]
         certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
-        error = np.where(known > 0, known, 1.0)
-        return np.where(known > 0, distance / error, certain)
+        return np.where(error > 0, distance / np.where(error > 0, error, 1.0), certain)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Ratio of one configuration to another within `n` blocks.
 
-    `error` is the standard error of its logarithm with `df` degrees of freedom, both None where
-    n < 2: then there is no interval and no test. `skewness` and `systematic`: see `LogRatio`;
-    `skewness_seen` is the blocks' own. Not `complete` before all planned runs that it rests on are
-    finished: its tests then reject nothing, so that words hold for one look at the planned end.
-    `withheld`: runs of either side have more than one level, or were selected by what was void, so
-    that nothing is called equivalent. `doubts` are codes of `analysis.flags.DOUBTS`. The adjusted
-    p-values are set where the comparison belongs to a family (`judged`), with the `level` at which
-    its tests decide there.
+    `error` is the standard error of its logarithm with `df` degrees of freedom, both None if n < 2:
+    then there is no interval and no test. `skewness` and `systematic`: see `LogRatio`;
+    `skewness_seen` is the skewness of the blocks. It is `complete` once all planned runs of both
+    sides are finished; before that its tests reject nothing, so that there is a single look at the
+    planned end. `withheld`: never called equivalent, as runs of either side have more than one
+    level or are a selection because of void runs. `doubts` are codes of `analysis.flags.DOUBTS`. A
+    comparison that belongs to a family (`judge_comparisons`) has adjusted p-values, and the `level`
+    at which its tests decide.
     """
 
     n: int
@@ -193,7 +188,7 @@ class Comparison:
         return LogRatio(mean, error, df, self.skewness, self.systematic)
 
     def interval(self, confidence: float = 0.95) -> Estimate:
-        """Of the ratio; without limits where so few blocks bound nothing."""
+        """Return the interval of the ratio; without limits if there are too few blocks."""
         if self._log is None:
             return Estimate(self.ratio, None, None)
         limits = self._log.interval(confidence)
@@ -204,7 +199,7 @@ class Comparison:
 
     @cached_property
     def estimate(self) -> Estimate:
-        """The ratio with its 95 % interval, which knows of no family."""
+        """The ratio with its 95 % interval, not adjusted for a family."""
         return self.interval()
 
     @property
@@ -217,14 +212,14 @@ class Comparison:
 
     @cached_property
     def p_value(self) -> float | None:
-        """Two-sided, of a ratio of 1."""
+        """Two-sided p-value of a ratio of 1."""
         if self._log is None:
             return None
         return float(self._log.p_value()) if self.complete else 1.0
 
     @cached_property
     def p_equivalence(self) -> float | None:
-        """Of a ratio beyond the margin (TOST); 1 where blocks or levels allow no such verdict."""
+        """P-value of a ratio beyond the margin (TOST); 1 if equivalence cannot be shown."""
         if self._log is None:
             return None
         if self.n < LEAST_EQUIVALENT or self.withheld or not self.complete:
@@ -233,20 +228,24 @@ class Comparison:
 
     @cached_property
     def p_beyond(self) -> float | None:
-        """Of a ratio within the margin."""
+        """P-value of a ratio within the margin."""
         if self._log is None:
             return None
         return float(self._log.p_beyond(self.margin)) if self.complete else 1.0
 
     @property
-    def turned(self) -> Comparison:
-        """The same comparison the other way round."""
-        observed, used = -self.skewness_seen, -self.skewness
-        return replace(self, ratio=1 / self.ratio, skewness_seen=observed, skewness=used)
+    def inverted(self) -> Comparison:
+        """The comparison with its sides exchanged."""
+        return replace(
+            self,
+            ratio=1 / self.ratio,
+            skewness_seen=-self.skewness_seen,
+            skewness=-self.skewness,
+        )
 
     @property
     def deciding(self) -> tuple[float | None, float | None]:
-        """The p-values that the verdict goes by: the family's where there is one."""
+        """The p-values behind the verdict: adjusted ones if it belongs to a family."""
         if self.p_adjusted is None:
             return self.p_value, self.p_equivalence
         return self.p_adjusted, self.p_equivalence_adjusted
@@ -257,12 +256,12 @@ class Comparison:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the plain interval seems to show what the verdict, for its family, denies."""
+        """Whether the interval leaves out 1 although the family's verdict is inconclusive."""
         return self.verdict == "inconclusive" and not self.estimate.contains(1.0)
 
     @property
     def columns(self) -> dict[str, float | None]:
-        """Return columns of a table (data/README.md)."""
+        """Columns of a table (data/README.md)."""
         return {
             "ratio": self.ratio,
             "ratio_low": self.low,
@@ -272,53 +271,52 @@ class Comparison:
         }
 
     @property
-    def both(self) -> bool:
-        """Equivalent, with a significant change: both tests reject."""
+    def equivalent_but_changed(self) -> bool:
+        """Whether it is equivalent with a significant change: both tests reject."""
         p = self.deciding[0]
         return self.verdict == "equivalent" and p is not None and p < LEVEL
 
 
 SKEWED, FOLLOWING = "skewed", "blocks-follow"
 LEAST_SERIAL = 8  # blocks; fewer have too few neighbours
-SURE = float(special.ndtri(0.995))  # each assumption is doubted in 1 % of what keeps it
 
 
-def doubts_of(logs: Floats) -> tuple[str, ...]:
-    """Return which assumptions the log-ratios of blocks in the order of time contradict.
+def find_doubts(logs: Floats) -> tuple[str, ...]:
+    """Return codes of the assumptions that log-ratios of blocks, in order of time, contradict.
 
-    That they (rows of one dimension) are no more skewed than normal ones, and that none follows its
-    neighbour (its correlation with the next one, by its normal approximation).
+    Assumed are no more skewness than in a normal sample, and no correlation of neighbours (normal
+    approximation). Each is doubted in 1 % of the samples that fulfil it.
     """
     n = len(logs)
     off = logs - np.mean(logs)
     square = float(np.sum(off**2))
     if n < LEAST_SHAPE or square <= n * NO_SCATTER**2:
         return ()
-    skewed = abs(float(sample_skewness(logs))) > SURE * float(skewness_error(np.asarray(n)))
+    skewed = abs(float(sample_skewness(logs))) > ALONE * float(skewness_error(np.asarray(n)))
     following = float(np.sum(off[1:] * off[:-1])) / square + 1 / n
-    serial = n >= LEAST_SERIAL and following > SURE * math.sqrt((n - 2) / (n * n - 1))
+    serial = n >= LEAST_SERIAL and following > ALONE * math.sqrt((n - 2) / (n * n - 1))
     return (SKEWED,) * skewed + (FOLLOWING,) * serial
 
 
-def pooled_skewness(alike: Sequence[Comparison]) -> float:
-    """Return the skewness that a pair of configurations shows in all its workloads together.
+def pooled_skewness(comparisons: Sequence[Comparison]) -> float:
+    """Return the mean skewness of a pair of configurations over its workloads.
 
-    It counts where it is larger than a workload's; 0 where normal blocks may show as much.
+    It replaces a smaller one of a workload; 0 if normal blocks may show as much.
     """
-    known = [c for c in alike if c.error is not None and c.n >= LEAST_SHAPE]
-    if len(known) < 2:
+    estimated = [c for c in comparisons if c.error is not None and c.n >= LEAST_SHAPE]
+    if len(estimated) < 2:
         return 0.0
-    n = np.array([c.n for c in known], dtype=float)
-    observed = float(np.mean([c.skewness_seen for c in known]))
-    limit = TOGETHER * float(np.sqrt(np.sum(skewness_error(n) ** 2))) / len(known)
+    n = np.array([c.n for c in estimated], dtype=float)
+    observed = float(np.mean([c.skewness_seen for c in estimated]))
+    limit = TOGETHER * float(np.sqrt(np.sum(skewness_error(n) ** 2))) / len(estimated)
     return UNDERSTATED * POOLED_TOO * observed if abs(observed) > limit else 0.0
 
 
 def compare(base: Sequence[float], other: Sequence[float], margin: float) -> Comparison | None:
-    """Paired ratio other/base with its verdict; `base[i]` and `other[i]` come from the same block.
+    """Compare values of the same blocks: the ratio other/base of `base[i]` and `other[i]`.
 
-    None where there is no pair or a value is not positive: then there is no ratio. The interval is
-    that of `scipy.stats.ttest_rel` on the logarithms, exponentiated.
+    None if there is no pair or a value is not positive. The interval is that of
+    `scipy.stats.ttest_rel` on the logarithms, exponentiated.
     """
     if len(base) != len(other):
         raise ValueError("paired values must come in equal numbers")
@@ -326,17 +324,17 @@ def compare(base: Sequence[float], other: Sequence[float], margin: float) -> Com
     if len(base) == 0 or not np.all(np.isfinite(pairs) & (pairs > 0)):
         return None
     logs = np.log(pairs)
-    return compared(logs[1] - logs[0], margin)
+    return compare_logs(logs[1] - logs[0], margin)
 
 
-def compared(logs: Floats, margin: float) -> Comparison:
-    """From the log-ratios of all blocks, one at least."""
+def compare_logs(logs: Floats, margin: float) -> Comparison:
+    """Compare by the log-ratios of all blocks, at least one."""
     n = len(logs)
     if n < 2:
         return Comparison(n, exp(logs[0]), margin)
-    mean, observed = LogRatio.of(logs), float(sample_skewness(logs))
+    mean, observed = LogRatio.from_logs(logs), float(sample_skewness(logs))
     figures = float(mean.error), float(mean.df), observed, float(mean.skewness)
-    return Comparison(n, exp(mean.mean), margin, *figures, doubts=doubts_of(logs))
+    return Comparison(n, exp(mean.mean), margin, *figures, doubts=find_doubts(logs))
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Decision:
@@ -355,33 +353,33 @@ def verdict(p_value: float | None, p_equivalence: float | None) -> Decision:
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's adjusted p-values along the last axis (Scandinavian Journal of Statistics 6, 1979).
+    """Adjust p-values along the last axis by Holm (Scandinavian Journal of Statistics 6, 1979).
 
     The k-th smallest of m is multiplied by m − k + 1, is never below the one before it and never
     above 1. SciPy has no such function.
     """
     p = np.asarray(p_values, dtype=float)
-    return np.asarray(closed(p[..., None, :], p)[..., 0, :])
+    return np.asarray(step_down(p[..., None, :], p)[..., 0, :])
 
 
-def closed(p_values: Floats, settled: Floats) -> Floats:
-    """Return adjusted p-values of several tests of m questions, one of each false at most.
+def step_down(p_values: Floats, settled: Floats) -> Floats:
+    """Adjust p-values of several tests of each of m questions, of which at most one can err.
 
-    Tests are the last axis but one, questions the last. A step-down procedure: every question still
-    open is tested at 5 % divided by their number. One is settled, and no longer counts, where
-    `settled` (p-values of questions) shows that none of its other tests can go wrong any more. With
-    the tests themselves for `settled` it is Holm's.
+    Tests are the last axis but one, questions the last. All open questions are tested at 5 %
+    divided by their number. A question is settled, and no longer counts, once its p-value in
+    `settled` shows that none of its other tests can err. With `settled` = `p_values` it is Holm's
+    procedure.
     """
     order = np.argsort(settled, axis=-1)
     m = settled.shape[-1]
     factors = np.arange(m, 0, -1.0)
     steps = np.maximum.accumulate(np.take_along_axis(settled, order, axis=-1) * factors, axis=-1)
-    # At what level so many of the questions that are settled before it have gone.
-    gone = np.concatenate([np.zeros_like(steps[..., :1]), steps], axis=-1)[..., :m]
+    # The level from which on the first k questions are settled.
+    passed = np.concatenate([np.zeros_like(steps[..., :1]), steps], axis=-1)[..., :m]
     place = np.broadcast_to(order[..., None, :], p_values.shape)
     ranked = np.take_along_axis(p_values, place, axis=-1)
-    stage = np.maximum(gone[..., None, None, :], ranked[..., :, None] * factors)
-    allowed = np.arange(m) <= np.arange(m)[:, None]  # as many as stand before it
+    stage = np.maximum(passed[..., None, None, :], ranked[..., :, None] * factors)
+    allowed = np.arange(m) <= np.arange(m)[:, None]  # no more than are ranked before it
     least = np.min(np.where(allowed, stage, np.inf), axis=-1, initial=1.0)
     adjusted = np.empty_like(p_values)
     np.put_along_axis(adjusted, place, least, axis=-1)
@@ -391,22 +389,21 @@ def closed(p_values: Floats, settled: Floats) -> Floats:
 Judged = TypeVar("Judged", Comparison, Comparison | None)
 
 
-def judged(comparisons: Sequence[Judged]) -> list[Judged]:
-    """Return the comparisons as one family, in order, with all p-values adjusted (`closed`).
+def judge_comparisons(comparisons: Sequence[Judged]) -> list[Judged]:
+    """Return the comparisons as one family, in order, with adjusted p-values (`step_down`).
 
-    At most 5 % for any false verdict in it, whatever is true: a ratio cannot be 1 and beyond the
-    margin, so one test of each comparison at most can err. A comparison no longer counts once both
+    The probability of any false verdict is at most 5 %: a ratio cannot be both 1 and beyond the
+    margin, so at most one test of each comparison can err. A comparison no longer counts once both
     of its tests reject, or once its ratio is shown to be beyond the margin.
 
-    One without an interval (n < 2) was never tested: it stays unchanged and counts for nothing, as
-    does None.
+    None and comparisons without an interval (n < 2) stay unchanged and do not count.
     """
     tested = [c for c in comparisons if c is not None and c.error is not None]
     if not tested:
         return list(comparisons)
     p_values = np.array([[c.p_value, c.p_equivalence] for c in tested], dtype=float).T
-    settled = settling(p_values, np.array([c.p_beyond for c in tested], dtype=float))
-    adjusted = closed(p_values, settled)
+    settled = settled_p_values(p_values, np.array([c.p_beyond for c in tested], dtype=float))
+    adjusted = step_down(p_values, settled)
     still = np.sum(holm(settled) >= LEVEL)
     level = LEVEL / max(1, int(still))
     decided = iter(
@@ -416,24 +413,24 @@ def judged(comparisons: Sequence[Judged]) -> list[Judged]:
     return [c if c is None or c.error is None else next(decided) for c in comparisons]
 
 
-def settling(p_values: Floats, p_beyond: Floats) -> Floats:
-    """At what p a question is settled: by both tests (last axis but one), or beyond the margin.
+def settled_p_values(p_values: Floats, p_beyond: Floats) -> Floats:
+    """Return the p-value at which each question is settled.
 
-    That at half the level: until then a ratio on the margin may be called equivalent.
+    It is settled by both tests (last axis but one), or by a ratio beyond the margin at half the
+    level: until then a ratio on the margin may be called equivalent.
     """
     return np.asarray(np.minimum(2 * p_beyond, np.max(p_values, axis=-2)))
 
 
-MOST_BLOCKS = 100  # more of them are no advice
-# A deviation from fewer blocks says little.
-PILOT = 10
+MOST_BLOCKS = 100  # largest number of blocks that is recommended
+PILOT = 10  # blocks from which on their deviation is a usable estimate
 
 
 def detectable(compared: Comparison, power: float = 0.8) -> float | None:
-    """Return the smallest ratio above 1 that these blocks find with this power.
+    """Return the smallest ratio above 1 that these blocks can detect with this power.
 
-    Two-sided, at the level that decides in its family. From the noncentral t; None where there is
-    no interval. Its inverse is the smallest below 1.
+    Two-sided, by the noncentral t, at the level that decides in its family; None without an
+    interval. Its inverse is the detectable ratio below 1.
     """
     if compared.error is None or compared.df is None:
         return None
@@ -444,7 +441,7 @@ def detectable(compared: Comparison, power: float = 0.8) -> float | None:
 
 @lru_cache
 def _noncentrality(freedom: float, critical: float, power: float) -> float:
-    """Distance from 1 in standard errors of the mean at which the test has this power."""
+    """Return the distance from 1, in standard errors, at which the test has this power."""
     from scipy import optimize, stats  # slow to import, and seldom needed
 
     def lacking(distance: float) -> float:
@@ -455,9 +452,9 @@ def _noncentrality(freedom: float, critical: float, power: float) -> float:
 
 
 def blocks_if_scatter_stays(sd_log: float, n: int, half_width_log: float, level: float) -> int:
-    """Return how many blocks, `n` at least, reach `half_width_log` to either side of the mean.
+    """Return the number of blocks, at least `n`, whose interval is within ± `half_width_log`.
 
-    At this level; see `critical`.
+    `level` is the probability that the interval misses (`critical`).
     """
 
     def wide(blocks: int) -> bool:
@@ -474,11 +471,11 @@ def blocks_if_scatter_stays(sd_log: float, n: int, half_width_log: float, level:
 
 
 def blocks_to_settle(compared: Comparison) -> int | None:
-    """Blocks in all, more than there are, that settle a comparison if mean and scatter stay.
+    """Return the total number of blocks that settle a comparison if mean and scatter stay.
 
-    Its interval, at the level that decides in its family, then leaves out 1 or lies within the
-    margin, whichever takes fewer. While it holds 1 no change counts that is beyond the margin:
-    there may be none at all. None where a single block shows no scatter.
+    The interval, at the level that decides in its family, then excludes 1 or is within the margin,
+    whichever takes fewer blocks. While it includes 1, a change beyond the margin is not aimed at,
+    as there may be none. None for a single block, which shows no scatter.
     """
     if compared.sd_log is None:
         return None
@@ -492,10 +489,10 @@ def blocks_to_settle(compared: Comparison) -> int | None:
 WIDTHS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
-def within_reach(compared: Comparison) -> tuple[float, int] | None:
-    """Return the narrowest of `WIDTHS` that `MOST_BLOCKS` blocks reach, and how many it takes.
+def reachable_width(compared: Comparison) -> tuple[float, int] | None:
+    """Return the narrowest of `WIDTHS` within `MOST_BLOCKS` blocks, and its number of blocks.
 
-    If the scatter stays; None where none does.
+    The scatter is taken to stay the same. None if no width can be reached.
     """
     if compared.sd_log is None or compared.n < 2:
         return None

@@ -26,10 +26,10 @@ IDLE = "idle"
 
 @dataclass(frozen=True)
 class Contrast:
-    """`other` against `base` over `workloads`: the geometric mean, within blocks.
+    """`other` against `base`: the geometric mean over `workloads` within blocks.
 
-    Every workload weighs the same. `comparison` is None where no block has both sides;
-    `by_workload` is the same in each workload alone, over all blocks that have both.
+    Every workload has the same weight. `comparison` is None if no block has both sides;
+    `by_workload` has the comparison in each workload over all blocks with both sides.
     """
 
     base: str
@@ -41,16 +41,16 @@ class Contrast:
 
 
 def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
-    """Return the declared contrasts, then each other configuration against the baseline.
+    """Compute the declared contrasts, then each other configuration against the baseline.
 
-    Not yet judged (`analysis.stats.family`).
+    They are not yet judged (`analysis.stats.family`).
     """
     joules = by_block(energy, SYSTEM)
     return [_contrast(suite, joules, *pair) for pair in pairs(suite)]
 
 
 def scatter_shares(contrast: Contrast) -> dict[str, float]:
-    """Return each workload's share of the variance of blocks."""
+    """Return each workload's share of the variance between blocks."""
     squares = {
         name: c.sd_log**2
         for name, c in contrast.by_workload.items()
@@ -61,20 +61,20 @@ def scatter_shares(contrast: Contrast) -> dict[str, float]:
 
 
 def working(suite: Suite) -> list[str]:
-    """Return the workloads that do something: idling saves nothing."""
+    """Return the workloads other than idling, which saves nothing."""
     return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
 
 
 def counted(suite: Suite) -> list[str]:
-    """Return the working workloads that the figure over all of them counts."""
+    """Return the working workloads that enter the figure over all workloads."""
     return [name for name in working(suite) if suite.counts_overall(name)]
 
 
 def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
-    """Return by name what joules may be summed over, as weights by workload.
+    """Return named weights by workload for sums of joules.
 
-    One run of each counted workload, and the declared duty of a day where it has workloads of the
-    suite.
+    They are one run of each counted workload, and the declared duty of a day if the suite has all
+    of its workloads.
     """
     weighted: list[tuple[str, Mapping[str, float]]] = [
         ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
@@ -86,14 +86,14 @@ def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
 
 
 def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], BlockValues]:
-    """Mean joules of whole runs by (workload, configuration) and block, where there are any."""
+    """Return the mean joules of whole runs by (workload, configuration) and block."""
     rows = energy.filter(pl.col("energy_j").is_not_null(), component=component, phase=ALL)
     cells = cell_means(rows, ("workload", "configuration"), energy_j=pl.col("energy_j"))
     return {(key[0], key[1]): values["energy_j"] for key, values in cells.items()}
 
 
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
-    """Each pair of configurations once, whichever way round it was declared first."""
+    """Yield each pair of configurations once, with whether the plan declares it."""
     names = suite.configurations
     against = [(base, name) for name in names if (base := suite.base_of(name)) is not None]
     against += [(base, name) for name in names if (base := suite.reference(name)) is not None]
@@ -114,27 +114,24 @@ def _contrast(
     other: str,
     declared: bool,
 ) -> Contrast:
-    """Every workload counts as much, however many of its runs there are.
-
-    Those that only one side has are left out.
-    """
-    alone = {}
+    """Compare two configurations over the workloads that both have, with equal weights."""
+    by_workload = {}
     for workload in working(suite):
         sides = joules.get((workload, base), {}), joules.get((workload, other), {})
         if (comparison := compare_pairs(suite, *sides)) is not None:
-            alone[workload] = comparison
-    both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
-    compared = compare_in_blocks(suite, [(joules[w, base], joules[w, other]) for w in both])
+            by_workload[workload] = comparison
+    shared = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
+    compared = compare_in_blocks(suite, [(joules[w, base], joules[w, other]) for w in shared])
     if compared is None:
         return Contrast(base, other, declared, None, ())
-    return Contrast(base, other, declared, compared, tuple(both), alone)
+    return Contrast(base, other, declared, compared, tuple(shared), by_workload)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`first` against `second` on one configuration: the ratio first / second of the joules.
+    """The ratio first / second of the joules of a declared comparison on one configuration.
 
-    The `question` is the plan's, with the unit that it was answered per.
+    The `question` is the plan's, with the unit per which it was answered.
     """
 
     question: DeclaredComparison
@@ -143,7 +140,7 @@ class Answer:
 
 
 def configurations_of(suite: Suite, question: DeclaredComparison) -> list[str]:
-    """Return the configurations of which a comparison is asked, in the plan's order."""
+    """Return the configurations to which a comparison applies, in the plan's order."""
     names, sides = question.configurations, (question.first, question.second)
     return [
         name
@@ -159,9 +156,9 @@ def configurations_of(suite: Suite, question: DeclaredComparison) -> list[str]:
 def comparisons(
     suite: Suite, energy: pl.DataFrame, unequal: Mapping[Cell, UnequalWork] = NONE_UNEQUAL
 ) -> list[Answer]:
-    """Each of the plan's comparisons on each of its configurations; not yet judged.
+    """Answer the plan's comparisons on each of their configurations; they are not yet judged.
 
-    A phase with unequal work is compared per unit of it, even where the plan names no unit.
+    A phase with unequal work is compared per unit of work even if the plan names no unit.
     """
     answers = []
     for question in suite.plan.analysis.comparisons:

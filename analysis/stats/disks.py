@@ -1,4 +1,4 @@
-"""The disks: in what two differ, and the condition of each before and after every run."""
+"""Differences between the disks of a suite, and each disk's condition before and after runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analysis.suite.records import Suite
 from contract.documents import DiskFacts
 from contract.estimates import Estimate
 
-# Keys of a disk in provenance/before.json, and what they are called.
+# Keys of a disk in provenance/before.json, and their labels.
 FIELDS = {
     "model": "model",
     "firmware": "firmware",
@@ -24,14 +24,14 @@ FIELDS = {
 
 
 def across(suite: Suite, *names: str | None) -> bool:
-    """Whether these configurations lie on more than one disk."""
+    """Return whether these configurations use more than one disk."""
     return len({suite.disk_of(name) for name in names if name} - {""}) > 1
 
 
 def table(suite: Suite) -> list[list[str]]:
-    """Return what differs between the disks that were measured: (field, value on each), in words.
+    """Return a table of the fields in which the measured disks differ, one disk a column.
 
-    Headed by the disks' roles; empty where there is one disk.
+    The first row has the disks' roles; the table is empty if there is one disk.
     """
     disks = roles(suite)
     if len(disks) < 2:
@@ -42,12 +42,12 @@ def table(suite: Suite) -> list[list[str]]:
 
 
 def unlike(suite: Suite) -> list[str]:
-    """Return what the disks differ in besides their serial numbers: `model`, `firmware`."""
+    """Return the labels of the fields, except serial numbers, in which the disks differ."""
     return [row[0] for row in table(suite)[1:] if row[0] != FIELDS["serial"]]
 
 
 def described(suite: Suite) -> str:
-    """`they differ in model and firmware` or `two specimens of one model`."""
+    """Describe the difference, as in `they differ in model and firmware`."""
     fields = [field.removesuffix(" (B)").removesuffix(" (%)") for field in unlike(suite)]
     if not fields:
         return "two specimens of one model" if models(suite) else "of unknown models"
@@ -56,27 +56,24 @@ def described(suite: Suite) -> str:
 
 
 def models(suite: Suite) -> list[str]:
-    """Return what the disks call themselves, in the plan's order; none where that is not known."""
-    known = (_fact(suite, role, "model") for role in roles(suite))
-    return list(dict.fromkeys(filter(None, known)))
+    """Return the known models of the disks, in the plan's order."""
+    names = (_fact(suite, role, "model") for role in roles(suite))
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def roles(suite: Suite) -> list[str]:
-    """Of the disks that the configurations lie on, in the plan's order."""
+    """Return the roles of the disks that the configurations use, in the plan's order."""
     return list(dict.fromkeys(filter(None, map(suite.disk_of, suite.configurations))))
 
 
 def _fact(suite: Suite, role: str, key: str) -> str:
-    """Return what the agent found of a disk before the first run, else what the plan has.
-
-    Or empty.
-    """
+    """Return a disk's fact from the target before the first run, else from the plan, or ""."""
     planned = getattr(suite.plan.disks.get(role), key, "")
     return suite.machine.get(f"disks.{role}.{key}", str(planned))
 
 
 WHEN = ("before", "after")
-# Keys of a disk in run.json: what should not change, what counts up, what is left of its life.
+# Keys of a disk in run.json: settings that should not change, counts, and its remaining life.
 SETTINGS = {
     "link": "link or queue",
     "write_cache": "write cache",
@@ -88,12 +85,12 @@ LIFE = ("spare_percent", "used_percent")
 
 @dataclass(frozen=True)
 class Condition:
-    """Of the disk under one configuration, over its finished runs; without what is not reported.
+    """Condition of the disk under one configuration over its finished runs.
 
-    `temperature_c` has the mean with the lowest and the highest, and `warmer_k` how much warmer the
-    disk was than under the baseline in the same blocks and workloads (the mean), both by `WHEN`.
-    `counted` is what `COUNTS` grew by during the runs, `settings` what was seen of `SETTINGS`, and
-    `life` the first and the last of `LIFE`.
+    `temperature_c` has the mean with the lowest and the highest, and `warmer_k` the mean difference
+    to the disk under the baseline in the same blocks and workloads, both by `WHEN`. `counted` is
+    the growth of `COUNTS` during the runs, `settings` the observed values of `SETTINGS`, and `life`
+    the first and the last of `LIFE`. Keys that the disk does not report are missing.
     """
 
     configuration: str
@@ -107,40 +104,40 @@ class Condition:
 
 @dataclass(frozen=True)
 class _Report:
-    """What one run records of its configuration's disk, by `WHEN`."""
+    """Facts that one run records about its configuration's disk, by `WHEN`."""
 
     cell: tuple[int, str]
     disk: str
-    of: Mapping[str, DiskFacts]
+    facts: Mapping[str, DiskFacts]
 
     def numbers(self, key: str) -> dict[str, float]:
-        values = ((when, self.of[when].get(key)) for when in WHEN)
+        values = ((when, self.facts[when].get(key)) for when in WHEN)
         return {when: float(value) for when, value in values if isinstance(value, int | float)}
 
-    def grown(self, key: str) -> float | None:
-        """By how much a count grew during the run; None where it is not known at both ends."""
+    def growth(self, key: str) -> float | None:
+        """Return the growth of a count during the run; None unless known at both ends."""
         numbers = self.numbers(key)
         return numbers["after"] - numbers["before"] if len(numbers) == len(WHEN) else None
 
 
 def conditions(suite: Suite) -> list[Condition]:
-    """By configuration, in the plan's order; only those whose runs record their disk."""
+    """Return the disk's condition under each configuration whose runs record their disk."""
     reports = {name: list(_reports(suite, name)) for name in suite.configurations}
     base = reports.get(suite.baseline or "", [])
     return [_condition(name, runs, base) for name, runs in reports.items() if runs]
 
 
 def limit_k(suite: Suite) -> float | None:
-    """By how much a disk may be warmer or colder than at first before its runs are warned of."""
+    """Return the difference of temperature from which on runs have a warning, in K."""
     return min((run.disks.limit_k for run in suite.runs if run.disks.limit_k), default=None)
 
 
 def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | None:
-    """When the disk was apart from the baseline's by more than the limit, and by how much."""
-    when, apart_k = max(
+    """Return when the disk differs most from the baseline's, and by how many K above the limit."""
+    when, warmer_k = max(
         condition.warmer_k.items(), key=lambda item: abs(item[1]), default=("", 0.0)
     )
-    return (when, apart_k) if limit is not None and abs(apart_k) > limit else None
+    return (when, warmer_k) if limit is not None and abs(warmer_k) > limit else None
 
 
 def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
@@ -155,30 +152,30 @@ def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
                 f"{way} {apart[0]} its runs than that under {base} (limit {limit:g} K): what "
                 "differs between the two may be heat."
             )
-    for key, what in SETTINGS.items():
+    for key, label in SETTINGS.items():
         settings = {
             suite.label(c.configuration): c.settings[key] for c in conditions if key in c.settings
         }
         if len({value for values in settings.values() for value in values}) > 1:
-            each = "; ".join(
+            listed = "; ".join(
                 f"{name}: {', then '.join(values)}" for name, values in settings.items()
             )
-            yield f"The disks' {what} was not the same in all runs ({each})."
+            yield f"The disks' {label} was not the same in all runs ({listed})."
 
 
-# SMART may count in units as large as this, and is read at both ends of a run.
+# Largest unit in which SMART counts; it is read at both ends of a run.
 SMART_UNIT_BYTES = 32 << 20
 APART = 0.25
 
 
 def _written_apart(suite: Suite) -> Iterator[str]:
-    """Yield a sentence for each configuration whose disk reports other writes than the kernel."""
+    """Yield a sentence for each configuration whose disk and kernel disagree about writes."""
     for name in suite.configurations:
         pairs = [
             (by_disk, by_kernel)
             for report in _reports(suite, name)
-            if (by_disk := report.grown("written_bytes")) is not None
-            and (by_kernel := report.grown("kernel_written_bytes"))  # none of a disk's many paths
+            if (by_disk := report.growth("written_bytes")) is not None
+            and (by_kernel := report.growth("kernel_written_bytes"))  # none of a disk's many paths
         ]
         by_disk, by_kernel = (sum(side) for side in zip(*pairs, strict=True)) if pairs else (0, 0)
         if abs(by_disk - by_kernel) > APART * by_kernel + SMART_UNIT_BYTES * len(pairs):
@@ -194,7 +191,7 @@ def _reports(suite: Suite, name: str) -> Iterator[_Report]:
     for run in suite.compared_runs:
         if run.configuration != name:
             continue
-        # By its serial number, which a SATA disk has within its WWID; without one the only disk.
+        # A SATA disk has its serial number within its WWID; without a number take the only disk.
         names = list(run.disks.before)
         if planned is not None and planned.serial:
             names = [name for name in names if planned.serial in name]
@@ -206,16 +203,21 @@ def _reports(suite: Suite, name: str) -> Iterator[_Report]:
 
 
 def _condition(name: str, runs: Sequence[_Report], base: Sequence[_Report]) -> Condition:
-    temperatures = {when: _values(runs, "temperature_c", when) for when in WHEN}
-    cells, of_base = ({when: _by_cell(reports, when) for when in WHEN} for reports in (runs, base))
-    both = {when: cells[when].keys() & of_base[when].keys() for when in WHEN}
-    grown = {key: [more for run in runs if (more := run.grown(key)) is not None] for key in COUNTS}
+    temperature_c, warmer_k = {}, {}
+    for when in WHEN:
+        cells, base_cells = (_temperatures(reports, when) for reports in (runs, base))
+        if every := [value for values in cells.values() for value in values]:
+            temperature_c[when] = Estimate(fmean(every), min(every), max(every))
+        shared = cells.keys() & base_cells.keys()
+        if shared and runs is not base:
+            warmer_k[when] = fmean(fmean(cells[c]) - fmean(base_cells[c]) for c in shared)
+    growths = {key: [n for run in runs if (n := run.growth(key)) is not None] for key in COUNTS}
     settings = {
         key: dict.fromkeys(
-            str(run.of[when][key])
+            str(run.facts[when][key])
             for run in runs
             for when in WHEN
-            if run.of[when].get(key) is not None
+            if run.facts[when].get(key) is not None
         )
         for key in SETTINGS
     }
@@ -223,25 +225,18 @@ def _condition(name: str, runs: Sequence[_Report], base: Sequence[_Report]) -> C
     return Condition(
         name,
         runs[0].disk,
-        {w: Estimate(fmean(c), min(c), max(c)) for w, c in temperatures.items() if c},
-        {
-            when: fmean(cells[when][cell] - of_base[when][cell] for cell in common)
-            for when, common in both.items()
-            if common and runs is not base
-        },
-        {key: sum(values) for key, values in grown.items() if values},
+        temperature_c,
+        warmer_k,
+        {key: sum(values) for key, values in growths.items() if values},
         {key: tuple(values) for key, values in settings.items() if values},
         {key: (values[0], values[-1]) for key, values in life.items() if values},
     )
 
 
-def _values(runs: Sequence[_Report], key: str, when: str) -> list[float]:
-    return [n[when] for run in runs if when in (n := run.numbers(key))]
-
-
-def _by_cell(runs: Sequence[_Report], when: str) -> dict[tuple[int, str], float]:
-    """Temperature in °C by block and workload, of repeated runs the mean."""
+def _temperatures(runs: Sequence[_Report], when: str) -> dict[tuple[int, str], list[float]]:
+    """Return temperatures in °C by block and workload."""
     cells: dict[tuple[int, str], list[float]] = {}
     for run in runs:
-        cells.setdefault(run.cell, []).extend(_values([run], "temperature_c", when))
-    return {cell: fmean(values) for cell, values in cells.items() if values}
+        if (value := run.numbers("temperature_c").get(when)) is not None:
+            cells.setdefault(run.cell, []).append(value)
+    return cells

@@ -1,7 +1,7 @@
-"""The drift check: whether what should always take the same power did, from first to last.
+"""The drift check: whether a workload of constant power took the same power throughout a suite.
 
-It runs before, between and after the blocks, so that its own readings show how much they scatter:
-no change is called one that this scatter explains.
+It runs before, between and after the blocks, so that its readings show their scatter: a change
+that this scatter explains does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from analysis.suite.clocks import TargetClock
 from analysis.suite.records import MODELLED, TAIL, Suite
 from contract.plan import DriftCheckEntry
 
-LEAST = 4  # readings that show their scatter; two more than a line has parameters
+LEAST = 4  # readings that show their scatter: two more than a line's parameters
 HELD, MOVED, CANNOT_TELL = "held", "moved", "cannot tell"
 # The share of a phase in which a modelled machine was not stopped by its host.
 AWAKE = (
@@ -30,19 +30,18 @@ AWAKE = (
     .then(1 - pl.col("cpu_stolen_s") / (pl.col("duration_s") * pl.col("cpus")))
     .fill_null(1.0)
 )
-# Memory takes too small a share to tell of the machine; what lies within a package is part of it.
+# Memory's share is too small to represent the machine; zones within a package are part of it.
 JUDGED = r"^(system|drive|package-[^/]+)$"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Mean power in W of one phase and component in each of its runs, in the order of time.
+    """Mean power in W of one phase and component in each of its runs, in order of time.
 
-    A modelled machine stands still while its host does something else: that is none of its time.
-
-    `change` from the first to the last is that of a straight line through their logarithms, as a
-    share: 0.01 is 1 % more. It has a 95 % interval by Student's t from `LEAST` runs on, and none
-    before: then nothing shows how much they scatter. `p_value` is two-sided, of no change.
+    Time in which a modelled machine was stopped by its host does not count. `change` from the first
+    run to the last is that of a straight line through the logarithms, as a share: 0.01 is 1 % more.
+    It has a 95 % interval by Student's t from `LEAST` runs on. `p_value` is two-sided, of no
+    change.
     """
 
     phase: str
@@ -57,9 +56,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class DriftCheck:
-    """`limit` is the share by which power may move.
+    """Result of the drift check; `limit` is the share by which power may change.
 
-    `hours` lie between the first run and the last where that is known.
+    `hours` are the time from the first run to the last, None if unknown.
     """
 
     workload: str
@@ -74,17 +73,17 @@ class DriftCheck:
 
     @property
     def verdict(self) -> str:
-        """Return `moved`, `held`, or `cannot tell` where scatter explains or hides a change.
+        """`moved`, `cannot tell` or `held`.
 
-        `moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
-        that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
-        its scatter explains it, or is unknown.
+        `moved`: the change of a reading is beyond the limit and more than scatter, with at most 5 %
+        risk over all readings if nothing changed. `cannot tell`: a change is beyond the limit, but
+        its scatter explains it or is unknown.
         """
         verdicts = {self.verdict_of(reading) for reading in self.readings}
         return next((verdict for verdict in (MOVED, CANNOT_TELL) if verdict in verdicts), HELD)
 
     def verdict_of(self, reading: Reading) -> str:
-        """Return the same of one reading among them."""
+        """Return the verdict on one of the readings."""
         if self.has_moved(reading):
             return MOVED
         return CANNOT_TELL if abs(reading.change) > self.limit else HELD
@@ -95,18 +94,15 @@ class DriftCheck:
 
     @property
     def worst(self) -> Reading:
-        """The reading that changed most, of those that moved if there are any."""
+        """The reading with the largest change, among those that moved if any did."""
         moved = [reading for reading in self.readings if self.has_moved(reading)]
         return max(moved or self.readings, key=lambda reading: abs(reading.change))
 
 
 def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> DriftCheck | None:
-    """Return the suite's drift_check.
-
-    None where it ran less than twice or no instrument saw it twice.
-    """
+    """Return the suite's drift check; None if fewer than two of its runs have power."""
     plan = suite.plan.drift_check
-    if plan is None:  # then idling on the baseline, if it was done, tells as well
+    if plan is None:  # idling on the baseline, if the suite has it, serves as well
         plan = DriftCheckEntry(IDLE, suite.baseline or "")
     rows = energy.filter(
         pl.col("component").str.contains(JUDGED),
@@ -118,30 +114,26 @@ def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Drift
     if rows.is_empty():
         return None
     rows = rows.with_columns(pl.col("power_w") / AWAKE)
-    times = _times(suite, rows, clock)
-    hours = max(times.values()) - min(times.values())
-    apart = None if math.isnan(hours) else hours
-    readings = tuple(_readings(rows, times))
-    if not readings:
-        return None
-    return DriftCheck(plan.workload, plan.configuration, plan.limit, apart, readings)
-
-
-def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, float]:
-    """Hours of the runs in the order of time.
-
-    NaN in the plan's order where boots cannot be set beside each other.
-    """
+    # In order of time; NaN in the plan's order if boots cannot be placed on one time axis.
     run_ids = set(rows["run_id"])
     order = [run.run_id for run in suite.runs if run.run_id in run_ids] or sorted(run_ids)
     hours = hours_of(suite.runs, clock)
     if run_ids <= hours.keys():
         order.sort(key=lambda run_id: hours[run_id])
-    return {run_id: hours.get(run_id, math.nan) for run_id in order}
+    times = {run_id: hours.get(run_id, math.nan) for run_id in order}
+    readings = tuple(_readings(rows, times))
+    if not readings:
+        return None
+    span = max(times.values()) - min(times.values())
+    span_hours = None if math.isnan(span) else span
+    return DriftCheck(plan.workload, plan.configuration, plan.limit, span_hours, readings)
 
 
 def _readings(rows: pl.DataFrame, times: Mapping[str, float]) -> Iterator[Reading]:
-    """By phase and component, of two runs or more; whole runs where there are no phases."""
+    """Yield the readings by phase and component with two runs or more.
+
+    Without phases, whole runs take their place.
+    """
     phases = [name for name in rows["phase"].unique(maintain_order=True) if name != ALL] or [ALL]
     powers: dict[tuple[str, str, str], dict[str, float]] = {}
     for phase, component, source, run_id, power_w in rows.select(
@@ -149,17 +141,17 @@ def _readings(rows: pl.DataFrame, times: Mapping[str, float]) -> Iterator[Readin
     ).iter_rows():
         if phase in phases:
             powers.setdefault((phase, component, source), {})[run_id] = power_w
-    for reading, by_run in powers.items():
+    for label, by_run in powers.items():
         runs = [run_id for run_id in times if run_id in by_run]
         if len(runs) > 1:
-            yield _reading(reading, [by_run[r] for r in runs], np.array([times[r] for r in runs]))
+            yield _reading(label, [by_run[r] for r in runs], np.array([times[r] for r in runs]))
 
 
-def _reading(what: tuple[str, str, str], powers_w: Sequence[float], hours: Floats) -> Reading:
+def _reading(label: tuple[str, str, str], powers_w: Sequence[float], hours: Floats) -> Reading:
     n = len(powers_w)
     at = np.arange(n, dtype=float) if np.isnan(hours).any() else hours
     change, error = line_change(np.log(powers_w), at)
-    reading = Reading(*what, tuple(powers_w), float(np.expm1(change)))
+    reading = Reading(*label, tuple(powers_w), float(np.expm1(change)))
     if n < LEAST:
         return reading
     half = float(special.stdtrit(n - 2, 1 - LEVEL / 2)) * float(error)
@@ -170,16 +162,15 @@ def _reading(what: tuple[str, str, str], powers_w: Sequence[float], hours: Float
 
 
 def line_change(values: Floats, at: Floats) -> tuple[Floats, Floats]:
-    """Return how much a straight line through values (last axis) rises, and its error.
+    """Return the rise of a straight line through values (last axis), and its standard error.
 
-    From the first to the last of the times; the standard error is NaN for two, which have no
-    scatter.
+    The rise is that from the first to the last of the times `at`; the error of two values is NaN.
     """
-    apart = at - np.mean(at)
-    mass = float(np.sum(apart**2)) or 1.0
-    slope = np.asarray(np.sum(values * apart, axis=-1) / mass)
-    left = values - np.mean(values, axis=-1, keepdims=True) - slope[..., None] * apart
+    centred = at - np.mean(at)
+    mass = float(np.sum(centred**2)) or 1.0
+    slope = np.asarray(np.sum(values * centred, axis=-1) / mass)
+    residual = values - np.mean(values, axis=-1, keepdims=True) - slope[..., None] * centred
     n, span = len(at), float(np.ptp(at))
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.sqrt(np.sum(left**2, axis=-1) / np.float64(n - 2) / mass)
+        error = np.sqrt(np.sum(residual**2, axis=-1) / np.float64(n - 2) / mass)
     return slope * span, np.where(n > 2, error * span, np.nan)

@@ -1,7 +1,7 @@
-"""All verdicts of a suite's page as one family, and the summary that bears them.
+"""All verdicts of a suite as one family of comparisons, and the summary with them.
 
 Verdicts are given for the contrasts over all workloads, for each workload × configuration in the
-component that is judged, and for the declared questions. What is neither has an interval alone.
+judged component, and for the declared questions. Other comparisons only have an interval.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from analysis.energy.energy import COUNTERS, PYRAPL
 from analysis.stats.budget import Mean, instrument_error, joules_budget
-from analysis.stats.comparison import SKEWED, Comparison, judged, pooled_skewness
+from analysis.stats.comparison import SKEWED, Comparison, judge_comparisons, pooled_skewness
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts, counted
 from analysis.stats.levels import Levels, apart, find_levels
 from analysis.stats.same_work import NONE_UNEQUAL, Cell, UnequalWork
@@ -43,9 +43,9 @@ LEVELS, VOIDS, COARSE = "two-levels", "voids", "meter-decides"
 
 @dataclass(frozen=True)
 class Family:
-    """The comparisons of a suite; those with `p_adjusted` are its one family.
+    """The comparisons of a suite; those with `p_adjusted` are its family.
 
-    `versus` has every group of the summary against its baseline; `component` is what is judged.
+    `versus` has every group of the summary against its baseline; `component` is the judged one.
     """
 
     component: str
@@ -56,7 +56,7 @@ class Family:
 
     @property
     def tested(self) -> int:
-        """How many comparisons the family has."""
+        """Number of comparisons in the family."""
         comparisons = [*(c.comparison for c in self.contrasts), *self.versus.values()]
         comparisons += [a.comparison for a in self.answers]
         return len({_same(c) for c in comparisons if c is not None and c.p_adjusted is not None})
@@ -65,9 +65,9 @@ class Family:
 def judge(
     suite: Suite, energy: pl.DataFrame, unequal: Mapping[Cell, UnequalWork] = NONE_UNEQUAL
 ) -> Family:
-    """Compare all that a suite's page compares, and decide on what it gives a verdict of.
+    """Compute all comparisons of a suite, and judge those with a verdict as one family.
 
-    `unequal` are the phases that `energy` has for the same work.
+    `unequal` are the phases that are scaled to the same work in `energy`.
     """
     groups = groups_of(suite, energy)
     component = first_component(COMPONENTS, {key[3] for key in groups})
@@ -79,17 +79,14 @@ def judge(
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
     contrasts_judged = []
     for contrast in contrasts(suite, energy):
-        alone, c = contrast.by_workload, contrast.comparison
+        c, by_workload = contrast.comparison, list(contrast.by_workload.values())
         if c is not None:
-            shared = pooled_skewness(list(alone.values())) / math.sqrt(max(1, len(alone)))
-            sides = [
-                (means.get((w, contrast.base)), means.get((w, contrast.other)))
-                for w in contrast.workloads
-            ]
-            codes = _codes(levels, selected, contrast.base, contrast.other)
-            both = contrast.base, contrast.other
-            c = replace(c, complete=_finished(suite, counted(suite), both))
-            c = _completed(c, terms, sides, shared, codes)
+            skewness = pooled_skewness(by_workload) / math.sqrt(max(1, len(by_workload)))
+            names = contrast.base, contrast.other
+            sides = [tuple(means.get((w, name)) for name in names) for w in contrast.workloads]
+            codes = _codes(levels, selected, *names)
+            c = replace(c, complete=_finished(suite, counted(suite), names))
+            c = _completed(c, terms, sides, skewness, codes)
         contrasts_judged.append(replace(contrast, comparison=c))
     answers = []
     for answer in comparisons(suite, energy, unequal):
@@ -108,9 +105,9 @@ def judge(
     rows = [key for key in versus if key[3] == component]
     every = [*(c.comparison for c in contrasts_judged), *(versus[key] for key in rows)]
     every += [a.comparison for a in answers]
-    # A question that stands in two places counts once.
+    # A question that is asked in two places counts once.
     unique = {_same(c): c for c in every if c is not None}
-    decided = dict(zip(unique, judged(list(unique.values())), strict=True))
+    decided = dict(zip(unique, judge_comparisons(list(unique.values())), strict=True))
     family = iter([None if c is None else decided[_same(c)] for c in every])
     contrasts_judged = [replace(c, comparison=next(family)) for c in contrasts_judged]
     versus |= {key: c for key in rows if (c := next(family)) is not None}
@@ -119,14 +116,14 @@ def judge(
 
 
 def _same(c: Comparison) -> tuple[float | None, ...]:
-    """Whatever makes two comparisons the same question with the same answer."""
+    """Return a key that is the same for the same question with the same answer."""
     return c.n, c.ratio, c.error, c.df, c.skewness, c.systematic
 
 
 def _versus(
     suite: Suite, groups: Mapping[Key, Group], levels: Sequence[Levels], selected: frozenset[str]
 ) -> dict[Key, Comparison]:
-    """Each group against its baseline's, not yet judged."""
+    """Compare each group with its baseline's; the comparisons are not yet judged."""
     compared: dict[Key, Comparison] = {}
     for key, group in groups.items():
         base = base_of(key, suite)
@@ -152,21 +149,21 @@ def _versus(
 
 
 def _finished(suite: Suite, workloads: Iterable[str], configurations: Iterable[str]) -> bool:
-    """Whether no planned run of these workloads on these configurations is left."""
-    left = {(run.workload, run.configuration) for run in suite.unfinished}
-    return left.isdisjoint(product(workloads, configurations))
+    """Return whether all planned runs of these workloads on these configurations are finished."""
+    unfinished = {(run.workload, run.configuration) for run in suite.unfinished}
+    return unfinished.isdisjoint(product(workloads, configurations))
 
 
 def _codes(
     levels: Sequence[Levels], selected: frozenset[str], base: str, other: str
 ) -> tuple[str, ...]:
-    """Return what keeps two configurations from being called equivalent."""
+    """Return codes of the reasons why two configurations cannot be called equivalent."""
     voids = not selected.isdisjoint((base, other))
     return (LEVELS,) * apart(levels, base, other) + (VOIDS,) * voids
 
 
 def selected_configurations(suite: Suite) -> frozenset[str]:
-    """Return the configurations under which tries were void more often than under the others."""
+    """Return the configurations with void tries significantly more often than the others."""
     return frozenset(
         tries.configuration
         for tries in void_tries(suite)
@@ -181,20 +178,19 @@ def _completed(
     skewness: float,
     codes: Sequence[str],
 ) -> Comparison:
-    """With the meter's error, the skewness that workloads share, and what withholds a verdict."""
+    """Add the meter's error, the skewness of all workloads, and reasons to withhold a verdict."""
     if c.error is None:
         return c
     doubts = dict.fromkeys(codes)
-    known = [(s[0], s[1]) for s in sides if s[0] is not None and s[1] is not None]
-    systematic = instrument_error(terms, known)
+    pairs = [(s[0], s[1]) for s in sides if s[0] is not None and s[1] is not None]
+    systematic = instrument_error(terms, pairs)
     if systematic > c.error:
         doubts[COARSE] = None
-    used = c.skewness
-    if abs(skewness) > abs(used):
-        used, doubts[SKEWED] = skewness, None
+    if abs(skewness) > abs(c.skewness):
+        doubts[SKEWED] = None
     return replace(
         c,
-        skewness=used,
+        skewness=max(c.skewness, skewness, key=abs),
         systematic=systematic,
         withheld=bool(codes),
         doubts=tuple(doubts | dict.fromkeys(c.doubts)),
@@ -202,7 +198,7 @@ def _completed(
 
 
 def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
-    """Return what is stated of a source's error, for one of its components."""
+    """Return the stated error terms of a source for one of its components."""
     if source in COUNTERS:
         return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
     meter = next((meter for meter in suite.meters if meter.name == source), None)
@@ -210,13 +206,13 @@ def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]
 
 
 def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator[SummaryRow]:
-    """Yield the rows of the summary, in the plan's order."""
+    """Yield the rows of the summary in the plan's order."""
     groups = groups_of(suite, energy)
     for key, group in groups.items():
         if group.mean is None:
             continue
         c = family.versus.get(key)
-        beside: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
+        base_origins: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
         terms = terms_of(suite, *key[2:])
         joules = joules_budget(terms, group.mean, *group.error_j)
         decided = c is not None and (c.p_adjusted is not None or c.error is None)
@@ -233,10 +229,10 @@ def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator
             **(dict.fromkeys(RATIO_COLUMNS) if c is None else c.columns),
             verdict=c.verdict if c is not None and decided else "",
             doubts="" if c is None else " ".join(c.doubts),
-            origin=records.worst_origin([*group.origins, *beside]),
+            origin=records.worst_origin([*group.origins, *base_origins]),
         )
 
 
 def as_table(rows: Iterable[SummaryRow]) -> pl.DataFrame:
-    """Return rows of the summary as summary.parquet has them."""
+    """Return the summary as the table of summary.parquet."""
     return pl.DataFrame([asdict(row) for row in rows], schema=dict(SUMMARY_SCHEMA))

@@ -1,7 +1,7 @@
-"""Whether the runs of a workload on one configuration have more than one level.
+"""Find workloads whose runs on one configuration have two levels of joules.
 
-A governor, a cache or a power state may put some runs on another level than the rest. The mean of
-few blocks then gives neither level, and what happened in none of them is in no figure.
+A governor, a cache or a power state may put some runs on another level. The mean of few blocks then
+gives neither level, and a level that never occurred cannot show in any figure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from analysis.stats.comparison import holm
 from analysis.stats.stats import LEVEL, Floats
 from analysis.suite.records import SYSTEM, Suite
 
-LEAST = 4  # runs; fewer have no level to leave
+LEAST = 4  # runs; fewer do not define a level
 FALSE_ALARM = 0.05  # over all workloads and configurations together
 DRAWS, MOST_DRAWN, SEED = 20_000, 2_000_000, 20_261_126
 NO_SCATTER = 1e-13
@@ -28,7 +28,7 @@ NO_SCATTER = 1e-13
 
 @dataclass(frozen=True)
 class Level:
-    """Runs of one level: their mean, how many they are, and the 95 % limits of their share."""
+    """Runs on one level: their mean, their number, and the 95 % limits of their share."""
 
     mean_j: float
     runs: int
@@ -38,11 +38,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """Of one workload on one configuration, the level of most runs first.
+    """Levels of one workload on one configuration, the level with most runs first.
 
-    `levels` is empty where one level explains the runs, where the gap between two is within the
-    margin, or where runs are too few (then `p_adjusted` is None). `blocks` are those with a
-    run of the smaller level.
+    `levels` is empty if one level explains the runs, if the gap between two is within the margin,
+    or if there are too few runs (then `p_adjusted` is None). `blocks` are those with a run on the
+    smaller level.
     """
 
     workload: str
@@ -54,11 +54,11 @@ class Levels:
 
 
 def find_levels(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Levels]:
-    """By workload and configuration, in the plan's order, at most 5 % for any false one of all.
+    """Find the levels of each workload and configuration, with at most 5 % risk of any false one.
 
-    The largest gap between neighbouring logarithms of joules, in standard deviations of the runs
-    on either side of such gaps in all configurations of the workload, against the same of normal
-    scatter.
+    The test statistic is the largest gap between neighbouring logarithms of joules, in standard
+    deviations of the runs on either side of such gaps in all configurations of the workload. It is
+    compared with the same statistic of normal scatter.
     """
     rows = energy.filter(pl.col("energy_j") > 0, component=component, phase=ALL)
     cells: dict[tuple[str, str], list[tuple[float, int]]] = {}
@@ -83,7 +83,7 @@ _Runs = Sequence[tuple[float, int]]  # joules and block of each
 
 
 def _p_values(configurations: Sequence[_Runs]) -> list[float | None]:
-    """Test the largest gap of each configuration of a workload; None for too few runs."""
+    """Return the p-value of each configuration's largest gap; None for too few runs."""
     sizes = tuple(len(runs) for runs in configurations if len(runs) >= LEAST)
     gaps = [_gap(runs)[1:] for runs in configurations]
     within = sum(square for _, square in gaps) / max(1, sum(size - 2 for size in sizes))
@@ -92,15 +92,15 @@ def _p_values(configurations: Sequence[_Runs]) -> list[float | None]:
         if len(runs) < LEAST:
             p_values.append(None)
             continue
-        apart = gap / math.sqrt(within) if within > NO_SCATTER**2 else math.inf
+        scaled_gap = gap / math.sqrt(within) if within > NO_SCATTER**2 else math.inf
         null = gaps_of_one_level(sizes, len(runs))
-        above = len(null) - np.searchsorted(null, apart) if gap > NO_SCATTER else len(null)
+        above = len(null) - np.searchsorted(null, scaled_gap) if gap > NO_SCATTER else len(null)
         p_values.append(float((1 + above) / (1 + len(null))))
     return p_values
 
 
 def _gap(runs: _Runs) -> tuple[int, float, float]:
-    """As `split`, of the logarithms of joules; no gap in too few runs."""
+    """Split the runs' logarithms of joules at the largest gap; no gap in too few runs."""
     if len(runs) < LEAST:
         return 0, 0.0, 0.0
     place, gap, square = split(np.sort([math.log(joules) for joules, _ in runs]))
@@ -108,10 +108,10 @@ def _gap(runs: _Runs) -> tuple[int, float, float]:
 
 
 def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the largest gap: how many values lie below it, its width, and the squares left.
+    """Split sorted values (last axis) at the largest gap.
 
-    The sum of squares of the values about the means of both sides; sorted values along the last
-    axis.
+    Return the number of values below it, its width, and the sum of squares of the values about the
+    means of both sides.
     """
     n = ordered.shape[-1]
     steps = np.diff(ordered, axis=-1)
@@ -127,9 +127,9 @@ def split(ordered: Floats) -> tuple[Floats, Floats, Floats]:
 
 @lru_cache(maxsize=32)
 def gaps_of_one_level(sizes: tuple[int, ...], count: int) -> Floats:
-    """Return sorted draws of the largest gap of `count` normal values.
+    """Draw the largest gap of `count` normal values; return the sorted draws.
 
-    In the deviations that configurations with so many runs show together.
+    Their unit is the deviation within configurations of these `sizes` (numbers of runs).
     """
     draws = max(1, min(DRAWS, MOST_DRAWN // sum(sizes)))
     generator = np.random.default_rng(SEED)
@@ -152,17 +152,17 @@ def _levels(
         return Levels(workload, name, len(runs), p_adjusted)
     sides = sorted((ordered[:place], ordered[place:]), key=len, reverse=True)
     levels = tuple(
-        Level(float(np.mean([j for j, _ in side])), len(side), *_share_within(len(side), len(runs)))
+        Level(float(np.mean([j for j, _ in side])), len(side), *_share_limits(len(side), len(runs)))
         for side in sides
     )
     blocks = frozenset(block for _, block in sides[1])
     return Levels(workload, name, len(runs), p_adjusted, levels, blocks)
 
 
-def _share_within(count: int, total: int) -> tuple[float, float]:
-    """95 % limits of the probability of what came `count` times of `total`, of `total` ≥ 1.
+def _share_limits(count: int, total: int) -> tuple[float, float]:
+    """Return 95 % limits of the probability of an event seen `count` times of `total` ≥ 1.
 
-    C. J. Clopper and E. S. Pearson, Biometrika 26, 1934; never too narrow.
+    Never too narrow: C. J. Clopper and E. S. Pearson, Biometrika 26, 1934.
     """
     low = special.betaincinv(count, total - count + 1, LEVEL / 2) if count else 0.0
     high = special.betaincinv(count + 1, total - count, 1 - LEVEL / 2) if count < total else 1.0
@@ -170,7 +170,7 @@ def _share_within(count: int, total: int) -> tuple[float, float]:
 
 
 def apart(levels: Sequence[Levels], base: str, other: str) -> bool:
-    """Whether runs of one of two configurations leave their level where the other's do not."""
+    """Return whether two configurations change their level in different blocks."""
     blocks = {(cell.workload, cell.configuration): cell.blocks for cell in levels}
     return any(
         blocks.get((workload, base), frozenset()) != blocks.get((workload, other), frozenset())

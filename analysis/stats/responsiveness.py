@@ -1,4 +1,4 @@
-"""Latencies of requests by configuration, against the base's; no verdict rests on them."""
+"""Latencies of requests by configuration, relative to the base's; they have no verdict."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Work = tuple[str, str, str]  # workload, phase, way
 class Delay:
     """A percentile of a phase's latencies on a configuration.
 
-    `median_ms` is over `n` blocks, `ratio` to the base configuration's in the same blocks; None for
-    the base and where no block has both.
+    `median_ms` is over `n` blocks, `ratio` to the base configuration's in the same blocks: None for
+    the base, or if no block has both.
     """
 
     work: Work
@@ -32,20 +32,21 @@ class Delay:
 
 
 def delays(suite: Suite) -> list[Delay]:
-    """Each percentile of each phase by configuration, in the order of the runs."""
+    """Return each percentile of each phase by configuration, in the order of the runs."""
     blocks = _by_block(suite)
     works = dict.fromkeys(work for work, _, _ in blocks)
-    each = []
+    percentiles = []
     for work, name, percentile in product(works, suite.configurations, NAMES):
         if ns := blocks.get((work, percentile, name)):
             base = blocks.get((work, percentile, suite.base_of(name) or ""), {})
             ratio = None if name == suite.baseline else compare_pairs(suite, base, ns)
-            each.append(Delay(work, name, percentile, len(ns), median(ns.values()) / 1e6, ratio))
-    return each
+            median_ms = median(ns.values()) / 1e6
+            percentiles.append(Delay(work, name, percentile, len(ns), median_ms, ratio))
+    return percentiles
 
 
 def _by_block(suite: Suite) -> dict[tuple[Work, str, str], dict[int, float]]:
-    """Mean ns by (work, percentile, configuration) and block."""
+    """Return the mean in ns by (work, percentile, configuration) and block."""
     values: dict[tuple[Work, str, str], dict[int, list[int]]] = {}
     for run in suite.runs:
         if run.workload == DRIFT_CHECK:
@@ -53,9 +54,8 @@ def _by_block(suite: Suite) -> dict[tuple[Work, str, str], dict[int, float]]:
         for latency in suite.latencies.get(run.run_id, ()):
             for name, ns in latency.ns.items():
                 work = run.workload, latency.phase, latency.way
-                of_blocks = values.setdefault((work, name, run.configuration), {})
-                of_blocks.setdefault(run.block, []).append(ns)
+                blocks = values.setdefault((work, name, run.configuration), {})
+                blocks.setdefault(run.block, []).append(ns)
     return {
-        key: {block: fmean(ns) for block, ns in of_blocks.items()}
-        for key, of_blocks in values.items()
+        key: {block: fmean(ns) for block, ns in blocks.items()} for key, blocks in values.items()
     }

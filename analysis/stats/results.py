@@ -1,4 +1,4 @@
-"""A suite and all that is derived from it, as files and tables."""
+"""All tables that are derived from a suite, and their files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, of_references
+from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, reference_rows
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import DOUBTS, flag_note, reserves
@@ -42,7 +42,7 @@ from contract.command_results import PhaseWork
 from contract.notes import Note
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
 
-COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
+COVERED = 0.98  # share of a measured phase below which the missing part is filled in
 
 
 def measured_phases(energy: pl.DataFrame) -> pl.DataFrame:
@@ -51,13 +51,13 @@ def measured_phases(energy: pl.DataFrame) -> pl.DataFrame:
 
 
 def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of measured phases that a meter did not see enough of."""
+    """Return the rows of measured phases whose meter covers less than `COVERED`."""
     metered = ~pl.col("source").is_in(COUNTERS)
     return measured_phases(energy).filter(metered & (pl.col("coverage") < COVERED))
 
 
 def uncovered(energy: pl.DataFrame) -> list[str]:
-    """Return runs with such a phase."""
+    """Return the runs with an uncovered phase."""
     return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
@@ -80,7 +80,7 @@ def flag_notes(energy: pl.DataFrame) -> list[Note]:
 def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
-    """Yield a sentence for each reservation: early look, void runs, gaps, wrong times, drift."""
+    """Yield a sentence for each reservation: unfinished, void runs, gaps, wrong times, drift."""
     if suite.unfinished:
         yield (
             f"Not complete: {suite.blocks_done}. Verdicts are given once all planned blocks are "
@@ -114,8 +114,8 @@ WAYS = {"rapl": "measure on the machine itself, and look at its kernel's log"}
 
 
 def stood_still(energy: pl.DataFrame) -> Iterator[str]:
-    """Yield a sentence for each zone and channel without joules of some runs, as it stood still."""
-    # Zones are named, not their sum; a graphics processor that is asleep takes nothing.
+    """Yield a sentence for each zone and channel that stood still, so that runs lack its joules."""
+    # Zones are named, not their sum; a sleeping graphics processor takes no energy.
     left_out = ["package", "uncore"]
     zones = energy.filter(
         ~pl.col("component").is_in(left_out), pl.col("source") != PYRAPL, phase="all"
@@ -142,7 +142,7 @@ def _runs(number: int) -> str:
 class Results:
     """The energy table and the summary of a suite (columns: data/README.md).
 
-    `all_energy` has the rows of meters that only cross-check, too.
+    `all_energy` includes the rows of meters that only cross-check.
     """
 
     suite: Suite
@@ -152,8 +152,8 @@ class Results:
 
     @cached_property
     def measured_energy(self) -> pl.DataFrame:
-        """The rows of the meters whose joules are compared, as they were measured."""
-        return of_references(self.suite, self.all_energy)
+        """The rows of reference meters, as measured."""
+        return reference_rows(self.suite, self.all_energy)
 
     @cached_property
     def unequal_work(self) -> Mapping[Cell, UnequalWork]:
@@ -162,17 +162,17 @@ class Results:
 
     @cached_property
     def energy(self) -> pl.DataFrame:
-        """The rows that are compared, for the same work in all runs."""
+        """The rows of reference meters, scaled to the same work in all runs."""
         return for_same_work(self.measured_energy, self.unequal_work)
 
     @property
     def origin(self) -> str:
-        """The worst that any figure is, or would be: what the report must state at its top."""
+        """The worst origin of any figure, which the report must state at its top."""
         return worst_origin([*self.energy["origin"].unique(), self.suite.plan.origin])
 
     @cached_property
     def family(self) -> Family:
-        """All comparisons, those with a verdict as one family."""
+        """All comparisons, those with a verdict judged as one family."""
         return judge(self.suite, self.energy, self.unequal_work)
 
     @cached_property
@@ -197,37 +197,37 @@ class Results:
 
     @cached_property
     def incidents(self) -> IncidentLog:
-        """What interrupted the suite."""
+        """The interruptions of the suite."""
         return incident_log(self.suite)
 
     @cached_property
     def drift_check(self) -> DriftCheck | None:
-        """Return the drift check of its runs."""
+        """The suite's drift check; None if it has none."""
         return drift_check(self.suite, self.energy, self.clock)
 
     @cached_property
     def disks(self) -> list[Condition]:
-        """Return what the disk under each configuration recorded."""
+        """The condition of the disk under each configuration."""
         return conditions(self.suite)
 
     @cached_property
     def flags(self) -> list[Note]:
-        """What the flags on the joules that are compared mean, and on how many phases they are."""
+        """Notes on the flags of compared joules, with the number of their phases."""
         return flag_notes(self.energy)
 
     @cached_property
     def work_notes(self) -> list[Note]:
-        """In which workloads figures are for the same work, as runs did unequal amounts of it."""
+        """Notes on workloads that are scaled to the same work, as their runs did unequal work."""
         return list(work_notes(self.suite, self.unequal_work))
 
     @cached_property
     def works(self) -> list[PhaseWork]:
-        """The account of the work of each phase; empty where no run has one."""
+        """The account of the work of each phase; empty if no run has one."""
         return phase_works(self.suite)
 
     @property
     def reservations(self) -> list[str]:
-        """What the suite went through that its figures bear, as sentences; empty where nothing."""
+        """Sentences on all that limits the suite's figures; empty if nothing does."""
         return [
             *stood_still(self.all_energy),
             *self._of_levels(),
@@ -239,11 +239,10 @@ class Results:
     def _of_levels(self) -> Iterator[str]:
         """Yield a sentence for each workload and configuration of more than one level."""
         for levels in self.family.levels:
-            each = [f"{x.runs} of {levels.runs} runs at {x.mean_j:.4g} J" for x in levels.levels]
-            if each:
-                parts = " and ".join(each)
+            parts = [f"{x.runs} of {levels.runs} runs at {x.mean_j:.4g} J" for x in levels.levels]
+            if parts:
                 name = f"{levels.workload} on {self.suite.label(levels.configuration)}"
-                yield f"Two levels in {name}: {parts}. There, {DOUBTS['two-levels']}"
+                yield f"Two levels in {name}: {' and '.join(parts)}. There, {DOUBTS['two-levels']}"
 
     def _of_voids(self) -> Iterator[str]:
         """Yield a sentence for each configuration under which tries were void more often."""
@@ -267,12 +266,12 @@ class Results:
 
 
 def results(folder: Path, raw: bool = False) -> Results:
-    """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
+    """Read a suite, if `raw` from its raw bytes, and derive its tables. Raises SuiteError."""
     return results_of(read(folder, raw))
 
 
 def results_of(suite: Suite, energy: pl.DataFrame | None = None) -> Results:
-    """Derive from a suite what a report shows; `energy` is its table where it is there already."""
+    """Derive a suite's results; `energy` is its table if it is already computed."""
     clock = TargetClock.fit(suite.clock)
     marks = tuple(watermarks(suite, clock))
     if energy is None:
@@ -283,20 +282,20 @@ def results_of(suite: Suite, energy: pl.DataFrame | None = None) -> Results:
 
 
 def write(results: Results) -> None:
-    """energy.parquet, summary.parquet, summary.csv; each whole or not at all."""
+    """Write energy.parquet, summary.parquet and summary.csv, each atomically."""
     folder = results.suite.folder
-    says = manifest.metadata(folder)
+    metadata = manifest.metadata(folder)
     tables = {"energy.parquet": results.all_energy, "summary.parquet": results.summary}
     for name, frame in tables.items():
-        held = io.BytesIO()
-        frame.write_parquet(held, metadata=says)
-        files.write(folder / name, [held.getvalue()])
+        content = io.BytesIO()
+        frame.write_parquet(content, metadata=metadata)
+        files.write(folder / name, [content.getvalue()])
     files.write(folder / "summary.csv", [csv_bytes(results.summary)])
     mark(results, "energy.parquet")
 
 
 def mark(results: Results, *names: str) -> None:
-    """Note that files were derived here of what the suite's seal covers, if all of it holds."""
+    """Record that these files were derived here from the sealed suite, if its seal holds."""
     if results.suite.seal_holds:
         derived.mark(results.suite.folder, names, manifest.source(results.suite.folder))
 
@@ -305,14 +304,13 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 def load(*folders: str | Path) -> pl.DataFrame:
-    """Return a row a run × phase × component of all suites (data/README.md, energy.parquet).
+    """Read the energy tables of suites: a row a run × phase × component (data/README.md).
 
-    Each is a suite's folder or a bundle. A text with `*`, `?` or `[` is a pattern; what matches it
-    and is neither is passed over. A suite's energy.parquet is taken where it was derived here, by
-    this code, from its seal as it stands; else the joules are derived again, and nothing is
-    written. The sums of the sealed files are not compared: that is what `fde verify` is for.
-    Raises SuiteError for a folder that is no suite, a pattern that matches none, and a suite that
-    is named twice.
+    Each argument is a suite's folder, a bundle, or a pattern with `*`, `?` or `[`, of whose matches
+    folders and bundles are read. A suite's energy.parquet is read if this code derived it here from
+    the present seal; else the joules are derived again, and nothing is written. Sums of the sealed
+    files are not checked: use `fde verify`. Raises SuiteError for a folder that is not a suite, a
+    pattern without matches, and a suite that is named twice.
     """
     paths = [folder for name in folders for folder in _matched(name)]
     if not paths:
@@ -327,7 +325,7 @@ def load(*folders: str | Path) -> pl.DataFrame:
 
 
 def _matched(name: str | Path) -> Iterator[Path]:
-    """Return the folders and bundles of a name or a pattern, in order of their names."""
+    """Yield the folders and bundles of a name or a pattern, in order of their names."""
     path = Path(name)
     if path.exists() or not _MAGIC.search(str(name)):
         yield path.resolve()
@@ -342,7 +340,7 @@ def _matched(name: str | Path) -> Iterator[Path]:
 
 
 def energy_of(folder: Path) -> pl.DataFrame:
-    """Return a suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
+    """Return a suite's energy table, from its folder or derived again. Raises SuiteError."""
     table = folder / "energy.parquet"
     return pl.read_parquet(table) if manifest.is_current(table) else energy_table(read(folder))
 
@@ -350,21 +348,16 @@ def energy_of(folder: Path) -> pl.DataFrame:
 def whole_joules(
     results: Results, weights: Mapping[str, float]
 ) -> Iterator[tuple[str, str, Comparison]]:
-    """Yield base, other and the ratio of their joules, so many runs of each workload together.
+    """Yield base, other and the ratio of their weighted sums of joules, for each contrast.
 
-    Over the blocks that have all of them.
+    `weights` are numbers of runs by workload; blocks that lack one of them are left out.
     """
     joules = by_block(results.energy, SYSTEM)
     for contrast in results.contrasts:
         sides = []
         for name in (contrast.base, contrast.other):
-            each = [joules.get((workload, name), {}) for workload in weights]
-            blocks = set.intersection(*map(set, each)) if each else set()
-            sides.append(
-                {
-                    block: sum(w * v[block] for w, v in zip(weights.values(), each, strict=True))
-                    for block in blocks
-                }
-            )
+            weighted = [(n, joules.get((workload, name), {})) for workload, n in weights.items()]
+            blocks = set.intersection(*(set(v) for _, v in weighted)) if weighted else set()
+            sides.append({block: sum(n * v[block] for n, v in weighted) for block in blocks})
         if (ratio := compare_pairs(results.suite, *sides)) is not None:
             yield contrast.base, contrast.other, ratio

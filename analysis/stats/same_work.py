@@ -1,8 +1,8 @@
-"""Figures for the same work, where runs did unequal amounts of it.
+"""Scale figures to the same work if runs did unequal amounts of it.
 
 A phase that ends by time does more work on a faster configuration. Its joules, seconds and counts
-are brought to one amount of work in all runs, so that ratios are those per unit of work and sums
-over phases stay joules. Phases of fixed work stay as they were measured.
+are scaled to one amount of work in all runs, so that ratios are those per unit of work and sums
+over phases stay joules. Phases of fixed work stay as measured.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 import polars as pl
 
-from analysis.energy.energy import ALL, BETWEEN, COUNTED, WORK, of_references
+from analysis.energy.energy import ALL, BETWEEN, COUNTED, WORK, reference_rows
 from analysis.suite.records import DRIFT_CHECK, TAIL, Phase, Suite
 from contract import account
 from contract.command_results import PhaseWork
 from contract.notes import Note
 
-# What a phase is measured by, the first that all of its runs counted: a film's or a rest's seconds
-# are its work whatever else it counts, and retries make queries, not transactions.
+# A phase's work is the first unit that all of its runs counted. A film's or a rest's seconds come
+# before anything else it counts, and transactions before queries, which retries increase.
 _FIRST = ("video_s", "idle_s", "bytes", "transactions")
 MAIN_UNITS = (*_FIRST, *(unit for unit in WORK if unit not in _FIRST))
-# Amounts are unequal where configurations' medians are further apart; where nothing was planned,
-# so that a phase may have ended by time, where any two runs are.
+# Amounts are unequal if configurations' medians differ by more than this share; if no amount was
+# planned, so that a phase may have ended by time, if any two runs do.
 LIMIT = 0.01
 UNPLANNED_LIMIT = 0.001
 UNEQUAL_WORK = "unequal-work"
@@ -36,9 +36,9 @@ _EXTENSIVE = ("duration_s", "energy_j", *WORK, *COUNTED)
 
 @dataclass(frozen=True)
 class UnequalWork:
-    """A phase whose runs did unequal amounts of `unit`: all are brought to `amount`.
+    """A phase whose runs did unequal amounts of `unit` and are scaled to `amount`.
 
-    `shares` is by configuration the median of its runs, as a share of `amount`.
+    `shares` has the median of each configuration's runs as a share of `amount`.
     """
 
     unit: str
@@ -51,8 +51,8 @@ NONE_UNEQUAL: Mapping[Cell, UnequalWork] = {}
 
 
 def compared_energy(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that are compared, of reference meters and for the same work."""
-    rows = of_references(suite, energy)
+    """Return the rows of reference meters, scaled to the same work."""
+    rows = reference_rows(suite, energy)
     return for_same_work(rows, unequal_work([suite], [rows]))
 
 
@@ -61,8 +61,8 @@ def unequal_work(
 ) -> dict[Cell, UnequalWork]:
     """Return the phases in which runs of these suites did unequal work.
 
-    Their amount is the mean on the first suite's baseline, or on the first configuration that has
-    one. The drift check is compared by its power, and left out.
+    Their amount is the mean on the first suite's baseline, or else on the first configuration with
+    any. The drift check is left out, as its power is compared.
     """
     first = suites[0]
     planned: dict[tuple[str, str, str], set[float]] = {}
@@ -83,28 +83,28 @@ def unequal_work(
         if unit is None:
             continue
         medians = dict(rows.group_by("configuration").agg(pl.col(unit).median()).iter_rows())
-        # What each run found out for itself, as rounds of a second, is no fixed plan.
+        # An amount that each run determines, such as rounds in a second, is not a fixed plan.
         fixed = len(planned.get((str(workload), str(phase), unit), ())) == 1
         amounts = list(medians.values()) if fixed else rows[unit].to_list()
         if max(amounts) <= min(amounts) * (1 + (LIMIT if fixed else UNPLANNED_LIMIT)):
             continue
-        of_first = rows.filter(suite_id=rows["suite_id"][0])
-        doing = set(of_first.filter(pl.col(unit) > 0)["configuration"])
-        base = next((name for name in order if name in doing), None)
+        first_rows = rows.filter(suite_id=rows["suite_id"][0])
+        working = set(first_rows.filter(pl.col(unit) > 0)["configuration"])
+        base = next((name for name in order if name in working), None)
         if base is None:
             continue
-        of_base = of_first.filter(configuration=base)[unit]
-        amount = float(of_base.mean())  # type: ignore[arg-type]  # the column is of numbers
+        amounts_of_base = first_rows.filter(configuration=base)[unit]
+        amount = float(amounts_of_base.mean())  # type: ignore[arg-type]  # a column of numbers
         shares = {name: medians[name] / amount for name in order if name in medians}
         cells[str(workload), str(phase)] = UnequalWork(unit, amount, shares)
     return cells
 
 
 def for_same_work(energy: pl.DataFrame, cells: Mapping[Cell, UnequalWork]) -> pl.DataFrame:
-    """Return the energy table with these phases, and `all` with them, brought to their amounts.
+    """Return the energy table with these phases, and with them `all`, scaled to their amounts.
 
-    Where a run did nothing of the work, it has no figures for it. A phase without joules (too short
-    for its counter) is taken to have the mean power of its run.
+    A run that did none of the work has no figures for it. A phase without joules (too short for
+    its counter) is taken to have the mean power of its run.
     """
     if not cells:
         return energy
@@ -113,14 +113,14 @@ def for_same_work(energy: pl.DataFrame, cells: Mapping[Cell, UnequalWork]) -> pl
         schema=["workload", "phase", "_unit", "_amount"],
         orient="row",
     )
-    done = pl.coalesce(pl.when(pl.col("_unit") == unit).then(pl.col(unit)) for unit in WORK)
-    factor = pl.when(done > 0).then(pl.col("_amount") / done)
+    work = pl.coalesce(pl.when(pl.col("_unit") == unit).then(pl.col(unit)) for unit in WORK)
+    factor = pl.when(work > 0).then(pl.col("_amount") / work)
     rows = energy.join(amounts, on=["workload", "phase"], how="left", maintain_order="left")
     rows = rows.with_columns(_factor=pl.when(pl.col("_unit").is_null()).then(1.0).otherwise(factor))
     run = ["suite_id", "run_id", "source", "component"]
     whole_w = rows.filter(phase=ALL).select(*run, _whole_w="power_w")
     joules = pl.coalesce("energy_j", pl.col("_whole_w") * pl.col("duration_s"))
-    more = (
+    changes = (
         rows.filter(pl.col("_unit").is_not_null())
         .join(whole_w, on=run, how="left")
         .with_columns(energy_j=joules)
@@ -130,7 +130,7 @@ def for_same_work(energy: pl.DataFrame, cells: Mapping[Cell, UnequalWork]) -> pl
             _unknown=pl.col("_factor").is_null().any(),
         )
     )
-    rows = rows.join(more, on=run, how="left", maintain_order="left")
+    rows = rows.join(changes, on=run, how="left", maintain_order="left")
     of_all = (pl.col("phase") == ALL) & pl.col("_unknown").is_not_null()
     scaled = {
         name: pl.when(of_all & pl.col("_unknown"))
@@ -154,7 +154,7 @@ def for_same_work(energy: pl.DataFrame, cells: Mapping[Cell, UnequalWork]) -> pl
 
 
 def work_notes(suite: Suite, cells: Mapping[Cell, UnequalWork]) -> Iterator[Note]:
-    """Yield a note for each workload with unequal work, with the phase where it differs most."""
+    """Yield a note for each workload with unequal work, with the phase that differs most."""
     for workload in suite.workloads:
         phases = [phase for name, phase in cells if name == workload]
         if not phases:
@@ -182,7 +182,7 @@ def work_notes(suite: Suite, cells: Mapping[Cell, UnequalWork]) -> Iterator[Note
         )
 
 
-# The accounts by unit: columns of a row, and the fields of a phase that have them.
+# Amounts by unit: the columns of a row, and the fields of a phase.
 _BY_UNIT = {"planned": "planned", "reported": "reported", "counted": "work"}
 _Key = tuple[str, str, str]  # workload, phase and configuration
 
@@ -190,7 +190,7 @@ _Key = tuple[str, str, str]  # workload, phase and configuration
 def phase_works(suite: Suite) -> list[PhaseWork]:
     """Return a row a workload × phase × configuration × unit, with medians over finished runs.
 
-    Empty where no run has an account. A phase that counts in no unit has a row of an empty one.
+    Empty if no run has an account. A phase without a unit has a row with an empty one.
     """
     phases: dict[_Key, list[Phase]] = {}
     codes: dict[_Key, set[str]] = {}
@@ -201,7 +201,7 @@ def phase_works(suite: Suite) -> list[PhaseWork]:
             if check.name == account.NAME and not check.ok:
                 key = run.workload, str(check.facts.get("phase", "")), run.configuration
                 codes.setdefault(key, set()).add(check.cause)
-    # All runs have what was counted and written.
+    # Counted work and written bytes alone, which all runs have, are not an account.
     every = [phase for same in phases.values() for phase in same]
     if not any(p.planned or p.reported or p.disk_read_bytes is not None for p in every):
         return []
@@ -226,13 +226,13 @@ def _row(key: _Key, unit: str, phases: Sequence[Phase], codes: tuple[str, ...]) 
         for name, field in _BY_UNIT.items()
     }
     traffic = {name: _median(getattr(phase, name) for phase in phases) for name in TRAFFIC}
-    known: dict[str, Any] = {**amounts, **traffic, "codes": codes}
-    return PhaseWork(*key, unit, len(phases), **known)
+    columns: dict[str, Any] = {**amounts, **traffic, "codes": codes}
+    return PhaseWork(*key, unit, len(phases), **columns)
 
 
 def _median(amounts: Iterable[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
-    return median(known) if known else None
+    numbers = [amount for amount in amounts if amount is not None]
+    return median(numbers) if numbers else None
 
 
 TRAFFIC = (

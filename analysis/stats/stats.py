@@ -18,7 +18,7 @@ LARGEST_LOG = 700.0  # exp of more is no number
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of block values with Student's 95 % interval; raises ValueError for none."""
+    """Return the mean of block values with Student's 95 % interval. Raises ValueError if empty."""
     n = len(values)
     if n == 0:
         raise ValueError("no values to estimate from")
@@ -31,10 +31,10 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def critical(df: Floats, level: float) -> Floats:
-    """Return how many standard errors an interval reaches that misses with probability `level`."""
+    """Return the half width, in standard errors, of an interval that misses with p = `level`."""
     return np.asarray(special.stdtrit(df, 1 - level / 2))
 
 
 def exp(log: float | Floats) -> float:
-    """Return a ratio from its logarithm; one beyond all numbers is the largest there is."""
+    """Return a ratio from its logarithm, clipped to the range of floats."""
     return math.exp(max(-LARGEST_LOG, min(LARGEST_LOG, float(log))))

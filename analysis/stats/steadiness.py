@@ -1,8 +1,8 @@
 """How steady the machine was: scatter and carry-over.
 
-Blocks and configurations are two sets of additive effects on the logarithm of joules; what is left
-when both are removed shows carry-over. All work along the last axis, so that one suite and many
-simulated ones go through the same lines.
+Blocks and configurations are two sets of additive effects on the logarithm of joules; the residual
+without both shows carry-over. Functions work along the last axis, so that a suite and many
+simulated ones use the same code.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NS_PER_HOUR = 3.6e12
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Of one workload. What too few blocks leave open is None, never a guess.
+    """Scatter and carry-over of one workload; None for figures that need more blocks.
 
-    `between_sd_percent` is the scatter of the blocks' means, `within_sd_percent` what is left of
-    single runs. `carry_over_p` is the p-value of no configuration mattering for the one that runs
-    after it, `carry_over_least_percent` the effect of one configuration on the next that this test
-    finds with 80 % power.
+    `between_sd_percent` is the scatter of the blocks' means, `within_sd_percent` the residual
+    scatter of single runs. `carry_over_p` is the p-value of no effect of a configuration on the one
+    that runs after it, `carry_over_least_percent` the smallest such effect that this test detects
+    with 80 % power.
     """
 
     workload: str
@@ -47,7 +47,7 @@ class Steadiness:
 def steadiness(
     suite: Suite, energy: pl.DataFrame, clock: TargetClock, component: str = SYSTEM
 ) -> list[Steadiness]:
-    """By workload, in the plan's order; only workloads with joules of this component."""
+    """Compute scatter and carry-over of each workload with joules of this component."""
     places = places_of(suite.runs, clock)
     after = {entry: before for before, entry in pairwise(places)}
     rows = energy.filter(pl.col("energy_j") > 0, component=component, phase=ALL)
@@ -68,9 +68,10 @@ def steadiness(
 
 
 def hours_of(runs: Sequence[Run], clock: TargetClock) -> dict[str, float]:
-    """Hours from the first run's start to each one's; empty where boots cannot be set beside.
+    """Return the hours from the first run's start to each run's, by run.
 
-    Within one boot the target's clock is enough; across boots the controller's is needed.
+    Within one boot the target's clock is enough; across boots the controller's is needed, and
+    without it the result is empty.
     """
     starts: dict[str, int] = {}
     one_boot = len({run.boot_id for run in runs}) == 1
@@ -86,11 +87,11 @@ def hours_of(runs: Sequence[Run], clock: TargetClock) -> dict[str, float]:
 def places_of(runs: Sequence[Run], clock: TargetClock) -> dict[tuple[int, str], int]:
     """Return each configuration's place in its block, from 0, by (block, configuration).
 
-    In order of time. The drift check is none of a block's runs.
+    The order is that of time. The drift check is not part of a block.
     """
     runs = [run for run in runs if run.workload != DRIFT_CHECK]
     hours = hours_of(runs, clock)
-    # Without times the order of the plan stands in; `runs` come in it.
+    # Without times, take the order of the plan, in which `runs` are.
     order = sorted(runs, key=lambda run: hours[run.run_id]) if hours else list(runs)
     places: dict[tuple[int, str], int] = {}
     for run in order:
@@ -107,12 +108,12 @@ def _of_workload(
     places: Floats,
     before: Sequence[str],
 ) -> Steadiness:
-    """Of runs by block and configuration: their logarithms, places, and what ran just before."""
+    """Compute scatter and carry-over from logarithms, places and preceding configurations."""
     blocks, names = (np.unique(side, return_inverse=True)[1] for side in zip(*cells, strict=True))
     n = int(blocks.max()) + 1
     layout = None
     if n > 1 and names.max() > 0:
-        layout = Layout.of(tuple(blocks.tolist()), tuple(names.tolist()))
+        layout = Layout.from_cells(tuple(blocks.tolist()), tuple(names.tolist()))
     if layout is None or layout.freedom < 1:
         return Steadiness(workload, n, None, None, None, None)
     kinds = sorted({*before} - {""})
@@ -133,15 +134,15 @@ def _of_workload(
 
 Ints = npt.NDArray[np.int64]
 POWER = 0.8
-ROUNDING = 1e-12  # of a logarithm: a residual as small is none
+ROUNDING = 1e-12  # of a logarithm: a residual as small counts as 0
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which block and which configuration each of N values belongs to.
+    """The least-squares solution for N values by block and configuration.
 
     `solve` (effects × N) gives the mean, then the blocks' effects, which sum to 0; `residual`
-    (N × N) removes both sets of effects. `freedom` is what is left of N.
+    (N × N) removes both sets of effects and leaves `freedom` degrees of freedom.
     """
 
     solve: Floats
@@ -150,8 +151,8 @@ class Layout:
 
     @classmethod
     @lru_cache(maxsize=8)  # the workloads of a suite mostly share one
-    def of(cls, block: tuple[int, ...], configuration: tuple[int, ...]) -> Layout | None:
-        """Both counted from 0 without gaps; None where the effects cannot be separated."""
+    def from_cells(cls, block: tuple[int, ...], configuration: tuple[int, ...]) -> Layout | None:
+        """Solve for cells whose numbers start at 0 without gaps; None if effects are confounded."""
         blocks, configurations = max(block) + 1, max(configuration) + 1
         design = np.hstack(
             [np.ones((len(block), 1)), _coded(block, blocks), _coded(configuration, configurations)]
@@ -164,42 +165,43 @@ class Layout:
         return cls(solve, residual, len(block) - design.shape[1])
 
     def carry_over(self, values: Floats, after: Ints, places: Floats) -> tuple[Floats, Floats]:
-        """Test that the configuration before does not matter; return p and the detectable effect.
+        """Test that the preceding configuration has no effect; return p and detectable effect.
 
-        The effect of one of them that the F test finds with 80 % power. First-order carry-over:
-        additive effects, tested all at once beside those of block, configuration and place (B.
-        Jones and M. G. Kenward, Design and Analysis of Cross-Over Trials). All are … × N, `after`
-        counted from 0 and −1 where nothing ran before, which shows nothing; the results are …, and
-        not a number where the order leaves it open.
+        The detectable effect is that of one configuration that the F test detects with 80 % power.
+        First-order carry-over: additive effects, tested all at once in addition to those of block,
+        configuration and place (B. Jones and M. G. Kenward, Design and Analysis of Cross-Over
+        Trials). Arguments are … × N, `after` the number of the preceding configuration, −1 if
+        nothing ran before; results are …, NaN if the order does not allow the test.
         """
         kinds = np.arange(-1, int(after.max(initial=0)) + 1)
         columns = np.concatenate([places[..., None], after[..., None] == kinds], axis=-1)
-        left, along = values @ self.residual, self.residual @ columns
-        less, of_less = _explained(left, along[..., :2])
-        more, of_more = _explained(left, along)
-        tested, freedom = of_more - of_less, self.freedom - of_more
-        rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
+        residuals, along = values @ self.residual, self.residual @ columns
+        reduced, reduced_rank = _explained(residuals, along[..., :2])
+        full, full_rank = _explained(residuals, along)
+        tested, freedom = full_rank - reduced_rank, self.freedom - full_rank
+        unexplained = np.maximum(np.sum(residuals**2, axis=-1) - full, ROUNDING**2)
         testable = (tested > 0) & (freedom > 0)
-        numerator, other = np.where(testable, tested, 1), np.where(testable, freedom, 1)
+        numerator, denominator = np.where(testable, tested, 1), np.where(testable, freedom, 1)
+        variance = unexplained / denominator
         p_values = special.fdtrc(
-            numerator, other, np.maximum(more - less, 0.0) / numerator / (rest / other)
+            numerator, denominator, np.maximum(full - reduced, 0.0) / numerator / variance
         )
-        # What one configuration adds shows in the part of its column that place and blocks lack.
+        # A configuration's effect shows in the part of its column that place and blocks lack.
         least = np.full(np.shape(p_values), np.inf)
         for kind in range(2, columns.shape[-1]):
             column = along[..., kind]
             square = np.sum(column**2, axis=-1) - _explained(column, along[..., :2])[0]
             least = np.minimum(least, np.where(square > ROUNDING, square, np.inf))
         needed = special.ncfdtrinc(
-            numerator, other, 1 - POWER, special.fdtri(numerator, other, 1 - LEVEL)
+            numerator, denominator, 1 - POWER, special.fdtri(numerator, denominator, 1 - LEVEL)
         )
-        effect = np.sqrt(needed * rest / other / least)
-        told_too = testable & np.isfinite(least)
-        return np.where(testable, p_values, np.nan), np.where(told_too, effect, np.nan)
+        effect = np.sqrt(needed * unexplained / denominator / least)
+        detectable = testable & np.isfinite(least)
+        return np.where(testable, p_values, np.nan), np.where(detectable, effect, np.nan)
 
 
 def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
-    """Return the squares that columns (… × N × K) explain of values (… × N), and their rank."""
+    """Return the squares of values (… × N) that columns (… × N × K) explain, and their rank."""
     basis, weights, _ = np.linalg.svd(columns, full_matrices=False)
     independent = weights > 1e-9  # the columns are of the order of 1
     along = np.einsum("...nk,...n->...k", basis, values)
@@ -207,7 +209,7 @@ def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
 
 
 def _coded(index: Sequence[int], levels: int) -> Floats:
-    """Columns whose effects sum to 0 over the levels."""
+    """Return the design matrix of effects that sum to 0 over the levels."""
     coded: npt.NDArray[np.float64] = np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))])
     return coded[list(index)]
 

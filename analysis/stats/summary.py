@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS
-from analysis.stats.comparison import Comparison, compared
+from analysis.stats.comparison import Comparison, compare_logs
 from analysis.stats.stats import LEVEL, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
@@ -19,8 +19,7 @@ from contract.estimates import Estimate
 BlockValues = Mapping[int, float]
 Key = tuple[str, str, str, str]
 KEYS = ("workload", "configuration", "source", "component")
-# Most telling first; the sum of several packages comes before the first of them. The first that the
-# suite has is judged.
+# The first of these that the suite has is judged.
 COMPONENTS = (SYSTEM, "drive", "package", "package-0", "dram")
 
 
@@ -54,8 +53,8 @@ class SummaryRow:
         return Estimate(self.mean_j, self.ci_low_j, self.ci_high_j, self.n)
 
     @property
-    def both(self) -> bool:
-        """Whether it is equivalent and significantly different."""
+    def equivalent_but_changed(self) -> bool:
+        """Whether it is equivalent with a significant change."""
         p = self.p_adjusted
         return self.verdict == "equivalent" and p is not None and p < LEVEL
 
@@ -76,7 +75,7 @@ def block_values(
     phase: str = "all",
     column: str = "energy_j",
 ) -> BlockValues:
-    """Mean of `column` by block; a block without a figure is left out."""
+    """Return the mean of `column` by block; a block without a figure is left out."""
     rows = energy.filter(
         workload=workload, configuration=configuration, component=component, phase=phase
     )
@@ -84,7 +83,7 @@ def block_values(
 
 
 def block_means(rows: pl.DataFrame, value: pl.Expr) -> BlockValues:
-    """By block, the mean over its rows of a quantity; a block without any is left out."""
+    """Return the mean of a quantity by block; a block without a figure is left out."""
     return cell_means(rows, (), value=value).get((), {}).get("value", {})
 
 
@@ -92,13 +91,13 @@ Cells = Mapping[tuple[str, ...], Mapping[str, BlockValues]]
 
 
 def cell_means(rows: pl.DataFrame, keys: Sequence[str], **values: pl.Expr) -> Cells:
-    """By the texts of `keys` and by name, the mean of each value by block.
+    """Return the mean of each value by `keys`, name and block.
 
     A block without a finite value is left out.
     """
-    each = rows.select(*keys, "block", **values)
     finite = (pl.col(name).filter(pl.col(name).is_finite()).mean() for name in values)
-    means = each.group_by(*keys, "block", maintain_order=True).agg(*finite)
+    selected = rows.select(*keys, "block", **values)
+    means = selected.group_by(*keys, "block", maintain_order=True).agg(*finite)
     cells: dict[tuple[str, ...], dict[str, dict[int, float]]] = {}
     for row in means.sort("block", maintain_order=True).iter_rows():
         cell = cells.setdefault(row[: len(keys)], {name: {} for name in values})
@@ -109,22 +108,22 @@ def cell_means(rows: pl.DataFrame, keys: Sequence[str], **values: pl.Expr) -> Ce
 
 
 def estimate_of(values: BlockValues) -> Estimate | None:
-    """Mean and interval over blocks, None where there is none."""
+    """Return the mean and its interval over blocks; None without blocks."""
     return estimate(list(values.values())) if values else None
 
 
 def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Comparison | None:
-    """Paired ratio over the blocks that have both."""
+    """Compare the blocks that both sides have."""
     return compare_in_blocks(suite, [(base, other)])
 
 
 def compare_in_blocks(
     suite: Suite, workloads: Sequence[tuple[BlockValues, BlockValues]]
 ) -> Comparison | None:
-    """Return the second side against the first: the geometric mean over workloads.
+    """Compare the second side with the first: the geometric mean over workloads.
 
-    Over the blocks in which every workload has both sides; None without any, or where a value in
-    them is not above 0.
+    Blocks that lack a side of any workload are left out. None if no block remains, or a value is
+    not above 0.
     """
     sides = [set(side) for pair in workloads for side in pair]
     blocks = sorted(set.intersection(*sides)) if sides else []
@@ -132,7 +131,7 @@ def compare_in_blocks(
     if not blocks or not np.all(np.isfinite(values) & (values > 0)):
         return None
     logs = np.log(values)
-    c = compared(np.mean(logs[:, 1] - logs[:, 0], axis=0), suite.margin)
+    c = compare_logs(np.mean(logs[:, 1] - logs[:, 0], axis=0), suite.margin)
     return replace(c, complete=not suite.unfinished)
 
 
@@ -143,12 +142,12 @@ def other_channels(table: pl.DataFrame) -> list[str]:
 
 
 def first_component(order: Sequence[str], *sets: Collection[str]) -> str:
-    """Return the first that all of them have; the system where there is none."""
-    return next((name for name in order if all(name in each for each in sets)), SYSTEM)
+    """Return the first component that is in all sets, else the system."""
+    return next((name for name in order if all(name in names for names in sets)), SYSTEM)
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
-    """Return the origin of what rests on all these rows: the worst of theirs."""
+    """Return the worst origin of these rows."""
     return records.worst_origin(energy["origin"].unique())
 
 
@@ -163,7 +162,7 @@ class Group:
 
     @property
     def mean(self) -> tuple[float, float] | None:
-        """Mean joules and seconds; None where no block has joules."""
+        """Mean joules and seconds; None if no block has joules."""
         joules, seconds = _mean(self.energy_j), _mean(self.seconds)
         return None if joules is None else (joules, seconds or 0.0)
 
@@ -181,7 +180,7 @@ class Group:
 
 
 def groups_of(suite: Suite, energy: pl.DataFrame) -> dict[Key, Group]:
-    """Whole runs by `KEYS`; what the plan does not name comes last."""
+    """Group whole runs by `KEYS`, in the plan's order; others come last."""
     rows = energy.filter(pl.col("workload") != DRIFT_CHECK, phase=ALL)
     origins = rows.group_by(*KEYS).agg(pl.col("origin").unique())
     named = {tuple(key): frozenset(names) for *key, names in origins.iter_rows()}
@@ -202,7 +201,7 @@ def groups_of(suite: Suite, energy: pl.DataFrame) -> dict[Key, Group]:
 
 
 def base_of(key: Key, suite: Suite) -> Key:
-    """Return what a group is compared with; itself for the baseline."""
+    """Return the key of the group's base; for the baseline its own."""
     return key[0], suite.base_of(key[1]) or "", key[2], key[3]
 
 
@@ -215,11 +214,11 @@ MB = 2**20  # as the papers count
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of work for display: `size` of the run's own make one of it."""
+    """A unit of work for display, equal to `size` of the run's units."""
 
     work: str
     size: float
-    one: str
+    singular: str
     rate: str
 
 
@@ -244,9 +243,9 @@ UNITS = {
 class PerUnit:
     """A phase (or `all`) of a workload on a configuration, per unit of its work.
 
-    `energy_j` and `rate` (units a second) are of one `unit`; `ratio` is of the joules per unit to
-    the baseline's, None on the baseline. `cpu_share` is of all CPUs, 0 to 1, `disk_reads` and
-    `disk_writes` what the disk moved, in bytes for a byte of work; None for other units.
+    `energy_j` is per `unit`, `rate` in units a second; `ratio` compares the joules per unit with
+    the baseline's, None on the baseline. `cpu_share` is the busy share of all CPUs, 0 to 1;
+    `disk_reads` and `disk_writes` are the disk's bytes per byte of work, None for other units.
     """
 
     configuration: str
@@ -261,10 +260,9 @@ class PerUnit:
 
 
 def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) -> list[PerUnit]:
-    """Of one workload: `all` first, then its phases, in every unit that they count.
+    """Return `all`, then the phases of one workload, in every unit that they count.
 
-    A unit is one of `all` only where every phase did some of it: the joules of the others would be
-    counted without their work.
+    `all` has only units that every phase counts: the joules of others would count without work.
     """
     energy = energy.filter(pl.col("phase") != BETWEEN, workload=workload)
     phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, TAIL}]
@@ -272,18 +270,18 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     units = [u for u in UNITS.values() if (rows[u.work].fill_null(0.0) > 0).any()]
     counted = {unit: _by_block(rows, unit) for unit in units}
     parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
-    of_all = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
+    shared = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
     return [
         _per_unit(suite, configuration, phase, unit, counted[unit])
         for phase in (ALL, *phases)
-        for unit in (of_all if phase == ALL else units)
+        for unit in (shared if phase == ALL else units)
         for configuration in suite.configurations
         if (phase, configuration) in counted[unit]
     ]
 
 
 def _by_block(rows: pl.DataFrame, unit: Unit) -> Cells:
-    """By phase and configuration that did some of this work: quotients by run, means by block."""
+    """Return means by block of the runs' quotients, by phase and configuration with this work."""
     amount = pl.col(unit.work) / unit.size
     quotients = {
         "energy_j": pl.col("energy_j") / amount,

@@ -1,7 +1,7 @@
-"""Whether tries were void more often under one configuration, and the ratios with them beside.
+"""Test whether tries were void more often under one configuration.
 
-A void try is repeated until one is accepted. Where a configuration itself makes tries void, as a
-processor that it makes too hot, what is accepted is a selection of its runs.
+A void try is repeated until one is accepted. If a configuration itself makes tries void, for
+instance by an overheated processor, the accepted runs are a biased selection.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ NOT_BY_THE_RUN = INTERRUPTIONS | {REPEAT, SKIPPED}
 
 @dataclass(frozen=True)
 class VoidTries:
-    """A configuration's tries that were void without interruption or a demand to repeat.
+    """A configuration's void tries, except interruptions and requested repetitions.
 
-    `p_adjusted` is Fisher's exact test against all others.
+    `p_adjusted` is that of Fisher's exact test against all other configurations.
     """
 
     configuration: str
@@ -43,12 +43,12 @@ class VoidTries:
 
 
 def void_tries(suite: Suite) -> list[VoidTries]:
-    """By configuration with any try; p-values by Holm."""
-    known = {run.run_id: run.configuration for run in suite.plan.runs}
+    """Return the void tries of each configuration with any try; p-values are Holm's."""
+    planned = {run.run_id: run.configuration for run in suite.plan.runs}
     void = Counter(
-        known[attempt.run_id]
+        planned[attempt.run_id]
         for attempt in History(suite.journal).attempts
-        if attempt.void and attempt.void.cause not in NOT_BY_THE_RUN and attempt.run_id in known
+        if attempt.void and attempt.void.cause not in NOT_BY_THE_RUN and attempt.run_id in planned
     )
     finished = Counter(run.configuration for run in suite.compared_runs)
     names = [name for name in suite.configurations if void[name] + finished[name]]
@@ -62,9 +62,9 @@ def void_tries(suite: Suite) -> list[VoidTries]:
 
 
 def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
-    """Return the two-sided p-value of so many hits of all falling into these tries by chance.
+    """Return the two-sided p-value of `hits` among these tries, given those among all tries.
 
-    Twice the smaller tail of the hypergeometric distribution.
+    It is twice the smaller tail of the hypergeometric distribution.
     """
     if not 0 < all_hits < all_tries:
         return 1.0  # as in most suites
@@ -75,17 +75,16 @@ def fisher(hits: int, tries: int, all_hits: int, all_tries: int) -> float:
 
 
 def with_void_tries(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Comparison | None:
-    """Return the ratio over all workloads if void tries counted like those that replaced them.
+    """Return the ratio over all workloads with void tries counted like accepted ones.
 
-    None where no void try got as far as to have joules.
+    None if no void try is complete.
     """
     runs = tuple(_complete(suite))
     if not runs:
         return None
-    tried = energy_table(replace(suite, runs=runs))
-    tried = tried.with_columns(pl.col("run_id") + ".void")
-    both = compared_energy(suite, pl.concat([energy, tried], how="vertical_relaxed"))
-    matching = (c for c in contrasts(suite, both) if {c.base, c.other} == {base, other})
+    void = energy_table(replace(suite, runs=runs)).with_columns(pl.col("run_id") + ".void")
+    rows = compared_energy(suite, pl.concat([energy, void], how="vertical_relaxed"))
+    matching = (c for c in contrasts(suite, rows) if {c.base, c.other} == {base, other})
     return next((c.comparison for c in matching), None)
 
 

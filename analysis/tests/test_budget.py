@@ -19,8 +19,8 @@ from analysis.stats.budget import (
     Reading,
     Row,
     instrument_error,
+    instrument_rows,
     joules_budget,
-    of_terms,
     ratio_readings,
 )
 from analysis.stats.comparison import compare
@@ -90,20 +90,20 @@ def test_a_gain_cancels_in_every_ratio_and_stays_in_joules(
     pairs: list[tuple[tuple[float, float], tuple[float, float]]], limit: float
 ) -> None:
     gain = replace(GAIN, limit=limit)
-    (in_ratio,) = of_terms([gain], ratio_readings(pairs))
+    (in_ratio,) = instrument_rows([gain], ratio_readings(pairs))
     assert in_ratio.contribution == 0
     linearity = replace(LINEARITY, limit=limit)
-    (share,) = of_terms([linearity], ratio_readings(pairs))
+    (share,) = instrument_rows([linearity], ratio_readings(pairs))
     expected = limit / math.sqrt(3) * math.sqrt(2 / len(pairs))
     assert share.contribution == pytest.approx(expected)
     energy_j, seconds = pairs[0][0]
-    (in_joules,) = of_terms([gain], [Reading(energy_j, seconds, 1.0)])
+    (in_joules,) = instrument_rows([gain], [Reading(energy_j, seconds, 1.0)])
     assert in_joules.contribution == pytest.approx(limit * energy_j / math.sqrt(3))
 
 
 def test_of_a_saving_a_gain_is_of_the_saving_and_a_range_of_both_readings() -> None:
     readings = [Reading(1000.0, 100.0, 1.0), Reading(900.0, 80.0, -1.0)]
-    gain, of_range, offset = of_terms([GAIN, RANGE, ErrorTerm("offset", 0.3, "")], readings)
+    gain, of_range, offset = instrument_rows([GAIN, RANGE, ErrorTerm("offset", 0.3, "")], readings)
     root = math.sqrt(3)
     assert gain.contribution == pytest.approx(0.03 * 100 / root)
     assert of_range.contribution == pytest.approx(0.3 * math.hypot(100, 80) / root)
@@ -113,7 +113,7 @@ def test_of_a_saving_a_gain_is_of_the_saving_and_a_range_of_both_readings() -> N
 @pytest.mark.parametrize("r", [0.0, 0.3, 1.0])
 def test_a_correlation_counts_as_in_equation_16(r: float) -> None:
     readings = [Reading(1000.0, 1.0, 1.0), Reading(700.0, 1.0, -1.0), Reading(200.0, 1.0, 0.5)]
-    (row,) = of_terms([replace(GAIN, correlation=r)], readings)
+    (row,) = instrument_rows([replace(GAIN, correlation=r)], readings)
     c = np.array([1000.0, -700.0, 100.0]) * 0.03 / math.sqrt(3)
     correlations = np.full((3, 3), r) + (1 - r) * np.eye(3)
     assert row.contribution == pytest.approx(math.sqrt(c @ correlations @ c))
@@ -142,7 +142,7 @@ def test_what_is_not_stated_makes_a_budget_incomplete() -> None:
     twice = ratio_readings([((100.0, 10.0), (110.0, 11.0))])
 
     def missing(terms: tuple[ErrorTerm, ...], readings: list[Reading]) -> tuple[str, ...]:
-        return Budget("a", "J", 1.0, of_terms(terms, readings)).missing
+        return Budget("a", "J", 1.0, instrument_rows(terms, readings)).missing
 
     # A limit of the reading bounds the reading's linearity too, but not that of a ratio.
     assert missing((GAIN, LINEARITY), once) == ()
@@ -152,7 +152,7 @@ def test_what_is_not_stated_makes_a_budget_incomplete() -> None:
     assert missing(rapl_terms("package-0"), once) == ("gain",)
     assert missing(rapl_terms("package-0"), twice) == ("linearity",)
     assert missing(rapl_terms("package-1/dram"), once) == ()
-    memory = Budget("joules", "J", 100.0, of_terms(rapl_terms("dram"), once))
+    memory = Budget("joules", "J", 100.0, instrument_rows(rapl_terms("dram"), once))
     assert memory.combined == pytest.approx(30 / math.sqrt(3), rel=1e-6)
     assert read_terms({})[0].limit is None
     assert missing(read_terms({}), once) == ("gain", "range", "power_factor")
@@ -171,7 +171,9 @@ def test_any_limit_that_a_file_may_state_gives_a_budget(metered: Results, limit:
 
 def test_a_count_differs_at_both_edges() -> None:
     """10 W: 2⁻¹⁴ J and 10 mJ of a millisecond, each a triangle (√6)."""
-    rows = {row.term: row for row in of_terms(rapl_terms("dram"), [Reading(100.0, 10.0, 1.0)])}
+    rows = {
+        row.term: row for row in instrument_rows(rapl_terms("dram"), [Reading(100.0, 10.0, 1.0)])
+    }
     assert rows["count"].contribution == pytest.approx(2**-14 / math.sqrt(6))
     assert rows["update"].contribution == pytest.approx(0.01 / math.sqrt(6))
 

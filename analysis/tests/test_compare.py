@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from analysis.report import compare_page
-from analysis.stats.compare import NIGHT_SD, compare, compare_all, compare_read
+from analysis.stats.compare import NIGHT_SD, compare_all, compare_read
 from analysis.stats.results import load
 from analysis.suite.records import Suite
 from analysis.tests.known import known
@@ -43,7 +43,8 @@ def two(shared: Shared) -> Pair:
 
 def test_what_differs_is_told_and_nothing_else(two: Pair) -> None:
     differences = {
-        difference.what: (difference.a, difference.b) for difference in compare(*two).differences
+        difference.what: (difference.a, difference.b)
+        for difference in compare_all([*two])[0].differences
     }
     assert differences == {
         "host": ("bench", "other"),
@@ -53,7 +54,7 @@ def test_what_differs_is_told_and_nothing_else(two: Pair) -> None:
 
 
 def test_ratios_are_of_nights_that_differ_and_of_block_values(two: Pair) -> None:
-    comparison = compare(*two)
+    comparison = compare_all([*two])[0]
     assert [(r.workload, r.configuration) for r in comparison.joules][:2] == [
         ("kernel_grep", "plain"),
         ("kernel_grep", "opal"),
@@ -84,7 +85,7 @@ def test_ratios_are_of_nights_that_differ_and_of_block_values(two: Pair) -> None
 
 
 def test_the_cost_of_encryption_is_compared_within_each_suite(two: Pair) -> None:
-    comparison = compare(*two)
+    comparison = compare_all([*two])[0]
     assert {r.configuration for r in comparison.costs} == {
         "opal",
         "dmcrypt-aes128",
@@ -104,7 +105,7 @@ def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
         idle_w = tuple(watts * warmer for watts in IDLE_W)
         monkeypatch.setattr("validation.synthetic.suite.IDLE_W", idle_w)
         write_suite(tmp_path / name, replace(SMALL, host=name, blocks=5, noise=0.001))
-    comparison = compare(tmp_path / "a", tmp_path / "b")
+    comparison = compare_all([tmp_path / "a", tmp_path / "b"])[0]
     assert all(r.low is not None and r.low > 1.02 for r in comparison.joules)
     assert all(abs(r.ratio - 1) < 0.01 for r in comparison.costs)
 
@@ -130,7 +131,7 @@ def test_other_parameters_are_said_to_be_other_work(two: Pair, tmp_path: Path, f
             {"name": "sql", "parameters": {}},
         ],
     )
-    comparison = compare(two[0], tmp_path / "c")
+    comparison = compare_all([two[0], tmp_path / "c"])[0]
     assert comparison.other_work == ["kernel_grep"]
     assert (
         "other work: Kernel grep." in fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
@@ -189,10 +190,12 @@ def test_a_history_is_in_order_of_time_and_names_what_rose(
 def test_other_work_is_no_increase(two: Pair, tmp_path: Path) -> None:
     slower = {name: 2 * factor for name, factor in SLOWER.items()}
     write_suite(tmp_path / "c", replace(SMALL, host="third", slower=slower))
-    assert {ratio.workload for ratio in compare(two[0], tmp_path / "c").increases} >= {"sql"}
+    assert {ratio.workload for ratio in compare_all([two[0], tmp_path / "c"])[0].increases} >= {
+        "sql"
+    }
     parameters = [{"name": n, "parameters": {"rows": 9}} for n in ("kernel_grep", "sql")]
     change_plan(tmp_path / "c", workloads=parameters)
-    comparison = compare(two[0], tmp_path / "c")
+    comparison = compare_all([two[0], tmp_path / "c"])[0]
     assert not comparison.increases and not comparison.overall
     assert compare_page.failures([comparison], 0) == ""
 

@@ -15,12 +15,12 @@ from scipy import stats as scipy_stats
 from analysis.stats import comparison
 from analysis.stats.comparison import (
     Comparison,
-    closed,
     compare,
-    compared,
+    compare_logs,
     holm,
-    judged,
+    judge_comparisons,
     pooled_skewness,
+    step_down,
     verdict,
 )
 from analysis.stats.results import results
@@ -85,7 +85,7 @@ def test_rounding_is_no_scatter() -> None:
     """Nine times the last digit of a float: a t test of that alone would be beyond doubt."""
     comparison = known(compare([1.0] * 10, [1 + 2.3e-16] * 9 + [1.0], 0.02))
     assert (comparison.p_value, comparison.sd_log, comparison.verdict) == (1.0, 0.0, "equivalent")
-    assert not comparison.both
+    assert not comparison.equivalent_but_changed
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
@@ -119,20 +119,20 @@ def test_skewed_blocks_widen_the_side_on_which_the_mean_may_lie() -> None:
     """Blocks that lack the tail that others have: the mean may lie further up, never less far."""
     tail = np.array([0.0, 0.001, 0.002, 0.0, 0.001, 0.003, 0.001, 0.06, 0.002, 0.0])
     plain = scipy_stats.ttest_1samp(tail, 0).confidence_interval(0.95)
-    comparison = compared(tail, 0.02)
+    comparison = compare_logs(tail, 0.02)
     assert "skewed" in comparison.doubts and comparison.skewness > 0
     assert math.log(known(comparison.low)) == pytest.approx(plain.low, abs=1e-12)
     assert math.log(known(comparison.high)) > plain.high + 0.2 * (plain.high - plain.low)
-    turned = compared(-tail, 0.02)
+    turned = compare_logs(-tail, 0.02)
     assert known(turned.low) == pytest.approx(1 / known(comparison.high))
     calm = np.array([0.01, -0.01, 0.02, -0.02, 0.005, -0.005])
-    assert compared(calm, 0.02).skewness == 0 and compared(calm, 0.02).doubts == ()
+    assert compare_logs(calm, 0.02).skewness == 0 and compare_logs(calm, 0.02).doubts == ()
 
 
 def test_workloads_that_are_skewed_together_share_it() -> None:
     generator = np.random.default_rng(5)
-    skewed = [compared(generator.exponential(0.01, 10), 0.02) for _ in range(5)]
-    even = [compared(generator.normal(0, 0.01, 10), 0.02) for _ in range(5)]
+    skewed = [compare_logs(generator.exponential(0.01, 10), 0.02) for _ in range(5)]
+    even = [compare_logs(generator.normal(0, 0.01, 10), 0.02) for _ in range(5)]
     assert pooled_skewness(skewed) > 1 and pooled_skewness(even) == 0
     assert pooled_skewness(skewed[:1]) == 0  # one alone has its own
 
@@ -141,12 +141,12 @@ def test_blocks_that_follow_each_other_are_doubted() -> None:
     """A correlation of neighbours of 0.95 in 40 blocks; in random order nothing is said."""
     generator = np.random.default_rng(1)
     walk = np.cumsum(generator.normal(0, 0.01, 40))
-    assert "blocks-follow" in compared(walk, 0.02).doubts
-    assert "blocks-follow" not in compared(generator.permutation(walk), 0.02).doubts
+    assert "blocks-follow" in compare_logs(walk, 0.02).doubts
+    assert "blocks-follow" not in compare_logs(generator.permutation(walk), 0.02).doubts
 
 
 def test_what_the_meter_may_be_off_by_is_in_interval_and_tests() -> None:
-    c = compared(np.zeros(10) + 0.004, 0.02)
+    c = compare_logs(np.zeros(10) + 0.004, 0.02)
     assert c.verdict == "equivalent" and (c.low, c.high) == (c.ratio, c.ratio)
     coarse = replace(c, systematic=0.02)
     assert math.log(known(coarse.high)) == pytest.approx(0.004 + 1.96 * 0.02, rel=1e-3)
@@ -165,7 +165,7 @@ def test_holm_of_many_families_at_once_is_that_of_each() -> None:
 
 def test_holm_of_nothing() -> None:
     assert holm(np.array([])).shape == (0,)
-    assert judged([]) == []
+    assert judge_comparisons([]) == []
 
 
 def rejected(p_values: Floats, settled: Floats, level: float) -> Floats:
@@ -185,7 +185,7 @@ def test_the_adjusted_p_is_the_least_level_that_rejects(seed: int) -> None:
     generator = np.random.default_rng(seed)
     p = generator.uniform(0, 0.06, (2, 6))
     settled = np.where(generator.uniform(size=6) < 0.5, generator.uniform(0, 0.05, 6), 1.0)
-    adjusted = closed(p, settled)
+    adjusted = step_down(p, settled)
     for test, question in np.ndindex(*p.shape):
         level = float(adjusted[test, question])
         assert level == 1 or rejected(p, settled, level * (1 + 1e-12))[test, question]
@@ -197,14 +197,14 @@ def test_what_is_beyond_the_margin_no_longer_counts_in_its_family() -> None:
     large = paired(1.20, 1.21, 1.19, 1.20)
     near = paired(1.012, 0.987, 1.017, 0.992, 1.019, 0.994)
     assert 0.05 / 3 < known(near.p_equivalence) < 0.05
-    members = judged([large, near, large])
+    members = judge_comparisons([large, near, large])
     assert [member.verdict for member in members] == ["differs", "equivalent", "differs"]
     assert members[1].p_equivalence_adjusted == pytest.approx(near.p_equivalence)
     assert [member.level for member in members] == [0.05] * 3
     # What differs by less than the margin may still be called equivalent falsely: it stays.
     little = paired(1.015, 1.016, 1.014, 1.015, margin=0.0151)
     assert known(little.p_value) < 0.001
-    assert judged([little, near, little])[1].verdict == "inconclusive"
+    assert judge_comparisons([little, near, little])[1].verdict == "inconclusive"
 
 
 def test_a_family_takes_back_what_one_test_alone_would_say() -> None:
@@ -212,7 +212,7 @@ def test_a_family_takes_back_what_one_test_alone_would_say() -> None:
     assert 0.0125 < known(alone.p_value) < 0.05
     assert alone.verdict == "differs"
     noise = [paired(0.95, 1.06, 0.97, 1.05, 0.98 + k / 1000) for k in range(3)]
-    members = judged([noise[0], alone, *noise[1:]])
+    members = judge_comparisons([noise[0], alone, *noise[1:]])
     assert members[1].p_adjusted == pytest.approx(4 * known(alone.p_value))
     assert members[1].verdict == "inconclusive"
     # The interval shown stays that of the one comparison.
@@ -223,13 +223,13 @@ def test_equivalence_is_adjusted_by_itself() -> None:
     near = paired(1.012, 0.987, 1.017, 0.992, 1.019, 0.994)
     assert near.verdict == "equivalent"
     assert 0.0125 < known(near.p_equivalence) < 0.05
-    members = judged([near, near, near, near])
+    members = judge_comparisons([near, near, near, near])
     assert [member.verdict for member in members] == ["inconclusive"] * 4
 
 
 def test_one_block_is_no_member_of_a_family() -> None:
     once, often = paired(1.5), paired(1.2, 1.21, 1.19)
-    members = judged([once, often, once])
+    members = judge_comparisons([once, often, once])
     assert members[0] == once == members[2]
     assert members[1].p_adjusted == often.p_value
     assert members[0].verdict == "inconclusive"
@@ -238,14 +238,14 @@ def test_one_block_is_no_member_of_a_family() -> None:
 def test_what_is_both_is_called_equivalent_and_says_so() -> None:
     small = paired(1.010, 1.011, 1.009, 1.010, 1.011, 1.009)
     assert small.verdict == "equivalent"
-    assert small.both
-    assert not paired(1.001, 0.999, 1.002, 0.998, 1.001, 0.999).both
-    assert not paired(1.20, 1.21, 1.19, 1.20).both
+    assert small.equivalent_but_changed
+    assert not paired(1.001, 0.999, 1.002, 0.998, 1.001, 0.999).equivalent_but_changed
+    assert not paired(1.20, 1.21, 1.19, 1.20).equivalent_but_changed
     # In a family of many its change is no longer sure, its being small is.
-    many = judged([paired(1.0035, 1.0001, 1.0030, 1.0040, 1.0010, 1.0001)] * 5)[0]
+    many = judge_comparisons([paired(1.0035, 1.0001, 1.0030, 1.0040, 1.0010, 1.0001)] * 5)[0]
     assert known(many.p_value) < 0.05
     assert many.verdict == "equivalent"
-    assert not many.both
+    assert not many.equivalent_but_changed
 
 
 def scattered(sd_log: float, n: int) -> Comparison:

@@ -24,7 +24,7 @@ from analysis.report.texts import say
 from analysis.report.view import Folded
 from analysis.report.words import name_of
 from analysis.stats import contrasts
-from analysis.stats.compare import compare
+from analysis.stats.compare import compare_all
 from analysis.stats.contrasts import comparisons
 from analysis.stats.family import judge
 from analysis.stats.results import Results, results, results_of
@@ -240,7 +240,7 @@ def test_every_verdict_is_per_unit_of_work(timed: Results, folders: tuple[Path, 
         if row.configuration == SLOW and row.unit.work == "bytes":
             assert known(row.ratio).ratio == pytest.approx(FIFTH, rel=0.02)
     # All of the second night did half the work in the same time; then that is what it costs.
-    nights = {(r.workload, r.configuration): r.ratio for r in compare(*folders).joules}
+    nights = {(r.workload, r.configuration): r.ratio for r in compare_all(folders)[0].joules}
     assert list(nights.values()) == pytest.approx([2.0] * len(nights), rel=0.02)
 
 

@@ -170,7 +170,7 @@ def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(derived: Results
     edges = set(run_edges(run, suite.plan, clock).values())
     ends = {min(edges, key=lambda e: e.t_ns), max(edges, key=lambda e: e.t_ns)}
     limit_s = meter.arrival_delay_limit_s
-    both = Metered.of(meter.samples, meter.timing, limit_s, meter.channels, ends)
+    both = Metered.from_samples(meter.samples, meter.timing, limit_s, meter.channels, ends)
     stretch = sorted(edge.t_ns for edge in ends)
     rows = derived.energy.filter(pl.col("phase") != "all", run_id=run.run_id)
     for channel in meter.channels:

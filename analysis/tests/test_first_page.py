@@ -21,7 +21,7 @@ from analysis.report.figures import forest
 from analysis.report.sections import Report
 from analysis.report.view import Answer, Matrix, Picture
 from analysis.stats import comparison, stats
-from analysis.stats.comparison import Comparison, judged
+from analysis.stats.comparison import Comparison, judge_comparisons
 from analysis.stats.family import Family
 from analysis.stats.results import Results, results
 from analysis.stats.summary import compare_in_blocks
@@ -281,7 +281,7 @@ def test_the_command_keeps_the_scale_of_what_ran(tmp_path: Path, origin: str, sc
 def compared(change: float, half_width: float, blocks: int = 12) -> Comparison:
     """Return a change, and how far its 95 % interval reaches, both as logarithms."""
     error = half_width / 2.201  # t(0.975, 11) from a printed table
-    return judged([Comparison(blocks, math.exp(change), 0.02, error, blocks - 1.0)])[0]
+    return judge_comparisons([Comparison(blocks, math.exp(change), 0.02, error, blocks - 1.0)])[0]
 
 
 @pytest.mark.parametrize(("half_width", "named"), [(0.03, True), (0.3, False)])
@@ -299,7 +299,7 @@ def test_only_a_close_interval_is_named_where_nothing_is_settled(
 
 def test_what_the_family_denies_shows_the_interval_of_every_other_place(derived: Results) -> None:
     """One level on the page; a sentence says why the interval seems to show more."""
-    denied = judged([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
+    denied = judge_comparisons([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
     assert denied.contradicted and answer.near(denied.low, denied.high)
     contrasts = tuple(
         replace(contrast, comparison=denied) if contrast.other == "opal" else contrast
@@ -428,7 +428,9 @@ def test_an_incomplete_comparison_leaves_the_others_no_more_than_at_the_end(
     comparisons = every(complete.family)
     for number in range(len(comparisons)):
         family = [replace(c, complete=place != number) for place, c in enumerate(comparisons)]
-        for early, late in zip(judged(family), judged(comparisons), strict=True):
+        for early, late in zip(
+            judge_comparisons(family), judge_comparisons(comparisons), strict=True
+        ):
             assert known(early.p_adjusted) >= known(late.p_adjusted)
 
 
@@ -462,10 +464,10 @@ def test_a_block_counts_where_every_workload_has_both_sides(complete: Results) -
 def test_the_words_of_an_incomplete_comparison_name_no_verdict() -> None:
     comparisons = product((1.0, 1.2), (0.001, 0.2))
     for ratio, error in comparisons:
-        (c,) = judged([Comparison(8, ratio, 0.02, error, 7.0, complete=False)])
+        (c,) = judge_comparisons([Comparison(8, ratio, 0.02, error, 7.0, complete=False)])
         assert words.verdict_of(c) == "not complete"
         assert words.sign(c) == ""
-        assert not c.contradicted and not c.both
+        assert not c.contradicted and not c.equivalent_but_changed
 
 
 def test_the_report_states_it_as_a_reservation(complete: Results) -> None:

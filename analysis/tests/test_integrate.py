@@ -207,7 +207,7 @@ def test_a_counter_is_compared_alike_in_pieces_of_any_size(size: int) -> None:
         counter[np.arange(len(counter)) % 3 != 2] = np.nan
         check, power_w = CounterCheck(), at_once.power_w["system"]
         for begin in range(0, 18, size):
-            piece = Piece.of(at_once, begin, min(begin + size, 18))
+            piece = Piece.cut(at_once, begin, min(begin + size, 18))
             check.take(piece, power_w, counter)
         assert (check.counted_j, check.measured_j) == pytest.approx((12 * counted_w, 1200))
         assert (check.agrees(0.01), check.contradicts(0.01)) == (counted_w == 100, counted_w == 600)
@@ -345,7 +345,7 @@ def metered(powers: list[float], edge_s: list[float], kind: str = "poll") -> Met
     frame = table([k + 1.0 for k in range(len(powers))], window_s=1.0)
     fine = 0.001 * (np.arange(len(powers)) % 3)  # a last digit that counts for nothing
     frame = frame.with_columns(power_w_system=np.array(powers) + fine)
-    return Metered.of(samples.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
+    return Metered.from_samples(samples.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
 
 
 def test_a_counter_that_contradicts_its_power_is_flagged_on_every_stretch() -> None:
@@ -354,7 +354,7 @@ def test_a_counter_that_contradicts_its_power_is_flagged_on_every_stretch() -> N
     frame = frame.with_columns(power_w_system=power_w)
     for counted_w, flags in ((50.0, ()), (150.0, ("counter-contradicted",))):
         counted = frame.with_columns(energy_j_system=counted_w * (np.arange(30) + 1.0))
-        energies = Metered.of(
+        energies = Metered.from_samples(
             samples.of_table(counted), "poll", 0.0, ["system"], set(edges(5.0, 20.0))
         )
         assert energies.energy("system", [(5 * S, 20 * S)]).flags == flags
@@ -391,7 +391,7 @@ def test_of_edges_at_one_instant_the_one_that_knows_of_a_rest_is_taken() -> None
     frame = table([k + 1.0 for k in range(9)], window_s=1.0)
     rest = Edge(3 * S, "before", 2 * S)
     every = {Edge(0), Edge(3 * S), rest, Edge(9 * S)}
-    energies = Metered.of(samples.of_table(frame), "poll", 0.0, ["system"], every)
+    energies = Metered.from_samples(samples.of_table(frame), "poll", 0.0, ["system"], every)
     assert energies.edges == (Edge(0), rest, Edge(9 * S))
 
 
@@ -430,7 +430,7 @@ def test_a_meter_that_answers_late_widens_the_interval_by_that(late_s: float) ->
     ends_ns = np.rint(edges_s * 1e9).astype(np.int64).tolist()
     edges = {Edge(t, "before", 1_900_000_000, 1000) for t in ends_ns[::2]}
     edges |= {Edge(t, "after", 1_900_000_000, 1000) for t in ends_ns[1::2]}
-    energies = Metered.of(of_table(frame), "poll", 1e-6, ["system"], edges)
+    energies = Metered.from_samples(of_table(frame), "poll", 1e-6, ["system"], edges)
     energy = energies.energy("system", [(ends_ns[6], ends_ns[7])])
     assert energy.statistical_j is not None
     apart_s = energy.statistical_j / 40 / np.sqrt(2)
@@ -458,7 +458,7 @@ def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
 def rested(powers_w: list[float], rest_ns: int = 6 * S) -> Metered:
     """Windows of a second; after 4.5 s the machine is said to rest for so long."""
     edges = {Edge(0), Edge(9 * S // 2, "after", rest_ns)}
-    return Metered.of(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
+    return Metered.from_samples(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
 
 
 def measured(powers_w: list[float]) -> tuple[float, float]:

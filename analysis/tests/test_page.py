@@ -41,7 +41,7 @@ from analysis.report.view import (
 )
 from analysis.report.words import PhaseName, parse
 from analysis.report.workload_section import workload_section
-from analysis.stats.comparison import Comparison, judged
+from analysis.stats.comparison import Comparison, judge_comparisons
 from analysis.stats.results import Results, results
 from analysis.suite import records
 from analysis.suite.records import Run
@@ -67,7 +67,7 @@ def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
     if low is None or high is None:
         return Comparison(1, ratio, 0.02)
     error = math.log(high / low) / 2 / float(stats.t.ppf(0.975, 19))
-    return judged([Comparison(20, ratio, 0.02, error, 19.0)])[0]
+    return judge_comparisons([Comparison(20, ratio, 0.02, error, 19.0)])[0]
 
 
 def shown(derived: Results) -> Matrix:

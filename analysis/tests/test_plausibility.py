@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from analysis.energy.curve import Edge
-from analysis.energy.energy import energy_table, of_references, standing_components
+from analysis.energy.energy import energy_table, reference_rows, standing_components
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.plausibility import (
     NEGATIVE_FLAG,
@@ -60,7 +60,9 @@ def test_a_machine_that_shows_no_power_is_flagged_where_it_does(
     power_w = np.array([40.0, 41, 40, 42, 0, 0, 0, 40, 41, 43, 40, 41])
     samples = of_table(frame_of(power_w, 1.0).rename({"power_w_system": f"power_w_{channel}"}))
     edges_ns = [0, 3 * S, 6 * S, 9 * S, 12 * S]
-    metered = Metered.of(samples, "poll", 0.0, [channel], {Edge(t_ns) for t_ns in edges_ns})
+    metered = Metered.from_samples(
+        samples, "poll", 0.0, [channel], {Edge(t_ns) for t_ns in edges_ns}
+    )
     shown = [
         ZERO_FLAG in metered.energy(channel, [stretch]).flags for stretch in pairwise(edges_ns)
     ]
@@ -98,7 +100,7 @@ def test_a_power_that_cannot_be_is_flagged(
     assert odd.flags(float(power_w.sum()), [(0, 12 * S)]) == ({flag} if flag else set())
     assert not odd.flags(80.0, [(0, 2 * S)]) - ({flag} if not figure else set())
     samples = of_table(frame_of(power_w, 1.0))
-    metered = Metered.of(samples, "poll", 0.0, ["system"], {Edge(0), Edge(12 * S)})
+    metered = Metered.from_samples(samples, "poll", 0.0, ["system"], {Edge(0), Edge(12 * S)})
     energy = metered.energy("system", [(0, 12 * S)])
     assert (energy.energy_j is not None) == figure
     assert (flag in energy.flags) == (flag is not None)
@@ -106,7 +108,7 @@ def test_a_power_that_cannot_be_is_flagged(
 
 def test_a_lone_reading_in_the_rest_beside_an_edge_is_flagged() -> None:
     power_w = np.array([40.0, 41, 6_553.5, 42, 40, 41, 40, 40, 41, 43, 40, 41])
-    metered = Metered.of(
+    metered = Metered.from_samples(
         of_table(frame_of(power_w, 1.0)),
         "poll",
         0.0,
@@ -130,7 +132,7 @@ def test_a_slow_meter_is_flagged_where_its_readings_leave_the_figure_open(
     power_w = np.concatenate([np.full(mean_s - 1, 60.0), power_w])
     edges = {Edge(round(b * S), "before", rest_s * S) for b in begins}
     edges |= {Edge(round((b + 6) * S), "after", rest_s * S) for b in begins}
-    metered = Metered.of(of_table(frame_of(power_w, 1.0)), "poll", 1.5, ["system"], edges)
+    metered = Metered.from_samples(of_table(frame_of(power_w, 1.0)), "poll", 1.5, ["system"], edges)
     for begin in begins:
         energy = metered.energy("system", [(round(begin * S), round((begin + 6) * S))])
         right = energy.energy_j == pytest.approx(960, rel=0.02)
@@ -265,7 +267,9 @@ def test_a_meter_s_hidden_change_of_range_is_found_beside_its_rests() -> None:
     edges |= {Edge(end, "after", 9 * S) for _, _, end in phases}
     for factor in (1.0, 1.2):
         power_w[113:] *= factor
-        metered = Metered.of(of_table(frame_of(power_w, 1.0)), "poll", 0.0, ["system"], edges)
+        metered = Metered.from_samples(
+            of_table(frame_of(power_w, 1.0)), "poll", 0.0, ["system"], edges
+        )
         assert metered.is_stepped("system", phases) == (factor > 1)
 
 
@@ -326,7 +330,7 @@ def with_zone_still(suite: Suite, zone: str, when: tuple[float, float]) -> Suite
 
 def verdicts(suite: Suite, energy: pl.DataFrame) -> Mapping[tuple[str, str], set[str]]:
     """By source and component, the verdicts of the summary."""
-    rows = summarise(suite, of_references(suite, energy)).filter(pl.col("verdict") != "")
+    rows = summarise(suite, reference_rows(suite, energy)).filter(pl.col("verdict") != "")
     by_pair: dict[tuple[str, str], set[str]] = {}
     for source, component, verdict in rows.select("source", "component", "verdict").iter_rows():
         by_pair.setdefault((source, component), set()).add(verdict)

@@ -35,7 +35,9 @@ def during(remarks: Remarks, start_s: float, end_s: float, log: str = "0") -> li
 
 
 def test_a_remark_lasts_as_long_as_the_windows_that_bear_it() -> None:
-    remarks = Remarks.of(of_table(table({5: "over-range", 6: "over-range", 12: "over-range"})))
+    remarks = Remarks.from_samples(
+        of_table(table({5: "over-range", 6: "over-range", 12: "over-range"}))
+    )
     assert during(remarks, 0, 4) == []
     assert during(remarks, 0, 4.1) == ["over-range"]
     assert during(remarks, 5.2, 5.4) == ["over-range"]
@@ -45,17 +47,17 @@ def test_a_remark_lasts_as_long_as_the_windows_that_bear_it() -> None:
 
 
 def test_what_is_known_otherwise_is_no_remark() -> None:
-    remarks = Remarks.of(of_table(table({3: "gap restart marker", 9: "gap doubtful"})))
+    remarks = Remarks.from_samples(of_table(table({3: "gap restart marker", 9: "gap doubtful"})))
     assert during(remarks, 0, 20) == ["doubtful"]
 
 
 def test_a_remark_on_one_channel_stays_with_it() -> None:
-    remarks = Remarks.of(of_table(table({3: "off-1", 4: "tripped-0 auto-range"})))
+    remarks = Remarks.from_samples(of_table(table({3: "off-1", 4: "tripped-0 auto-range"})))
     assert during(remarks, 0, 20, "0") == ["auto-range", "tripped"]
     assert during(remarks, 0, 20, "1") == ["auto-range", "off"]
     assert during(remarks, 0, 2.5, "1") == ["off"]
 
 
 def test_records_without_flags_say_nothing() -> None:
-    assert during(Remarks.of(of_table(table({}))), 0, 20) == []
-    assert during(Remarks.of(samples.NOTHING), 0, 20) == []
+    assert during(Remarks.from_samples(of_table(table({}))), 0, 20) == []
+    assert during(Remarks.from_samples(samples.NOTHING), 0, 20) == []

@@ -62,13 +62,13 @@ def test_the_interval_lies_between_its_parts_and_their_sum(limit: float, sigma: 
 
 def test_type_b_by_hand() -> None:
     comparison = known(
-        TypeB.of(read_terms({"relative_limit": 0.03, "absolute_limit_w": 0.1}), 200.0, 10.0)
+        TypeB.from_terms(read_terms({"relative_limit": 0.03, "absolute_limit_w": 0.1}), 200.0, 10.0)
     )
     assert comparison.limits_j == pytest.approx((6.0, 1.0))
     assert comparison.standard_j == pytest.approx(
         math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3))
     )
-    assert TypeB.of(read_terms({}), 200.0, 10.0) is None
+    assert TypeB.from_terms(read_terms({}), 200.0, 10.0) is None
 
 
 def test_two_limits_and_noise_hold_what_they_say() -> None:
@@ -290,7 +290,7 @@ def trial(
     edges = {Edge(a, "before", rest_ns) if rests else Edge(a) for a, _ in marks}
     edges |= {Edge(b, "after", rest_ns) if rests else Edge(b) for _, b in marks}
     samples = of_table(frame_of(np.round(read_w, 3), 1.0))
-    metered = Metered.of(samples, "poll", 0.001, ["system"], edges, **more)
+    metered = Metered.from_samples(samples, "poll", 0.001, ["system"], edges, **more)
     energies = [metered.energy("system", [mark]) for mark in marks]
     between_j = np.interp(marks_s, edges_s, true_j)
     return Trial(between_j[:, 1] - between_j[:, 0], energies)
@@ -386,7 +386,9 @@ def test_a_stretch_shorter_than_a_window_has_a_figure_only_between_rests() -> No
     rest = 10 * S
     between = {Edge(start, "before", rest), Edge(end, "after", rest)}
     for edges, figure in (({Edge(start), Edge(end)}, False), (between, True)):
-        metered = Metered.of(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
+        metered = Metered.from_samples(
+            of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges
+        )
         energies = metered.energy("system", [(start, end)], refuse_short=True)
         assert metered.energy("system", [(start, end)]).energy_j is not None
         assert SHORTER in energies.flags

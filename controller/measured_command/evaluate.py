@@ -10,7 +10,7 @@ from statistics import fmean
 from analysis.flags import flag_note
 from analysis.report import words
 from analysis.stats.budget import NORMAL, instrument_error
-from analysis.stats.comparison import compare, judged
+from analysis.stats.comparison import compare, judge_comparisons
 from analysis.stats.stats import estimate
 from contract.estimates import Estimate
 from contract.measured_command import CommandResult, ComponentEnergy, Trial
@@ -160,7 +160,7 @@ def comparisons(
             shares = opened[0] / mean_j[0], opened[1] / mean_j[1]
             error = math.hypot(instrument_error(terms, [pair]), *shares)
             known.append((other.command, replace(comparison, systematic=error)))
-    family = judged([comparison for _, comparison in known])
+    family = judge_comparisons([comparison for _, comparison in known])
     return tuple(
         ContrastResult(
             *(results[0].command, name, False, (), each.n, each.ratio, each.low, each.high),

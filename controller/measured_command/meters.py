@@ -99,12 +99,12 @@ class Meters:
         for meter in meters:
             late_s = meter.arrival_delay_limit_s
             quiet = {rest: _quiet(rest, late_s) for rest in rests}
-            metered = Metered.of(
+            metered = Metered.from_samples(
                 *(meter.samples, meter.timing, late_s, meter.channels),
                 edges | {Edge(start) for start, _ in quiet.values()},
                 terms=meter.terms,
             )
-            remarks = Remarks.of(meter.samples)
+            remarks = Remarks.from_samples(meter.samples)
             for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
                 name = f"{meter.name}/{channel}"
                 name = name if name in self.components else channel

@@ -13,7 +13,7 @@ import numpy as np
 
 from agent.checks.context import CheckContext
 from agent.checks.table import TABLE
-from analysis.stats.comparison import Comparison, compare, judged
+from analysis.stats.comparison import Comparison, compare, judge_comparisons
 from controller.planning.schedule import Turn, order
 from drive.behaviour import Timing
 from lab.devices import DiskModel
@@ -134,7 +134,7 @@ class Suite:
             )
             if comparison is not None:
                 results[name] = comparison
-        return dict(zip(results, judged(list(results.values())), strict=True))
+        return dict(zip(results, judge_comparisons(list(results.values())), strict=True))
 
     def _enter(self, name: str, disk: Timing, now_s: float) -> float:
         """Discard by the rules, then write as mkfs does."""

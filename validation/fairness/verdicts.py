@@ -60,7 +60,7 @@ def _differing(model: DiskModel, rules: Rules, suites: int) -> tuple[float, floa
         counted += suite.counted
         for name, comparison in suite.comparisons().items():
             ratios.setdefault(name, []).append(comparison.ratio)
-            differ += comparison.verdict == "differs" or comparison.both
+            differ += comparison.verdict == "differs" or comparison.equivalent_but_changed
     # Where every run was void there is no verdict, so none is false.
     made = max(1, sum(len(some) for some in ratios.values()))
     worst = max((abs(100 * (sum(s) / len(s) - 1)) for s in ratios.values()), default=0.0)

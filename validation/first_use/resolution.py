@@ -50,7 +50,7 @@ def _night(generator: np.random.Generator) -> float:
         stretch(STEP_S * np.arange(len(rest), dtype=np.float64), rest), run_s, blocks
     )
     means = np.array([[power(run_s).mean() for _ in range(2)] for _ in range(blocks)])
-    ratio = LogRatio.of(np.log(means[:, 1] / means[:, 0]))
+    ratio = LogRatio.from_logs(np.log(means[:, 1] / means[:, 0]))
     change = detectable(Comparison(blocks, 1.0, 0.02, float(ratio.error), float(ratio.df)))
     assert predicted is not None and change is not None
     return predicted / (change - 1) - 1

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from analysis.money.budgets import ratio_budget
-from analysis.stats.budget import Mean, Reading, instrument_error, joules_budget, of_terms
+from analysis.stats.budget import Mean, Reading, instrument_error, instrument_rows, joules_budget
 from analysis.stats.comparison import compare
 from analysis.stats.stats import Floats
 from contract.estimates import Estimate
@@ -73,7 +73,7 @@ def _intervals(
     sides = (means[0], means[1])
     ratio = replace(ratio, systematic=instrument_error(terms, [sides]))  # as of a page's family
     readings = [Reading(*mean, slope) for mean, slope in zip(means, (1.0, -1.0), strict=True)]
-    meter = of_terms(terms, readings)
+    meter = instrument_rows(terms, readings)
     saving = paid_back(base_j, sed_j, meter=meter)
     intervals = (
         joules_budget(terms, means[0], float(stats.sem(base_j)), BLOCKS - 1),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.stats.comparison import LogRatio, closed, settling
+from analysis.stats.comparison import LogRatio, settled_p_values, step_down
 from analysis.stats.stats import LEVEL, Floats
 from validation.bench import Figure
 from validation.inference.simulated import (
@@ -99,7 +99,7 @@ def family_a(logs: Floats) -> LogRatio:
     """Contrasts along the last axis."""
     means = np.mean(logs, axis=1)
     base, other = (np.stack([means[..., pair[k]] for pair in CONTRASTS], axis=1) for k in (0, 1))
-    return LogRatio.of(other - base)
+    return LogRatio.from_logs(other - base)
 
 
 def family_b(logs: Floats) -> LogRatio:
@@ -107,7 +107,7 @@ def family_b(logs: Floats) -> LogRatio:
     others = np.moveaxis(logs[..., 1:], -1, 2)
     base = np.broadcast_to(logs[:, :, None, :, 0], others.shape)
     logs = others - base
-    return LogRatio.of(logs.reshape(len(logs), -1, logs.shape[-1]))
+    return LogRatio.from_logs(logs.reshape(len(logs), -1, logs.shape[-1]))
 
 
 def _scene(blocks: int, ratio: float = 1.0) -> Scene:
@@ -117,4 +117,4 @@ def _scene(blocks: int, ratio: float = 1.0) -> Scene:
 def tests(family: LogRatio) -> tuple[Floats, Floats]:
     """p-values of both tests (suites × tests × comparisons), and adjusted as the report's are."""
     p_values = np.stack([family.p_value(), family.p_equivalence(MARGIN)], axis=-2)
-    return p_values, closed(p_values, settling(p_values, family.p_beyond(MARGIN)))
+    return p_values, step_down(p_values, settled_p_values(p_values, family.p_beyond(MARGIN)))

@@ -30,5 +30,5 @@ def _power(blocks: int, suites: int) -> Figure:
     if ratio is None:
         raise ValueError("nothing is detectable with so few blocks")
     simulated = simulate(replace(scene, ratio=ratio), suites, np.random.default_rng(SEED + 7))
-    power = share(LogRatio.of(log_ratios(simulated.logs)).p_value() < LEVEL)
+    power = share(LogRatio.from_logs(log_ratios(simulated.logs)).p_value() < LEVEL)
     return within(f"suites that find the detectable ratio, {blocks} blocks", power, "%", 78, 82)

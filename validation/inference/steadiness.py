@@ -70,7 +70,7 @@ def layout_of(scene: Scene) -> Layout:
     """Every configuration once in each block."""
     blocks = np.repeat(np.arange(scene.blocks), scene.configurations)
     configurations = np.tile(np.arange(scene.configurations), scene.blocks)
-    layout = Layout.of(tuple(blocks.tolist()), tuple(configurations.tolist()))
+    layout = Layout.from_cells(tuple(blocks.tolist()), tuple(configurations.tolist()))
     if layout is None:
         raise ValueError("the effects of so small a suite cannot be separated")
     return layout

@@ -69,7 +69,9 @@ def _distances(
         length_s = float(generator.uniform(*limits_s(meter, seconds, periods)))
         trial = one_trial(generator, meter, length_s, calibration=calibration)
         energy = trial.energy
-        limits = None if energy.energy_j is None else TypeB.of(terms, energy.energy_j, length_s)
+        limits = (
+            None if energy.energy_j is None else TypeB.from_terms(terms, energy.energy_j, length_s)
+        )
         if limits is None or energy.energy_j is None or energy.statistical_j is None:
             distances.append(math.inf)
             continue

@@ -226,5 +226,5 @@ def integrated(
         Edge(start, "before" if before_ns else None, before_ns, bound_ns),
         Edge(end, "after" if after_ns else None, after_ns, bound_ns),
     }
-    metered = Metered.of(of_table(table), meter.timing, DELAY_S[1], ["system"], edges)
+    metered = Metered.from_samples(of_table(table), meter.timing, DELAY_S[1], ["system"], edges)
     return metered.energy("system", [(start, end)])

@@ -105,7 +105,7 @@ def _unaccounted_uj(seed: int) -> float:
     ends = {Edge(times[0]), Edge(times[-1])}
     inner = {Edge(t, SIDES[int(generator.integers(3))], rest_ns, 300_000) for t in times[1:-1]}
     cut, uncut = (
-        Metered.of(table, meter.timing, DELAY_S[1], ["system"], chosen)
+        Metered.from_samples(table, meter.timing, DELAY_S[1], ["system"], chosen)
         for chosen in (inner | ends, ends)
     )
     parts = [cut.energy("system", [(a, b)]).energy_j or 0.0 for a, b in pairwise(times)]
@@ -133,7 +133,7 @@ def _unaccounted_with_gaps_uj(seed: int) -> float:
     times = [round(t * 1e9) for t in (load.start_s, *cuts, load.end_s - near_s, load.end_s)]
     rest_ns = round(meter.rest_s * 1e9)
     edges = {Edge(t, SIDES[int(generator.integers(3))], rest_ns, 300_000) for t in times}
-    metered = Metered.of(table, meter.timing, DELAY_S[1], ["system"], edges)
+    metered = Metered.from_samples(table, meter.timing, DELAY_S[1], ["system"], edges)
     *between, tail = pairwise(times)
     whole_j, *parts = (
         metered.energy("system", stretches).energy_j

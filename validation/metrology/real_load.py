@@ -114,7 +114,7 @@ def run_trials(window_s: float, offset: float) -> Iterator[Trial]:
     for (begin, end), (before, after) in zip(recorded.loads_ns, pairwise(rests_ns), strict=True):
         edges.add(Edge(begin, "before", before, BOUND_NS))
         edges.add(Edge(end, "after", after, BOUND_NS))
-    metered = Metered.of(
+    metered = Metered.from_samples(
         of_table(recorded.meter(window_s, offset)), "device", DELAY_S, ["system"], edges
     )
     for begin, end in recorded.loads_ns:

@@ -84,7 +84,7 @@ def ours(folder: Path) -> None:
     samples = of_file(folder / "samples.parquet", channels)
     limit_s = PowerSensor3.arrival_delay_limit_s
     edges = {Edge(int(t_ns)) for t_ns in edges_ns}
-    metered = Metered.of(samples, PowerSensor3.timing, limit_s, channels, edges)
+    metered = Metered.from_samples(samples, PowerSensor3.timing, limit_s, channels, edges)
     phases = list(zip(edges_ns[:-1].tolist(), edges_ns[1:].tolist(), strict=True))
     joules = [[metered.energy(name, [phase]).energy_j for name in channels] for phase in phases]
     np.save(folder / "joules.npy", np.array(joules, np.float64))

@@ -49,7 +49,7 @@ def test_simulated_suites_are_as_asked() -> None:
 
 def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
     logs = simulate(Scene(blocks=5, workloads=2, ratio=1.02), 4, np.random.default_rng(3)).logs
-    ratios = LogRatio.of(log_ratios(logs))
+    ratios = LogRatio.from_logs(log_ratios(logs))
     low, high = ratios.interval(0.95)
     for number, of_suite in enumerate(logs):
         means = np.exp(of_suite.mean(axis=0))
@@ -82,8 +82,8 @@ def test_fixed_order_would_be_found_out() -> None:
     scene = Scene(blocks=10, drift_per_h=0.0, place=0.002, swing=0.0)
     suites = simulate(scene, 400, np.random.default_rng(5))
     fixed = suites.logs[:, 0] + scene.place * (np.arange(4) - suites.places)
-    p_fixed = LogRatio.of(log_ratios(fixed[:, None])).p_value()
-    p_random = LogRatio.of(log_ratios(suites.logs)).p_value()
+    p_fixed = LogRatio.from_logs(log_ratios(fixed[:, None])).p_value()
+    p_random = LogRatio.from_logs(log_ratios(suites.logs)).p_value()
     assert np.mean(p_fixed < 0.05) > 0.2
     assert np.mean(p_random < 0.05) < 0.08
 
