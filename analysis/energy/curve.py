@@ -16,9 +16,9 @@ from analysis.suite.clocks import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Windows begin…end − 1 of `held`, and those around them, which are only looked at.
+    """Windows `begin` to `end` − 1 of `held`; the windows around them serve as neighbours.
 
-    `gaps` are the numbers of the windows behind which there is a gap.
+    `gaps` are the numbers of the windows that are followed by a gap.
     """
 
     held: Windows
@@ -29,25 +29,25 @@ class Piece:
 
     @classmethod
     def cut(cls, held: Windows, begin: int, end: int) -> Piece:
-        """With what all channels have in common."""
+        """Cut a piece out of `held`, with the widths and gaps that all channels share."""
         width_s = np.asarray((held.end_ns - held.start_ns) * 1e-9, np.float64)
         first = max(begin - 1, 0)
         apart = held.start_ns[first + 1 : end] > held.end_ns[first : max(end - 1, first)]
         return cls(held, begin, end, width_s, first + np.flatnonzero(apart))
 
     def between(self, power: Floats, a: int, b: int) -> tuple[float, float]:
-        """Energy and time of the windows from a to b − 1; less than nothing where b < a."""
+        """Return energy and time of the windows from a to b − 1, negative if b < a."""
         if b < a:
             energy_j, covered_s = self.between(power, b, a)
             return -energy_j, -covered_s
         inside = slice(a, b)
-        # Not a product of vectors: BLAS would share so small a sum out to threads.
+        # Not a product of vectors: BLAS would distribute so small a sum to threads.
         energy_j = (power[inside] * self.width_s[inside]).sum()
         return float(energy_j), float(self.width_s[inside].sum())
 
 
 def appended(a: Windows, b: Windows) -> Windows:
-    """Windows of b behind those of a."""
+    """Append the windows of b to those of a."""
     return Windows(
         np.concatenate([a.start_ns, b.start_ns]),
         np.concatenate([a.end_ns, b.end_ns]),
@@ -58,7 +58,7 @@ def appended(a: Windows, b: Windows) -> Windows:
 
 
 def from_window(held: Windows, keep: int) -> Windows:
-    """Windows from number `keep` on."""
+    """Return the windows from number `keep` on."""
     return Windows(
         held.start_ns[keep:],
         held.end_ns[keep:],
@@ -68,30 +68,31 @@ def from_window(held: Windows, keep: int) -> Windows:
     )
 
 
-LASTING_S = 0.03  # what a process takes to end after its mark, by an assumption of ours
-SLOPED, SLOPE_SIGMAS = 6, 3.0  # windows of a rest whose slope can be told, and when it is believed
-OUTLYING = 5  # standard deviations that are no scatter
-FILL = 3  # whole windows on each side of a gap that tell what the power in it was
+LASTING_S = 0.03  # assumed time that a process takes to end after its mark
+SLOPED, SLOPE_SIGMAS = 6, 3.0  # windows of a rest from which on a slope counts, and its sigmas
+OUTLYING = 5  # standard deviations beyond which a window is not scatter
+FILL = 3  # whole windows on each side of a gap that give the power in it
 
 
 def stepped(
     held: Windows, power: Floats, edges_ns: Ints, cut: Ints, part_s: Floats
 ) -> tuple[Floats, Floats]:
-    """Return what an edge `part_s` into a window adds to its share, and the uncertainty.
+    """Return the correction to a cut window's proportional share, and its uncertainty, in J.
 
-    Marks are where the load steps. With the power p₁ in the windows before and p₂ after, a window
-    of length T cut at the share x holds, by its own mean, (p₁ − p₂) T x (1 − x) more before the
-    edge than its share. Uncertain are what its mean leaves beyond that step, as the load may step
-    beside the mark: it lies on the one side with probability x, else on the other; and the scatter
-    s of the windows beside it, as a bridge of noise: s T √(x (1 − x)). Where a neighbour is cut as
-    well or missing, or the window has other edges, as where a rest is shorter than a window, what
-    lies between the edge and the one whole neighbour has the power of that one; where there is
-    none, the share stands. The whole step is uncertain then, and all that is not the share.
+    The edge is `part_s` into the window. Marks are where the load steps. With the power p₁ in the
+    windows before and p₂ after, a window of length T cut at the share x has (p₁ − p₂) T x (1 − x)
+    more energy before the edge than its share of the mean. Two parts are uncertain: the residual of
+    its mean beyond that step, as the load may step next to the mark, which is on one side with
+    probability x, else on the other; and the scatter s of the neighbours, as a bridge of noise:
+    s T √(x (1 − x)). If a neighbour is cut as well or missing, or the window has other edges, as in
+    a rest shorter than a window, the part between the edge and the one whole neighbour has that
+    neighbour's power; without any whole neighbour the share is not corrected. The whole step and
+    the correction are uncertain then.
     """
     width_s = np.asarray((held.end_ns[cut] - held.start_ns[cut]) * 1e-9)
     share = part_s / np.where(width_s > 0, width_s, 1.0)
     lever = share * (1 - share)
-    uncut = np.ones(len(power) + 4, np.bool_)  # two beyond either end, which are not there
+    uncut = np.ones(len(power) + 4, np.bool_)  # with two missing windows beyond either end
     uncut[[0, 1, -2, -1]] = False
     near_edges = edges_ns[(edges_ns > held.start_ns[0]) & (edges_ns < held.end_ns[-1])]
     reached = np.searchsorted(held.end_ns, near_edges, side="right")
@@ -125,17 +126,17 @@ Neighbour = tuple[npt.NDArray[np.bool_], Floats]  # whether it is whole, and its
 def _beyond_share(
     cut: Ints, share: Floats, mean: Floats, ahead: Neighbour, behind: Neighbour
 ) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Return whether a window has a single step, and its power before the edge beyond its share.
+    """Return whether a window has a single step, and its excess power before the edge.
 
-    The power is in W of the whole window, beyond `share` of the window's mean. Of a window's edges
-    the first ends what has the power of the window ahead of it, the last begins what has that of
-    the one behind; what is left has one power, from nothing to twice the mean.
+    The excess is in W of the whole window, beyond `share` of the window's mean. The part before the
+    window's first edge has the power of the window ahead, the part after its last edge that of the
+    window behind; the middle part has one power, from 0 to twice the mean.
     """
     (whole_ahead, before), (whole_behind, after) = ahead, behind
     from_ = np.where(whole_ahead, share[np.searchsorted(cut, cut, side="left")], 0.0)
     to = np.where(whole_behind, share[np.searchsorted(cut, cut, side="right") - 1], 1.0)
-    left = mean - before * from_ - after * (1 - to)
-    middle = left / np.where(to > from_, to - from_, 1.0)
+    middle_share = mean - before * from_ - after * (1 - to)
+    middle = middle_share / np.where(to > from_, to - from_, 1.0)
     likely = (to > from_) & (middle * mean >= 0) & (np.abs(middle) <= np.abs(2 * mean))
     one_step = whole_ahead & whole_behind & ~likely
     middle = np.where(likely, middle, np.where(middle * mean < 0, 0.0, 2 * mean))
@@ -147,18 +148,18 @@ def _beyond_share(
 
 
 def level_part(power_w: Floats, quantum_w: float) -> tuple[int, int]:
-    """Return the first and the last of a rest's n windows that are at its level.
+    """Return the range (first, end) of a rest's n windows that are at its level.
 
-    Counted from the edge on; up to three at the front and one at the back are left out. Where the
-    first is not at the power of those behind it, the load changed beside its mark, or the meter
-    still showed it. The last may hold the load after the rest. Fewer than four windows are too few,
-    and (n, n) means that there is no level.
+    Windows count from the edge on; up to three at the front and one at the back are left out. If
+    the first differs from those behind it, the load changed next to its mark, or the meter still
+    showed it. The last may include the load after the rest. Fewer than four windows are all
+    returned, and (n, n) means that there is no level.
     """
     count = len(power_w)
     if count < 4:
         return 0, count
     middle_w, scatter_w = float(np.mean(power_w[1:])), float(np.std(power_w[1:], ddof=1))
-    many = count >= 8  # enough for a scatter that loads at either end leave alone
+    many = count >= 8  # enough for a scatter that loads at either end do not affect
     if many:
         middle_w = float(np.median(power_w))
         scatter_w = 1.4826 * float(np.median(np.abs(power_w - middle_w)))
@@ -172,8 +173,8 @@ def level_part(power_w: Floats, quantum_w: float) -> tuple[int, int]:
 def level_w(power_w: Floats) -> tuple[float, float]:
     """Return a rest's power at its edge, and the variance of one window about it.
 
-    `n` windows from the edge on. Their mean, unless they fall or rise by more than chance, as after
-    a load while the machine cools; then what their straight line has at the edge.
+    `power_w` is that of the windows from the edge on. The result is their mean, or their straight
+    line's value at the edge if they change by more than chance, as while the machine cools.
     """
     count = len(power_w)
     mean_w, scatter_w2 = float(np.mean(power_w)), float(np.var(power_w, ddof=1))
@@ -189,11 +190,11 @@ def level_w(power_w: Floats) -> tuple[float, float]:
 
 
 def lasting(power_w: Floats, width_s: float, part_s: float, rest_w: float) -> float:
-    """Uncertainty of the phase's share of a window cut where a rest begins, `part_s` into it.
+    """Return the uncertainty in J of a phase's share of a window cut where a rest begins.
 
-    `power_w` is of the window before and of this one. What this one has beyond the power of that
-    may be load that lasts beyond the mark: as likely none of it as a rectangle from none to all,
-    but no longer than `LASTING_S`: a load that outlasts that shows in the rest's own windows.
+    The cut is `part_s` into the window; `power_w` is that of the window before and of this one. The
+    excess over the rest's power may be load that lasts beyond the mark: a rectangle from none to
+    all of it, but no longer than `LASTING_S`, as a longer load shows in the rest's windows.
     """
     swing_w = float(power_w[0]) - rest_w
     more_j = (float(power_w[-1]) - rest_w) * width_s - swing_w * part_s
@@ -204,11 +205,11 @@ def lasting(power_w: Floats, width_s: float, part_s: float, rest_w: float) -> fl
 def plateau(
     held: Windows, power: Floats, after: Ints, begin_ns: Ints, end_ns: Ints
 ) -> tuple[Floats, Floats]:
-    """Mean power in each gap behind window `after`, with its uncertainty, by the windows beside it.
+    """Return the mean power in each gap behind window `after` by its neighbours, and its error.
 
-    Only those count that lie in the stretch from `begin_ns` to `end_ns` as the gap does.
-    Whole windows if there are any, else cut ones; NaN where the stretch has none. Uncertainty:
-    that of one more value (s √(1 + 1/n)), and no less than a rectangle over what was seen.
+    Neighbours are in the gap's stretch from `begin_ns` to `end_ns`: whole windows if there are any,
+    else cut ones; NaN if the stretch has none. The error is that of one more value (s √(1 + 1/n)),
+    and at least that of a rectangle over the neighbours' range.
     """
     begin, end = begin_ns[:, None], end_ns[:, None]
     index = after[:, None] + np.arange(1 - FILL, FILL + 1)
@@ -223,9 +224,8 @@ def plateau(
     mean = near_w.sum(axis=1) / safe
     squares = np.where(use, (power[index] - mean[:, None]) ** 2, 0.0).sum(axis=1)
     deviation = np.sqrt(squares / np.maximum(safe - 1, 1) * (1 + 1 / safe))
-    wide = np.where(
-        count[:, None] < 3, exists, use
-    )  # too few to tell: what is near, wherever it lies
+    # With fewer than three, take the range of all near windows, whatever their stretch.
+    wide = np.where(count[:, None] < 3, exists, use)
     highest = np.where(wide, power[index], -np.inf).max(axis=1)
     lowest = np.where(wide, power[index], np.inf).min(axis=1)
     spread_w = np.maximum(deviation, (highest - lowest) / np.sqrt(12))
@@ -233,24 +233,24 @@ def plateau(
 
 
 def by_counter(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool_]) -> Floats:
-    """Energy of gaps by the meter's own counter, NaN where it does not know."""
+    """Return the energy of gaps by the meter's counter, NaN if it has no value there."""
     counter, power = held.energy_j[name], held.power_w[name]
     filled_j = np.full(len(after), np.nan)
     ok = alone & (after >= 0) & (after < len(counter) - 1)
     i = after[ok]
     j = i + 1
     step = counter[j] - counter[i]
-    rest = step - power[j] * (held.end_ns[j] - held.start_ns[j]) * 1e-9
-    sound = (held.epoch[i] == held.epoch[j]) & (rest >= 0)
-    filled_j[ok] = np.where(sound, rest, np.nan)
+    gap_j = step - power[j] * (held.end_ns[j] - held.start_ns[j]) * 1e-9
+    sound = (held.epoch[i] == held.epoch[j]) & (gap_j >= 0)
+    filled_j[ok] = np.where(sound, gap_j, np.nan)
     return filled_j
 
 
 @dataclass(frozen=True)
 class Edge:
-    """An instant, and on which side of it the machine rests, for `rest_ns`.
+    """An instant, and the side of it on which the machine rests, for `rest_ns`.
 
-    `bound_ns`: how far the instant and the windows can be apart besides the timing of the meter.
+    `bound_ns` bounds the error of the instant relative to the windows, meter's timing excluded.
     """
 
     t_ns: int
@@ -263,17 +263,17 @@ class Edge:
 class Curve:
     """One channel at n edges and in the n − 1 stretches between them.
 
-    At the edges: `split_j` how far the energy may be off since a window is cut (standard
-    uncertainty, in J; equal `window` numbers: by the same course of the power), `declared_split_j`
-    the same were the meter as declared, `slope_w` the power by which a displaced edge changes the
-    energy, `rest_w` that of a rest beside it, NaN without one. Between: `energy_j` with what was
-    filled in, `covered_s`, `filled_j` (standard uncertainty of that), `count` of whole windows
-    with the sums `sum_w` and `squares_w2` of their power less one that is the same for all, and
-    `steps_w2` of the squares of its steps; `by_plateau` and `by_counter` where gaps were filled,
-    `void` where nothing is known. Of the rests beside the edges: sum of the squares about their
-    means, and its degrees of freedom. `counter_contradicted`: the meter's own counter cannot be
-    that of its power. `window_s` is the time that a reading is the mean of, as far
-    as far as known; `slow` where that is longer than declared.
+    At the edges: `split_j` is the standard uncertainty in J from cutting a window (edges with equal
+    `window` numbers share the error), `declared_split_j` the same for a meter as declared,
+    `slope_w` the power by which a displaced edge changes the energy, `rest_w` that of a rest next
+    to it, NaN without one. Between them: `energy_j` with filled gaps, `covered_s`, `filled_j`
+    (standard uncertainty of the filled part), the `count` of whole windows with the sums `sum_w`
+    and `squares_w2` of their power less a common constant, and `steps_w2` of its squared steps;
+    `by_plateau` and `by_counter` mark filled gaps, `void` stretches without any value.
+    `rest_squares_w2` and `rest_freedom` are the sum of squares of rests about their means, and its
+    degrees of freedom. `counter_contradicted`: the meter's counter does not match its power.
+    `window_s` is the time over which a reading is the mean, as far as known; `slow` if it is longer
+    than declared.
     """
 
     t_ns: Ints

@@ -1,4 +1,4 @@
-"""Joules per run, phase and component: counters at the edges, windows by their overlap."""
+"""Joules per run, phase and component, from counters at the edges and from windows of power."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.columns import schema
 from analysis.energy.curve import Edge as PhaseEdge
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.plausibility import STEP_FLAG
-from analysis.energy.standing import IDLE, none_of, still_runs, still_zones
+from analysis.energy.standing import IDLE, still_runs, still_zones, without_joules
 from analysis.energy.uncertainty import TypeB, half_width
 from analysis.energy.watermarks import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
@@ -38,15 +38,14 @@ from instrumentation.sources.standing import (
 )
 from instrumentation.sources.zones import default_max_power_w, kind_of, summands
 
-# A rest ends at the phase's start or begins at its end but for so much: the counters are read.
-SLACK_NS = 10_000_000
-METER_UPDATE_S = 1.0  # of a meter at the wall, within which its figure follows the load
+SLACK_NS = 10_000_000  # between a rest and its phase, while the counters are read
+METER_UPDATE_S = 1.0  # within which the figure of a meter at the wall follows the load
 
 
 def run_edges(run: Run, plan: SuitePlan, clock: TargetClock) -> dict[int, PhaseEdge]:
-    """Place each edge of a run by the target's time.
+    """Place each edge of a run, by target's time, on the controller's clock.
 
-    Those that no clock reading places are left out.
+    Edges that no clock reading places are left out.
     """
     rests = _rests(run, round(plan.settle_s * 1e9), round(plan.pad_s * 1e9))
     edges = {}
@@ -60,16 +59,16 @@ def run_edges(run: Run, plan: SuitePlan, clock: TargetClock) -> dict[int, PhaseE
     return edges
 
 
-# A counter that began again may have passed its old count: the samples between the edges tell.
+# A counter that restarted may have passed its old count, which the samples between edges show.
 SAMPLES_TELL = frozenset({rapl.DOUBLE_WRAP, rapl.BEYOND_BOUND})
 Side = Literal["before", "after"]
 
 
 def _rests(run: Run, settle_ns: int, pad_ns: int) -> dict[int, tuple[Side | None, int]]:
-    """Side and length of the rest beside an edge.
+    """Return the side and the length of the rest next to each edge.
 
-    Before the first phase the machine has settled and was padded; with padding it rests after each
-    phase, and before each that begins as soon as such a rest is over. The tail itself is no rest.
+    Before the first phase the machine settles and is padded; with padding it rests after each
+    phase, and before each phase that begins right after such a rest. The tail is not a rest.
     """
     rests: dict[int, tuple[Side | None, int]] = {}
     first = run.phases[0]
@@ -82,20 +81,21 @@ def _rests(run: Run, settle_ns: int, pad_ns: int) -> dict[int, tuple[Side | None
         if pause_ns < pad_ns:
             continue
         rests[phase.t_end_ns] = ("after", pad_ns)
-        # One padding and nothing else, or something in between and then a padding of its own.
+        # One padding and nothing else, or something in between and then another padding.
         in_rest = pause_ns <= pad_ns + SLACK_NS or pause_ns >= 2 * pad_ns
         if then is not None and in_rest:
             rests[then.t_start_ns] = ("before", pad_ns)
     return rests
 
 
-def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool = True) -> Energy:
-    """Energy between a counter's edges, wraps corrected; `samples` between them bound the wraps.
+def counter_energy(
+    counter: Counter, samples: Iterable[Reading] = (), *, windows: bool = True
+) -> Energy:
+    """Return the energy between a counter's edges, wraps corrected.
 
-    With `windows`, a stretch that is short for the counter's updates is flagged or has no figure.
-
-    The edges alone are exact to the counter's resolution; the samples only count how often it went
-    round where more than one wrap is possible.
+    The edges are exact to the counter's resolution; `samples` between them only count the wraps
+    where more than one is possible. With `windows`, a stretch that is short for the counter's
+    updates is flagged or has no figure.
     """
     if counter.start is None or counter.end is None:
         return Energy(None, None, 0.0, tuple(dict.fromkeys([*counter.flags, rapl.READ_FAILED])))
@@ -110,20 +110,20 @@ def counted(counter: Counter, samples: Iterable[Reading] = (), *, windows: bool 
     difference = rapl.total(readings, counter.max_range_uj, bound_w, windows=windows)
     if difference.energy_uj is None:
         return Energy(None, None, 0.0, tuple(dict.fromkeys([*counter.flags, *difference.flags])))
-    known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
+    recorded = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
     wrapped = ("wrap-corrected",) if difference.kind == "corrected" else ()
     lasted_s = (counter.end.t_after_ns - counter.start.t_before_ns) * 1e-9
     unseen = counter.update_ns is None and lasted_s < 2 * UNOBSERVED_S and difference.energy_uj > 0
     coarse = (rapl.COARSE,) if unseen and windows else ()
-    flags = tuple(dict.fromkeys([*known, *difference.flags, *wrapped, *coarse]))
+    flags = tuple(dict.fromkeys([*recorded, *difference.flags, *wrapped, *coarse]))
     energy_j = difference.energy_uj / 1e6
     return Energy(energy_j, _statistical_j(counter, start, end, energy_j), 1.0, flags)
 
 
 def _statistical_j(counter: Counter, start: Edge, end: Edge, energy_j: float) -> float:
-    """Return the uncertainty of a difference of two reads, each between its stamps.
+    """Return the standard uncertainty of a difference of two reads, each between its stamps.
 
-    The power at both edges is taken as the mean between them: nothing else is known of it.
+    The power at both edges is taken as the mean between them, as nothing else is known.
     """
     update_s = UNOBSERVED_S if counter.update_ns is None else counter.update_ns * 1e-9
     step_j = (rapl.unit_nj(counter.max_range_uj or 0) or 0) * 1e-9 or STEP_J
@@ -147,9 +147,9 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
 
 
 def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
-    """Yield the first reading of each zone: two sources of one counter must not count twice.
+    """Yield the first reading of each zone, so that two sources of a counter count once.
 
-    pyRAPL's knows no more than its phase, and never replaces ours.
+    pyRAPL's readings never replace ours.
     """
     zones: set[str] = set()
     for counter in counters:
@@ -186,8 +186,8 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys((*WORK, *COUNTED), pl.Float64()),
     "cpus": pl.Int64(),
 }
-LEAST_WINDOWS = 5  # between a counter's updates, from which on a run's sum holds its short phases
-_PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not computed yet
+LEAST_WINDOWS = 5  # updates of a counter from which on a run's sum includes its short phases
+_PARTS = ("limit_j", "sigma_j")  # of the interval, before it is computed
 RAPL, PYRAPL = "rapl", "pyrapl"
 COUNTERS = (RAPL, PYRAPL)
 ALL = "all"
@@ -202,8 +202,8 @@ def energy_table(
 ) -> pl.DataFrame:
     """Return the table of `ENERGY_SCHEMA`: a row a run × phase × component.
 
-    `all` is the sum of the phases without the tail; `between` the time between the phases, if
-    anything does: phases, tail and `between` are together all from the first start to the last end.
+    `all` is the sum of the phases without the tail; `between` is the time between phases, if any:
+    phases, tail and `between` together reach from the first start to the last end.
     """
     clock = clock or TargetClock.fit(suite.clock)
     marks = watermarks(suite, clock) if marks is None else list(marks)
@@ -215,7 +215,7 @@ def energy_table(
     for meter in suite.meters:
         rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name))
     same = {"suite_id": suite.suite_id, "host": suite.host}
-    work = {(run.run_id, phase): done for run in suite.runs for phase, done in _work(run)}
+    work = {(run.run_id, phase): amounts for run in suite.runs for phase, amounts in _work(run)}
     frame = pl.DataFrame(
         [{**same, **row, **work.get((str(row["run_id"]), str(row["phase"])), {})} for row in rows],
         schema={**ENERGY_SCHEMA, **dict.fromkeys(_PARTS, pl.Float64())},
@@ -232,10 +232,10 @@ _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "e
 
 
 def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Leave out joules of totals below those of their parts, over all runs.
+    """Leave out joules of totals that are below those of their parts over all runs.
 
-    A meter of the system below processor and memory, or below the drive, sees a part of the
-    machine, as one of two supplies; RAPL's platform zone holds its packages.
+    A meter of the system below processor and memory, or below the drive, measures a part of the
+    machine, such as one of two supplies; RAPL's platform zone includes its packages.
     """
     totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
     rapl = totals.filter(source=RAPL)
@@ -252,11 +252,11 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
         pairs.append((RAPL, platforms[0], rapl.filter(pl.col("component").is_in(packages))))
     small = pl.lit(False)
     for source, component, part in pairs:
-        of_run = part.group_by("run_id").agg(pl.col("energy_j").sum())
+        part_joules = part.group_by("run_id").agg(pl.col("energy_j").sum())
         total = totals.filter(source=source, component=component)
-        both = total.join(of_run, on="run_id", suffix="_part").sort("run_id")
+        runs = total.join(part_joules, on="run_id", suffix="_part").sort("run_id")
         sides = [
-            [Stretch(seconds, energy_j) for seconds, energy_j in both.select(*c).iter_rows()]
+            [Stretch(seconds, energy_j) for seconds, energy_j in runs.select(*c).iter_rows()]
             for c in (("duration_s", "energy_j"), ("duration_s", "energy_j_part"))
         ]
         update_s = update_of(sides[0]) if source == RAPL else METER_UPDATE_S
@@ -272,51 +272,50 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def reference_rows(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """Leave out rows of cross-checking meters and of components that stood still.
+    """Return the rows of reference meters, except components that stood still.
 
     Figures of two meters are never averaged: with one of them missing in some runs, their
     difference in calibration would look like one of configurations.
     """
-    kept = pl.lit(True)
+    referenced = pl.lit(True)
     for meter in suite.meters:
         others = [c for c in meter.channels if suite.reference_meter(c) != meter.name]
-        kept &= (pl.col("source") != meter.name) | ~pl.col("component").is_in(others)
+        referenced &= (pl.col("source") != meter.name) | ~pl.col("component").is_in(others)
     still = standing_components(energy)
-    left = energy.filter(kept).join(still, on=["source", "component"], how="anti")
-    # Of meters that the plan does not know, the first one of a channel is its reference.
+    rows = energy.filter(referenced).join(still, on=["source", "component"], how="anti")
+    # Of meters that the plan does not name, the first one of a channel is its reference.
     named = [*COUNTERS, *(meter.name for meter in suite.meters)]
     unnamed = (
-        left.filter(~pl.col("source").is_in(named))
+        rows.filter(~pl.col("source").is_in(named))
         .select("source", "component")
         .unique(maintain_order=True)
     )
     second = unnamed.filter(~pl.col("component").is_first_distinct())
-    return left.join(second, on=["source", "component"], how="anti")
+    return rows.join(second, on=["source", "component"], how="anti")
 
 
 def standing_components(energy: pl.DataFrame) -> pl.DataFrame:
-    """Source and component of those that have no joules anywhere, for they stood still."""
+    """Return source and component of those without any joules because they stood still."""
     stood = pl.col("flags").str.split(" ").list.eval(pl.element().is_in(list(STANDING))).list.any()
-    by = energy.group_by("source", "component", maintain_order=True)
-    components = by.agg(
-        pl.col("energy_j").is_not_null().any().alias("known"), stood.any().alias("stood")
+    components = energy.group_by("source", "component", maintain_order=True).agg(
+        pl.col("energy_j").is_not_null().any().alias("measured"), stood.any().alias("stood")
     )
-    return components.filter(~pl.col("known"), pl.col("stood")).select("source", "component")
+    return components.filter(~pl.col("measured"), pl.col("stood")).select("source", "component")
 
 
 def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
-    """Work, CPU seconds and bytes moved by the disk by phase, and of all without the tail.
+    """Yield work, CPU seconds and the disk's bytes of each phase, and of all without the tail.
 
-    The units of `WORK` are those that there are; what else is counted is null in `all` where one
-    of its phases has none.
+    A unit of `WORK` is in `all` if any phase has it; other counts are null there if one of the
+    phases lacks them.
     """
     total: dict[str, float | int | None] = {}
     for phase in run.phases:
-        done = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
-        counted = {name: getattr(phase, name) for name in COUNTED}
-        yield phase.name, {**done, **counted, "cpus": run.cpus}
+        work = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
+        counts = {name: getattr(phase, name) for name in COUNTED}
+        yield phase.name, {**work, **counts, "cpus": run.cpus}
         if phase.name != TAIL:
-            total |= {unit: (total.get(unit) or 0.0) + amount for unit, amount in done.items()}
+            total |= {unit: (total.get(unit) or 0.0) + amount for unit, amount in work.items()}
     for name in COUNTED:
         amounts = [getattr(phase, name) for phase in run.measured_phases]
         total[name] = None if None in amounts else math.fsum(amounts)
@@ -326,11 +325,11 @@ def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
 def _counter_energies(
     suite: Suite,
 ) -> tuple[dict[str, dict[str, dict[str, tuple[float, Energy]]]], set[tuple[str, str]]]:
-    """By run, zone and phase, with the time between the phases, and all without the tail.
+    """Return seconds and energy by run, zone and phase (`all` and `between` included).
 
-    And the pairs of run and zone whose joules are none, for the zone stood still.
+    Also return the pairs of run and zone without joules because the zone stood still.
     """
-    samples = cache(partial(rapl_samples, suite))  # read once, where a zone asks
+    samples = cache(partial(rapl_samples, suite))  # read once, if a zone needs them
     energies = {}
     for run in suite.runs:
         zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
@@ -339,22 +338,22 @@ def _counter_energies(
         }
     still = still_zones(suite.runs, energies, partial(rapl_table, suite))
     for run_id, zone in still:
-        energies[run_id][zone] = none_of(energies[run_id][zone])
+        energies[run_id][zone] = without_joules(energies[run_id][zone])
     return energies, still
 
 
 def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
-    """As of our reader by pyRAPL, which measures phases alone: nothing between them.
+    """Yield the rows of pyRAPL, which measures phases but not the time between them.
 
-    Separate components, `pyrapl-` and the zone, so that its figures never mix with those of our
-    reader; none of a zone that stood still.
+    Its components are `pyrapl-` and the zone, so that its figures never mix with those of our
+    reader; a zone that stood still has no joules.
     """
     by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
     for phase in run.phases:
         for counter in (c for c in phase.counters if c.source == PYRAPL):
             energy = Energy(None, None, 0.0, counter.flags)
             if counter.start is not None and counter.end is not None:
-                # Its figure unchanged: the run's flags name what is wrong with it.
+                # pyRAPL's value unchanged: faults are listed in the run's flags.
                 energy_j = counter.end.energy_uj / 1e6
                 statistical_j = _statistical_j(counter, counter.start, counter.end, energy_j)
                 energy = Energy(energy_j, statistical_j, 1.0, counter.flags)
@@ -362,14 +361,14 @@ def _pyrapl_rows(run: Run, still: Collection[tuple[str, str]]) -> Iterator[Row]:
     for zone, by_phase in by_zone.items():
         by_phase[ALL] = _run_energy(run, by_phase)
         if (run.run_id, zone) in still:
-            by_zone[zone] = none_of(by_phase)
+            by_zone[zone] = without_joules(by_phase)
     yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
 
 
 def _zone_rows(
     run: Run, source: str, prefix: str, by_zone: dict[str, dict[str, tuple[float, Energy]]]
 ) -> Iterator[Row]:
-    """Of each zone, and of the sums of zones."""
+    """Yield the rows of each zone and of the sums of zones."""
     for component, parts in summed_zones(by_zone).items():
         by_zone[component] = {}
         for name, (duration_s, _) in by_zone[parts[0]].items():
@@ -385,17 +384,17 @@ def _zone_rows(
 
 
 def _run_energy(run: Run, by_phase: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
-    """All phases without the tail."""
+    """Return seconds and energy of all phases without the tail."""
     measured = [by_phase[phase.name] for phase in run.measured_phases if phase.name in by_phase]
     seconds = sum(phase.duration_s for phase in run.measured_phases)
     return seconds, _sum(measured, len(run.measured_phases))
 
 
 def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> dict[str, list[str]]:
-    """Zones to add up, by the component that they make: `package` and `dram` of all sockets.
+    """Return the zones to add up by their sum's component: `package` and `dram` of all sockets.
 
-    A single one that is called so already is the machine's. What shows another's counter once more
-    counts nowhere.
+    A single zone with that name already is the machine's. Mirrors of another zone's counter do not
+    count.
     """
     counted_zones = (
         zone
@@ -416,13 +415,13 @@ def _zone_energies(
         counter = _counter_of(phase, zone)
         if counter is None:
             continue
-        energy = counted(counter)
+        energy = counter_energy(counter)
         if SAMPLES_TELL & set(energy.flags):
-            energy = counted(counter, samples().get(zone, ()))
+            energy = counter_energy(counter, samples().get(zone, ()))
         by_phase[phase.name] = (phase.duration_s, energy)
         within[phase.name] = (phase.duration_s, _summand(counter, energy, run))
     total = _run_energy(run, within)
-    between = [counted(counter, windows=False) for counter in pauses(run.phases, zone)]
+    between = [counter_energy(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
@@ -431,33 +430,36 @@ def _zone_energies(
 
 
 def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
-    """Return a too short phase's joules as a part of the sum of a run that is long enough."""
+    """Return a phase's joules as part of its run's sum, also if too short for a figure.
+
+    The run has to be long enough for the counter's updates.
+    """
     run_s = sum(phase.duration_s for phase in run.measured_phases)
     if energy.energy_j is not None or rapl.SHORTER not in energy.flags:
         return energy
     if run_s * 1e9 < LEAST_WINDOWS * (counter.update_ns or 0):
         return energy
-    return replace(counted(counter, windows=False), flags=energy.flags)
+    return replace(counter_energy(counter, windows=False), flags=energy.flags)
 
 
-def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:
-    """Several stretches of a counter, with their durations; each has separate edges."""
+def _sum(parts: Sequence[tuple[float, Energy]], required: int) -> Energy:
+    """Add up stretches of a counter with separate edges; `required` of them need joules."""
     flags = sorted({flag for _, energy in parts for flag in energy.flags})
-    known = [energy for _, energy in parts if energy.energy_j is not None]
+    measured = [energy for _, energy in parts if energy.energy_j is not None]
     total_s = sum(seconds for seconds, _ in parts)
     coverage = sum(seconds * energy.coverage for seconds, energy in parts) / max(total_s, 1e-9)
-    if len(known) < wanted:
+    if len(measured) < required:
         return Energy(None, None, coverage, (*flags, "incomplete"))
     return Energy(
-        energy_j=math.fsum(energy.energy_j or 0.0 for energy in known),
-        statistical_j=math.hypot(*(energy.statistical_j or 0.0 for energy in known)),
+        energy_j=math.fsum(energy.energy_j or 0.0 for energy in measured),
+        statistical_j=math.hypot(*(energy.statistical_j or 0.0 for energy in measured)),
         coverage=coverage,
         flags=tuple(flags),
     )
 
 
 def _pauses(run: Run) -> list[tuple[int, int]]:
-    """Stretches between phases, on the target's clock."""
+    """Return the stretches between phases, on the target's clock."""
     pairs = ((a.t_end_ns, b.t_start_ns) for a, b in pairwise(run.phases))
     return [(end, start) for end, start in pairs if start > end]
 
@@ -465,9 +467,9 @@ def _pauses(run: Run) -> list[tuple[int, int]]:
 def _meter_rows(
     suite: Suite, meter: Meter, clock: TargetClock, late_s: Mapping[str, float]
 ) -> Iterator[Row]:
-    """By run and channel, as `_counter_rows`; all edges of all runs in one pass."""
+    """Yield a meter's rows by run and channel, from one pass over its windows."""
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
-    every: set[PhaseEdge] = {edge for of_run in edges.values() for edge in of_run.values()}
+    every: set[PhaseEdge] = {edge for placed in edges.values() for edge in placed.values()}
     metered = None
     remarks = Remarks.from_samples(meter.samples)
     if every and meter.channels:
@@ -479,7 +481,7 @@ def _meter_rows(
     still, stepped = {}, set()
     if metered is not None:
         idle = [name for name in suite.workloads if suite.workload_of(name) == IDLE]
-        times = {run_id: [e.t_ns for e in of_run.values()] for run_id, of_run in edges.items()}
+        times = {run_id: [e.t_ns for e in placed.values()] for run_id, placed in edges.items()}
         spans = {run_id: (min(ns), max(ns)) for run_id, ns in times.items() if ns}
         for channel in meter.channels:
             still[channel] = still_runs(suite.runs, spans, metered, channel, idle)
@@ -489,14 +491,14 @@ def _meter_rows(
         for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
             for name, stretches in _stretches(run):
                 at = edges[run.run_id]
-                placed = [(at.get(start), at.get(end)) for start, end in stretches]
-                known = [(a.t_ns, b.t_ns) for a, b in placed if a is not None and b is not None]
-                if metered is None or len(known) < len(stretches):
+                pairs = [(at.get(start), at.get(end)) for start, end in stretches]
+                placed = [(a.t_ns, b.t_ns) for a, b in pairs if a is not None and b is not None]
+                if metered is None or len(placed) < len(stretches):
                     energy = Energy(None, None, 0.0, ("no-clock",))
                 else:
                     phase = name not in (BETWEEN, TAIL)
-                    energy = metered.energy(channel, known, refuse_short=phase)
-                    remarked = (remarks.during(a, b, own_name, meter.own_names) for a, b in known)
+                    energy = metered.energy(channel, placed, refuse_short=phase)
+                    remarked = (remarks.during(a, b, own_name, meter.own_names) for a, b in placed)
                     words = dict.fromkeys(word for part in remarked for word in part)
                     words |= {STEP_FLAG: None} if channel in stepped else {}
                     energy = replace(energy, flags=(*energy.flags, *words))
@@ -513,7 +515,7 @@ def _meter_rows(
 def _placed_phases(
     runs: Iterable[Run], edges: Mapping[str, Mapping[int, PhaseEdge]]
 ) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """Yield what each phase is, and its ends on the controller's clock."""
+    """Yield each phase's kind and its ends on the controller's clock."""
     for run in runs:
         for phase in run.measured_phases:
             start, end = (edges[run.run_id].get(t) for t in (phase.t_start_ns, phase.t_end_ns))
@@ -538,9 +540,9 @@ def _row(
     energy: Energy,
     terms: Sequence[ErrorTerm] | None,
 ) -> Row:
-    """`label`: phase, source, component and origin of the energy.
+    """Return a row of the table; `label` has phase, source, component and origin.
 
-    `terms` None: no limits are stated for this source, so there is no whole interval.
+    With `terms` None no limits of error are stated for the source, so there is no interval.
     """
     type_b = None
     if terms is not None and energy.energy_j is not None:

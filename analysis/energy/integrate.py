@@ -1,7 +1,7 @@
 """Energy up to each of many edges, in one pass over the windows of a meter's channel.
 
 E(t) is the energy and C(t) the time covered up to t. Each edge has one value of both, so the
-energies of adjoining stretches add up to that of the whole whatever was assumed at an edge.
+energies of adjoining stretches add up exactly to their total, whatever is assumed at an edge.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats, Ints
 
-NEAR = 64  # windows looked at on each side of an edge
+NEAR = 64  # windows examined on each side of an edge
 LATE_SIGMAS, CHANCE = 2.0, 0.01  # of the two tests whether load and readings agree at the edges
-MANY = 20  # whole windows that tell how the power steps from one to the next
-REACHES = 2 ** np.arange(1, 7)  # windows on each side of an edge in which the power steps
+MANY = 20  # whole windows from which on their steps give the variance
+REACHES = 2 ** np.arange(1, 7)  # windows on each side of an edge whose range of power is taken
 
 
 def integrate(
@@ -53,24 +53,24 @@ def integrate(
 ) -> dict[str, Curve]:
     """Return the curve of each channel in `resolutions`; `edges` in order of time, at least two.
 
-    `bound_ns` is how late the windows can be (`analysis.energy.windows.Timing`); `late_s` how late
-    the readings of a channel that is not as declared follow the load, in the mean.
+    `bound_ns` is the greatest delay of the windows (`analysis.energy.windows.Timing`); `late_s` the
+    mean delay of the readings of channels that are not as declared.
     """
     at = Edges(edges, bound_ns)
     channels = {name: _Channel(at, resolution) for name, resolution in resolutions.items()}
     held: Windows | None = None
-    done = 0
+    begin = 0
     for chunk in windows:
         held = chunk if held is None else appended(held, chunk)
-        end = max(done, len(held.end_ns) - NEAR)
-        piece = Piece.cut(held, done, end)
+        end = max(begin, len(held.end_ns) - NEAR)
+        piece = Piece.cut(held, begin, end)
         for name, channel in channels.items():
             channel.take(piece, name)
         keep = max(0, end - NEAR)
-        held, done = from_window(held, keep), end - keep
+        held, begin = from_window(held, keep), end - keep
     for name, channel in channels.items():
         if held is not None:
-            channel.take(Piece.cut(held, done, len(held.end_ns)), name)
+            channel.take(Piece.cut(held, begin, len(held.end_ns)), name)
         channel.finish(held, name)
     return {name: channel.curve(late_s.get(name)) for name, channel in channels.items()}
 
@@ -78,8 +78,8 @@ def integrate(
 class _Channel:
     """Sums of one channel while its windows pass by.
 
-    The total is kept as a sum of two floats, and each edge keeps both: a difference of two edges
-    far into a long recording loses nothing to their size.
+    The total and each edge are sums of two floats, so that a difference of two edges late in a long
+    recording loses no digits.
     """
 
     def __init__(self, edges: Edges, resolution: Resolution) -> None:
@@ -128,7 +128,7 @@ class _Channel:
             self._fill(held, name, piece.gaps, bounds)
         self._next = last
         energy_j, covered_s = piece.between(power, begin, end)
-        # Knuth's two-sum: what the high part cannot hold goes to the low one.
+        # Knuth's two-sum: the rounding error of the high part is added to the low one.
         high = self._high + energy_j
         part = high - self._high
         self._low += (self._high - (high - part)) + (energy_j - part)
@@ -138,10 +138,10 @@ class _Channel:
         self._last_end = int(held.end_ns[end - 1])
 
     def finish(self, held: Windows | None, name: str) -> None:
-        """Return the edges after the last window, and the time between it and them."""
-        rest = np.arange(self._next, len(self._edges))
-        self._e_high[rest], self._e_low[rest] = self._high, self._low
-        self._c_s[rest] = self._covered_s
+        """Set the edges after the last window, and fill gaps."""
+        remaining = slice(self._next, None)
+        self._e_high[remaining], self._e_low[remaining] = self._high, self._low
+        self._c_s[remaining] = self._covered_s
         if held is None or self._last_end is None:
             self._void[:] = True
             return
@@ -149,15 +149,23 @@ class _Channel:
         if far > end:
             ends = np.array([end]), np.array([far])
             self._fill(held, name, np.array([len(held.end_ns) - 1]), ends)
-        self._settle()
+        # Whether the counter agrees with the power is known after all windows.
+        agrees = self._check.agrees(self._resolution.counter_quantum_j)
+        for gaps in self._countable:
+            if not agrees:
+                self._by_plateau(gaps)
+                continue
+            np.add.at(self._filled_j, gaps.between, gaps.counted_j)
+            np.add.at(self._counted_j2, gaps.between, self._resolution.counter_u_j**2)
+            self._counter[gaps.between] = True
 
     def curve(self, late_s: float | None) -> Curve:
-        """Return the curve; readings that are not as declared are late by `late_s` in the mean."""
+        """Return the curve; `late_s` is the mean delay of readings that are not as declared."""
         tolerance_s = LASTING_S + float(np.median(self._edges.bound_ns)) * 1e-9
         cut_s = self._cut_s[self._cut_s > 0]
         width_s = float(np.median(cut_s)) if len(cut_s) else 0.0
-        seen_s = settling_s(self._decays, width_s, tolerance_s)
-        edge_s = max(seen_s, late_s or 0.0)
+        settled_s = settling_s(self._decays, width_s, tolerance_s)
+        edge_s = max(settled_s, late_s or 0.0)
         reach = int(np.searchsorted(REACHES[:-1], 1 + 2 * edge_s / max(width_s, 1e-9)))
         late_j = self._swings_w[reach] * edge_s / math.sqrt(3)
         response_j = self._swings_w[0] * (self._edges.rest != 0) * _response_s(self._responses)
@@ -183,24 +191,24 @@ class _Channel:
             rest_squares_w2=self._rest_squares_w2,
             rest_freedom=self._rest_freedom,
             window_s=width_s + 2 * edge_s,
-            slow=late_s is not None or seen_s > SLOW_WINDOWS * width_s + tolerance_s,
+            slow=late_s is not None or settled_s > SLOW_WINDOWS * width_s + tolerance_s,
         )
 
     def _gap_u_j2(self) -> Floats:
-        """Variance of what was filled in: by its neighbours, and by all steps of the power.
+        """Return the variance of filled gaps, by their neighbours and by all steps of the power.
 
         Few windows estimate their scatter poorly: Student's t instead of the normal quantile.
         """
-        # Wider by what a 95 % interval from so few values is; of two, their range is the scatter.
+        # Scaled to the 95 % interval of few values; the scatter of two is their range.
         few = np.maximum(np.minimum(self._count, 2 * FILL) - 1, 2)
         near = self._filled_j2 * (special.stdtrit(few, 0.975) / 1.959964) ** 2
-        # Half the mean square of a step is the variance of a window, given those beside it.
+        # Half the mean square of a step is the variance of a window, given its neighbours.
         variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
         usual = np.maximum(self._filled_j2, variance * self._filled_s2)
         return np.where(self._count < MANY, near, usual) + self._counted_j2
 
     def _reach(self, piece: Piece, power: Floats, chosen: Ints) -> None:
-        """E, C and their uncertainty at the edges that these windows reach."""
+        """Set E, C and their uncertainty at the edges that these windows reach."""
         held = piece.held
         t = self._edges.t_ns[chosen]
         i = np.searchsorted(held.end_ns, t, side="right")
@@ -236,16 +244,16 @@ class _Channel:
     def _rested(
         self, piece: Piece, power: Floats, edge: int, place: tuple[int, float]
     ) -> _Rested | None:
-        """Return what the rest beside an edge shows of it, `place` (window's number, s into it).
+        """Measure the rest next to an edge at `place` (number of the window, s into it).
 
-        Whole windows that lie in the rest even if all are displaced by the bound give its power.
+        Its power is that of whole windows that are in the rest even if displaced by the bound.
         """
         held = piece.held
         t, bound = int(self._edges.t_ns[edge]), float(self._edges.bound_ns[edge])
         reach = int(self._edges.rest_ns[edge]) - bound
         side = int(self._edges.rest[edge])
         near, far = (t - bound, t - reach) if side < 0 else (t + reach, t + bound)
-        # Whole numbers: for a fraction all of the array would be made floats each time.
+        # Integers, as a float would convert the whole array in each search.
         from_ = int(np.searchsorted(held.start_ns, math.ceil(far), side="left"))
         to = int(np.searchsorted(held.end_ns, math.floor(near), side="right"))
         if side < 0:
@@ -265,20 +273,20 @@ class _Channel:
             return None
         level = slice(to - last, to - first) if side < 0 else slice(from_ + first, from_ + last)
         at = level.stop if side < 0 else level.start  # where the sum to the edge begins
-        seen_j, seen_s = piece.between(power, at, cut)
-        rest_s = seen_s + part_s
+        summed_j, summed_s = piece.between(power, at, cut)
+        rest_s = summed_s + part_s
         rest_w, scatter_w2 = level_w(power[level][::side])
         width_s = float(np.mean(piece.width_s[level]))
         split_j = self._resolution.rest_uncertainty_j(
             scatter_w2, last - first, width_s, abs(rest_s)
         )
-        more_j = rest_w * rest_s - (seen_j + float(power[cut]) * part_s)
+        more_j = rest_w * rest_s - (summed_j + float(power[cut]) * part_s)
         if side > 0:  # work does not begin before its mark, but may last beyond it
             late_j, late_s = piece.between(power, cut + 1, at)
             lasting_j = abs(late_j - rest_w * late_s) / math.sqrt(3)
             width_s = float(piece.width_s[cut])
-            beside_w = power[max(cut - 1, 0) : cut + 1]
-            split_j = math.hypot(split_j, lasting_j, lasting(beside_w, width_s, part_s, rest_w))
+            near_w = power[max(cut - 1, 0) : cut + 1]
+            split_j = math.hypot(split_j, lasting_j, lasting(near_w, width_s, part_s, rest_w))
         if not first:
             self._rest_squares_w2 += float(np.var(power[level])) * (last - first)
             self._rest_freedom += last - first - 1
@@ -299,7 +307,7 @@ class _Channel:
             if to <= from_:
                 continue
             above = power[from_:to] - self._reference_w
-            # A step has two windows: the first one of a stretch has none before it.
+            # The first window of a stretch has no step.
             steps = np.diff(power[max(from_ - 1, int(start)) : to])
             self._count[k] += to - from_
             self._sum_w[k] += above.sum()
@@ -321,30 +329,16 @@ class _Channel:
         gap, between = gap[inner], between[inner]
         seconds = (np.minimum(end[gap], t[between + 1]) - np.maximum(begin[gap], t[between])) * 1e-9
         mean_w, u_w = plateau(held, held.power_w[name], after[gap], t[between], t[between + 1])
-        known = np.isfinite(mean_w)
-        self._void[between[~known]] = True
+        fillable = np.isfinite(mean_w)
+        self._void[between[~fillable]] = True
         plain = _Filled(between, mean_w * seconds, u_w * seconds, seconds)
         counted = np.zeros(len(gap), bool)
         if name in held.energy_j:
             counted_j = by_counter(held, name, after[gap], pieces[gap] == 1)
             finer = self._resolution.counter_u_j < plain.u_j
-            counted = known & np.isfinite(counted_j) & finer
+            counted = fillable & np.isfinite(counted_j) & finer
             self._countable.append(replace(plain, counted_j=counted_j).chosen(counted))
-        self._by_plateau(plain.chosen(known & ~counted))
-
-    def _settle(self) -> None:
-        """Fill gaps by the counter where it agrees with the power beside them.
-
-        That is known when all windows have passed.
-        """
-        agrees = self._check.agrees(self._resolution.counter_quantum_j)
-        for gaps in self._countable:
-            if not agrees:
-                self._by_plateau(gaps)
-                continue
-            np.add.at(self._filled_j, gaps.between, gaps.counted_j)
-            np.add.at(self._counted_j2, gaps.between, self._resolution.counter_u_j**2)
-            self._counter[gaps.between] = True
+        self._by_plateau(plain.chosen(fillable & ~counted))
 
     def _by_plateau(self, gaps: _Filled) -> None:
         np.add.at(self._filled_j, gaps.between, gaps.plateau_j)
@@ -355,9 +349,9 @@ class _Channel:
 
 @dataclass(frozen=True, eq=False)
 class _Filled:
-    """Gaps: their stretches, lengths, and energy by windows (uncertain) and by the counter.
+    """Gaps: their stretches, lengths, energy by windows with its uncertainty, and by the counter.
 
-    NaN where the counter does not know.
+    `counted_j` is NaN if the counter has no value.
     """
 
     between: Ints
@@ -367,17 +361,21 @@ class _Filled:
     counted_j: Floats = field(default_factory=lambda: np.empty(0))
 
     def chosen(self, which: npt.NDArray[np.bool_]) -> _Filled:
-        """Return the selected ones."""
-        counted_j = self.counted_j[which] if len(self.counted_j) else self.counted_j
-        rest = (self.plateau_j[which], self.u_j[which], self.seconds[which])
-        return _Filled(self.between[which], *rest, counted_j)
+        """Return the selected gaps."""
+        return _Filled(
+            self.between[which],
+            self.plateau_j[which],
+            self.u_j[which],
+            self.seconds[which],
+            self.counted_j[which] if len(self.counted_j) else self.counted_j,
+        )
 
 
 @dataclass(frozen=True)
 class _Rested:
-    """What edges add to their shares by the power of the rest beside them.
+    """The correction to an edge's share by the power of the rest next to it.
 
-    And that power, its uncertainty, and whether the rest was level from the edge on.
+    `split_j` is its uncertainty; `level` is whether the rest was level from the edge on.
     """
 
     more_j: float
@@ -387,22 +385,22 @@ class _Rested:
 
 
 def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:
-    """How far load and readings are apart at an edge, in s.
+    """Return the time in s between load and readings at an edge.
 
-    What a rest gives an edge and what the neighbouring windows give it differ by (J, for a step of
-    W, and the uncertainty in J). Where that is more than chance, either the load
-    does not step at its mark (by the spread of the differences), or the meter answers
+    `responses` are differences in J between the energy that a rest gives an edge and that by the
+    neighbouring windows, with the step of the power in W and the uncertainty in J. If they are more
+    than chance, either the load does not step at its mark (their spread), or the meter responds
     late (their mean).
     """
-    known = [response for response in responses if response[1] > 0 and response[2] > 0]
-    if not known:
+    steps = [response for response in responses if response[1] > 0 and response[2] > 0]
+    if not steps:
         return 0.0
-    apart_j, swing_w, u_j = np.array(known).T
+    difference_j, swing_w, u_j = np.array(steps).T
     weight = float(((swing_w / u_j) ** 2).sum())
-    late_s = abs(float((apart_j * swing_w / u_j**2).sum())) / weight
+    late_s = abs(float((difference_j * swing_w / u_j**2).sum())) / weight
     chance_s = LATE_SIGMAS / math.sqrt(weight)
-    found_s = late_s + chance_s if late_s > chance_s else 0.0
-    if float(((apart_j / u_j) ** 2).sum()) > float(special.chdtri(len(known), CHANCE)):
-        spread = float((apart_j**2).sum()) / float((swing_w**2).sum())
-        found_s = max(found_s, math.sqrt(spread))
-    return found_s
+    response_s = late_s + chance_s if late_s > chance_s else 0.0
+    if float(((difference_j / u_j) ** 2).sum()) > float(special.chdtri(len(steps), CHANCE)):
+        spread = float((difference_j**2).sum()) / float((swing_w**2).sum())
+        response_s = max(response_s, math.sqrt(spread))
+    return response_s

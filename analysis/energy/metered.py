@@ -22,7 +22,7 @@ from analysis.energy.plausibility import (
     is_stepped,
 )
 from analysis.energy.response import HELD_FLAG, SLOW_FLAG, Updates
-from analysis.energy.uncertainty import LOOKED_AT, Resolution, TypeB, reading_variance_j2
+from analysis.energy.uncertainty import EXAMINED, Resolution, TypeB, reading_variance_j2
 from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, Windows, fit, meets, windows
 from analysis.suite.clocks import Floats
 from analysis.suite.records import SYSTEM
@@ -31,20 +31,20 @@ from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources.counter import LONE_FLAG, SHORTER
 
 COUNTER_FLAG = "counter-contradicted"
-# A stretch that is shorter than a window has a figure where the machine rests on both sides of it,
-# windows can be displaced by a quarter of it at most, and the 95 % interval reaches to either side
-# by no more than this share of it.
+# A stretch shorter than a window has a figure if the machine rests on both sides of it, windows can
+# be displaced by at most a quarter of it, and the half width of the 95 % interval is at most this
+# share of the joules.
 MOST_SHARE = 0.5
-# From this share of the joules on the readings' own 95 % uncertainty is worth a flag where only the
-# scatter of runs makes an interval.
+# Share of the joules from which on the readings' 95 % uncertainty has a flag if the interval is
+# only that of the scatter of runs.
 UNSURE_SHARE, UNSURE_FLAG = 0.04, "coarse-readings"
 
 
 @dataclass(frozen=True)
 class Energy:
-    """Energy of one or more stretches in one component; `energy_j` None where it is unknown.
+    """Energy of one or more stretches in one component; `energy_j` is None if unknown.
 
-    `statistical_j` is a standard uncertainty; `coverage` the share of the time that windows cover.
+    `statistical_j` is a standard uncertainty, `coverage` the share of the time that windows cover.
     """
 
     energy_j: float | None
@@ -54,7 +54,7 @@ class Energy:
 
     @property
     def unsure(self) -> bool:
-        """Whether the readings leave more than `UNSURE_SHARE` of the joules open."""
+        """Whether the readings' uncertainty is more than `UNSURE_SHARE` of the joules."""
         if self.energy_j is None or self.statistical_j is None:
             return False
         return 1.96 * self.statistical_j > UNSURE_SHARE * abs(self.energy_j)
@@ -62,10 +62,10 @@ class Energy:
 
 @dataclass(frozen=True, eq=False)
 class Metered:
-    """What one pass over a meter's records finds of its channels at all edges.
+    """Curves and faults of a meter's channels at all edges, from one pass over its records.
 
-    `only_w` is the power of a channel that gave one value in all records; `constant_ns` are by
-    channel the stretches in which it gave one value. `terms` are the meter's stated errors.
+    `only_w` has the power of channels with the same value in all records; `constant_ns` the
+    stretches in which a channel had one value. `terms` are the meter's stated errors.
     """
 
     edges: tuple[Edge, ...]
@@ -91,12 +91,10 @@ class Metered:
         late_s: Mapping[str, float] | None = None,
         terms: Sequence[ErrorTerm] = (),
     ) -> Metered:
-        """Read a meter's records.
+        """Read a meter's records once.
 
-        `kind` and `limit_s` are its timing and its limit of delay, `late_s` how late the readings
-        of a channel that is not as declared follow the load.
-
-        One instant has one edge: of several, one with a rest beside it.
+        `kind` and `limit_s` are its timing and its limit of delay, `late_s` the mean delays of
+        channels that are not as declared. Of several edges at one instant, one with a rest counts.
         """
         chosen: dict[int, Edge] = {}
         for edge in sorted(edges, key=lambda e: (e.t_ns, e.rest is None)):
@@ -106,15 +104,15 @@ class Metered:
         stuck = Stuck()
         constant = {name: Constant(name) for name in channels}
         odd = {name: Odd(name) for name in channels}
-        watches: list[Stuck | Constant | Odd] = [stuck, *constant.values(), *odd.values()]
+        checks: list[Stuck | Constant | Odd] = [stuck, *constant.values(), *odd.values()]
 
-        def watched() -> Iterator[Windows]:
+        def checked() -> Iterator[Windows]:
             for part in windows(samples, timing, channels):
-                for watch in watches:
-                    watch.take(part)
+                for check in checks:
+                    check.take(part)
                 yield part
 
-        passing = watched()
+        passing = checked()
         first = list(islice(passing, 1))
         resolutions = {name: Resolution() for name in channels}
         updates = {name: Updates() for name in channels}
@@ -123,10 +121,8 @@ class Metered:
             width_s = float(np.median(first_windows.end_ns - first_windows.start_ns)) * 1e-9
             for name in channels:
                 resolution = Resolution.seen_in(first_windows, name)
-                held = Updates.seen_in(
-                    first_windows.power_w[name][:LOOKED_AT], resolution.quantum_w
-                )
-                # No finer than a reading that is held until the power has moved either way.
+                held = Updates.seen_in(first_windows.power_w[name][:EXAMINED], resolution.quantum_w)
+                # No finer than the change after which a held reading follows, in either direction.
                 quantum_w = max(resolution.quantum_w, 2 * held.step_w)
                 updates[name], resolutions[name] = held, replace(resolution, quantum_w=quantum_w)
                 if held.readings > 1:
@@ -148,9 +144,9 @@ class Metered:
     def energy(
         self, channel: str, stretches: Sequence[tuple[int, int]], *, refuse_short: bool = False
     ) -> Energy:
-        """Of one or more stretches together, each from an edge's time to another's, in ns.
+        """Return the energy of stretches together, each from one edge's time in ns to another's.
 
-        With `refuse_short`, one shorter than a window has a figure only where rests give it.
+        With `refuse_short`, a stretch shorter than a window has a figure only if rests give it.
         """
         curve = self.curves[channel]
         pairs = [(self._places[start], self._places[end]) for start, end in stretches]
@@ -172,7 +168,7 @@ class Metered:
         if curve.slow:
             declared_j = self._statistical_j(curve, curve.declared_split_j, channel, pairs)
             limits = TypeB.from_terms(self.terms, energy_j, duration_s)
-            # What the delay adds to the variance, against all else in the budget of these joules.
+            # The delay is flagged if it adds more variance than the rest of the budget.
             budget_j2 = declared_j**2 + (limits.standard_j**2 if limits else 0.0)
             flagged[SLOW_FLAG] = statistical_j**2 - declared_j**2 > budget_j2
         flagged[SHORTER] = duration_s < curve.window_s * (1 - 1e-6)
@@ -182,7 +178,7 @@ class Metered:
         odd = self.odd[channel].flags(energy_j, stretches) if channel == SYSTEM else set()
         if channel == SYSTEM and energy_j < 0:
             odd.add(NEGATIVE_FLAG)
-        # A rest tells the energy at its edge: one reading there can move the whole figure.
+        # A rest determines the energy at its edge: a single reading there can change the figure.
         with_rests = []
         for start, end in ([self.edges[self._places[t]] for t in s] for s in stretches):
             before_ns = start.rest_ns if start.rest == "before" else 0
@@ -202,9 +198,9 @@ class Metered:
         return Energy(energy_j, statistical_j, coverage, flags)
 
     def is_stepped(self, channel: str, phases: Iterable[tuple[Hashable, int, int]]) -> bool:
-        """Whether all powers of a channel, in phases of any kind and in rests, step at some time.
+        """Return whether all powers of a channel, in phases and in rests, step at one time.
 
-        `phases` are their kind, which is the same for what is repeated, and their ends in ns.
+        `phases` have a kind, which is the same for repetitions, and their ends in ns.
         """
         curve = self.curves[channel]
         powers = []
@@ -212,7 +208,6 @@ class Metered:
             first, last = self._places[start_ns], self._places[end_ns]
             power_w = float(curve.energy_j[first:last].sum()) * 1e9 / (end_ns - start_ns)
             rests_w = float(curve.rest_w[first]), float(curve.rest_w[last])
-            # The rest before a phase, the phase, the rest after it.
             powers.append(Power(start_ns, (kind, "before"), rests_w[0]))
             powers.append(Power(start_ns, kind, power_w))
             powers.append(Power(end_ns, (kind, "after"), rests_w[1]))
@@ -225,7 +220,7 @@ class Metered:
     def _statistical_j(
         self, curve: Curve, split_j: Floats, channel: str, pairs: Sequence[tuple[int, int]]
     ) -> float:
-        """Cuts, displacement of all windows, filled gaps, and readings; root sum of squares."""
+        """Return the root sum of squares of cuts, displaced windows, filled gaps and readings."""
         weights: dict[int, float] = {}
         for start, end in pairs:
             weights[start] = weights.get(start, 0.0) - 1
@@ -236,7 +231,7 @@ class Metered:
             cuts[window] = cuts.get(window, 0.0) + weight * float(split_j[edge])
         slope_w = sum(weight * float(curve.slope_w[edge]) for edge, weight in weights.items())
         clock_ns = max(self.edges[edge].bound_ns for edge in weights)
-        # Records that are asked for come late each by itself: what they share is the mean.
+        # Polled records have independent delays, which share their mean.
         meter_ns = self.timing.bound_ns / (2 if self.timing.kind == "poll" else 1)
         displaced_s = math.hypot(clock_ns, meter_ns) * 1e-9 / math.sqrt(3)
         variance_j2 = sum(cut * cut for cut in cuts.values()) + (slope_w * displaced_s) ** 2
@@ -244,21 +239,21 @@ class Metered:
         return math.sqrt(variance_j2)
 
     def _readings_j2(self, curve: Curve, channel: str, start: int, end: int) -> float:
-        """Variance from what was filled in and from the readings of one stretch's windows."""
+        """Return the variance from filled gaps and from the readings of one stretch's windows."""
         inside = slice(start, end)
         filled = float((curve.filled_j[inside] ** 2).sum())
         count = float(curve.count[inside].sum())
         covered_s = float(curve.covered_s[inside].sum())
         if covered_s <= 0:
             return filled
-        # Where all windows are cut there is still at least one reading.
+        # Even if all windows are cut, there is at least one reading.
         windows_read = max(count, 1.0)
         mean = float(curve.sum_w[inside].sum()) / windows_read
         variance = max(0.0, float(curve.squares_w2[inside].sum()) / windows_read - mean * mean)
         width_s = covered_s / windows_read
         readings = reading_variance_j2(windows_read, width_s, variance, self.resolutions[channel])
         if self.timing.kind == "poll":
-            # Each end is late by itself, which matters where the power steps from one to the next.
+            # Ends have independent delays, which matter if the power differs from window to window.
             late_s = self.timing.bound_ns * 1e-9 / math.sqrt(12)
             readings += late_s**2 * float(curve.steps_w2[inside].sum())
         return filled + readings

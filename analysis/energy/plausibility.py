@@ -1,8 +1,8 @@
-"""Readings that cannot be: stuck, odd, constant, changed by one factor, or against their counter.
+"""Detect implausible readings: stuck, odd, constant, stepped, or in conflict with their counter.
 
-A change of range is found by what is repeated: phases of one kind, and rests. A machine that takes
-some watts more has the larger factor at rest, one that works harder has it under load alone; the
-same factor in both is the meter's, or that of what supplies the machine.
+A change of the meter's range shows in repeated phases and rests. A machine that takes some watts
+more has the larger factor at rest, one that works harder only under load; the same factor in both
+is the meter's, or that of the machine's supply.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from instrumentation.sources.counter import LONE, LONE_FLAG, LONE_FLOOR_W, LONE_
 
 STUCK_FLAG = "stuck"
 ZERO_FLAG, NEGATIVE_FLAG = "zero-power", "negative-power"
-# False alarms per record, where repetitions at one level of power are independent.
+# False alarms per record, if repetitions at one level of power are independent.
 ALARMS = 1e-6
-LEAST = 4  # records: fewer alike are never taken for stuck
-SOME = 16  # of so many records that all differ, one is counted, for all
-ENOUGH = 50  # records of a level that tell how often one repeats another; else those of all levels
+LEAST = 4  # equal records from which on they may be stuck
+SOME = 16  # records of which one is counted, if all differ
+ENOUGH = 50  # records of a level that give its rate of repetition; else all levels give it
 LEVELS_PER_OCTAVE, LEVELS = 16, 1024  # of power: repetitions are counted level by level
-CONSTANT_NS = 2_000_000_000  # what is shorter spans no run
-_DIGITS = 50_000  # records that tell the last digit
-_LONGEST = 1024  # lengths of runs that are told apart
+CONSTANT_NS = 2_000_000_000  # shorter stretches span no run
+_DIGITS = 50_000  # records from which the last digit is derived
+_LONGEST = 1024  # largest length of runs that is counted separately
 _LENGTHS = np.arange(_LONGEST)
 _USUAL = 0.999  # share of the runs of a level that are no longer than usual
 _LONGER = 2.0  # than usual, at least
@@ -40,12 +40,11 @@ _LONGER = 2.0  # than usual, at least
 class Stuck:
     """Runs of equal records, gathered while the windows pass.
 
-    Records are equal in all channels, the first of which has the level of power.
-
-    How likely a record repeats the one before is taken from the recording itself, among records of
-    about the same power: a resting machine repeats a coarse reading for minutes, a working one
-    hardly a fine reading once. A run of n is one in (1 − p) pⁿ⁻¹ records. Few leave p uncertain,
-    so it is taken as (repetitions + 1) / (records + 2), without the run in question.
+    Records are equal if all channels are; the first channel has the level of power. The probability
+    p that a record repeats the one before is taken from records of about the same power: a resting
+    machine repeats a coarse reading for minutes, a working one hardly ever a fine reading. The
+    share of runs of n is (1 − p) pⁿ⁻¹ of the records. As few records leave p uncertain, it is
+    (repetitions + 1) / (records + 2), without the run in question.
     """
 
     _counts: Ints = field(default_factory=lambda: np.zeros((LEVELS, _LONGEST), np.int64))
@@ -59,32 +58,32 @@ class Stuck:
             if not same.any():
                 break
             same &= power[1:] == power[:-1]
-        if not same.any():  # the usual thing of a fast meter, of which some tell the level
+        if not same.any():  # usual for a fast meter, of which some records give the level
             some = _level(np.abs(powers[0][::SOME]))
             self._counts[:, 1] += SOME * np.bincount(some, minlength=LEVELS)
             return
         first = np.flatnonzero(np.concatenate([[True], ~same]))
         length = np.diff(np.concatenate([first, [len(powers[0])]]))
         level = _level(np.abs(powers[0][first]))
-        kind = level * _LONGEST + _distinct(length)
+        kind = level * _LONGEST + _clipped(length)
         self._counts += np.bincount(kind, minlength=LEVELS * _LONGEST).reshape(LEVELS, _LONGEST)
         long = np.flatnonzero(length >= LEAST)
         last = first[long] + length[long] - 1
-        kept = level[long], length[long], windows.start_ns[first[long]], windows.end_ns[last]
-        self._long.append(np.column_stack(kept))
+        runs = level[long], length[long], windows.start_ns[first[long]], windows.end_ns[last]
+        self._long.append(np.column_stack(runs))
 
     def stretches(self) -> Spans:
-        """Return what was stuck, on the controller's clock."""
+        """Return the stretches of stuck records, on the controller's clock."""
         if not self._long:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         runs = np.concatenate(self._long)
-        kinds, of_kind = np.unique(runs[:, :2], axis=0, return_inverse=True)
-        stuck = np.array([self._is(int(level), int(length)) for level, length in kinds], bool)
-        chosen = runs[stuck[of_kind.ravel()]]
+        kinds, numbers = np.unique(runs[:, :2], axis=0, return_inverse=True)
+        stuck = np.array([self._is_stuck(int(level), int(length)) for level, length in kinds], bool)
+        chosen = runs[stuck[numbers.ravel()]]
         return chosen[:, 2], chosen[:, 3]
 
-    def _is(self, level: int, length: int) -> bool:
-        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _distinct(length)
+    def _is_stuck(self, level: int, length: int) -> bool:
+        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _clipped(length)
         if int(counts @ _LENGTHS) - capped < ENOUGH:
             counts = self._counts.sum(axis=0)
         counts[capped] -= 1
@@ -100,33 +99,33 @@ class Stuck:
 
 @dataclass
 class Odd:
-    """Windows of one channel whose power cannot be, gathered while all pass.
+    """Windows of one channel with impossible power, gathered while all pass.
 
-    0 W (many plugs show it below some watts, and no running machine takes nothing), less than 0 W,
-    and lone peaks.
+    These are 0 W (many plugs show it below some watts, while every running machine takes power),
+    less than 0 W, and lone peaks.
     """
 
     channel: str
     _windows: list[Ints] = field(default_factory=list)  # start_ns, end_ns
-    _excess_j: list[Floats] = field(default_factory=list)  # of those that stand alone, else 0
+    _excess_j: list[Floats] = field(default_factory=list)  # of lone peaks, else 0
     _power_w: list[Floats] = field(default_factory=list)
     _before_w: Floats = field(default_factory=lambda: np.empty(0))
     _before_ns: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     def take(self, windows: Windows) -> None:
-        """Judge these windows but for the last one, which is judged with those that follow it."""
+        """Judge these windows except the last one, which needs the one that follows it."""
         power_w = np.concatenate([self._before_w, windows.power_w[self.channel]])
-        now_ns = np.column_stack((windows.start_ns, windows.end_ns))
-        span_ns = np.concatenate([self._before_ns, now_ns])
+        new_ns = np.column_stack((windows.start_ns, windows.end_ns))
+        span_ns = np.concatenate([self._before_ns, new_ns])
         self._add(power_w, span_ns, 1 if len(self._before_w) else 0)
         self._before_w, self._before_ns = power_w[-2:], span_ns[-2:]
 
     def finish(self) -> None:
-        """Judge the last window."""
+        """Judge the last window of the recording."""
         self._add(np.append(self._before_w, math.inf), self._before_ns, len(self._before_w) - 1)
 
     def _add(self, power_w: Floats, span_ns: Ints, first: int) -> None:
-        """Take windows from number `first` on, but for the last one of `power_w`."""
+        """Add the odd windows from number `first` on, except the last of `power_w`."""
         beside_w = np.full(len(power_w), math.inf)
         beside_w[1:-1] = np.maximum(np.maximum(power_w[:-2], power_w[2:]), LONE_FLOOR_W)
         lone = power_w > LONE * beside_w
@@ -140,7 +139,7 @@ class Odd:
             self._power_w.append(power_w[odd])
 
     def flags(self, energy_j: float, stretches: Sequence[tuple[int, int]]) -> set[str]:
-        """Return the flags of stretches that have so much energy together."""
+        """Return the flags of stretches with this energy in total."""
         if not self._windows:
             return set()
         start_ns, end_ns = np.concatenate(self._windows).T
@@ -157,9 +156,9 @@ class Odd:
 
 @dataclass
 class Constant:
-    """Stretches in which one channel gave one value but for its last digit.
+    """Stretches in which one channel had one value within its last digit.
 
-    A meter that was opened again in between is not taken for a living one by that.
+    Opening the meter again does not interrupt such a stretch.
     """
 
     channel: str
@@ -174,7 +173,7 @@ class Constant:
         """Follow the channel's value through these windows."""
         power = windows.power_w[self.channel]
         if self._digit_w is None:
-            # Sums of decimal fractions are off by some last bits.
+            # Sums of decimal fractions differ in some last bits.
             self._digit_w = last_digit(power[:_DIGITS]) * (1 + 1e-6) + 1e-9
         self._least_w = min(self._least_w, float(power.min()))
         self._most_w = max(self._most_w, float(power.max()))
@@ -184,24 +183,24 @@ class Constant:
 
     @property
     def only_w(self) -> float | None:
-        """The value of all records, where they are some and give one but for the last digit."""
+        """The value of all records if it is the same within the last digit, else None."""
         if self.records < LEAST or self._most_w - self._least_w > (self._digit_w or 0.0):
             return None
         return (self._least_w + self._most_w) / 2
 
     def stretches(self) -> tuple[tuple[int, int], ...]:
-        """Return starts and ends of those of `CONSTANT_NS` and more, in the controller's ns."""
+        """Return the stretches of at least `CONSTANT_NS`, in the controller's ns."""
         last = [self._last[2:]] if self._last is not None else []
-        every = [*self._ended, *last]
-        return tuple((start, end) for start, end in every if end - start >= CONSTANT_NS)
+        spans = [*self._ended, *last]
+        return tuple((start, end) for start, end in spans if end - start >= CONSTANT_NS)
 
     @staticmethod
     def _levels(
         windows: Windows, power: Floats, digit_w: float
     ) -> Iterator[tuple[float, float, int, int]]:
-        """Yield the windows' constant stretches: first, last, and those of `CONSTANT_NS` between.
+        """Yield constant stretches of the windows: the first, the last, and long ones between.
 
-        The first and the last may go on beyond the windows.
+        The first and the last may continue beyond the windows.
         """
         steady = np.abs(np.diff(power)) <= digit_w
         first = np.flatnonzero(np.concatenate([[True], ~steady]))
@@ -210,7 +209,7 @@ class Constant:
         lasted[[0, -1]] = True
         for start, end in zip(first[lasted], after[lasted], strict=True):
             begin = start
-            while begin < end:  # it may have crept away digit by digit
+            while begin < end:  # the value may have drifted digit by digit
                 low = np.minimum.accumulate(power[begin:end])
                 high = np.maximum.accumulate(power[begin:end])
                 beyond = np.flatnonzero(high - low > digit_w)
@@ -220,7 +219,7 @@ class Constant:
                 begin += size
 
     def _add(self, low_w: float, high_w: float, start_ns: int, end_ns: int, digit_w: float) -> None:
-        """Join a stretch to the last one if it goes on where that ends."""
+        """Join a stretch to the last one if it continues that."""
         if self._last is not None:
             low, high = min(low_w, self._last[0]), max(high_w, self._last[1])
             if start_ns - self._last[3] < CONSTANT_NS and high - low <= digit_w:
@@ -230,27 +229,27 @@ class Constant:
         self._last = low_w, high_w, start_ns, end_ns
 
 
-def _distinct(length: Ints | int) -> Any:
-    """Return lengths as far as they are distinguished."""
+def _clipped(length: Ints | int) -> Any:
+    """Clip run lengths to the largest one that is counted separately."""
     return np.minimum(length, _LONGEST - 1)
 
 
 def _level(power_w: Floats) -> Ints:
-    """Numbers of the levels: sixteen to each doubling, from 1 µW on."""
+    """Return the numbers of power levels, of which there are sixteen per doubling from 1 µW."""
     octaves = np.log2(np.maximum(power_w, 1e-6) / 1e-6)
     return np.asarray(np.minimum(octaves * LEVELS_PER_OCTAVE, LEVELS - 1), np.int64)
 
 
 STEP_FLAG = "readings-stepped"
-LEAST_POWERS = 12  # powers in which a step is looked for
+LEAST_POWERS = 12  # powers from which on a step is searched for
 LEAST_STEP = 0.03  # of the power
-CLEAR2 = 25.0  # variances by which its sum of squares is less than that of a trend, or of watts
-MOST_APART = 0.25  # of the step, by which it may differ between these
-ABRUPT, BESIDE = 0.8, 3  # share of the step that lies between so many powers before and after it
+CLEAR2 = 25.0  # variances by which a factor must fit better than a trend, or a change in watts
+MOST_APART = 0.25  # of the step, by which low and high powers' steps may differ from it
+ABRUPT, BESIDE = 0.8, 3  # share of the step between this many powers before and after it
 
 
 class Power(NamedTuple):
-    """A mean power in W at `t_ns`; `kind` is the same for what is repeated."""
+    """A mean power in W at `t_ns`; repetitions have the same `kind`."""
 
     t_ns: int
     kind: Hashable
@@ -258,7 +257,7 @@ class Power(NamedTuple):
 
 
 def is_stepped(powers: Sequence[Power]) -> bool:
-    """Whether all powers, whatever their kind, change by one factor at some time."""
+    """Return whether powers of all kinds change by one factor at one time."""
     ordered = sorted(
         (p for p in powers if p.power_w > 0 and math.isfinite(p.power_w)), key=lambda p: p.t_ns
     )
@@ -266,7 +265,7 @@ def is_stepped(powers: Sequence[Power]) -> bool:
     kinds = np.array([numbers.setdefault(p.kind, len(numbers)) for p in ordered], np.int64)
     logs = np.log([p.power_w for p in ordered])
     count = len(ordered)
-    pieces = (  # the whole, halves and quarters, for a range may change back
+    pieces = (  # all, halves and quarters, as a range may change back
         slice(start, start + size)
         for size in (count, count // 2, count // 4)
         if size >= LEAST_POWERS
@@ -276,12 +275,12 @@ def is_stepped(powers: Sequence[Power]) -> bool:
 
 
 def _steps(logs: Floats, kinds: Ints) -> bool:
-    """Whether there is such a step in logarithms of powers, in order of time."""
+    """Return whether logarithms of powers, in order of time, have such a step."""
     _, kinds, counts = np.unique(kinds, return_inverse=True, return_counts=True)
     free = len(logs) - len(counts) - 3
     if free < 3:
         return False
-    # By the last power before a step: the sums of squares, and of products with what is after it.
+    # For a step after each power: sums of squares of its regressor, and of products with the logs.
     size, earlier = counts[kinds], np.empty(len(logs))
     order = np.argsort(kinds, kind="stable")
     earlier[order] = np.arange(len(logs)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -289,18 +288,18 @@ def _steps(logs: Floats, kinds: Ints) -> bool:
     products = -np.cumsum(_centred(logs, kinds))[:-1]
     at = int(np.argmax(products**2 / squares))
     after = (np.arange(len(logs)) > at).astype(np.float64)
-    # In the middle of one of the two beside it there may be the step.
+    # The step may be within either of the two powers next to it.
     clear = np.delete(np.arange(len(logs)), [at, at + 1])
     logs, kinds, after = logs[clear], kinds[clear], after[clear]
-    step, left = _fit(logs, after, kinds)
-    scatter2 = left / free + 1e-12
+    step, residual = _fit(logs, after, kinds)
+    scatter2 = residual / free + 1e-12
     if abs(step) < LEAST_STEP:
         return False
     levels = logs - step * after
     levels -= _centred(levels, kinds)
     trend, watts = np.arange(len(logs), dtype=np.float64), after * np.exp(-levels)
     others = [_fit(logs, other, kinds)[1] for other in (trend, watts)]
-    if min(others) - left < CLEAR2 * scatter2:
+    if min(others) - residual < CLEAR2 * scatter2:
         return False
     before, behind = (logs - levels)[:at][-BESIDE:], (logs - levels)[at:][:BESIDE]
     if not len(before) or not len(behind) or (behind.mean() - before.mean()) / step < ABRUPT:
@@ -312,33 +311,32 @@ def _steps(logs: Floats, kinds: Ints) -> bool:
 
 
 def _centred(values: Floats, kinds: Ints) -> Floats:
-    """Return values less the mean of their kind."""
+    """Subtract from values the mean of their kind."""
     means = np.bincount(kinds, values) / np.maximum(np.bincount(kinds), 1)
     return np.asarray(values - means[kinds])
 
 
 def _fit(logs: Floats, regressor: Floats, kinds: Ints) -> tuple[float, float]:
-    """Return the slope of `logs` on a regressor within kinds, and the sum of squares left."""
+    """Return the slope of `logs` on a regressor within kinds, and the residual sum of squares."""
     y, x = _centred(logs, kinds), _centred(regressor, kinds)
     slope = float(x @ y) / max(float(x @ x), 1e-12)
     return slope, float(np.sum((y - slope * x) ** 2))
 
 
-# Share of the energy by which counter and power may differ by their limits of error: tolerance of
-# our own, since makers seldom state those of a counter.
+# Share of the energy by which counter and power may differ; makers seldom state a counter's error.
 TOLERANCE = 0.05
 _SIGMAS = 3.0
-_TELLING = 0.5  # a tolerance beyond this share of the energy would let pass a counter of two loads
+_TELLING = 0.5  # a tolerance above this share of the energy would accept a counter of two loads
 
 
 @dataclass
 class CounterCheck:
-    """Sums over all stretches without a gap, from the first known count to the last one, in J.
+    """Sums in J over all stretches without a gap, from the first known count to the last one.
 
-    Tolerated are `TOLERANCE`, the counter's last digit at both ends of each stretch, and three
-    times the scatter of the windows: a plug's power may be a glance, while its counter sees all.
-    Steps count for no more than twice the most that the counter moved at once: a single reading far
-    above the others must not excuse itself.
+    The tolerance is `TOLERANCE`, the counter's last digit at both ends of each stretch, and three
+    times the scatter of the windows: a plug's power may be a spot reading, while its counter is
+    complete. Steps are clipped to twice the counter's largest change, so that a single reading far
+    above the others does not widen the tolerance.
     """
 
     counted_j: float = 0.0
@@ -352,7 +350,7 @@ class CounterCheck:
     _in_stretch: bool = False  # whether something since the last gap was compared
 
     def take(self, piece: Piece, power_w: Floats, counter_j: Floats) -> None:
-        """Compare the piece's windows."""
+        """Add the piece's windows to the sums."""
         held, inside = piece.held, slice(piece.begin, piece.end)
         before = max(piece.begin - 1, 0)
         apart = np.ones(piece.end - piece.begin, np.bool_)
@@ -361,10 +359,10 @@ class CounterCheck:
         ) | (held.epoch[before + 1 : piece.end] != held.epoch[before : piece.end - 1])
         energy_j = power_w[inside] * piece.width_s[inside]
         total_j, stretch = np.cumsum(energy_j), np.cumsum(apart)
-        known = np.flatnonzero(np.isfinite(counter_j[inside]))
-        count_j = np.concatenate([[self._last_j], counter_j[inside][known]])
-        reached_j = np.concatenate([[-self._since_j], total_j[known]])
-        number = np.concatenate([[0], stretch[known]])
+        read = np.flatnonzero(np.isfinite(counter_j[inside]))
+        count_j = np.concatenate([[self._last_j], counter_j[inside][read]])
+        reached_j = np.concatenate([[-self._since_j], total_j[read]])
+        number = np.concatenate([[0], stretch[read]])
         same = (np.diff(number) == 0) & np.isfinite(count_j[:-1])
         moved_j = np.diff(count_j)[same]
         self.counted_j += float(moved_j.sum())
@@ -378,7 +376,7 @@ class CounterCheck:
             steps_j = steps_j.clip(-2 * self._most_moved_j, 2 * self._most_moved_j)
         self._scatter_j2 += float(steps_j @ steps_j) / 2
         self._largest_j = max(self._largest_j, float(np.max(np.abs(energy_j))))
-        if len(known) and number[-1] == stretch[-1]:
+        if len(read) and number[-1] == stretch[-1]:
             self._last_j, self._since_j = float(count_j[-1]), float(total_j[-1] - reached_j[-1])
         elif stretch[-1]:
             self._last_j, self._since_j = math.nan, 0.0
@@ -390,12 +388,12 @@ class CounterCheck:
         return TOLERANCE * abs(self.measured_j) + self._stretches * quantum_j + noise_j
 
     def agrees(self, quantum_j: float) -> bool:
-        """Whether the counter was seen to be that of this power; `quantum_j` is its last digit."""
+        """Return whether the counter matches this power; `quantum_j` is its last digit."""
         tolerance_j = self._tolerance_j(quantum_j)
         telling = tolerance_j < _TELLING * abs(self.measured_j)
         return telling and abs(self.counted_j - self.measured_j) <= tolerance_j
 
     def contradicts(self, quantum_j: float) -> bool:
-        """Whether it cannot be, even if it moves a window late at one end of each stretch."""
+        """Return whether the counter differs even if it is a window late in each stretch."""
         late_j = self._stretches * min(self._largest_j, self._most_moved_j)
         return abs(self.counted_j - self.measured_j) > self._tolerance_j(quantum_j) + late_j

@@ -1,11 +1,12 @@
-"""How long a meter's readings take to follow the load, from how they fall where a rest begins.
+"""Delay of a meter's readings behind the load, from how they fall at the beginning of a rest.
 
-A mean over k declared windows, or a low-pass filter, still shows load in windows that lie wholly in
-the rest. What they hold in excess of the rest's level, over the step of the power there, is the
-time by which the readings are late, apart from what the cut window hides.
+A mean over k declared windows, or a low-pass filter, still shows load in windows entirely within
+the rest. Their energy in excess of the rest's level, divided by the step of the power, is the delay
+of the readings, except for the part in the cut window.
 
-Others are asked more often than they measure, and repeat their values at a steady rate, or show a
-new one only where the power has moved by some watts: no change is smaller, many little larger.
+Other meters are read more often than they measure, so that they repeat values at a steady rate, or
+show a new value only after the power has changed by some watts: no change is smaller, and many are
+little larger.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ SLOW_FLAG = "slower-than-declared"
 LEAST_WINDOWS = 3  # of a rest: fewer cannot show both a fall and a level
 SIGMAS = 2.0  # of the mean fall, below which it is chance
 CLEAR = 3.0  # standard deviations of the rests by which the power has to step at their beginnings
-LEAST_RESTS = 3  # that tell their scatter
-PREFIXES = 2 ** np.arange(7)  # windows of a rest over which its fall is summed up
+LEAST_RESTS = 3  # rests from which on their scatter is estimated
+PREFIXES = 2 ** np.arange(7)  # numbers of windows over which the fall is summed
 # Share of the step that the first window of the rest has to show. A machine that cools shows some
-# hundredths, too, but in the second window still most of them.
+# hundredths as well, but most of them in the second window, too.
 FIRST_SHARE, ABRUPT_SHARE = 0.12, 0.03
-SLOW_WINDOWS = 0.3  # delay in windows from which on the meter is not what it is declared to be
+SLOW_WINDOWS = 0.3  # delay in windows from which on a meter is slower than declared
 
 
 @dataclass(frozen=True)
 class Decay:
-    """The fall of the readings behind one edge, above the rest's level.
+    """The fall of the readings behind one edge, relative to the rest's level.
 
-    `excess_j` of the first windows that can hold no load, as many as PREFIXES has, `first_w` and
-    `second_w` of the first two of them, `swing_w` of the window before the edge.
+    `excess_j` is that of the first windows without load, for each number in PREFIXES, `first_w` and
+    `second_w` that of the first two, `swing_w` that of the window before the edge.
     """
 
     excess_j: Floats
@@ -45,7 +46,7 @@ class Decay:
 
     @classmethod
     def measure(cls, before_w: float, rest_w: Floats, width_s: Floats) -> Decay | None:
-        """Take the fall from `before_w` through the windows of a rest; None where they are few."""
+        """Measure the fall from `before_w` in the windows of a rest; None if they are too few."""
         if len(rest_w) < LEAST_WINDOWS:
             return None
         late_w = rest_w[-max(len(rest_w) // 3, 2) :]
@@ -59,10 +60,10 @@ class Decay:
 
 
 def settling_s(decays: Sequence[Decay], width_s: float, tolerance_s: float) -> float:
-    """Mean delay of the readings in s; 0 where the falls are not clear of chance and cooling.
+    """Return the mean delay of the readings in s; 0 if chance or cooling explains the falls.
 
-    What a reading lacks of the load also stands in the cut window, and in those that were left out
-    for `tolerance_s`, in which load may last beyond its mark and windows may be displaced.
+    The cut window is part of the delay, and so are the windows within `tolerance_s`, in which load
+    may last beyond its mark and windows may be displaced.
     """
     if len(decays) < LEAST_RESTS:
         return 0.0
@@ -78,29 +79,29 @@ def settling_s(decays: Sequence[Decay], width_s: float, tolerance_s: float) -> f
         return 0.0
     excess_j = np.array([decay.excess_j for decay in decays])
     shown_s = swing_w @ excess_j / squares_w2
-    left_j = excess_j - np.outer(swing_w, shown_s)
-    chance_s = np.sqrt((left_j**2).sum(axis=0) / max(len(decays) - 1, 1) / squares_w2)
+    residual_j = excess_j - np.outer(swing_w, shown_s)
+    chance_s = np.sqrt((residual_j**2).sum(axis=0) / max(len(decays) - 1, 1) / squares_w2)
     longest_s = float(shown_s.max(where=shown_s > SIGMAS * chance_s, initial=0.0))
     return longest_s + width_s / 2 + tolerance_s if longest_s > 0 else 0.0
 
 
 HELD_FLAG = "readings-held"
-FEW_HOLDS, FEW_CHANGES = 8, 20  # fewer repetitions or changes tell nothing
-FINE = 10  # last digits from which on a least change is none of rounding
-# Changes of different size between the least and twice that; chance leaves n there once in 2ⁿ.
+FEW_HOLDS, FEW_CHANGES = 8, 20  # fewer repetitions or changes are no evidence
+FINE = 10  # last digits from which on a least change is not due to rounding
+# Changes of different size between the least and twice that; n by chance once in 2ⁿ.
 CROWDED = 12
 
 
 @dataclass(frozen=True)
 class Updates:
-    """Readings for each new value (1: none is held), and the least change of a held value in W."""
+    """Number of readings per new value (1: none repeated), and the least change in W."""
 
     readings: float = 1.0
     step_w: float = 0.0
 
     @classmethod
     def seen_in(cls, power_w: Floats, quantum_w: float) -> Updates:
-        """Find updates from consecutive readings of one channel and their last digit."""
+        """Detect updates in consecutive readings of one channel with this last digit."""
         change_w = np.abs(np.diff(power_w))
         moved = np.flatnonzero(change_w)
         holds = int(np.count_nonzero(np.diff(moved) > 1))

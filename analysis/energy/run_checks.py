@@ -1,4 +1,4 @@
-"""What runs, sources and meters record of themselves and of each other, held against it."""
+"""Cross-checks of a suite: warnings, proofs, CPU time, and meters against their parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from analysis.suite.records import SYNTHETIC, Phase, Suite
 
 
 def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:
-    """Words in the flags of phases and how many rows bear each."""
+    """Return the words in the flags of phases, with the number of rows of each."""
     rows = energy.filter(pl.col("phase") != "all")["flags"]
     return sorted(Counter(word for flags in rows for word in set(flags.split())).items())
 
 
 def warnings(suite: Suite) -> list[tuple[str, str, int]]:
-    """Return the checks that finished runs did not pass: name, message, number of runs."""
+    """Return the failed checks of finished runs: name, message, number of runs."""
     counts: Counter[tuple[str, str]] = Counter()
     for run in suite.runs:
         counts.update({(c.name, c.message or "") for c in run.checks if not c.ok})
@@ -27,7 +27,7 @@ def warnings(suite: Suite) -> list[tuple[str, str, int]]:
 
 
 def proof(suite: Suite, origin: str) -> str:
-    """Return a clause after the number of finished runs: in how many the storage was as planned."""
+    """Return a clause on the finished runs whose storage was proven to be the planned one."""
     if origin == SYNTHETIC:
         return "there was no storage to prove"
     proven = sum(run.proof.ok and not run.proof.declared for run in suite.runs)
@@ -43,9 +43,9 @@ def proof(suite: Suite, origin: str) -> str:
 
 
 def stolen_shares(energy: pl.DataFrame) -> list[float]:
-    """Return by run the share of CPU time that the host of a virtual machine kept.
+    """Return for each run the share of CPU time that a virtual machine's host took away.
 
-    Empty where nothing was kept, or no run has it.
+    Empty if that is 0 in all runs, or not recorded.
     """
     phases = energy.filter(
         pl.col("cpu_stolen_s").is_not_null(), ~pl.col("phase").is_in([ALL, "between"])
@@ -60,14 +60,13 @@ def stolen_shares(energy: pl.DataFrame) -> list[float]:
 
 
 LIMIT = 0.01  # of the busy CPU time; the target of the suite `paper`
-# Of one CPU: if others keep it busy for less than this, a share of that says nothing.
-AT_REST = 0.05
+AT_REST = 0.05  # busy share of one CPU, without the agent's, below which it is at rest
 
 
 class OwnShare(NamedTuple):
     """The agent's CPU seconds in a phase of a workload, as a share of the busy ones.
 
-    A phase at rest is held against its time on one CPU instead. Runs of a phase are added up first:
+    In a phase at rest it is a share of the time on one CPU. Runs of a phase are added up first, as
     /proc/stat counts in hundredths of a second.
     """
 
@@ -78,7 +77,7 @@ class OwnShare(NamedTuple):
 
 
 def own_shares(suite: Suite) -> list[OwnShare]:
-    """Return shares by workload and phase, where its runs have CPU seconds at all."""
+    """Return the agent's share of each workload and phase whose runs record CPU seconds."""
     phases: dict[tuple[str, str], list[Phase]] = {}
     for run in suite.runs:
         for phase in run.measured_phases:
@@ -93,9 +92,9 @@ def own_shares(suite: Suite) -> list[OwnShare]:
 
 
 def own_share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
-    """Return own CPU seconds over busy ones, or over the time where nearly none were busy.
+    """Return the agent's share of busy CPU seconds, and False.
 
-    Which of them: whether it was at rest.
+    At rest return its share of the time on one CPU, and True.
     """
     at_rest = busy_s - own_s < AT_REST * took_s
     return own_s / (took_s if at_rest else busy_s), at_rest
@@ -103,9 +102,9 @@ def own_share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class WholeAgainstParts:
-    """Runs in which package and memory (RAPL) took more than the whole machine (meter) did.
+    """Runs in which package and memory (RAPL) took more than the whole machine (meter).
 
-    Without `memory` the machine has no DRAM zone.
+    `memory` is whether the machine has a DRAM zone.
     """
 
     runs: int
@@ -116,10 +115,10 @@ class WholeAgainstParts:
 
 
 def against_parts(energy: pl.DataFrame) -> WholeAgainstParts:
-    """Hold the processor's and memory's joules (RAPL) against the whole machine's (meter).
+    """Compare processor's and memory's joules (RAPL) with the whole machine's (meter).
 
-    Of several packages or memories that is their sum. Domains inside a package (core, uncore) and
-    psys are not parts beside it, so they stay out.
+    Several packages or memories are added up. Domains inside a package (core, uncore) and psys are
+    not separate parts and do not count.
     """
     runs = energy.filter(pl.col("energy_j").is_not_null(), phase="all")
     rapl = runs.filter(source="rapl")
@@ -130,22 +129,22 @@ def against_parts(energy: pl.DataFrame) -> WholeAgainstParts:
         .agg(pl.col("energy_j").sum().alias("parts_j"))
     )
     metered = runs.filter(pl.col("source") != "rapl", pl.col("energy_j") > 0, component="system")
-    both = parts.join(metered, on="run_id")
-    ratios = [float(r) for r in both["parts_j"] / both["energy_j"]]
+    joined = parts.join(metered, on="run_id")
+    ratios = [float(r) for r in joined["parts_j"] / joined["energy_j"]]
     return WholeAgainstParts(
         runs=len(ratios),
         memory="dram" in set(rapl["component"]),
         exceeding=sum(ratio > 1 for ratio in ratios),
         worst_ratio=max(ratios, default=None),
-        modelled=bool((both["origin"] == "modelled").any()),
+        modelled=bool((joined["origin"] == "modelled").any()),
     )
 
 
 @dataclass(frozen=True)
 class TwoMeters:
-    """One channel by its reference meter and by another, over the runs that both have.
+    """Two meters of one channel: the mean ratio of other to reference over their common runs.
 
-    The mean ratio of other to reference, and how many differ by more than their intervals allow.
+    `apart` is the number of runs that differ by more than their intervals allow.
     """
 
     channel: str
@@ -157,7 +156,7 @@ class TwoMeters:
 
 
 def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
-    """By channel that several meters have; `energy` has all their rows."""
+    """Compare the meters of each channel that several have; `energy` has the rows of all."""
     runs = energy.filter(pl.col("energy_j") > 0, phase="all")
     comparisons = []
     for meter in suite.meters:
@@ -165,18 +164,18 @@ def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
             reference = suite.reference_meter(channel)
             if reference is None or reference == meter.name:
                 continue
-            of_channel = runs.filter(component=channel)
-            both = of_channel.filter(source=reference).join(
-                of_channel.filter(source=meter.name), on="run_id", suffix="_other"
+            rows = runs.filter(component=channel)
+            pairs = rows.filter(source=reference).join(
+                rows.filter(source=meter.name), on="run_id", suffix="_other"
             )
             allowed = (
                 pl.col("energy_u95_j").fill_null(0.0).pow(2)
                 + pl.col("energy_u95_j_other").fill_null(0.0).pow(2)
             ).sqrt()
-            apart = both.filter((pl.col("energy_j_other") - pl.col("energy_j")).abs() > allowed)
-            ratios = [float(r) for r in both["energy_j_other"] / both["energy_j"]]
+            apart = pairs.filter((pl.col("energy_j_other") - pl.col("energy_j")).abs() > allowed)
+            ratios = [float(r) for r in pairs["energy_j_other"] / pairs["energy_j"]]
             mean = sum(ratios) / len(ratios) if ratios else None
             comparisons.append(
-                TwoMeters(channel, reference, meter.name, len(both), mean, len(apart))
+                TwoMeters(channel, reference, meter.name, len(pairs), mean, len(apart))
             )
     return comparisons

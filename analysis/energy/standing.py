@@ -1,7 +1,7 @@
-"""Zones and channels that stood still in a suite: they have no joules, and no verdict.
+"""Find zones and channels that stood still in a suite, which get no joules and no verdict.
 
-What a counter or a meter shows is held against whole runs, of which most worked. A reading that
-rests for a while is no sign; one that outlasts several runs of work is.
+Readings are compared with whole runs, most of which do work. A constant reading for a while is not
+evidence; one over several runs of work is.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from instrumentation.sources.counter import unit_nj
 from instrumentation.sources.standing import SHARE, STANDS_STILL, Stretch
 from instrumentation.sources.zones import kind_of
 
-# Of a run: seconds and energy by phase, as the energy table has them.
+# Seconds and energy of a run's phases, as in the energy table.
 Energies = Mapping[str, tuple[float, Energy]]
 WHOLE_S = standing.patience_s("RAPL")
 IDLE = "idle"  # the workload that does nothing
-BUSY = 0.25  # processors that were busy: a machine's power then differs from its rest's
-WRITTEN_BYTES = 2**20  # to a disk: its power then differs from its rest's
-LONE_S = 10.0  # one run in which a channel gave one value, and in no other for half as long
-LONGEST_S = 1.0  # samples of a counter may show one count, ten of them and more
+BUSY = 0.25  # busy processors from which on a machine's power differs from that at rest
+WRITTEN_BYTES = 2**20  # from which on a disk's power differs from that at rest
+LONE_S = 10.0  # of one value in a single run, if no other run has half as long a stretch
+LONGEST_S = 1.0  # for which a counter's samples, ten and more, may show one count
 
 
 def still_zones(
@@ -32,12 +32,11 @@ def still_zones(
     energies: Mapping[str, Mapping[str, Energies]],
     samples: Callable[[str], pl.DataFrame],
 ) -> set[tuple[str, str]]:
-    """Pairs of run and zone whose joules are none.
+    """Return the pairs of run and zone whose joules are invalid because the zone stood still.
 
-    `energies` are by run and zone, `samples` gives the table of a run's.
-
-    A zone that stood still in a run may have done so in its neighbours' last or first moments; one
-    that stood still in more than `SHARE` of the runs has no joules in any.
+    `energies` are by run and zone; `samples` returns the table of a run's samples. The runs before
+    and after one with a zone that stood still are included; if there are more than `SHARE` of such
+    runs, all are.
     """
     pairs: set[tuple[str, str]] = set()
     stopped_s = {
@@ -58,11 +57,10 @@ def still_zones(
             ]
             for run in zone_runs
         ]
-        never = not any(stretch.energy_j for stretches in every for stretch in stretches)
-        known = any(stretch.energy_j is not None for stretches in every for stretch in stretches)
-        if never and known:
+        joules = [stretch.energy_j for stretches in every for stretch in stretches]
+        if not any(joules) and joules != [None] * len(joules):
             pairs |= {(run.run_id, zone) for run in zone_runs}
-        if never or kind_of(zone) == "uncore":  # a graphics processor that is asleep takes nothing
+        if not any(joules) or kind_of(zone) == "uncore":  # a sleeping GPU takes no energy
             continue
         counters = (
             c for run in zone_runs for p in run.phases for c in p.counters if c.zone == zone
@@ -83,7 +81,7 @@ def still_zones(
 
 
 def _longest_s(samples: pl.DataFrame) -> Iterator[tuple[str, float]]:
-    """By zone, for how long a run's samples showed one count at the most."""
+    """Yield for each zone the longest time for which a run's samples showed one count."""
     ordered = samples.sort("zone", "t_before_ns")
     changed = pl.struct("zone", "energy_uj").rle_id()
     lasted_ns = pl.col("t_before_ns").last() - pl.col("t_after_ns").first()
@@ -99,13 +97,12 @@ def still_runs(
     channel: str,
     idle: Collection[str],
 ) -> set[str]:
-    """Return runs in which a meter's channel stood still.
+    """Return the runs in which a meter's channel stood still.
 
-    `spans` are theirs on the controller's clock, `idle` the workloads that do nothing.
-
-    It gave one value but for its last digit over two whole runs of work and more, over one such as
-    it never else did, or over all there is; where that are more than `SHARE` of the runs, it has no
-    joules in any.
+    `spans` are the runs' on the controller's clock, `idle` the workloads without work. A channel
+    stood still if it had one value, within its last digit, over at least two whole runs of work,
+    over one run if that never happened otherwise, or in all records. If there are more than `SHARE`
+    of such runs, all are returned.
     """
     placed = [run for run in runs if run.run_id in spans]
     working = {run.run_id for run in placed if _works(run, channel, idle)}
@@ -116,7 +113,7 @@ def still_runs(
         return {run.run_id for run in runs}
     stood_still: set[str] = set()
     constant = metered.constant_ns[channel]
-    # For how long, in ns, each stretch lies within one run of work at the most.
+    # The longest part of each stretch, in ns, within one run of work.
     at_work = [
         max(0, *(min(end, spans[r][1]) - max(begin, spans[r][0]) for r in working))
         for begin, end in constant
@@ -129,8 +126,8 @@ def still_runs(
         }
         within = {r for r in met if start_ns <= spans[r][0] and spans[r][1] <= end_ns}
         others = max((*at_work[:k], *at_work[k + 1 :]), default=0)
-        alone = len(working) > 1 and at_work[k] >= max(LONE_S * 1e9, 2 * others)
-        if len(within & working) >= 2 or (alone and (within or channel == SYSTEM)):
+        lone = len(working) > 1 and at_work[k] >= max(LONE_S * 1e9, 2 * others)
+        if len(within & working) >= 2 or (lone and (within or channel == SYSTEM)):
             stood_still |= met
     if len(stood_still & working) > SHARE * len(working):
         return {run.run_id for run in runs}
@@ -138,19 +135,19 @@ def still_runs(
 
 
 def _works(run: Run, channel: str, idle: Collection[str]) -> bool:
-    """Return whether what a run does moves this channel, where that is known."""
+    """Return whether a run's work affects this channel, also if its amounts are unknown."""
     phases = run.measured_phases
     if channel.startswith("drive"):
         amounts, least = [phase.disk_written_bytes for phase in phases], float(WRITTEN_BYTES)
     else:
         amounts = [phase.cpu_busy_s for phase in phases]
         least = BUSY * sum(phase.duration_s for phase in phases)
-    known = [amount for amount in amounts if amount is not None]
-    return run.workload not in idle and (len(known) < len(amounts) or sum(known) > least)
+    recorded = [amount for amount in amounts if amount is not None]
+    return run.workload not in idle and (len(recorded) < len(amounts) or sum(recorded) > least)
 
 
-def none_of(energies: Energies) -> dict[str, tuple[float, Energy]]:
-    """Without the joules, and flagged; its coverage stays: to repeat such runs would not help."""
+def without_joules(energies: Energies) -> dict[str, tuple[float, Energy]]:
+    """Remove joules and add the flag; coverage stays, as repeating such runs would not help."""
     return {
         name: (seconds, Energy(None, None, energy.coverage, (*energy.flags, STANDS_STILL)))
         for name, (seconds, energy) in energies.items()

@@ -1,4 +1,4 @@
-"""The load watermarks of a suite in a meter's readings, held against the clock link.
+"""Find a suite's load watermarks in a meter's readings, as a check of the clock link.
 
 A reading is modelled as base + drift + swing × the mean of the load over its window. The offset and
 the window are those at which the load correlates best with the readings.
@@ -18,10 +18,10 @@ from analysis.suite.records import Meter, Suite
 from contract.documents import WatermarkLine
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
-USEFUL_MS = 250.0  # bounds that are wider than this, all together, do not test a clock
-MIN_READINGS = 12  # in a watermark: fewer leave nothing to judge the fit by
+USEFUL_MS = 250.0  # bounds wider than this in total do not test a clock
+MIN_READINGS = 12  # of a watermark, for an estimate of the fit's residuals
 MIN_SHARE = 0.6  # of the time of a watermark that readings must cover
-MAX_READINGS = 4000  # of a watermark; neighbours of a faster meter are put together
+MAX_READINGS = 4000  # of a watermark; neighbouring readings of a faster meter are averaged
 MIN_QUALITY = 3.0  # main lobe / side lobe, below which another offset fits about as well
 MIN_SWING_SIGMAS = 6.0
 WINDOW_SHARE = 0.1  # of the declared window, by which a fitted one may differ
@@ -30,7 +30,7 @@ SEARCH_S, SEARCH_CHIPS, GRID_PARTS = 2.0, 4.0, 8
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """One channel, in order of time: ends of the windows on the controller's clock, mean powers."""
+    """Readings of one channel in order of time; window ends are on the controller's clock."""
 
     end_ns: Ints
     width_s: Floats
@@ -39,10 +39,10 @@ class Readings:
 
 @dataclass(frozen=True)
 class Watermark:
-    """Edges of the load on the controller's clock, as far as the clock link knows it.
+    """Edges of the load on the controller's clock, by the clock link.
 
-    At `t_ns` the load becomes `high` (1 or 0). `pad_s` of rest lie before and after; the edges may
-    each be wrong by `edge_bound_s`.
+    At `t_ns` the load becomes `high` (1 or 0). There are `pad_s` of rest before and after;
+    `edge_bound_s` bounds the error of each edge.
     """
 
     t_ns: tuple[int, ...]
@@ -53,48 +53,47 @@ class Watermark:
 
     @property
     def reach_s(self) -> float:
-        """How far to both sides its offset is looked for."""
+        """Largest offset, in both directions, that is searched."""
         return max(SEARCH_S, SEARCH_CHIPS * self.chip_s)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What one channel shows of a watermark; `problem` is why it shows nothing.
+    """The fit of a watermark to one channel; `problem` is the reason if it failed.
 
-    `offset_ms` is how late the middles of the windows show the load. `window_s` is the length of
-    the window that fits best, `window_told_s` the declared one. The bounds take all that the load
-    leaves unexplained for one displacement: filters and late falls of the power, which the model
-    does not have, are within it.
-    `quality` is the main lobe over the highest side lobe.
+    `offset_ms` is the delay of the windows' middles behind the load. `window_s` is the length of
+    the window that fits best, `declared_s` the declared one. The bounds attribute all residuals to
+    one displacement, so that they include filters and late falls of the power, which are not
+    modelled. `quality` is the main lobe over the highest side lobe.
     """
 
     problem: str = ""
     offset_ms: float = 0.0
     bound_ms: float = 0.0
     window_s: float = 0.0
-    window_told_s: float = 0.0
+    declared_s: float = 0.0
     window_bound_s: float = 0.0
     quality: float = 0.0
 
     @property
     def delay_s(self) -> float | None:
-        """How late readings follow the load in the mean, besides a window as declared, in s.
+        """Mean delay of the readings, in s, in addition to that of the declared window.
 
-        None where the window is as declared, or not known.
+        None if the window is as declared, or unknown.
         """
-        longer_s = self.window_s - self.window_told_s
-        if self.problem or abs(longer_s) <= self.window_bound_s + WINDOW_SHARE * self.window_told_s:
+        longer_s = self.window_s - self.declared_s
+        if self.problem or abs(longer_s) <= self.window_bound_s + WINDOW_SHARE * self.declared_s:
             return None
         return max(longer_s / 2, 0.0)
 
 
 @dataclass(frozen=True)
 class WatermarkTrust:
-    """What one watermark, counted from 1, shows of one meter's times.
+    """The verdict of one watermark, counted from 1, on one meter's times.
 
-    `fit` is that of the channel that shows the load best. `verdict` is one of `agrees`,
-    `disagrees`, `cannot tell`; `sentence` has the reason. `delays_s` is by channel the delay of its
-    readings besides the declared window, where they show another window.
+    `fit` is that of the channel that shows the load best. `verdict` is `agrees`, `disagrees` or
+    `cannot tell`; `sentence` has the reason. `delays_s` has the delay (`Fit.delay_s`) of channels
+    with another window than declared.
     """
 
     number: int
@@ -107,11 +106,11 @@ class WatermarkTrust:
 
 
 class _NotSeenError(Exception):
-    """There is no watermark in the readings; the message is a clause with the reason."""
+    """The readings show no watermark; the message is a clause with the reason."""
 
 
 def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
-    """One entry for each watermark and meter; empty where the plan wants no watermark."""
+    """Check each watermark in each meter's readings; empty if the plan has no watermark."""
     if suite.plan.watermark is None:
         return []
     lines = suite.watermarks or (WatermarkLine("", error="the target left none"),)
@@ -141,14 +140,14 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
 def disagreements(trusts: Iterable[WatermarkTrust], slow: Collection[str]) -> Iterator[str]:
     """Yield the sentences that flag a suite.
 
-    `slow` are the meters with joules that another window than the declared one bears on.
+    `slow` are the meters whose joules depend on a window other than the declared one.
     """
     for trust in trusts:
         fitted = trust.fit
         if fitted.delay_s is not None and trust.source in slow:
             yield (
                 f"Load watermark {trust.number}: readings of {trust.source} are means over "
-                f"{fitted.window_s:.3g} s, and {fitted.window_told_s:.3g} s by its description. "
+                f"{fitted.window_s:.3g} s, and {fitted.declared_s:.3g} s by its description. "
                 "The intervals of its joules are wider for it: correct its period, or set the "
                 "meter to it."
             )
@@ -169,10 +168,9 @@ def delays_s(trusts: Iterable[WatermarkTrust], meter: str) -> dict[str, float]:
 
 
 def agreement(fitted: Fit, low_ms: float, high_ms: float) -> tuple[str, str]:
-    """Return whether the fitted interval meets the allowed one, and the reason.
+    """Return the verdict on whether the fitted interval meets the allowed one, and the reason.
 
-    The other way allows offsets from minus the clock link's bound to the meter's greatest delay
-    plus that bound.
+    Allowed offsets are from minus the clock link's bound to the meter's greatest delay plus it.
     """
     if fitted.problem:
         return CANNOT_TELL, fitted.problem
@@ -195,12 +193,12 @@ def _placed(line: WatermarkLine, clock: TargetClock) -> Watermark | str:
     if not line.edges or line.chip_s <= 0:
         return "a line of watermark.jsonl is not whole"
     times = [clock.to_controller_ns(line.boot_id, t) for t, _ in line.edges]
-    known = tuple(t for t in times if t is not None)
-    if len(known) < len(times):
+    placed = tuple(t for t in times if t is not None)
+    if len(placed) < len(times):
         return "the clock link knows nothing of that boot of the target"
     high = tuple(level for _, level in line.edges)
-    # Where CPUs take different powers, the children's mean may lie beside the middle of a rise.
-    return Watermark(known, high, line.chip_s, line.pad_s, line.spread_ns / 2e9)
+    # If CPUs differ in power, the children's mean may differ from the middle of a rise.
+    return Watermark(placed, high, line.chip_s, line.pad_s, line.spread_ns / 2e9)
 
 
 def _readings(meter: Meter, marks: Collection[Watermark]) -> tuple[dict[str, Readings], float]:
@@ -208,7 +206,7 @@ def _readings(meter: Meter, marks: Collection[Watermark]) -> tuple[dict[str, Rea
     if not marks or not meter.samples.records:
         return {}, meter.arrival_delay_limit_s * 1e3
     timing = fit_times(meter.samples, meter.timing, meter.arrival_delay_limit_s)
-    kept: list[tuple[np.ndarray, ...]] = []
+    parts: list[tuple[np.ndarray, ...]] = []
     for part in windows(meter.samples, timing, meter.channels):
         near = np.zeros(len(part.end_ns), bool)
         for mark in marks:
@@ -218,10 +216,10 @@ def _readings(meter: Meter, marks: Collection[Watermark]) -> tuple[dict[str, Rea
         if near.any():
             width_s = (part.end_ns - part.start_ns)[near] / 1e9
             powers = [part.power_w[name][near] for name in meter.channels]
-            kept.append((part.end_ns[near], width_s, *powers))
-    if not kept:
+            parts.append((part.end_ns[near], width_s, *powers))
+    if not parts:
         return {}, timing.bound_ns / 1e6
-    ends, widths, *powers = (np.concatenate(column) for column in zip(*kept, strict=True))
+    ends, widths, *powers = (np.concatenate(column) for column in zip(*parts, strict=True))
     return {
         name: Readings(ends, widths, power_w)
         for name, power_w in zip(meter.channels, powers, strict=True)
@@ -229,11 +227,11 @@ def _readings(meter: Meter, marks: Collection[Watermark]) -> tuple[dict[str, Rea
 
 
 def fit(readings: Readings, mark: Watermark) -> Fit:
-    """Find a watermark in a channel's readings, within `reach_s` of where the clocks put it."""
+    """Find a watermark in a channel's readings, within `reach_s` of its place by the clocks."""
     quality = 0.0
     try:
         offset_s, _ = _search(_part(readings, mark, 0.0), mark)
-        # What came before the rest and after it is not known: look where the pattern is.
+        # The load before and after the rests is unknown: search only where the pattern is.
         part = _part(readings, mark, offset_s)
         offset_s, quality = _search(part, mark)
         if quality < MIN_QUALITY:
@@ -253,30 +251,30 @@ class _Part:
     end_s: Floats
     changes: Floats  # of the power beyond base and drift, scaled to length 1
     basis: Floats  # of base and drift
-    told_s: float
+    declared_s: float
     edges_s: Floats
     busy_s: Floats  # seconds of load up to each edge
 
     def pattern(self, offset_s: float, window_s: float) -> Floats:
-        """Mean load over the windows, less base and drift, scaled to length 1 where it changes.
+        """Return the windows' mean load without base and drift, scaled to length 1.
 
-        The offset is that of a window's middle: its end is as uncertain as the window's length.
+        The offset is that of a window's middle, as its end is as uncertain as its length.
         """
-        end_s = self.end_s - offset_s + (window_s - self.told_s) / 2
+        end_s = self.end_s - offset_s + (window_s - self.declared_s) / 2
         until, since = (np.interp(t, self.edges_s, self.busy_s) for t in (end_s, end_s - window_s))
         return _scaled((until - since) / window_s, self.basis)
 
 
 def _scaled(values: Floats, basis: Floats) -> Floats:
-    """Return `values` without base and drift, as a vector of length 1; zeros where none is left."""
-    rest = values - basis @ (basis.T @ values)
-    length = float(np.linalg.norm(rest))
-    scaled: Floats = rest / length if length > 1e-9 * np.linalg.norm(values) else 0 * rest
+    """Return `values` without base and drift as a vector of length 1; zeros if constant."""
+    residual = values - basis @ (basis.T @ values)
+    length = float(np.linalg.norm(residual))
+    scaled: Floats = residual / length if length > 1e-9 * np.linalg.norm(values) else 0 * residual
     return scaled
 
 
 def _part(readings: Readings, mark: Watermark, offset_s: float) -> _Part:
-    """Return the readings of a watermark that lies `offset_s` late. Raises _NotSeenError."""
+    """Return the readings of a watermark that is `offset_s` late. Raises _NotSeenError."""
     begin_ns = mark.t_ns[0] + round((offset_s - mark.pad_s) * 1e9)
     end_ns = mark.t_ns[-1] + round((offset_s + mark.pad_s) * 1e9)
     within = (readings.end_ns - readings.width_s * 1e9 >= begin_ns) & (readings.end_ns < end_ns)
@@ -288,19 +286,20 @@ def _part(readings: Readings, mark: Watermark, offset_s: float) -> _Part:
     share = float(width_s.sum()) / ((end_ns - begin_ns) / 1e9)
     if share < MIN_SHARE:
         raise _NotSeenError(f"readings cover {share:.0%} of the time it was played")
-    told_s = float(np.median(width_s))
+    declared_s = float(np.median(width_s))
     if (count := len(end_s) // MAX_READINGS + 1) > 1:  # gaps are never bridged
         rows = len(end_s) // count
         ends, powers = (a[: rows * count].reshape(rows, count) for a in (end_s, power_w))
-        gapless = np.abs(ends[:, -1] - ends[:, 0] - (count - 1) * told_s) < 0.5 * told_s
-        end_s, power_w, told_s = ends[gapless, -1], powers[gapless].mean(axis=1), count * told_s
+        gapless = np.abs(ends[:, -1] - ends[:, 0] - (count - 1) * declared_s) < 0.5 * declared_s
+        end_s, power_w = ends[gapless, -1], powers[gapless].mean(axis=1)
+        declared_s *= count
     basis: Floats = np.linalg.qr(np.column_stack([np.ones(len(end_s)), end_s]))[0]
     changes = _scaled(power_w, basis)
     if not changes.any():
         raise _NotSeenError("the readings never change")
     edges_s = (np.array(mark.t_ns, np.int64) - mark.t_ns[0]) / 1e9
     busy_s = np.cumsum(np.append(0.0, np.diff(edges_s) * mark.high[:-1]))
-    return _Part(end_s, changes, basis, told_s, edges_s, busy_s)
+    return _Part(end_s, changes, basis, declared_s, edges_s, busy_s)
 
 
 def _search(part: _Part, mark: Watermark) -> tuple[float, float]:
@@ -310,13 +309,13 @@ def _search(part: _Part, mark: Watermark) -> tuple[float, float]:
     """
     step_s = mark.chip_s / GRID_PARTS
     grid = np.arange(-mark.reach_s, mark.reach_s + step_s, step_s)
-    match = np.array([part.pattern(s, part.told_s) @ part.changes for s in grid.tolist()])
+    match = np.array([part.pattern(s, part.declared_s) @ part.changes for s in grid.tolist()])
     peak = int(np.argmax(np.abs(match)))
     if peak in (0, len(grid) - 1):
         reach = f"{mark.reach_s:g} s of where the clocks put it"
         raise _NotSeenError(f"nothing like it lies within {reach}")
-    aside = np.abs(match[np.abs(grid - grid[peak]) >= mark.chip_s + part.told_s / 2])
-    quality = float(abs(match[peak]) / aside.max()) if aside.any() else 0.0
+    side_lobes = np.abs(match[np.abs(grid - grid[peak]) >= mark.chip_s + part.declared_s / 2])
+    quality = float(abs(match[peak]) / side_lobes.max()) if side_lobes.any() else 0.0
     if match[peak] < 0 and quality >= 2:
         raise _NotSeenError("the power falls where the load rises")
     return float(grid[peak]), quality
@@ -330,33 +329,33 @@ def _refined(part: _Part, mark: Watermark, rough_s: float, quality: float) -> Fi
         pattern = part.pattern(*x)
         return part.changes - pattern * (pattern @ part.changes)
 
-    room_s = max(part.told_s, mark.chip_s)
-    low, high = [rough_s - room_s, 0.02 * part.told_s], [rough_s + room_s, 5 * room_s]
-    tries = [
+    window_s, room_s = part.declared_s, max(part.declared_s, mark.chip_s)
+    low, high = [rough_s - room_s, 0.02 * window_s], [rough_s + room_s, 5 * room_s]
+    solutions = [
         least_squares(
-            unexplained, [rough_s, scale * part.told_s], bounds=(low, high), x_scale=part.told_s
+            unexplained, [rough_s, scale * window_s], bounds=(low, high), x_scale=window_s
         )
         for scale in (0.9, 1.6)
     ]
-    best = min(tries, key=lambda solution: float(solution.cost))
-    left = 2 * float(best.cost)  # 1 - the square of the correlation
+    best = min(solutions, key=lambda solution: float(solution.cost))
+    residual = 2 * float(best.cost)  # 1 - the square of the correlation
     count, free = len(part.end_s), len(part.end_s) - 5
-    if (1 - left) * free < MIN_SWING_SIGMAS**2 * left:
+    if (1 - residual) * free < MIN_SWING_SIGMAS**2 * residual:
         raise _NotSeenError("the rise of the power under load is not clear of the noise")
     jacobian = np.asarray(best.jac, np.float64)
     normal = jacobian.T @ jacobian
     if np.linalg.cond(normal) > 1e12:
         raise _NotSeenError("the readings cannot separate the offset from the window's length")
-    scatter = np.diag(np.linalg.inv(normal)) * left * count / free
+    scatter = np.diag(np.linalg.inv(normal)) * residual * count / free
     shift_s, window_bound_s = np.sqrt(scatter).tolist()
     offset_s, window_s = best.x.tolist()
-    # Where in a reading a window of another length than the declared one lies is not known.
-    bound_s = shift_s + abs(window_s - part.told_s) / 2
+    # The place of a window of another length than declared within its reading is unknown.
+    bound_s = shift_s + abs(window_s - part.declared_s) / 2
     return Fit(
         offset_ms=offset_s * 1e3,
         bound_ms=(bound_s + mark.edge_bound_s) * 1e3,
         window_s=window_s,
-        window_told_s=part.told_s,
+        declared_s=part.declared_s,
         window_bound_s=window_bound_s,
         quality=quality,
     )

@@ -25,11 +25,11 @@ from analysis.suite.incidents import BREAK_NS, BREAK_WINDOWS
 from analysis.suite.samples import COLUMNS, Samples
 
 CONTIGUOUS_WINDOWS = 1.5  # ends further apart than this many windows have a gap between them
-GROUP = 16  # records of which the lowest tells a delay that is next to none
-AHEAD = 256  # records looked ahead at when lost ones are counted: the longest bunch that came late
-_POINTS = 4096  # points of one table that the envelope is given
+GROUP = 16  # records of which the lowest has almost no delay
+AHEAD = 256  # following records examined for lost ones: the longest bunch that arrives late
+_POINTS = 4096  # points of one table that enter the envelope
 _UNKNOWN = np.iinfo(np.int64).min
-LONGEST_S = 1e6  # whatever a meter is said to take: more would not fit the clock's nanoseconds
+LONGEST_S = 1e6  # largest delay of a meter that fits the clock's nanoseconds
 DELAY_FLAG, PERIOD_FLAG = "delay-beyond-limit", "period-not-nominal"
 DUPLICATE_FLAG = "duplicate-record"
 Spans = tuple[Ints, Ints]  # starts and ends in ns, in order of time
@@ -37,7 +37,7 @@ Spans = tuple[Ints, Ints]  # starts and ends in ns, in order of time
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Windows in order and without overlap; values by channel: mean power, own energy counter."""
+    """Windows in order, without overlap; by channel: mean power, the meter's energy counter."""
 
     start_ns: Ints
     end_ns: Ints
@@ -48,7 +48,7 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """Records by one running of the meter's clock, from `arrival_ns` and its own `own_ns` on."""
+    """Records during one run of the meter's clock, from `arrival_ns` (its `own_ns`) on."""
 
     arrival_ns: int
     own_ns: int
@@ -57,11 +57,11 @@ class Stretch:
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """How a meter's records lie on the controller's clock.
+    """The relation of a meter's records to the controller's clock.
 
-    `bound_ns`: all ends may be too late by up to this, the same for all of a stretch; with
-    `poll` each end separately. `flags`: what contradicts the meter's description. `extra_ns`: where
-    there was a record too many.
+    Ends of windows may be too late by up to `bound_ns`, by the same amount in a stretch, or, with
+    `poll`, each by its own. `flags` name contradictions to the meter's description. `extra_ns` are
+    the spans with a duplicate record.
     """
 
     kind: str
@@ -72,10 +72,10 @@ class Timing:
 
 
 class OwnTime:
-    """A meter's own time of each record in ns, and the number of the stretch that it belongs to.
+    """A meter's own time of each record in ns, and the number of its stretch.
 
-    `device`: the time in the record; a new stretch where the port was opened or that time
-    went back. `index`: records numbered, times the window. `poll`: none.
+    With `device` it is the time in the record, with a new stretch if the port was opened or that
+    time decreased; with `index` the record's number times the window; with `poll` there is none.
     """
 
     def __init__(self, kind: str) -> None:
@@ -84,7 +84,7 @@ class OwnTime:
         self._last: tuple[int, int, int] | None = None  # epoch, arrival, own time
 
     def times(self, table: pl.DataFrame, ahead: pl.DataFrame | None) -> tuple[Ints, Ints]:
-        """Return times (_UNKNOWN if there is none) and stretches; `ahead` are the records after."""
+        """Return times, or _UNKNOWN, and stretches; `ahead` are the records that follow."""
         epoch = table["epoch"].to_numpy().astype(np.int64)
         if self._kind == "poll":
             return np.full(len(table), _UNKNOWN), np.zeros(len(table), np.int64)
@@ -95,10 +95,10 @@ class OwnTime:
             return device_ns, self._stretches(epoch, device_ns)
         device_ns = table["t_device_us"].fill_null(0).to_numpy().astype(np.int64) * 1000
         device_ns[table["t_device_us"].is_null().to_numpy()] = _UNKNOWN
-        known = np.flatnonzero(device_ns != _UNKNOWN)
+        timed = np.flatnonzero(device_ns != _UNKNOWN)
         stretch = np.full(len(table), max(self._stretch, 0))
-        if len(known):
-            stretch[known] = self._stretches(epoch[known], device_ns[known])
+        if len(timed):
+            stretch[timed] = self._stretches(epoch[timed], device_ns[timed])
         return device_ns, stretch
 
     def _stretches(self, epoch: Ints, device_ns: Ints) -> Ints:
@@ -140,12 +140,10 @@ class OwnTime:
 
 
 def missed_records(arrival: Ints, width_ns: Ints) -> Ints:
-    """How many records are missing before each but the first, from arrivals of one stretch.
+    """Count the records missing before each but the first, from arrivals of one stretch.
 
-    −1 for one that came twice.
-
-    By a clock that is fast the records come ever earlier for their number, which would hide those
-    that are missing; so its rate is taken out first.
+    A duplicate record counts −1. With a fast clock records arrive ever earlier for their number,
+    which would hide missing ones, so that the clock's rate is removed first.
     """
     if len(arrival) < 2:
         return np.zeros(0, np.int64)
@@ -160,11 +158,11 @@ def missed_records(arrival: Ints, width_ns: Ints) -> Ints:
 
 
 def _rate(late: Floats) -> float:
-    """By how much of a window each record comes later than the one before, missing ones aside.
+    """Return the increase of lateness per record in windows, without that of missing records.
 
-    What is missing makes whole windows: so the lowest of some records are held against those that
-    follow them, whole windows are taken off, and the median gives the rate; then over four times as
-    many, and so on. `late` is in windows.
+    Missing records add whole windows: so the lowest of some records are compared with those that
+    follow, whole windows are removed, and the median is the rate; this is refined over distances
+    four times as long, and so on. `late` is in windows.
     """
     count = len(late) // GROUP
     if count < 4:
@@ -175,18 +173,18 @@ def _rate(late: Floats) -> float:
     rate, apart = 0.0, 1
     while apart < count:
         records = place[apart:] - place[:-apart]
-        left = low[apart:] - low[:-apart] - rate * records
-        rate += float(np.median((left - np.rint(left)) / records))
+        change = low[apart:] - low[:-apart] - rate * records
+        rate += float(np.median((change - np.rint(change)) / records))
         apart *= 4
     return rate if QUARTZ_SKEW < abs(rate) <= MAX_SKEW else 0.0
 
 
 def _lost(late_ns: Ints, width_ns: Ints) -> Ints:
-    """Return the same from how late each record is for its number.
+    """Count the records missing before each but the first, from lateness for their number.
 
-    A record that is missing makes all that follow come a window later for their number; one that
-    only came late does not. So the lowest lateness of those ahead is looked at; near the end of a
-    stretch, where few are ahead, a pause beyond the usual delays is asked for as well.
+    A missing record delays all that follow by a window; a late one does not. So the least lateness
+    of the records ahead counts; near the end of a stretch, with few ahead, a pause longer than
+    usual delays is required as well.
     """
     least = minimum_filter1d(late_ns, AHEAD, origin=-(AHEAD // 2), mode="nearest")
     lost = np.maximum(np.rint(np.diff(least) / width_ns).astype(np.int64), 0)
@@ -199,11 +197,11 @@ def _lost(late_ns: Ints, width_ns: Ints) -> Ints:
 
 
 def _twice(late: Floats) -> Ints:
-    """Numbers of records that were sent twice, by how late each is in windows.
+    """Return the numbers of duplicate records, from each record's lateness in windows.
 
-    From such a one on all come a window too early for their number, while those before and behind
-    it keep their distance. Of a bunch that was read late they would not. None is found where the
-    delay of most varies by as much as a window.
+    After a duplicate all arrive a window too early for their number, while distances before and
+    after it are unchanged, unlike in a bunch that was read late. None is detected if the delay of
+    most records varies by a window.
     """
     step = np.diff(late)
     level = np.abs(step) < 0.25
@@ -214,7 +212,7 @@ def _twice(late: Floats) -> Ints:
 
 
 def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
-    """One pass over a meter's times. `kind` is its timing; `limit_s` the limit of its delay."""
+    """Fit a meter's times in one pass; `kind` is its timing, `limit_s` the limit of its delay."""
     limit_ns = min(limit_s, LONGEST_S) * 1e9
     if kind == "poll":
         return Timing(kind, (), limit_ns)
@@ -248,7 +246,7 @@ def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
 
 @dataclass
 class _Gathered:
-    """Points of one stretch as they come in: the lowest, and some regardless of their height."""
+    """Points of one stretch: the lowest, and some regardless of their height."""
 
     arrival_ns: int
     own_ns: int
@@ -274,12 +272,12 @@ def _joined(parts: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
 
 
 def _pieces(stretch: Ints, device_ns: Ints) -> Iterator[Ints]:
-    """Return rows with a device time, by stretch."""
-    known = np.flatnonzero(device_ns != _UNKNOWN)
-    if len(known) == 0:
+    """Yield the rows with a device time of each stretch."""
+    timed = np.flatnonzero(device_ns != _UNKNOWN)
+    if len(timed) == 0:
         return
-    cut = np.flatnonzero(np.diff(stretch[known])) + 1
-    yield from np.split(known, cut)
+    cut = np.flatnonzero(np.diff(stretch[timed])) + 1
+    yield from np.split(timed, cut)
 
 
 def _with_ahead(
@@ -291,12 +289,12 @@ def _with_ahead(
 
 
 def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterator[Windows]:
-    """All windows of these channels, some hundred thousand at a time.
+    """Yield the windows of these channels, some hundred thousand at a time.
 
-    A window starts where the one before ended if both ends are less than 1.5 windows apart, else
-    one window before its own end: the time between is a gap and stays one.
+    A window starts at the end of the one before if their ends are less than 1.5 windows apart, else
+    one window before its end: the time between stays a gap.
     """
-    columns = [f"{what}_{name}" for what in ("power_w", "energy_j") for name in channels]
+    columns = [f"{kind}_{name}" for kind in ("power_w", "energy_j") for name in channels]
     columns = [name for name in columns if name in samples.columns]
     own_time = OwnTime(timing.kind)
     last = None
@@ -304,11 +302,11 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
         device_ns, stretch = own_time.times(table, ahead)
         end = table["t_mono_ns"].to_numpy().astype(np.int64)
         for rows in _pieces(stretch, device_ns):
-            known = timing.stretches[stretch[rows[0]]]
-            x = (device_ns[rows] - known.own_ns).astype(np.float64)
-            end[rows] = known.arrival_ns + np.rint(known.line.at(x)).astype(np.int64)
+            fitted = timing.stretches[stretch[rows[0]]]
+            x = (device_ns[rows] - fitted.own_ns).astype(np.float64)
+            end[rows] = fitted.arrival_ns + np.rint(fitted.line.at(x)).astype(np.int64)
         values = {name: table[name].to_numpy().astype(np.float64, copy=False) for name in columns}
-        # A record without a power in every channel is as good as missing.
+        # A record that lacks the power of a channel counts as missing.
         powers = [value for name, value in values.items() if name.startswith("power_w_")]
         good = np.all(np.isfinite(powers), axis=0)
         if not good.any():
@@ -318,14 +316,14 @@ def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterat
         start, end = joined(end[good], width, epoch, last)
         last = (int(end[-1]), int(epoch[-1]))
         power, energy = (
-            {c: values[f"{what}_{c}"][good] for c in channels if f"{what}_{c}" in values}
-            for what in ("power_w", "energy_j")
+            {c: values[f"{kind}_{c}"][good] for c in channels if f"{kind}_{c}" in values}
+            for kind in ("power_w", "energy_j")
         )
         yield Windows(start, end, epoch, power, energy)
 
 
 def joined(end: Ints, width: Ints, epoch: Ints, last: tuple[int, int] | None) -> tuple[Ints, Ints]:
-    """Return starts and ends; `last` are the end and epoch of the window before the first."""
+    """Return windows' starts and ends; `last` is the end and epoch of the preceding window."""
     first_end, first_epoch = last or (int(end[0] - width[0]), int(epoch[0]))
     end = np.maximum(np.maximum.accumulate(end), first_end)
     before = np.concatenate([[first_end], end[:-1]])
@@ -334,20 +332,20 @@ def joined(end: Ints, width: Ints, epoch: Ints, last: tuple[int, int] | None) ->
     return np.where(touching, before, np.maximum(end - width, before)), end
 
 
-# Known otherwise: gaps by the coverage, restarts by the stretches of the meter's clock; a marker is
-# no remark on the power.
-KNOWN = frozenset({"gap", "restart", "marker"})
+# Gaps show in the coverage, restarts in the stretches of the meter's clock; a marker is not about
+# the power.
+NOT_REMARKS = frozenset({"gap", "restart", "marker"})
 
 
 @dataclass(frozen=True, eq=False)
 class Remarks:
-    """By word: where stretches of records begin and end that bear it, on the controller's clock."""
+    """Spans of the records flagged with each word, on the controller's clock."""
 
     stretches: Mapping[str, Spans]
 
     @classmethod
     def from_samples(cls, samples: Samples) -> Remarks:
-        """One pass over the flags; neighbouring records that bear a word are one stretch."""
+        """Gather the flags in one pass; neighbouring records with a word are one stretch."""
         if "flags" not in samples.columns:
             return cls({})
         parts: dict[str, list[Spans]] = {}
@@ -358,14 +356,13 @@ class Remarks:
                 end = bearing["t_mono_ns"].to_numpy().astype(np.int64)
                 width = np.rint(bearing["window_s"].to_numpy() * 1e9).astype(np.int64)
                 start = end - width
-                # Records that follow each other within half a window are one stretch.
                 new = np.flatnonzero(start[1:] - end[:-1] > width[1:] // 2) + 1
                 spans = start[[0, *new]], end[[*(new - 1), -1]]
-                for word in set(flags.split()) - KNOWN:
+                for word in set(flags.split()) - NOT_REMARKS:
                     parts.setdefault(word, []).append(spans)
         stretches = {}
-        for word, every in parts.items():
-            starts, ends = (np.concatenate(sides) for sides in zip(*every, strict=True))
+        for word, spans_of_word in parts.items():
+            starts, ends = (np.concatenate(sides) for sides in zip(*spans_of_word, strict=True))
             order = np.argsort(starts, kind="stable")
             stretches[word] = starts[order], np.maximum.accumulate(ends[order])
         return cls(stretches)
@@ -373,9 +370,9 @@ class Remarks:
     def during(
         self, start_ns: int, end_ns: int, own_name: str, all_own: Sequence[str]
     ) -> list[str]:
-        """Words on records between two instants; those on other channels than `own` left out.
+        """Return the words on records between two instants, except those on other channels.
 
-        A word that ends in `-` and the meter's own name of a channel is on that channel alone.
+        A word that ends in `-` and the meter's name of a channel (`all_own`) applies only to that.
         """
         words = []
         for word, spans in self.stretches.items():
@@ -388,7 +385,7 @@ class Remarks:
 
 
 def meets(spans: Spans, start_ns: int, end_ns: int) -> bool:
-    """Whether any of the spans reaches into a stretch."""
+    """Return whether any of the spans overlaps a stretch."""
     starts, ends = spans
     first = int(np.searchsorted(ends, start_ns, side="right"))
     return first < len(starts) and bool(starts[first] < end_ns)

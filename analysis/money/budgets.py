@@ -32,7 +32,7 @@ EVERY = "all"  # the geometric mean over the workloads
 
 @dataclass(frozen=True)
 class Budgeted:
-    """A budget and what it is of; `base` is empty where nothing is compared."""
+    """A budget with the place of its figure; `base` is empty if nothing is compared."""
 
     workload: str
     base: str
@@ -43,7 +43,7 @@ class Budgeted:
 
 
 def joules(results: Results) -> Iterator[Budgeted]:
-    """Mean joules of a run, as in the summary."""
+    """Yield the budgets of a run's mean joules, as in the summary."""
     suite = results.suite
     for key, group in groups_of(suite, results.energy).items():
         if group.mean is not None:
@@ -53,7 +53,7 @@ def joules(results: Results) -> Iterator[Budgeted]:
 
 
 def ratios(results: Results) -> Iterator[Budgeted]:
-    """Each configuration to the baseline in each workload."""
+    """Yield the budgets of each configuration's ratio to the baseline in each workload."""
     suite, groups = results.suite, groups_of(results.suite, results.energy)
     for key, comparison in results.family.versus.items():
         base = base_of(key, suite)
@@ -63,7 +63,7 @@ def ratios(results: Results) -> Iterator[Budgeted]:
 
 
 def overall(results: Results) -> Iterator[Budgeted]:
-    """Yield the contrasts over all workloads that do something."""
+    """Yield the budgets of the contrasts over all working workloads."""
     suite = results.suite
     source = suite.reference_meter(SYSTEM) or ""
     groups = groups_of(suite, results.energy)
@@ -76,22 +76,22 @@ def overall(results: Results) -> Iterator[Budgeted]:
 
 
 def savings(results: Results) -> Iterator[Budgeted]:
-    """Yield what each workload, and the duty profile, saves."""
+    """Yield the budgets of the savings of each workload and of the duty profile."""
     suite = results.suite
     source = suite.reference_meter(SYSTEM) or ""
     paybacks = costs.profiles(suite, results.energy) + costs.paybacks(suite, results.energy)
-    # A profile may be a workload.
-    once = {(p.workload, p.against, p.runs_per_day): p for p in reversed(paybacks)}
-    for p in reversed(once.values()):
+    # A profile may be a workload, which then counts once.
+    unique = {(p.workload, p.against, p.runs_per_day): p for p in reversed(paybacks)}
+    for p in reversed(unique.values()):
         yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, p.budget)
 
 
 def ratio_budget(
     terms: Iterable[ErrorTerm], c: Comparison, pairs: Sequence[tuple[Mean | None, ...]]
 ) -> Budget:
-    """Of a comparison over the workloads that have joules and seconds of base and other."""
-    known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
-    rows = scatter(c.error, c.df, "1"), *instrument_rows(terms, ratio_readings(known))
+    """Return the budget of a ratio over the workloads with joules of base and other."""
+    complete = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
+    rows = scatter(c.error, c.df, "1"), *instrument_rows(terms, ratio_readings(complete))
     return Budget("ratio", "1", c.ratio, rows, carried=c.estimate)
 
 
@@ -106,8 +106,8 @@ COLUMNS = schema(
 def table(results: Results) -> pl.DataFrame:
     """Return a row a term of every budget (columns: data/README.md).
 
-    Of joules and ratios of each workload, configuration and component, ratios over all workloads,
-    and savings; what they are worth follows from them.
+    There are budgets of joules and ratios of each workload, configuration and component, of ratios
+    over all workloads, and of savings, from which money follows.
     """
     suite = results.suite
     rows = [

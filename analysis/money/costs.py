@@ -1,8 +1,8 @@
-"""From the energy table to money and batteries: which runs are compared with which.
+"""Paybacks, batteries and hours on a battery, from the energy table.
 
-An hour on a battery is so much video, SQL, reading and writing, as declared; in what is left of it
-the machine is idle. Each of these costs what its phase cost a unit in the same block; delayed
-writes that come after a phase are not in it.
+An hour on a battery has declared amounts of video, SQL, reading and writing, and otherwise the
+machine is idle. Each amount costs as much per unit as its phase in the same block, without delayed
+writes after the phase.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOURS_PER_DAY = 24
 
 @dataclass(frozen=True)
 class Battery:
-    """Runs that a full battery holds of one workload, by configuration."""
+    """Number of runs of one workload on a full battery, on one configuration."""
 
     workload: str
     configuration: str
@@ -42,14 +42,14 @@ class Battery:
 
 @dataclass(frozen=True)
 class Part:
-    """Runs that the meter read, `weight` of them: their joules, and seconds with the tail."""
+    """Runs that a meter read, counted `weight` times: joules, and seconds including the tail."""
 
     weight: float
     energy_j: BlockValues
     metered_s: BlockValues
 
     def reading(self, blocks: Sequence[int], sign: float) -> Reading:
-        """Their mean over these blocks, as a reading of what `sign` times them is a part of."""
+        """Return their mean over these blocks as a reading, `sign` times in the figure."""
         energy_j, seconds = (
             sum(values[b] for b in blocks) / len(blocks)
             for values in (self.energy_j, self.metered_s)
@@ -61,8 +61,8 @@ class Part:
 class Side:
     """Block values of one workload on one configuration.
 
-    `tail_j` is part of `energy_j`: what was taken after the last mark, while delayed writes went to
-    the disk. `parts` are the readings of the meter that the joules are made of.
+    `tail_j` is the part of `energy_j` after the last mark, during delayed writes to the disk.
+    `parts` are the meter's readings that make up the joules.
     """
 
     energy_j: BlockValues
@@ -77,10 +77,10 @@ Sides = Mapping[tuple[str, str], Side]
 
 
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """Compare the self-encrypting disk with each software that spares it, by working workload.
+    """Return the paybacks against each software alternative, by working workload.
 
-    Empty where the plan has no assumptions, or no meter saw the whole system; without what takes
-    longer than the day in which it is to be done.
+    Empty if the plan has no assumptions or no meter measured the whole system; workloads whose runs
+    do not fit into a day are left out.
     """
     sides = _sides(energy)
     candidates = [
@@ -93,10 +93,10 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
 
 
 def alternatives(suite: Suite) -> list[str]:
-    """Return the software that the self-encrypting disk is held against.
+    """Return the software configurations with which the self-encrypting disk is compared.
 
-    That on the very same disk where there is some, for two disks differ by more than their
-    encryption: it stands for the same disk without Opal, which is what would be bought instead.
+    They are those on the same disk if there are any, as two disks differ by more than encryption:
+    they represent the same disk without Opal, which would be bought instead.
     """
     on_the_drive = [
         name for name in suite.software if suite.disk_of(name) == suite.disk_of(suite.sed or "")
@@ -105,12 +105,10 @@ def alternatives(suite: Suite) -> list[str]:
 
 
 def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """Return the duty profile against each software configuration.
+    """Return the paybacks of the duty profile against each software alternative.
 
-    Each block's runs are summed first.
-
-    Only blocks that have all of its workloads on both sides count. A profile of one workload is
-    that workload, so many times a day.
+    Runs are summed within each block that has all of the profile's workloads on both sides. A
+    profile of one workload is that workload, with its runs a day.
     """
     if suite.assumptions is None:
         return []
@@ -125,11 +123,11 @@ def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
 
 
 def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
-    """Return runs on a battery, for each workload × configuration."""
+    """Return the runs on a battery of each workload × configuration."""
     assumptions = suite.assumptions
     if assumptions is None:
         return []
-    held_runs = []
+    entries = []
     sides = _sides(energy)
     for workload in working(suite):
         for configuration in suite.configurations:
@@ -138,31 +136,30 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
                 continue
             joules = [side.energy_j[b] - side.tail_j[b] for b in side.energy_j]
             mean = estimate(joules)
-            held = mean.dividing(assumptions.battery_wh * 3600)
-            held_runs.append(
-                Battery(workload, configuration, mean, held, records.worst_origin(side.origins))
-            )
-    return held_runs
+            runs = mean.dividing(assumptions.battery_wh * 3600)
+            origin = records.worst_origin(side.origins)
+            entries.append(Battery(workload, configuration, mean, runs, origin))
+    return entries
 
 
 def headline_payback(paybacks: Sequence[Payback]) -> Payback | None:
-    """Return the one to name first: the paper's workload, of the first software there is."""
+    """Return the payback to show first: the paper's workload against the first software."""
     return min(paybacks, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
 
 
 def _payback(
     suite: Suite, sides: Sides, against: str, runs: Mapping[str, float], daily: bool = False
 ) -> Payback | None:
-    """Return the payback of so many runs of each workload; None where no block has them all.
+    """Return the payback of these numbers of runs by workload; None if no block has them all.
 
-    With `daily` they are those of a day; else the assumptions have the runs a day.
+    With `daily` they are those of a day; else the runs a day are in the assumptions.
     """
     a, sed = suite.assumptions, suite.sed
     if a is None or sed is None:
         return None
     only = next(iter(runs)) if len(runs) == 1 else None
     weights = runs if only is None else {only: 1.0}
-    # The self-encrypting side less what the disks differ by without encryption.
+    # The self-encrypting side less the difference of the disks without encryption.
     other_names = [sed, *(between_disks(suite, against) or ())]
     base, *others = (
         _combined([(sides.get((workload, name)), n) for workload, n in weights.items()])
@@ -182,16 +179,16 @@ def _payback(
     readings += [part.reading(blocks, -1.0) for part in other.parts]
     by_rule = {SLEEP: readings}
     rest_w = _rest_w(suite, sides, blocks)
-    if rest_w is not None:  # what is done sooner leaves time in which the machine rests
+    if rest_w is not None:  # in the time that a faster side saves, the machine rests
         rest_j = [w * s for w, s in zip(rest_w, sooner_s, strict=True)]
         whole_j[IDLE] = [j + r for j, r in zip(sed_j, rest_j, strict=True)]
         at_rest = Reading(estimate(rest_j).mean, estimate(sooner_s).mean, -1.0)
         by_rule[IDLE] = [*readings, at_rest]
 
-    # Of the one meter that read all; of several, none is known.
+    # If several meters read the joules, no error is stated for their difference.
     sources = base.sources | other.sources
-    known = (meter.terms for meter in suite.meters if {meter.name} == sources)
-    terms = next(known, read_terms({}))
+    stated = (meter.terms for meter in suite.meters if {meter.name} == sources)
+    terms = next(stated, read_terms({}))
 
     rule = a.after_work if a.after_work in whole_j else SLEEP
     return payback(
@@ -212,10 +209,10 @@ def _payback(
 def hours_a_day(
     suite: Suite, energy: pl.DataFrame, runs: Mapping[str, float], daily: bool = True
 ) -> float:
-    """How long so many runs of each workload take, on the configuration that takes longest."""
+    """Return the hours of these numbers of runs a day on the slowest configuration."""
     times: dict[tuple[str, str], list[float]] = {}
-    every = energy.filter(phase="all").unique("run_id", maintain_order=True)
-    for name, workload, seconds in every["configuration", "workload", "duration_s"].iter_rows():
+    rows = energy.filter(phase="all").unique("run_id", maintain_order=True)
+    for name, workload, seconds in rows["configuration", "workload", "duration_s"].iter_rows():
         if seconds is not None:
             times.setdefault((name, workload), []).append(seconds)
     each_day = 1.0 if daily or suite.assumptions is None else suite.assumptions.runs_per_day
@@ -231,16 +228,16 @@ def hours_a_day(
 
 
 def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | None:
-    """Power of the machine at rest on the self-encrypting disk, by block.
+    """Return the power at rest on the self-encrypting disk in each block.
 
-    The mean where a block has none, None where no block has.
+    A block without any has the mean of the others; None if no block has any.
     """
-    of_rest = (
+    idle = (
         sides.get((name, suite.sed or ""))
         for name in suite.workloads
         if suite.workload_of(name) == AT_REST
     )
-    side = next((side for side in of_rest if side is not None), None)
+    side = next((side for side in idle if side is not None), None)
     if side is None:
         return None
     power_w = {
@@ -254,7 +251,7 @@ def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | 
 def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
     """Return the configurations without encryption on the software's and the self-encrypting disk.
 
-    None where both are one disk, or where one of the disks was not measured without encryption.
+    None if both are one disk, or if one of them was not measured without encryption.
     """
     sed = suite.sed or ""
     names = suite.reference(against), suite.reference(sed)
@@ -267,32 +264,32 @@ def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
 
 
 def _combined(sides: Sequence[tuple[Side | None, float]]) -> Side | None:
-    """Return sums with these weights within the blocks that all sides have; None if one lacks."""
-    known = [(side, weight) for side, weight in sides if side is not None]
-    if not known or len(known) < len(sides):
+    """Return weighted sums within the blocks that all sides have; None if a side is missing."""
+    present = [(side, weight) for side, weight in sides if side is not None]
+    if not present or len(present) < len(sides):
         return None
 
     def summed(values: Sequence[BlockValues]) -> BlockValues:
         shared = set.intersection(*map(set, values))
-        weighted = list(zip(values, (weight for _, weight in known), strict=True))
+        weighted = list(zip(values, (weight for _, weight in present), strict=True))
         return {block: sum(part[block] * n for part, n in weighted) for block in sorted(shared)}
 
     return Side(
-        energy_j=summed([side.energy_j for side, _ in known]),
-        tail_j=summed([side.tail_j for side, _ in known]),
-        seconds=summed([side.seconds for side, _ in known]),
-        origins=frozenset().union(*(side.origins for side, _ in known)),
-        sources=frozenset().union(*(side.sources for side, _ in known)),
+        energy_j=summed([side.energy_j for side, _ in present]),
+        tail_j=summed([side.tail_j for side, _ in present]),
+        seconds=summed([side.seconds for side, _ in present]),
+        origins=frozenset().union(*(side.origins for side, _ in present)),
+        sources=frozenset().union(*(side.sources for side, _ in present)),
         parts=tuple(
             replace(part, weight=weight * part.weight)
-            for side, weight in known
+            for side, weight in present
             for part in side.parts
         ),
     )
 
 
 def _sides(energy: pl.DataFrame) -> Sides:
-    """All whole runs that a meter of the system saw, their tails included, as means by block."""
+    """Return means by block of all whole runs with joules of the system, tails included."""
     metered = energy.filter(
         pl.col("workload") != DRIFT_CHECK, pl.col("energy_j").is_not_null(), component=SYSTEM
     )
@@ -324,9 +321,9 @@ def _sides(energy: pl.DataFrame) -> Sides:
 
 @dataclass(frozen=True)
 class Activity:
-    """The phase that stands for some work, its unit in the energy table, and one in that unit.
+    """The phase that represents some work, its unit in the energy table, and the amount of one.
 
-    Each of `phases` is a name of that one phase: older suites have another.
+    `phases` are the names of that phase, which older suites name differently.
     """
 
     workload: str
@@ -346,10 +343,10 @@ ACTIVITIES: Mapping[HourlyWork, Activity] = {
 
 @dataclass(frozen=True)
 class BatteryHours:
-    """A configuration's hours on a battery, and the idle share of each.
+    """A configuration's hours on a battery, and the idle share of an hour.
 
-    `lost_min` are the minutes fewer than on its base, at that one's mean; None for the base, and
-    where no block has both.
+    `lost_min` are the minutes less than on its base, at the base's mean; None for the base, and if
+    no block has both.
     """
 
     configuration: str
@@ -361,9 +358,9 @@ class BatteryHours:
 
 
 def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
-    """Return the hours of each configuration that has all of the declared work.
+    """Return the hours on a battery of each configuration with all of the declared work.
 
-    Empty without a declared hour, and where its work does not fit into an hour.
+    Empty without a declared hour, and if its work does not fit into an hour.
     """
     a = suite.assumptions
     if a is None or not a.battery_hour:
@@ -391,9 +388,12 @@ def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
             )
             ratio = replace(c, systematic=instrument_error(terms, [sides])).estimate
             base_min = 60 * battery_j / sides[0][0]
-            left = ratio.dividing(base_min)
-            low, high = (None if e is None else base_min - e for e in (left.high, left.low))
-            lost_min = Estimate(base_min - left.mean, low, high)
+            other_min = ratio.dividing(base_min)
+            low, high = (
+                None if limit is None else base_min - limit
+                for limit in (other_min.high, other_min.low)
+            )
+            lost_min = Estimate(base_min - other_min.mean, low, high)
         held.append(
             BatteryHours(
                 name,
@@ -410,10 +410,10 @@ def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
 def _hour(
     energy: pl.DataFrame, work: Mapping[HourlyWork, float]
 ) -> tuple[BlockValues, BlockValues]:
-    """Return by block the joules of an hour and its idle seconds, where a block has all phases."""
+    """Return the joules of an hour and its idle seconds in each block with all phases."""
     amounts = [(ACTIVITIES[name], amount) for name, amount in work.items() if amount > 0]
-    rest_w, _ = _of_one(energy, AT_IDLE)
-    costs = [_of_one(energy, activity) for activity, _ in amounts]
+    rest_w, _ = _unit_cost(energy, AT_IDLE)
+    costs = [_unit_cost(energy, activity) for activity, _ in amounts]
     blocks = set(rest_w).intersection(*(joules for joules, _ in costs))
     idle_s = {
         block: SECONDS_PER_HOUR
@@ -428,13 +428,13 @@ def _hour(
     return energy_j, idle_s
 
 
-def _of_one(energy: pl.DataFrame, activity: Activity) -> tuple[BlockValues, BlockValues]:
-    """Return by block what one costs, in joules and in seconds."""
+def _unit_cost(energy: pl.DataFrame, activity: Activity) -> tuple[BlockValues, BlockValues]:
+    """Return the joules and the seconds of one unit of the activity in each block."""
     rows = energy.filter(
         pl.col(activity.unit) > 0,
         pl.col("phase").is_in(activity.phases),
         workload=activity.workload,
     )
-    ones = pl.col(activity.unit) / activity.size
-    joules, seconds = (block_means(rows, pl.col(c) / ones) for c in ("energy_j", "duration_s"))
+    units = pl.col(activity.unit) / activity.size
+    joules, seconds = (block_means(rows, pl.col(c) / units) for c in ("energy_j", "duration_s"))
     return joules, seconds

@@ -1,14 +1,13 @@
-"""Does the dearer disk pay for itself? Runs, years, present value, with their intervals.
+"""Payback of the self-encrypting disk: runs, years and present value, with their intervals.
 
-The saving is bounded first, in joules, paired within blocks. Prices are exact, so what follows from
-the saving is monotone in it and takes its limits over: swapped where it falls with the saving, and
-only where the saving's interval stays above 0 if it is divided by it. What the meter's limits of
-error may add to or take from the
-saving belongs to its interval here (`analysis.stats.budget`). Where that holds 0 there is no
-demonstrated payback, and the break-even price is what could be paid at most.
+The interval of the saving comes first, in joules, paired within blocks; it includes the meter's
+limits of error (`analysis.stats.budget`). Prices are exact, so that all that follows is monotone in
+the saving and takes its limits: swapped if it falls with the saving, and if divided by the saving
+only while the interval is above 0. If the interval includes 0, no payback is demonstrated, and the
+break-even price is the most that could be paid.
 
-Runs are without interest, as in the paper; years, break-even prices, the present
-value and its probability are with the interest that is declared, so that they agree.
+Runs are without interest, as in the paper; years, break-even prices, the present value and its
+probability are with the declared interest, so that they agree.
 """
 
 from __future__ import annotations
@@ -29,30 +28,25 @@ from contract.estimates import Estimate
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25
 SECONDS_PER_HOUR = 3600
-PROFILE = "profile"  # stands for a workload where the unit is a day of the duty profile
+PROFILE = "profile"  # name of the workload if the unit is a day of the duty profile
 
 
 @dataclass(frozen=True)
 class Payback:
-    """The saving of one configuration over another, and what follows from it.
+    """The saving of the self-encrypting disk over one configuration, and its consequences.
 
-    The unit is a run of `workload`, done `runs_per_day` times a day; for `PROFILE` it is a day of
-    the duty profile. `runs`,
-    `years` and `break_even_electricity` (a price per kWh at which the disk is repaid within its
-    life) are None unless it `saves`, i.e. the saving's 95 % interval, the meter's error included,
-    lies above 0; `years` also where interest takes more than is saved.
-    `break_even_price` is what may be paid extra for the disk to be repaid within its life; it is
-    never below 0.
+    The unit is a run of `workload`, `runs_per_day` times a day; for `PROFILE` it is a day of the
+    duty profile. `runs`, `years` and `break_even_electricity` (the price per kWh at which the disk
+    is repaid within its life) are None unless it `saves`, i.e. the saving's 95 % interval, meter's
+    error included, is above 0; `years` is also None if interest exceeds the saving.
+    `break_even_price` is the extra price that is repaid within the disk's life, at least 0.
 
-    `probability` of payback within the disk's life holds what the scatter between blocks and the
-    meter's error leave open, and the declared `ranges` of the assumptions, each uniform; an
-    assumption without a range is fixed. None where the saving has no interval. A payback
-    is `demonstrated` where it is at least `DEMONSTRATED`. `budget` is that of the saving, with the
-    scatter and the meter's error; its interval is
-    carried on to all that follows. `meter_j` is the half width of the 95 % interval of what the
-    meter's limits of error alone may add to or take from the saving; None where none is stated.
-    Carbon is None without a grid's intensity. `tail_j` is the part of the saving that lies
-    after the work's end, in delayed writes; `run_s` is how long a run takes on the drive.
+    `probability` is that of payback within the disk's life, given the scatter between blocks, the
+    meter's error, and the declared `ranges` of the assumptions, each uniform; an assumption without
+    a range is fixed. It is None if the saving has no interval. A payback is `demonstrated` if it is
+    at least `DEMONSTRATED`. `budget` is that of the saving; all intervals follow from it. Carbon is
+    None without a grid's intensity. `tail_j` is the part of the saving after the end of the work,
+    in delayed writes; `run_s` is the duration of a run on the drive.
     """
 
     workload: str
@@ -78,7 +72,7 @@ class Payback:
 
     @property
     def hours(self) -> Estimate | None:
-        """How long the machine works until the disk is repaid, without interest."""
+        """Hours of work until the disk is repaid, without interest."""
         return None if self.runs is None else self.runs.scaled(self.run_s / SECONDS_PER_HOUR)
 
     @property
@@ -87,9 +81,10 @@ class Payback:
 
     @property
     def meter_j(self) -> float | None:
+        """Half width of the saving's 95 % interval by the meter's error only; None if unstated."""
         rows = tuple(row for row in self.budget.rows if row.evaluation == "B")
-        known = any(row.half_width is not None for row in rows)
-        return replace(self.budget, rows=rows).expanded if known else None
+        stated = any(row.half_width is not None for row in rows)
+        return replace(self.budget, rows=rows).expanded if stated else None
 
     @property
     def meter_share(self) -> float | None:
@@ -100,7 +95,7 @@ class Payback:
 
 
 def annuity(rate: float, years: float) -> float:
-    """Present value of 1 a year, paid at each year's end: (1 − (1 + rate)^−years) / rate."""
+    """Return the present value of 1 at each year's end: (1 − (1 + rate)^−years) / rate."""
     return years if rate == 0 else (1 - (1 + rate) ** -years) / rate
 
 
@@ -118,11 +113,11 @@ def payback(
     tail_j: float = 0.0,
     run_s: float = 0.0,
 ) -> Payback:
-    """Payback of the self-encrypting disk against one software configuration.
+    """Compute the payback of the self-encrypting disk against one software configuration.
 
     `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block. `meter`
-    are the terms of the meter's error in the saving; `run_s` is how long a run takes.
-    `runs_per_day` is the assumptions' where it is not given.
+    are the terms of the meter's error in the saving; `run_s` is the duration of a run.
+    `runs_per_day` defaults to that of the assumptions.
     """
     a = assumptions
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
@@ -171,10 +166,10 @@ def payback(
 
 
 def repaid_after_years(saved_per_year: Estimate, assumptions: Assumptions) -> Estimate | None:
-    """Years until the net saving, with interest, is 0; None where even the middle never gets there.
+    """Return the years after which the net saving, with interest, is 0.
 
-    annuity(r, t) = price / saving solved for t. A limit is None where it is never reached: savings
-    far in the future are worth too little.
+    They solve annuity(r, t) = price / saving for t. The result is None if the mean saving never
+    repays the price, as savings far in the future are worth too little; so is a limit.
     """
 
     def after(yearly: float | None) -> float | None:
@@ -183,8 +178,8 @@ def repaid_after_years(saved_per_year: Estimate, assumptions: Assumptions) -> Es
         rate, needed = assumptions.discount_rate, assumptions.sed_extra_price / yearly
         if rate == 0:
             return needed
-        left = 1 - rate * needed
-        return None if left <= 0 else -math.log(left) / math.log1p(rate)
+        discount = 1 - rate * needed
+        return None if discount <= 0 else -math.log(discount) / math.log1p(rate)
 
     mid = after(saved_per_year.mean)
     if mid is None:
@@ -199,18 +194,18 @@ DRAWS, SEED = 4_096, 20_261_126
 def _probability(saving_j: Estimate, each_day: float, assumptions: Assumptions) -> float | None:
     """Return the share of the saving's t distribution that repays the disk within its life.
 
-    The mean over the declared ranges of the assumptions. The error of the mean is found back from
+    It is the mean over the declared ranges of the assumptions. The standard error is derived from
     the 95 % interval.
     """
     if saving_j.low is None or saving_j.high is None:
         return None
     a, generator = assumptions, np.random.default_rng(SEED)
 
-    def drawn(name: str) -> Floats:
+    def draw(name: str) -> Floats:
         low, high = a.ranges.get(name, (getattr(a, name), getattr(a, name)))
         return np.asarray(generator.uniform(low, high, DRAWS if a.ranges else 1))
 
-    price, electricity, life, runs, rate = map(drawn, RANGED)
+    price, electricity, life, runs, rate = map(draw, RANGED)
     yearly = np.where(rate > 0, rate, 1.0)
     worth = np.where(rate > 0, -np.expm1(-life * np.log1p(rate)) / yearly, life)
     each_day_j = each_day * runs / a.runs_per_day * DAYS_PER_YEAR / JOULES_PER_KWH

@@ -1,3 +1,3 @@
-"""What the blocks show: intervals, verdicts, how many more are needed."""
+"""Statistics over blocks: intervals, verdicts, and the number of blocks that are needed."""
 
 from analysis import rounding  # noqa: F401  # before numpy

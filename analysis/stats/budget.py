@@ -46,7 +46,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Row:
-    """One term of a budget, with the half width None if nobody states it.
+    """One term of a budget, with half width None if it is not stated.
 
     `half_width / divisor` is its standard uncertainty. There is one of `sensitivities` for each
     reading; `correlation` is that of the errors of any two readings. If the term `matters`, the

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.energy.energy import _zone_energies, counted, run_edges
+from analysis.energy.energy import _zone_energies, counter_energy, run_edges
 from analysis.energy.metered import Metered
 from analysis.report import tables
 from analysis.report.trust_section import readers_row
@@ -46,7 +46,7 @@ def counter(start_uj: int, end_uj: int, seconds: float = 10, top: int = RANGE_UJ
 
 
 def test_one_wrap_is_corrected() -> None:
-    energy = counted(counter(RANGE_UJ - 2_000_000, 3_000_000))
+    energy = counter_energy(counter(RANGE_UJ - 2_000_000, 3_000_000))
     assert energy.energy_j == pytest.approx(5.0, abs=1e-4)  # how a wrap counts is the counter's
     assert "wrap-corrected" in energy.flags
 
@@ -54,17 +54,17 @@ def test_one_wrap_is_corrected() -> None:
 def test_samples_tell_how_often_the_counter_went_round() -> None:
     top = 999_999_999  # 1000 J: at 400 W a wrap each 2.5 s
     edges = counter(0, 0, seconds=10, top=top)
-    alone = counted(edges)
+    alone = counter_energy(edges)
     assert "possible-double-wrap" in alone.flags
     readings = [Reading(k * S, k * S + 5, k * 400_000_000 % (top + 1)) for k in range(1, 10)]
-    energy = counted(edges, readings)
+    energy = counter_energy(edges, readings)
     assert energy.energy_j == pytest.approx(4000)
     assert "possible-double-wrap" not in energy.flags
 
 
 def test_a_failed_read_is_no_figure() -> None:
     broken = Counter("powercap", "dram", None, Reading(1, 2, 3), RANGE_UJ, ("read-failed",))
-    energy = counted(broken)
+    energy = counter_energy(broken)
     assert (energy.energy_j, energy.flags) == (None, ("read-failed",))
 
 

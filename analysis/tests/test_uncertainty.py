@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.energy.curve import Edge
-from analysis.energy.energy import counted
+from analysis.energy.energy import counter_energy
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.response import HELD_FLAG, SLOW_FLAG, Updates
 from analysis.energy.uncertainty import (
@@ -144,7 +144,9 @@ def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show(
             Reading(round(m * 1e9) - 1_000, round(m * 1e9) + 1_000, e)
             for m, e in zip(marks, uj, strict=True)
         )
-        energy = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), 1_000_000))
+        energy = counter_energy(
+            Counter("rapl", "package-0", start, end, 262_143_328_850, (), 1_000_000)
+        )
         errors.append(known(energy.energy_j) - float(np.diff(marks)[0]) * power_w)
         stated = known(energy.statistical_j)
     assert np.std(errors) == pytest.approx(stated, rel=0.1)
@@ -182,7 +184,7 @@ def test_counters_of_any_interval_hold_the_truth(every_ms: int, observed: bool, 
         update_ns = round(every_ms * 1e6) if observed else None
         range_uj = (2**32 - 1) * (10**9 >> unit) // 1000
         start, end = edges
-        energy = counted(Counter("rapl", "package-0", start, end, range_uj, (), update_ns))
+        energy = counter_energy(Counter("rapl", "package-0", start, end, range_uj, (), update_ns))
         off_j = abs(known(energy.energy_j) - 20 * lasts_s)
         held.append(off_j <= 1.96 * known(energy.statistical_j))
     assert np.mean(held) >= 0.93
@@ -191,7 +193,9 @@ def test_counters_of_any_interval_hold_the_truth(every_ms: int, observed: bool, 
 def test_a_phase_that_is_short_for_its_counter_is_flagged_or_has_no_figure() -> None:
     start, end = (Reading(t, t + 3_000, t // 50) for t in (10**9, 1_050_000_000))
     by_interval = {
-        update_ns: counted(Counter("rapl", "package-0", start, end, 262_143_328_850, (), update_ns))
+        update_ns: counter_energy(
+            Counter("rapl", "package-0", start, end, 262_143_328_850, (), update_ns)
+        )
         for update_ns in (500_000, 5_000_000, 60_000_000, None)
     }
     assert {ns: (e.energy_j is None, e.flags) for ns, e in by_interval.items()} == {
@@ -200,7 +204,7 @@ def test_a_phase_that_is_short_for_its_counter_is_flagged_or_has_no_figure() -> 
         60_000_000: (True, (SHORTER,)),
         None: (False, (COARSE,)),
     }
-    pause = counted(
+    pause = counter_energy(
         Counter("rapl", "package-0", start, end, 262_143_328_850, (), 60_000_000), windows=False
     )
     assert pause.energy_j == 1.0 and pause.flags == ()

@@ -148,7 +148,7 @@ def test_the_readings_of_a_fast_meter_are_put_together_and_gaps_are_not_bridged(
     readings = scene.readings()
     fitted = scene.fit()
     assert fitted.offset_ms == pytest.approx(7, abs=0.5)
-    assert fitted.window_told_s == pytest.approx(0.001)
+    assert fitted.declared_s == pytest.approx(0.001)
     lost = np.random.default_rng(5).random(len(readings.end_ns) // 40) < 0.05
     kept = ~np.append(np.repeat(lost, 40), np.zeros(len(readings.end_ns) % 40, bool))
     assert fit(only(readings, kept), scene.mark()).offset_ms == pytest.approx(7, abs=0.5)
@@ -250,7 +250,7 @@ def covers(fitted: Fit, low_ms: float, high_ms: float) -> bool:
 def test_a_window_of_another_length_than_told_widens_the_bound() -> None:
     # The ends are where they are told to be; middles are half a period earlier than told.
     fitted = Scene(window_s=0.2).fit()
-    assert fitted.window_s == pytest.approx(0.2, rel=0.02) and fitted.window_told_s == 0.1
+    assert fitted.window_s == pytest.approx(0.2, rel=0.02) and fitted.declared_s == 0.1
     assert fitted.offset_ms == pytest.approx(50, abs=2)
     assert fitted.bound_ms > 49
     assert fitted.delay_s == pytest.approx(0.05, abs=0.002)
@@ -427,8 +427,8 @@ def test_windows_that_are_not_as_declared_are_said_and_known_by_their_delay() ->
     trust, _ = watermarks(suite(LINES, slow), clock())
     assert delays_s([trust], "meter0") == {"system": pytest.approx(0.01, abs=0.002)}
     (sentence,) = disagreements([trust], {"meter0"})
-    over_s, told_s = map(float, re.findall(r"([0-9.]+) s(?:,| by)", sentence))
-    assert [over_s, told_s] == pytest.approx([0.03, 0.01], abs=0.001)
+    over_s, declared_s = map(float, re.findall(r"([0-9.]+) s(?:,| by)", sentence))
+    assert [over_s, declared_s] == pytest.approx([0.03, 0.01], abs=0.001)
     assert trust.verdict == AGREES and not [*disagreements([trust], set())]
 
 

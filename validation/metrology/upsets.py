@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from analysis.energy.energy import SAMPLES_TELL, counted
+from analysis.energy.energy import SAMPLES_TELL, counter_energy
 from analysis.energy.plausibility import STUCK_FLAG
 from analysis.energy.windows import DUPLICATE_FLAG
 from analysis.suite.records import Counter
@@ -140,7 +140,7 @@ def _is_flagged(samples_s: np.ndarray, count_uj: np.ndarray) -> bool:
     ]
     flags = total(readings, RANGE_UJ).flags
     counter = Counter("rapl", "package-0", readings[0], readings[-1], RANGE_UJ, flags)
-    energy = counted(counter)
+    energy = counter_energy(counter)
     if SAMPLES_TELL & set(energy.flags):
-        energy = counted(counter, readings)
+        energy = counter_energy(counter, readings)
     return energy.energy_j is None or bool({*energy.flags} & SAMPLES_TELL)
