@@ -111,7 +111,7 @@ def rapl() -> RaplCounts:
         name
         for name, uj in used_uj.items()
         if kind_of(name) == "psys"
-        and standing.below(
+        and standing.shortfall(
             [standing.Stretch(2 * RAPL_S, uj * 1e-6)],
             [standing.Stretch(2 * RAPL_S, packages_uj * 1e-6)],
             standing.UPDATE_S,

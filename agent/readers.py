@@ -43,7 +43,7 @@ def registered() -> Openers:
     """
     candidates = (name for name in registry.names() if name != PowercapSource.name)
     names = (n for n in candidates if not registry.disturbs_disks(n) and registry.is_present(n))
-    return {name: partial(registry.opened, name) for name in names}
+    return {name: partial(registry.open_source, name) for name in names}
 
 
 class OtherReaders:

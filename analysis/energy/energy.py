@@ -33,8 +33,8 @@ from instrumentation.sources.standing import (
     STANDING,
     STANDS_STILL,
     Stretch,
-    below,
-    update_of,
+    shortfall,
+    update_interval_s,
 )
 from instrumentation.sources.zones import default_max_power_w, kind_of, summands
 
@@ -259,8 +259,8 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
             [Stretch(seconds, energy_j) for seconds, energy_j in runs.select(*c).iter_rows()]
             for c in (("duration_s", "energy_j"), ("duration_s", "energy_j_part"))
         ]
-        update_s = update_of(sides[0]) if source == RAPL else METER_UPDATE_S
-        if below(sides[0], sides[1], update_s) is not None:
+        update_s = update_interval_s(sides[0]) if source == RAPL else METER_UPDATE_S
+        if shortfall(sides[0], sides[1], update_s) is not None:
             names = [component, f"{PYRAPL}-{component}"]
             small |= pl.col("source").is_in([source, PYRAPL]) & pl.col("component").is_in(names)
     flagged = pl.concat_str(pl.col("flags"), pl.lit(BELOW_PART), separator=" ").str.strip_chars()

@@ -146,7 +146,9 @@ class Measurement:
         objections = self._sources.objections(stretches, busy_s)
         for name in self._meters.components.keys() & stretches:
             shown = self._meters.only_w.get(name), stretches[name], busy_s
-            objection = standing.of_sensor(self._labels[name], *shown, standing.OTHERS_PATIENCE_S)
+            objection = standing.object_to_sensor(
+                self._labels[name], *shown, standing.OTHERS_PATIENCE_S
+            )
             objections |= {name: objection} if objection else {}
         named = {name: (each.label, each.source) for name, each in self._components.items()}
         covers = {n: choice.category(n, self._components) for n in stretches.keys() - objections}

@@ -1,15 +1,15 @@
-"""What is stated of the accuracy of RAPL's counters, by domain."""
+"""Stated accuracy of RAPL's counters, by domain."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from instrumentation.accuracy import LINEARITY, NOT_STATED, ErrorTerm
 
-# Counts of 2^-14 or 2^-16 J: the coarser one, for no suite keeps the processor's own unit.
+# Counts of 2^-14 or 2^-16 J: the coarser one, for suites do not record the processor's unit.
 STEP_J, UPDATE_S = 2.0**-14, 1e-3
-# Where the interval between updates was not observed: as long as any platform is known to take.
+# For an update interval that was not observed: the longest that is known of any platform.
 UNOBSERVED_S = 0.1
 _COUNT = ErrorTerm("count", STEP_J, "energy unit of 2^-14 J, the coarser of the two in use")
 _UPDATE = ErrorTerm("update", UPDATE_S, "Intel SDM, volume 3B: counters change about every 1 ms")
@@ -29,11 +29,11 @@ def rapl_terms(component: str) -> tuple[ErrorTerm, ...]:
 
 
 def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -> float:
-    """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
+    """Return the standard uncertainty of a difference of counts, in J.
 
-    The seconds are those within which the count that was read is that of the edge; each is a
-    rectangle, as is the counter's last digit at either end. Of the power at an edge the mean is
-    known alone: it may be from nothing to twice that, so the product's variance is 4/9 − 1/4.
+    `edges` are (power in W, seconds) at its two ends; within these seconds the count belongs to the
+    edge. Each is a rectangle, as is the counter's last digit at either end. Only the mean power at
+    an edge is known: it may be from 0 to twice that, so the product's variance is 4/9 − 1/4.
     """
-    terms: Sequence[float] = [power_w * seconds for power_w, seconds in edges]
-    return math.sqrt(sum(term * term for term in terms) * 7 / 36 + step_j * step_j / 6)
+    squares = sum((power_w * seconds) ** 2 for power_w, seconds in edges)
+    return math.sqrt(squares * 7 / 36 + step_j * step_j / 6)

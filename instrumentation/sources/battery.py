@@ -1,12 +1,12 @@
-"""A laptop's own battery gauge: the whole machine's energy, while it runs on its battery.
+"""A laptop's battery gauge: energy of the whole machine while it runs on its battery.
 
 `/sys/class/power_supply/*` (kernel, Documentation/ABI/testing/sysfs-class-power): `type`, `status`,
 `energy_now` in µWh or `charge_now` in µAh with `voltage_now` in µV, and `power_now` in µW or
-`current_now` in µA. On mains these show what charges the battery, so the source refuses; so it does
-while a supply is `online` beside a battery that is discharged, which then gives a part alone.
+`current_now` in µA. On mains these show the charging, so the source refuses; so it does while a
+supply is `online` and the battery is discharging, which then supplies only a part.
 
-Two figures of the same thing: `battery` adds up the power shown, `battery/gauge` is what the gauge
-has counted. The second has steps of many joules, the first follows the load late.
+Two figures of the same energy: `battery` adds up the power shown, `battery/gauge` is the gauge's
+count. The second has steps of many joules, the first follows the load late.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from contract import system_text
 from instrumentation.sources.counter import (
     ReadFailure,
     Reading,
+    read_stamped,
     reason,
-    stamped,
 )
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
 
 ROOT = Path("/sys/class/power_supply")
-PERIOD_S = 0.5  # gauges renew their figures every 1 to 30 s; to ask the firmware more often costs
+PERIOD_S = 0.5  # gauges renew their figures every 1 to 30 s, and each read costs firmware time
 POWER, GAUGE = "battery", "battery/gauge"
 NJ_PER_UWH = 3_600_000
-# A gauge's difference of fewer steps shows where the steps fell, not what was used.
+# A gauge's difference of fewer steps shows where the steps fell, not the energy.
 FEW_STEPS = 10
-# What a machine takes from its batteries, at the least and at the most; other units are beyond.
+# Least and highest power that a machine takes from its batteries; other units are beyond.
 LEAST_W, MOST_W = 0.5, 500
 _IDLE = {"Not charging", "Unknown", "Full"}  # of one battery while another is discharged
 
@@ -51,16 +51,16 @@ class _Battery:
     def status(self) -> str:
         return system_text.read_line(self.folder / "status")
 
-    def shows(self) -> bool:
-        """Whether a battery is in this bay and shows anything of its energy."""
+    def is_usable(self) -> bool:
+        """Return whether a battery is in this bay and shows its power or energy."""
         if system_text.read_line_or_empty(self.folder / "present") == "0":
             return False
-        return self.powered() or self.gauged()
+        return self.has_power() or self.has_gauge()
 
-    def powered(self) -> bool:
+    def has_power(self) -> bool:
         return self.has("power_now") or self.has("current_now", "voltage_now")
 
-    def gauged(self) -> bool:
+    def has_gauge(self) -> bool:
         return self.has("energy_now") or self.has("charge_now", "voltage_now")
 
     def has(self, *files: str) -> bool:
@@ -70,20 +70,20 @@ class _Battery:
         return system_text.read_number(self.folder / file)
 
     def power_uw(self) -> int:
-        """Return what it gives; some drivers show a discharge below 0."""
+        """Return the power it supplies; some drivers show a discharge below 0."""
         if self.has("power_now"):
             return abs(self.number("power_now"))
         return abs(self.number("current_now")) * self.number("voltage_now") // 10**6
 
     def count(self) -> tuple[int, int]:
-        """Return the charge left by the gauge, in counts, and a count's energy in nJ."""
+        """Return the remaining charge by the gauge, in counts, and a count's energy in nJ."""
         if self.has("energy_now"):
             return self.number("energy_now"), NJ_PER_UWH
         return self.number("charge_now"), self.number("voltage_now") * NJ_PER_UWH // 10**6
 
 
 class BatterySource(PolledSource):
-    """The batteries of this machine together, as one supply; on mains every read fails.
+    """All batteries of this machine as one supply; on mains every read fails.
 
     `supplies` are mains and USB supplies.
     """
@@ -99,11 +99,12 @@ class BatterySource(PolledSource):
         self._used_nj = 0
         self._step_nj: int | None = None
         self._away = 0  # how often the machine was on mains
-        self._turn = threading.Lock()
-        powered, gauged = (all(map(has, batteries)) for has in (_Battery.powered, _Battery.gauged))
-        powers = {POWER: self._power_uw} if powered else {}
-        gauges = {GAUGE: self._gauge} if gauged else {}
-        super().__init__(powers, gauges, period_s, (*powers, *gauges), watched=False)
+        self._gauge_lock = threading.Lock()
+        has_power = all(battery.has_power() for battery in batteries)
+        self._has_gauge = all(battery.has_gauge() for battery in batteries)
+        powers = {POWER: self._power_uw} if has_power else {}
+        gauges = {GAUGE: self._gauge} if self._has_gauge else {}
+        super().__init__(powers, gauges, period_s, (*powers, *gauges), watches_updates=False)
 
     @classmethod
     def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> BatterySource:
@@ -113,15 +114,14 @@ class BatterySource(PolledSource):
             raise BatteryError("no-battery", root=root)
         supplies = tuple(
             folder
-            for folder, kind in _of_machine(root)
+            for folder, kind in _machine_supplies(root)
             if kind in ("Mains", "Wireless", "UPS") or kind.startswith("USB")
         )
         try:
-            present = tuple(battery for battery in batteries if battery.shows())
-            if not any(map(_Battery.powered, present)) and not any(map(_Battery.gauged, present)):
-                raise BatteryError(
-                    "battery-shows-nothing", batteries=", ".join(b.folder.name for b in batteries)
-                )
+            present = tuple(battery for battery in batteries if battery.is_usable())
+            if not present:
+                names = ", ".join(battery.folder.name for battery in batteries)
+                raise BatteryError("battery-shows-nothing", batteries=names)
             _require_discharging(present, supplies)
         except OSError as error:
             raise BatteryError("battery-hides", reason=reason(error)) from None
@@ -129,19 +129,19 @@ class BatterySource(PolledSource):
 
     @classmethod
     def is_present(cls, root: Path = ROOT) -> bool:
-        """Whether this machine has a battery."""
+        """Return whether this machine has a battery."""
         return bool(_batteries(root))
 
     @property
     def least_uj(self) -> Mapping[str, int]:
-        """By quantity, the smallest difference that is a figure; what is smaller is its steps."""
+        """Smallest usable difference of a quantity; smaller ones only show its steps."""
         return {GAUGE: max(1, FEW_STEPS * (self._step_nj or 0) // 1000)}
 
     @property
     def totals_j(self) -> tuple[float, float, float] | None:
-        """Return the joules since it was opened, by power and by gauge, and the gauge's step.
+        """Joules since the opening by power and by gauge, and the gauge's step.
 
-        None where one of these is not known, or the mains were there in between.
+        None if one of these is unknown, or the machine was on mains meanwhile.
         """
         power = self.sums.get(POWER)
         if power is None or power.gaps or self._away or not self._step_nj:
@@ -150,8 +150,8 @@ class BatterySource(PolledSource):
 
     def _power_uw(self) -> int:
         self._require_discharging()
-        if all(map(_Battery.gauged, self._batteries)):
-            with self._turn:  # often enough to see the gauge's single steps
+        if self._has_gauge:
+            with self._gauge_lock:  # often enough to see the gauge's single steps
                 self._used_uj()
         power_uw = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
         if not power_uw:
@@ -161,10 +161,10 @@ class BatterySource(PolledSource):
         return power_uw
 
     def _gauge(self) -> Reading | ReadFailure:
-        with self._turn:
-            read = stamped(self._used_uj)
-        # What the mains gave in between the gauge does not show.
-        return replace(read, epoch=self._away) if isinstance(read, Reading) else read
+        with self._gauge_lock:
+            reading = read_stamped(self._used_uj)
+        # The gauge does not show the energy from the mains meanwhile.
+        return replace(reading, epoch=self._away) if isinstance(reading, Reading) else reading
 
     def _require_discharging(self) -> None:
         try:
@@ -174,10 +174,7 @@ class BatterySource(PolledSource):
             raise
 
     def _used_uj(self) -> int:
-        """Return what the gauge has counted down since the first look.
-
-        Raises OSError.
-        """
+        """Return the energy that the gauge has counted since the first read. Raises OSError."""
         self._require_discharging()
         counts = [battery.count() for battery in self._batteries]
         for last, (count, nj) in zip(self._counts, counts, strict=False):
@@ -190,26 +187,26 @@ class BatterySource(PolledSource):
 
 
 def _batteries(root: Path) -> tuple[_Battery, ...]:
-    """Those that feed the machine, not those of a mouse (`scope` Device)."""
-    return tuple(_Battery(folder) for folder, kind in _of_machine(root) if kind == "Battery")
+    """Return the batteries of the machine, not those of a mouse (`scope` Device)."""
+    return tuple(_Battery(folder) for folder, kind in _machine_supplies(root) if kind == "Battery")
 
 
-def _of_machine(root: Path) -> Iterator[tuple[Path, str]]:
-    """Folders and types of the supplies that are not of another device."""
+def _machine_supplies(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield folder and type of the supplies that do not belong to another device."""
     for folder in sorted(root.glob("*")):
         if system_text.read_line_or_empty(folder / "scope") != "Device":
             yield folder, system_text.read_line_or_empty(folder / "type")
 
 
 def _require_discharging(batteries: Sequence[_Battery], supplies: Sequence[Path]) -> None:
-    """Raise OSError where the machine does not live on its batteries alone."""
+    """Raise OSError unless the machine runs on its batteries only."""
     states = {battery.folder.name: battery.status() for battery in batteries}
     others = [f"{name} is {state!r}" for name, state in states.items() if state != "Discharging"]
     if len(others) == len(states) or any(
         state not in _IDLE | {"Discharging"} for state in states.values()
     ):
         raise OSError(f"{' and '.join(others)}, so the machine is on mains")
-    # 1 is a fixed supply that feeds the machine, 2 one that can be set.
+    # 1 is a fixed supply that is connected, 2 one that can be set.
     shown = {folder.name: system_text.read_line_or_empty(folder / "online") for folder in supplies}
     if online := [name for name, state in shown.items() if state not in ("", "0")]:
         raise OSError(

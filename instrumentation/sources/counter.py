@@ -1,16 +1,15 @@
 """Energy between two readings of a counter that wraps.
 
-What the kernel shows (drivers/powercap/intel_rapl_common.c, `rapl_unit_xlate`): the hardware counts
+The kernel's figures (drivers/powercap/intel_rapl_common.c, `rapl_unit_xlate`): the hardware counts
 32 bits of a unit, most often 2^-14 or 2^-16 J. The kernel rounds the unit down to whole nJ and
 shows `energy_uj` = raw x unit / 1000 and `max_energy_range_uj` = (2^32 - 1) x unit / 1000,
 both rounded down to µJ. So the shown counter starts again not after range + 1 µJ but after 2^32
-units, up to 61 µJ more. The unit follows from the range without doubt, and with it what a wrap
-takes away (`modulus_uj`).
+units, up to 61 µJ more. The range determines the unit, and with it the size of a wrap
+(`modulus_uj`).
 
-How exact that is: against raw counts times the kernel's unit, a difference is wrong by less than
-1 µJ (two roundings down), and by 0.5 µJ more a wrap. The unit itself is too small by less than
-1 nJ: 2.6 ppm at 2^-14 J, 52 ppm at 2^-16 J (`unit_shortfall`). The figures are left as the kernel
-shows them.
+Accuracy: against raw counts times the kernel's unit, a difference is wrong by less than 1 µJ (two
+roundings down), and by 0.5 µJ more for each wrap. The unit is too small by less than 1 nJ: 2.6 ppm
+at 2^-14 J, 52 ppm at 2^-16 J (`unit_shortfall`). The figures are not corrected for this.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from math import ceil
 from contract.counts import Edge
 from instrumentation.clock import monotonic_ns
 
-# The most that one package, die or memory zone can draw for as long as a wrap takes (a minute at
-# the least): the largest processors are sold with limits of 500 W, and a limit may be exceeded for
-# milliseconds only; twice that is out of reach. It decides from which time between two reads on a
-# second wrap is held possible, so that too high a bound costs a flag and too low a bound the truth.
+# Highest power of one package, die or memory zone over the time of a wrap (at least a minute): the
+# largest processors are sold with limits of 500 W, which may be exceeded for milliseconds only. It
+# decides from which time between two reads on a second wrap is possible: too high a bound costs a
+# flag, too low a bound gives a wrong figure.
 MAX_POWER_W = 1000.0
-# The platform zone (psys) counts whatever hangs on the mains, accelerators too.
+# The platform zone (psys) counts the whole machine, accelerators too.
 PLATFORM_MAX_POWER_W = 10_000.0
-# A counter is brought up to date about every millisecond: what a reading shows may be this much
-# older than the reading, with room to spare.
+# A counter is updated about every millisecond: its count may be this much older than the read,
+# with a margin.
 UPDATE_NS = 10_000_000
 
 DOUBLE_WRAP = "possible-double-wrap"
@@ -41,10 +40,10 @@ MIRROR = "mirror"
 UNKNOWN_RANGE = "unknown-range"
 REOPENED = "counter-reopened"
 BEYOND_BOUND = "beyond-power-bound"
-# Of a stretch, the time between two updates of its source or that a reading is the mean of.
+# Flags by the time between two updates of a source, or over which a reading is averaged.
 COARSE, SHORTER = "coarse-updates", "shorter-than-window"
-# A sensor that glances, or marks a missing reading by all bits set, stands out by so much from the
-# readings on both sides; what counts is a share of the energy around it.
+# A faulty reading of a sensor, or one with all bits set, exceeds those on both sides by this factor
+# and adds more than a share of the energy around it.
 LONE_FLAG, LONE, LONE_FLOOR_W, LONE_SHARE = "lone-reading", 20, 1.0, 0.01
 COARSE_SHARE = 0.02  # of a stretch or its energy, from which on one update or step is coarse
 
@@ -55,10 +54,9 @@ _RAW_MAX = 2**32 - 1
 class Reading(Edge):
     """A counter in µJ, read at some moment between two monotonic stamps.
 
-    `epoch` rises when the counter had gone and was opened again: what happened to it in between is
-    unknown. `window_ns`: the count may be so much older than the read, or what it grows by is a
-    mean over that time; 0 where that was not observed. `lone_uj`: what lone readings of a power
-    have added so far.
+    `epoch` rises when the counter vanished and was opened again; its history in between is unknown.
+    The count may be `window_ns` older than the read, or grow by a mean over that time; 0 if that
+    was not observed. `lone_uj` is the energy that lone readings of a power have added so far.
     """
 
     epoch: int = 0
@@ -68,7 +66,7 @@ class Reading(Edge):
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """A read that failed: when, and the system's reason."""
+    """A failed read: its time, and the system's reason."""
 
     t_before_ns: int
     error: str
@@ -77,11 +75,8 @@ class ReadFailure:
 Readings = Mapping[str, Reading | ReadFailure]
 
 
-def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadFailure:
-    """Return what a counter shows now, or why it cannot be read.
-
-    `energy_uj` raises OSError then.
-    """
+def read_stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadFailure:
+    """Read a counter between two stamps; return the reason if `energy_uj` raises OSError."""
     t_before_ns = monotonic_ns()
     try:
         count_uj = energy_uj()
@@ -91,7 +86,7 @@ def stamped(energy_uj: Callable[[], int], window_ns: int = 0) -> Reading | ReadF
 
 
 def has_lone(start: Reading, end: Reading, energy_uj: int) -> bool:
-    """Whether lone readings hold more than `LONE_SHARE` of the energy between two readings."""
+    """Return whether lone readings make more than `LONE_SHARE` of the energy between two reads."""
     return end.lone_uj - start.lone_uj > LONE_SHARE * energy_uj
 
 
@@ -101,12 +96,12 @@ def reason(error: OSError) -> str:
 
 
 def reading_at(edge: Edge) -> Reading:
-    """Return the reading that run.json has of an edge."""
+    """Return an edge of run.json as a reading."""
     return Reading(edge.t_before_ns, edge.t_after_ns, edge.energy_uj)
 
 
 def edge_at(reading: Reading | ReadFailure | None) -> Edge | None:
-    """Return a reading as run.json has it; None where the read failed."""
+    """Return a reading as an edge for run.json; None if the read failed."""
     if not isinstance(reading, Reading):
         return None
     return Edge(reading.t_before_ns, reading.t_after_ns, reading.energy_uj)
@@ -114,9 +109,9 @@ def edge_at(reading: Reading | ReadFailure | None) -> Edge | None:
 
 @dataclass(frozen=True, slots=True)
 class EnergyDifference:
-    """Energy since the reading before.
+    """Energy since an earlier reading.
 
-    `kind` is `first` (nothing before it: `energy_uj` is 0), `difference`, `corrected` (the counter
+    `kind` is `first` (no earlier reading: `energy_uj` is 0), `difference`, `corrected` (the counter
     had wrapped) or `lost` (`energy_uj` is None: a read failed, or the counter fell and no wrap can
     explain it).
     """
@@ -127,26 +122,20 @@ class EnergyDifference:
 
 
 def unit_nj(max_range_uj: int) -> int | None:
-    """Return the kernel's unit in nJ behind a range.
-
-    None where the range is not of a 32-bit counter.
-    """
+    """Return the kernel's unit in nJ for a range; None if it is not that of a 32-bit counter."""
     unit = -(-max_range_uj * 1000 // _RAW_MAX)
     return unit if unit and unit * _RAW_MAX // 1000 == max_range_uj else None
 
 
 @lru_cache(maxsize=64)
 def modulus_uj(max_range_uj: int) -> int:
-    """Return what one wrap takes away, in µJ: 2^32 units, to the nearest µJ.
-
-    Range + 1 for any other.
-    """
+    """Return the size of one wrap in µJ: 2^32 units; range + 1 if it is no 32-bit counter's."""
     unit = unit_nj(max_range_uj)
     return max_range_uj + 1 if unit is None else (unit * 2**32 + 500) // 1000
 
 
 def unit_shortfall(max_range_uj: int) -> float:
-    """By which share the kernel's µJ are too few, since it rounds the unit 2^-k J down to nJ."""
+    """Return the share by which the kernel's µJ are too low, as it rounds 2^-k J down to nJ."""
     unit = unit_nj(max_range_uj)
     for power in range(30):  # 2^-30 J are less than one nJ
         if unit == 10**9 >> power:
@@ -160,13 +149,13 @@ def difference(
     max_range_uj: int | None,
     max_power_w: float = MAX_POWER_W,
 ) -> EnergyDifference:
-    """Energy between two readings of one counter, in µJ, one wrap corrected.
+    """Return the energy between two readings of one counter, in µJ, corrected for one wrap.
 
-    More wraps cannot be seen in the counter: where `max_power_w` over the longest time that the two
-    readings can be apart allows for another, the flag is `possible-double-wrap`. A fall is no
-    wrap where the power bound rules it out (`beyond-power-bound`), where the range is unknown
-    (`unknown-range`), or where the counter was away in between (`counter-reopened`: it may have
-    begun again). A rise keeps its figure and bears those flags.
+    A counter does not show further wraps: if `max_power_w` over the longest possible time between
+    the two readings allows another, the flag is `possible-double-wrap`. A fall is no wrap if the
+    power bound rules it out (`beyond-power-bound`), if the range is unknown (`unknown-range`), or
+    if the counter vanished in between (`counter-reopened`: it may have begun again). A rise keeps
+    its figure and gets those flags.
     """
     if isinstance(end, ReadFailure) or isinstance(start, ReadFailure):
         return EnergyDifference("lost", None, (READ_FAILED,))
@@ -184,10 +173,10 @@ def difference(
         energy_uj += modulus
     most_uj = ceil(max_power_w * (end.t_after_ns - start.t_before_ns + UPDATE_NS) * 1e-3)
     if energy_uj > most_uj:
-        lost = kind == "corrected"
-        return EnergyDifference(
-            "lost" if lost else kind, None if lost else energy_uj, (*flags, BEYOND_BOUND)
-        )
+        flags += (BEYOND_BOUND,)
+        if kind == "corrected":
+            return EnergyDifference("lost", None, flags)
+        return EnergyDifference(kind, energy_uj, flags)
     if modulus and energy_uj + modulus <= most_uj:
         flags += (DOUBLE_WRAP,)
     return EnergyDifference(kind, energy_uj, flags)
@@ -200,12 +189,12 @@ def total(
     *,
     windows: bool = True,
 ) -> EnergyDifference:
-    """Energy from the first to the last of a series of readings, in µJ, wraps corrected one by one.
+    """Return the energy from the first to the last of some readings, in µJ, corrected for wraps.
 
-    Samples between two edges bound the wraps: the sum of their differences is exact where each step
-    is. A failed read within the series is stepped over; one at an end makes the total `lost`, and
-    so does a stretch that is no longer than the readings' own window (`shorter-than-window`),
-    unless `windows` is false.
+    Samples between two edges bound the wraps: the sum of their differences is exact if each step
+    is. A failed read within the series is skipped; one at an end makes the total `lost`, and so
+    does a stretch that is no longer than the readings' window (`shorter-than-window`), unless
+    `windows` is false.
     """
     series = list(readings)
     good = [reading for reading in series if isinstance(reading, Reading)]

@@ -1,8 +1,7 @@
-"""What the quantities of sources cover, what they are part of, and which may be added up.
+"""Parts of a machine that the quantities of sources cover, and which may be added up.
 
-All of it is declared in coverage.toml, and in the file that a source of an installed package names
-as `coverage`; a name without an entry is unknown: it is shown, and never taken for a machine's
-figure.
+They are declared in coverage.toml, and in the file that a source of an installed package names as
+`coverage`; a quantity without an entry is shown, but never taken for the machine's figure.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NUMBERED_CHIP = re.compile(r"hwmon\d+-")  # leads the name of a second chip of 
 
 @dataclass(frozen=True)
 class Category:
-    """How much of a machine a quantity covers.
+    """A part of a machine that a quantity can cover.
 
     `rank` 1 covers most; None is never a headline. `holds` are the categories within it.
     """
@@ -38,7 +37,7 @@ class Category:
 class Quantity:
     """An entry of the table: names that match `name` cover `covers`.
 
-    With `alone` they do so only where no other name of the machine matches it.
+    With `alone` this holds only if no other name of the machine matches.
     """
 
     name: re.Pattern[str]
@@ -68,11 +67,11 @@ class Table:
     totals: tuple[Total, ...]
 
     def category(self, name: str, names: Iterable[str] = (), source: str = "") -> Category | None:
-        """Return what `name` of a source covers on a machine that has all of `names`.
+        """Return what `name` of a source covers on a machine with `names`; None if unknown.
 
-        None where that is unknown. Of a meter's channels `system` alone is the machine: another may
-        be one of several supplies, or a disk. Whoever installed a package with a source wants its
-        figures, whatever they cover.
+        Of a meter's channels only `system` is the machine: others may be one of several supplies,
+        or a disk. A source of an installed package that declares nothing is accepted, for its user
+        wants its figures.
         """
         if source.startswith("meter "):
             return self.categories["machine"] if name.rpartition("/")[2] == "system" else None
@@ -92,16 +91,16 @@ class Table:
         return None
 
     def sums(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """By the name of each total that this machine's quantities make, those quantities."""
-        every = list(names)
-        parts: dict[str, list[str]] = {}
+        """Return the totals that these quantities make: by name, the quantities to add up."""
+        all_names = list(names)
+        summands: dict[str, list[str]] = {}
         for total in self.totals:
-            by_part = [[n for n in every if p.fullmatch(_plain(n))] for p in total.parts]
+            by_part = [[n for n in all_names if p.fullmatch(_plain(n))] for p in total.parts]
             members = [name for part in by_part for name in part]
             if all(by_part) and len(members) > 1:
                 chip = _plain(members[0]).rpartition("/")[0]
-                parts[f"{chip}/{total.name}"] = members
-        return parts
+                summands[f"{chip}/{total.name}"] = members
+        return summands
 
 
 def _plain(name: str) -> str:
@@ -111,14 +110,13 @@ def _plain(name: str) -> str:
 @cache
 def table() -> Table:
     """Read the tables of this tree and of installed packages as one."""
-    known, *more = (
+    documents = [
         tomllib.loads(file.read_text(encoding="utf-8"))
         for file in (FILE, *registry.coverage_files())
-    )
-    every = [known, *more]
+    ]
     categories = {
         name: Category(name, **{**entry, "holds": tuple(entry.get("holds", ()))})
-        for name, entry in known["category"].items()
+        for name, entry in documents[0]["category"].items()
     }
 
     def pattern(text: str) -> re.Pattern[str]:
@@ -126,8 +124,8 @@ def table() -> Table:
 
     quantities = tuple(
         Quantity(pattern(e["name"]), categories[e["covers"]], e.get("alone", False))
-        for each in every
-        for e in each["quantity"]
+        for document in documents
+        for e in document["quantity"]
     )
     totals = tuple(
         Total(
@@ -136,7 +134,7 @@ def table() -> Table:
             e["name"],
             categories[e["covers"]],
         )
-        for each in every
-        for e in each.get("total", ())
+        for document in documents
+        for e in document.get("total", ())
     )
     return Table(categories, quantities, totals)

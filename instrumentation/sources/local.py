@@ -1,7 +1,7 @@
-"""All sources of energy of this machine together: their joules between two reads, and objections.
+"""All energy sources of this machine together: joules between two reads, and objections to them.
 
-A source of the registry has `zones` where it is RAPL, `omitted` where it could not read all, and
-`only_w` where it polls powers.
+A source of the registry has `zones` if it is RAPL, `omitted` if it could not read everything, and
+`only_w` if it polls powers.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from instrumentation.sources.counter import (
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.standing import DID_NOT_MOVE, Objection, Stretch
-from instrumentation.sources.updates import Line, carried, lines_of_slow
+from instrumentation.sources.updates import Line, carry_forward, wait_for_lines
 from instrumentation.sources.zones import Zone, kind_of, summands
 
-# Two ways to the same counters, by what they cost: the first that opens is taken. pyRAPL, a third,
-# corrects no wraps.
+# Two readers of the same counters, the cheaper first: the first that opens is used. pyRAPL, a
+# third, corrects no wraps.
 RAPL_READERS = ("powercap", "perf")
 _SAME_COUNTERS = "pyrapl"
-# A counter that wraps is read this often meanwhile, so that it cannot wrap twice unseen.
+# A counter that wraps is read this often meanwhile, so that it cannot wrap twice unnoticed.
 GUARD_S = 5.0
 _NO_FIGURE = {REOPENED, BEYOND_BOUND, READ_FAILED}
 _ENDLESS_UJ = 2**63  # of a counter that never wraps
@@ -50,10 +50,10 @@ Openers = Mapping[str, Callable[[], Any]]
 
 @dataclass(frozen=True)
 class Used:
-    """Joules over the seconds between two reads; None where they are not known, and why.
+    """Joules over the seconds between two reads; None if they are unknown, with flags.
 
-    `coverage` is the share of them that was measured, `errors` the system's words on reads that
-    failed, `error_j` the standard uncertainty by the counter's steps and updates.
+    `coverage` is the measured share of the time, `errors` the system's messages on failed reads,
+    `error_j` the standard uncertainty from the counter's steps and updates.
     """
 
     energy_j: float | None
@@ -66,7 +66,7 @@ class Used:
 
 @dataclass
 class LocalSources:
-    """All sources that could be opened, and in sentences why the others could not."""
+    """All sources that could be opened, and for each other one the reason in a sentence."""
 
     opened: Mapping[str, Any]
     refused: Mapping[str, str]
@@ -75,10 +75,10 @@ class LocalSources:
 
     @classmethod
     def open(cls, openers: Openers | None = None) -> LocalSources:
-        """Open what there is, or only what `openers` name, in that order; it may be nothing."""
+        """Open all available sources, or only those of `openers` in their order."""
         if openers is None:
-            known = dict.fromkeys((*RAPL_READERS, *registry.names()))
-            openers = {n: partial(registry.opened, n) for n in known if n != _SAME_COUNTERS}
+            names = dict.fromkeys((*RAPL_READERS, *registry.names()))
+            openers = {n: partial(registry.open_source, n) for n in names if n != _SAME_COUNTERS}
         opened: dict[str, Any] = {}
         refused: dict[str, str] = {}
         for name, opener in openers.items():
@@ -90,7 +90,7 @@ class LocalSources:
                 refused[name] = str(error)
         zones = {z.name: z for source in opened.values() for z in getattr(source, "zones", ())}
         parts = summands(name for name, zone in zones.items() if zone.mirror_of is None)
-        # A sum without one of its sockets is not the processor's, or not all memory's.
+        # A sum without one of the sockets is not that of the processor, or of all memory.
         for name in (n for s in opened.values() for n in getattr(s, "uncounted", ())):
             parts[kind_of(name)] = []
         packages, memory = parts["package"], parts["dram"]
@@ -99,24 +99,24 @@ class LocalSources:
             sums = {CPU_AND_MEMORY: [*packages, *memory], CPU: packages}
         if {zones[n].package for n in packages} != {zones[n].package for n in memory}:
             sums.pop(CPU_AND_MEMORY, None)
-        names = [name for source in opened.values() for name in source.names]
-        return cls(opened, refused, sums | coverage.table().sums(names), zones)
+        quantities = [name for source in opened.values() for name in source.names]
+        return cls(opened, refused, sums | coverage.table().sums(quantities), zones)
 
     def _reader_of(self, name: str) -> Any:
         return next(source for source in self.opened.values() if name in source.names)
 
     @cached_property
     def source_of(self) -> dict[str, str]:
-        """The source of each quantity, by name; both readers of RAPL are called so."""
-        named = {
+        """The source of each quantity by name; "RAPL" for both of its readers."""
+        sources = {
             name: "RAPL" if source in RAPL_READERS else source
             for source, reader in self.opened.items()
             for name in reader.names
         }
-        return {name: named[parts[0]] for name, parts in self._sums.items()} | named
+        return {name: sources[parts[0]] for name, parts in self._sums.items()} | sources
 
     def polls(self, name: str) -> bool:
-        """Whether a quantity adds up a power that is polled."""
+        """Return whether a quantity adds up a power that is polled."""
         polled = [s for s in self.opened.values() if isinstance(s, PolledSource)]
         part = self._sums.get(name, [name])[0]
         return any(part in source.names and source.polls(part) for source in polled)
@@ -126,28 +126,28 @@ class LocalSources:
         return f"{' + '.join(self._sums.get(name, [name]))} ({self.source_of[name]})"
 
     def read(self) -> Readings:
-        """Every counter now."""
+        """Read every counter."""
         return {n: r for source in self.opened.values() for n, r in source.read().items()}
 
     def edges(self) -> tuple[Readings, Readings]:
-        """Read every counter for the end of what was and for the start of what follows.
+        """Read every counter at the end of one stretch and at the start of the next.
 
-        Counters that are seldom brought up to date are carried on to both moments by two updates,
-        which are waited for in between; without any such counter it is one read.
+        Slow counters are extrapolated to both moments through two updates, for which it waits in
+        between; without a slow counter both are the same read.
         """
         end = self.read()
         lines: dict[str, Line] = {}
         for source in self.opened.values():
             counters = {name: end[name] for name in source.names if not self.polls(name)}
-            lines |= lines_of_slow(counters, source.read)
-        return carried(end, lines), carried(self.read(), lines) if lines else end
+            lines |= wait_for_lines(counters, source.read)
+        return carry_forward(end, lines), carry_forward(self.read(), lines) if lines else end
 
     def during(
         self, work: Callable[[], Outcome], start: Readings
     ) -> tuple[Outcome, dict[str, Used], Readings]:
-        """Do `work`; return its outcome, the joules since `start`, and the start of what follows.
+        """Run `work`; return its outcome, the joules since `start`, and the next start.
 
-        The counters are read now and then meanwhile, for those that wrap.
+        The counters are also read meanwhile, because some wrap.
         """
         series, is_over = [start], threading.Event()
 
@@ -166,32 +166,36 @@ class LocalSources:
         return outcome, self.between([*series, end]), following
 
     def between(self, series: Sequence[Readings]) -> dict[str, Used]:
-        """By component, the joules from the first to the last of some readings."""
-        used = {name: self._used(name, [each[name] for each in series]) for name in series[-1]}
-        return used | {n: added([used[part] for part in parts]) for n, parts in self._sums.items()}
+        """Return the joules of each component from the first to the last of some readings."""
+        joules = {
+            name: self._between(name, [readings[name] for readings in series])
+            for name in series[-1]
+        }
+        sums = {n: add_up([joules[part] for part in parts]) for n, parts in self._sums.items()}
+        return joules | sums
 
-    def _used(self, name: str, readings: Sequence[Reading | ReadFailure]) -> Used:
+    def _between(self, name: str, readings: Sequence[Reading | ReadFailure]) -> Used:
         zone = self._zones.get(name)
-        limits = (zone.max_range_uj, zone.max_power_w) if zone else (None, None)
-        used = total(readings, limits[0] or _ENDLESS_UJ, limits[1] or PLATFORM_MAX_POWER_W)
+        range_uj, power_w = (zone.max_range_uj, zone.max_power_w) if zone else (None, None)
+        energy = total(readings, range_uj or _ENDLESS_UJ, power_w or PLATFORM_MAX_POWER_W)
         errors = [reading.error for reading in readings if isinstance(reading, ReadFailure)]
         first, last = readings[0], readings[-1]
         if (
-            used.energy_uj is None
-            or _NO_FIGURE & set(used.flags)
+            energy.energy_uj is None
+            or _NO_FIGURE & set(energy.flags)
             or not isinstance(first, Reading)
             or not isinstance(last, Reading)
         ):
-            return Used(None, 0.0, used.flags, errors=tuple(dict.fromkeys(errors)))
+            return Used(None, 0.0, energy.flags, errors=tuple(dict.fromkeys(errors)))
         least_uj = getattr(self._reader_of(name), "least_uj", {}).get(name, 0)
-        if used.energy_uj < least_uj:  # it counts in steps
-            return Used(None, 0.0, (*used.flags, COARSE))
+        if energy.energy_uj < least_uj:  # it counts in steps
+            return Used(None, 0.0, (*energy.flags, COARSE))
         first_ns, last_ns = ((r.t_before_ns + r.t_after_ns) / 2 for r in (first, last))
-        seconds, energy_j = (last_ns - first_ns) * 1e-9, used.energy_uj / 1e6
+        seconds, energy_j = (last_ns - first_ns) * 1e-9, energy.energy_uj / 1e6
         update_s = max(first.window_ns, last.window_ns) * 1e-9
         edge = energy_j / max(seconds, 1e-9), update_s
         error_j = counter_uncertainty_j([edge, edge], self._step_j(name))
-        return Used(energy_j, seconds, used.flags, error_j=error_j)
+        return Used(energy_j, seconds, energy.flags, error_j=error_j)
 
     def _step_j(self, name: str) -> float:
         zone = self._zones.get(name)
@@ -200,11 +204,11 @@ class LocalSources:
     def objections(
         self, stretches: Mapping[str, Sequence[Stretch]], busy_s: float
     ) -> dict[str, Objection]:
-        """Return the objections to joules by quantity, by all rests and runs of each.
+        """Return the objections to the joules of each quantity, by all its rests and runs.
 
         `busy_s` are seconds of the processor's work in them. A sum with a part that stands still
-        has none; the objection is to the part. A part that did not move in too short a time adds
-        nothing to the others.
+        has no joules either, with the part's code; a part that did not move in too short a time
+        adds nothing to the others.
         """
         objections: dict[str, Objection] = {}
         for name, source in self.source_of.items():
@@ -212,7 +216,7 @@ class LocalSources:
                 objection = self._objection(name, source, stretches[name], busy_s)
                 objections |= {name: objection} if objection else {}
         totals_j = getattr(self.opened.get("battery"), "totals_j", None)
-        if totals_j and (objection := standing.of_gauge((POWER, GAUGE), *totals_j)):
+        if totals_j and (objection := standing.object_to_gauge((POWER, GAUGE), *totals_j)):
             objections |= {POWER: objection, GAUGE: objection}
         for name, parts in self._sums.items():
             still = [objections[part].code for part in parts if part in objections]
@@ -228,23 +232,23 @@ class LocalSources:
         if self.polls(name):
             only_w = reader.only_w.get(name)
             if source in ("nvml", "nvme") and only_w != 0:
-                return None  # a card or a drive, which the processor's work does not move
-            return standing.of_sensor(label, only_w, stretches, busy_s, patience)
-        if kind_of(name) == "uncore":  # a graphics processor that is asleep takes nothing
-            known = [stretch.energy_j for stretch in stretches if stretch.energy_j is not None]
-            whole_s = sum(stretch.seconds for stretch in stretches)
-            stretches = [Stretch(whole_s, sum(known))] if known else ()
+                return None  # the power of a card or drive does not follow the processor's work
+            return standing.object_to_sensor(label, only_w, stretches, busy_s, patience)
+        if kind_of(name) == "uncore":  # a sleeping graphics processor takes no power
+            energies_j = [stretch.energy_j for stretch in stretches if stretch.energy_j is not None]
+            total_s = sum(stretch.seconds for stretch in stretches)
+            stretches = [Stretch(total_s, sum(energies_j))] if energies_j else ()
         # At 1 W a step takes as many seconds as it has joules.
-        return standing.of_counter(label, stretches, patience + self._step_j(name))
+        return standing.object_to_counter(label, stretches, patience + self._step_j(name))
 
     @property
     def only_w(self) -> dict[str, float]:
-        """By polled component that has shown one power alone, that power."""
+        """Powers of the polled components that have shown only one power, by name."""
         polled = [s.only_w for s in self.opened.values() if isinstance(s, PolledSource)]
         return {name: power_w for only_w in polled for name, power_w in only_w.items()}
 
     def unread(self) -> Iterator[str]:
-        """Yield a sentence on all that exists here and could not be read."""
+        """Yield a sentence on each source that exists here and could not be read."""
         yield from filter(None, (getattr(s, "omitted", "") for s in self.opened.values()))
         rapl = any(reader in self.opened for reader in RAPL_READERS)
         for name, reason in self.refused.items():
@@ -257,8 +261,8 @@ class LocalSources:
             source.close()
 
 
-def added(parts: Sequence[Used]) -> Used:
-    """Of several counters together."""
+def add_up(parts: Sequence[Used]) -> Used:
+    """Add up the joules of several counters."""
     energies = [part.energy_j for part in parts if part.energy_j is not None]
     return Used(
         sum(energies) if len(energies) == len(parts) else None,

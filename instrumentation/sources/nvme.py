@@ -1,9 +1,9 @@
-"""Power that NVMe drives measure themselves, by their log of health (NVM Express 2.3).
+"""Power that NVMe drives report in their health log (NVM Express 2.3).
 
 A controller with Power Measurement (Identify Controller, CTRATT bit 21) gives in bytes 240 to 243
 of the SMART / Health log the mean of its samples over the last second: 16 bits, times the scale of
-the next two, of the whole subsystem where bits 25:20 are 0. Layout: libnvme's `nvme_smart_log`.
-Tried on the virtual drive alone. The drive's own counter is in watt-hours, too coarse for a run.
+the next two, for the whole subsystem if bits 25:20 are 0. Layout: libnvme's `nvme_smart_log`.
+Tried only on the virtual drive. The drive's energy counter is in watt-hours, too coarse for a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from instrumentation.sources.registry import SourceError
 
 ROOT = Path("/sys/class/nvme")
 DEVICES = Path("/dev")
-PERIOD_S = 1.0  # what the drive gives the mean of; each read is a command to the drive
+PERIOD_S = 1.0  # over which the drive averages; each read is a command to the drive
 _ATTRIBUTES = struct.Struct("<96xI")
 _POWER_MEASUREMENT = 1 << 21
 _INTERVAL_POWER = struct.Struct("<240xI")
@@ -27,14 +27,14 @@ _SCALES_UW = {1: 100, 2: 10_000}
 
 
 class NvmePowerError(SourceError):
-    """No drive gives its power; the message has the remedy."""
+    """No drive reports its power; the message has the remedy."""
 
 
 class NvmeSource(PolledSource):
-    """`nvme0`, `nvme1` … as the kernel counts controllers, those that measure their power."""
+    """NVMe controllers that measure their power, by the kernel's names (`nvme0`, `nvme1` …)."""
 
     name: ClassVar[str] = "nvme"
-    # A command a second can keep a drive from its sleep: a suite, which measures disks, has it not.
+    # A command a second can keep a drive from sleeping, so suites, which measure disks, omit it.
     disturbs_disks: ClassVar[bool] = True
 
     @classmethod
@@ -53,7 +53,7 @@ class NvmeSource(PolledSource):
             except PermissionError:
                 refused.append(str(devices / name))
             except OSError:
-                pass  # a controller that is about to go, or to come
+                pass  # a controller that appears or vanishes just now
         if not names and refused:
             raise NvmePowerError("nvme-drives-refused", devices=", ".join(refused))
         if not names:
@@ -63,7 +63,7 @@ class NvmeSource(PolledSource):
 
     @classmethod
     def is_present(cls, root: Path = ROOT, devices: Path = DEVICES) -> bool:
-        """Whether this machine is known to have such a drive."""
+        """Return whether this machine is known to have such a drive."""
         try:
             return any(_measures_power(devices / path.name) for path in root.glob("nvme*"))
         except OSError:
@@ -76,7 +76,7 @@ def _measures_power(device: Path) -> bool:
 
 
 def power_uw(device: Path) -> int:
-    """Mean power of the last second, in µW. Raises OSError where the drive gives none."""
+    """Return the mean power of the last second, in µW. Raises OSError if the drive gives none."""
     word: int
     (word,) = _INTERVAL_POWER.unpack_from(read_health(str(device)))
     scale_uw, kind = _SCALES_UW.get(word >> 16 & 0b11), word >> 20 & 0x3F

@@ -1,4 +1,4 @@
-"""RAPL counters from perf_event: 64 bits, added up by the kernel, so that they never wrap.
+"""RAPL counters from perf_event: the kernel extends them to 64 bits, so they never wrap.
 
 `/sys/bus/event_source/devices/power` describes them: `type`, `cpumask` (one processor for each
 package or die), and for each event `events/energy-pkg` (`event=0x02`), its `.scale` and its `.unit`
@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from contract.system_text import read_line as _text
-from instrumentation.sources.counter import ReadFailure, Reading, reason, stamped
+from instrumentation.sources.counter import ReadFailure, Reading, read_stamped, reason
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import longest_intervals_ns
 from instrumentation.sources.zones import HeldZones, Zone, default_max_power_w
@@ -30,9 +31,9 @@ from instrumentation.sources.zones import HeldZones, Zone, default_max_power_w
 SYS = Path("/sys")
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
-# The kernel's words for what powercap calls otherwise.
+# Names of the kinds in perf_event and in powercap.
 _KINDS = {"pkg": "package", "cores": "core", "gpu": "uncore", "ram": "dram", "psys": "psys"}
-# System call numbers of perf_event_open (kernel, arch/x86/entry/syscalls). RAPL is x86 alone.
+# System call numbers of perf_event_open (kernel, arch/x86/entry/syscalls). RAPL is x86 only.
 _SYSTEM_CALL = {"x86_64": 298, "i686": 336}
 # struct perf_event_attr, first version: type, size, config, sample_period, sample_type,
 # read_format, flags, wakeup_events, bp_type, config1.
@@ -61,7 +62,7 @@ class Event:
 
 
 class PerfSource(HeldZones):
-    """All energy counters of the `power` unit, by the names of the powercap source."""
+    """All energy counters of the `power` unit, named as in the powercap source."""
 
     name: ClassVar[str] = "perf"
 
@@ -98,13 +99,13 @@ class PerfSource(HeldZones):
 
     @classmethod
     def is_present(cls, root: Path = SYS) -> bool:
-        """Whether the kernel has the unit."""
+        """Return whether the kernel has the unit."""
         return (root / "bus/event_source/devices/power").exists()
 
     def read(self) -> dict[str, Reading | ReadFailure]:
-        """Every counter's energy since `open` by zone name; a failed read gives the reason."""
+        """Return each counter's energy since `open` by zone name; the reason if a read failed."""
         return {
-            event.zone.name: stamped(partial(_energy_uj, event, descriptor), window_ns)
+            event.zone.name: read_stamped(partial(_energy_uj, event, descriptor), window_ns)
             for event, descriptor, window_ns in zip(
                 self._events, self._descriptors, self._windows_ns, strict=True
             )
@@ -113,60 +114,60 @@ class PerfSource(HeldZones):
 
 def _energy_uj(event: Event, descriptor: int) -> int:
     data = os.read(descriptor, _COUNT.size)
-    if len(data) != _COUNT.size:  # so the kernel says that the counter is in error
+    if len(data) != _COUNT.size:  # the kernel's sign of a counter in error
         raise OSError("the counter gave no count")
     return event.energy_uj(_COUNT.unpack(data)[0])
 
 
 def _events(root: Path, unit: Path) -> Iterator[Event]:
-    """Every event in joules on every processor of the mask."""
+    """Yield every event in joules on every processor of the mask."""
     kind = int(_text(unit / "type"))
     spans = [part.partition("-") for part in _text(unit / "cpumask").split(",") if part]
     cpus = [n for first, _, last in spans for n in range(int(first), int(last or first) + 1)]
-    names = _package_names(root, cpus)
+    packages = _package_names(root, cpus)
     several = len(cpus) > 1
-    taken: set[str] = set()
+    names: set[str] = set()
     for file in sorted((unit / "events").glob("energy-*")):
-        what = _KINDS.get(file.name.removeprefix("energy-"))
-        if what is None or _text(Path(f"{file}.unit")) != "Joules":
+        zone_kind = _KINDS.get(file.name.removeprefix("energy-"))
+        if zone_kind is None or _text(Path(f"{file}.unit")) != "Joules":
             continue
         scale = Fraction(_text(Path(f"{file}.scale"))) * 10**6
         config = re.fullmatch(r"event=(0x[0-9a-fA-F]+|\d+)", _text(file))
         if config is None:
             raise ValueError(f"the event {_text(file)!r} is of an unknown form")
         for cpu in cpus:
-            name, parent = _zone_name(what, names[cpu], several)
-            if name in taken:  # the platform is one, however many dies it is read on
+            name, parent = _zone_name(zone_kind, packages[cpu], several)
+            if name in names:  # there is one platform, even if it is read on several dies
                 continue
-            taken.add(name)
+            names.add(name)
             most_uj = (2**64 - 1) * scale.numerator // scale.denominator
             zone = Zone(name, file, most_uj, parent, None, default_max_power_w(name))
             yield Event(zone, kind, int(config[1], 0), cpu, scale)
 
 
-def _zone_name(what: str, package: str, several: bool) -> tuple[str, str | None]:
-    """Name and parent of a zone as the powercap source gives them."""
-    if what == "package":
+def _zone_name(kind: str, package: str, several: bool) -> tuple[str, str | None]:
+    """Return name and parent of a zone as the powercap source gives them."""
+    if kind == "package":
         return package, None
-    if what == "psys":
+    if kind == "psys":
         number = package.split("-")[1]
         return ("psys" if number == "0" else f"psys-{number}"), None
-    return (f"{package}/{what}" if several else what), package
+    return (f"{package}/{kind}" if several else kind), package
 
 
 def _package_names(root: Path, cpus: list[int]) -> dict[int, str]:
-    """`package-0`, with the die where there is more than one processor of a package in the mask."""
-    packages = {cpu: _topology(root, cpu, "physical_package_id") for cpu in cpus}
-    taken = list(packages.values())
+    """Return the package of each processor, with the die if the mask has several of a package."""
+
+    def topology(cpu: int, file: str) -> int:
+        return int(_text(root / f"devices/system/cpu/cpu{cpu}/topology/{file}"))
+
+    packages = {cpu: topology(cpu, "physical_package_id") for cpu in cpus}
+    counts = Counter(packages.values())
     return {
         cpu: f"package-{package}"
-        + (f"-die-{_topology(root, cpu, 'die_id')}" if taken.count(package) > 1 else "")
+        + (f"-die-{topology(cpu, 'die_id')}" if counts[package] > 1 else "")
         for cpu, package in packages.items()
     }
-
-
-def _topology(root: Path, cpu: int, what: str) -> int:
-    return int(_text(root / f"devices/system/cpu/cpu{cpu}/topology/{what}"))
 
 
 def _open(event: Event) -> int:
@@ -178,8 +179,8 @@ def _open(event: Event) -> int:
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     libc = ctypes.CDLL(None, use_errno=True)
     every_process, no_group = -1, -1
-    words = (every_process, event.cpu, no_group, _CLOSE_ON_EXEC)
-    descriptor = int(libc.syscall(number, buffer, *(ctypes.c_long(word) for word in words)))
+    arguments = (every_process, event.cpu, no_group, _CLOSE_ON_EXEC)
+    descriptor = int(libc.syscall(number, buffer, *map(ctypes.c_long, arguments)))
     if descriptor < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

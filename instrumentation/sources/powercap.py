@@ -1,4 +1,4 @@
-"""RAPL counters from the kernel's powercap files, read at the price of one system call each."""
+"""RAPL counters from the kernel's powercap files, read by one system call each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import shlex
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from time import monotonic, monotonic_ns
 from typing import ClassVar
 
 from contract.system_text import not_a_number
-from instrumentation.sources.counter import ReadFailure, Reading, reason, stamped
+from instrumentation.sources.counter import ReadFailure, Reading, read_stamped, reason
 from instrumentation.sources.registry import SourceError
 from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
 from instrumentation.sources.zones import HeldZones, Zone, discover, kind_of, mirrors, named_zones
@@ -31,11 +31,11 @@ class PowercapError(SourceError):
 
 
 class PowercapSource(HeldZones):
-    """The counters of this machine, their files held open.
+    """The counters of this machine, with their files open.
 
-    A zone can go away in mid-run (a driver is reloaded, a processor taken offline): its reads then
+    A zone can vanish during a run (a driver is reloaded, a processor taken offline): its reads then
     give the reason, and every further read first tries to open it again. May be used from several
-    threads: a descriptor keeps its number, and what is behind it is exchanged in one step.
+    threads: a descriptor keeps its number, and its file is replaced in one step.
     """
 
     name: ClassVar[str] = "powercap"
@@ -44,28 +44,25 @@ class PowercapSource(HeldZones):
         super().__init__(zones, descriptors)
         self.reopened_ns: list[list[int]] = [[] for _ in zones]
         self.away: dict[int, str] = {}
-        self.omitted = ""  # a sentence where some zones are for root only
+        self.omitted = ""  # a sentence if only root can read some zones
         self.uncounted: frozenset[str] = frozenset()  # zones of the tree that are not read
 
     @classmethod
     def open(
         cls,
         root: Path = ROOT,
-        max_power_w: Mapping[str, float] | None = None,
         mirror_wait_s: float = 0.25,
         watch_s: float = WATCH_S,
         enough: int = ENOUGH,
     ) -> PowercapSource:
-        """Find the counters and open them; `max_power_w`: see zones.discover.
+        """Find the counters and open them.
 
-        Dies of one package are watched for at most `mirror_wait_s`, to see whether they show one
-        counter; all counters for at most `watch_s`, or until each had `enough` updates, to see how
-        often these come.
-
-        Raises PowercapError.
+        Watches dies of one package for at most `mirror_wait_s` to see whether they show one
+        counter; all counters for at most `watch_s`, or until each had `enough` updates, to see
+        their rate. Raises PowercapError.
         """
         try:
-            zones = discover(root, max_power_w)
+            zones = discover(root)
             names = frozenset(name for name, *_ in named_zones(root))
         except OSError as error:
             where = error.filename or f"A zone's name under {root}"
@@ -105,28 +102,28 @@ class PowercapSource(HeldZones):
 
     @classmethod
     def is_present(cls, root: Path = ROOT) -> bool:
-        """Whether this machine shows RAPL's zones, or links that lead to none."""
+        """Return whether this machine shows RAPL's zones, or links that lead to none."""
         return next(iter(root.glob("intel-rapl*")), None) is not None
 
     def read(self) -> dict[str, Reading | ReadFailure]:
-        """Every counter by zone name; a zone that cannot be read gives the reason instead."""
+        """Read every counter, by zone name; a zone that cannot be read gives the reason instead."""
         if self.away:
             self.reopen()
         return {zone.name: self._read(index) for index, zone in enumerate(self.zones)}
 
     def series(self) -> Series:
-        """Return a place for many readings."""
+        """Return an empty series of readings of this source."""
         return Series(self)
 
     def value_uj(self, index: int) -> int | None:
-        """One counter's number alone; None where it cannot be read."""
+        """Return one counter's count; None if it cannot be read."""
         try:
             return self.count_uj(index)
         except OSError:
             return None
 
     def count_uj(self, index: int) -> int:
-        """One counter's number. Raises OSError; the next read tries to open it again."""
+        """Return one counter's count. Raises OSError; the next read tries to open it again."""
         try:
             data = os.pread(self._descriptors[index], COUNTER_BYTES, 0)
             if not data.strip().isdigit() or len(data) > _MOST_DIGITS:
@@ -137,18 +134,18 @@ class PowercapSource(HeldZones):
         return int(data)
 
     def _read(self, index: int) -> Reading | ReadFailure:
-        read = stamped(partial(self.count_uj, index), self.zones[index].update_ns or 0)
+        reading = read_stamped(partial(self.count_uj, index), self.zones[index].update_ns or 0)
         epoch = len(self.reopened_ns[index])
-        return replace(read, epoch=epoch) if epoch and isinstance(read, Reading) else read
+        return replace(reading, epoch=epoch) if isinstance(reading, Reading) else reading
 
     def reopen(self) -> None:
-        """Try to open what is away. The reading after it belongs to a new epoch."""
+        """Try to open vanished counters again. The next reading belongs to a new epoch."""
         for index in list(self.away):
             try:
                 fresh = _open(self.zones[index])
             except OSError:
                 continue
-            # The epoch first: no thread may take the new file's number for one of the old epoch.
+            # The epoch first: no thread may take the new file's count for one of the old epoch.
             self.reopened_ns[index].append(monotonic_ns())
             os.dup2(fresh, self._descriptors[index], inheritable=False)
             os.close(fresh)
@@ -156,10 +153,10 @@ class PowercapSource(HeldZones):
 
 
 class Series:
-    """Samples of all counters of a source. `take` is the hot path, the rest is for afterwards.
+    """Samples of all counters of a source; only `take` is called during a run.
 
-    Arrays of two stamps and a count each, because a million small objects would cost memory and the
-    collector's time during a run.
+    Arrays of two stamps and a count each, because a million small objects would cost memory and
+    garbage collection during a run.
     """
 
     def __init__(self, source: PowercapSource) -> None:
@@ -172,7 +169,7 @@ class Series:
         """Read every counter once."""
         if self._source.away:
             self._source.reopen()
-        # The stamp after one read is the stamp before the next: a call fewer a counter.
+        # The stamp after one read is the stamp before the next, which saves a call.
         t_before_ns = monotonic_ns()
         for index, column in enumerate(self._columns):
             try:
@@ -185,10 +182,10 @@ class Series:
             t_before_ns = t_after_ns
 
     def readings(self) -> dict[str, list[Reading | ReadFailure]]:
-        """Every sample by counter, in order of time."""
-        return {name: list(self._parsed(n)) for n, name in enumerate(self._names)}
+        """Return every sample by counter, in order of time."""
+        return {name: list(self._parse(n)) for n, name in enumerate(self._names)}
 
-    def _parsed(self, index: int) -> Iterator[Reading | ReadFailure]:
+    def _parse(self, index: int) -> Iterator[Reading | ReadFailure]:
         column, reopened_ns = self._columns[index], self._source.reopened_ns[index]
         for at in range(0, len(column), 3):
             before_ns, after_ns, count_uj = column[at : at + 3]
@@ -206,12 +203,12 @@ X86 = ("x86_64", "amd64", "i386", "i486", "i586", "i686")
 
 
 def on_x86() -> bool:
-    """Whether this machine's processor can have RAPL at all."""
+    """Return whether this machine's processor can have RAPL."""
     return platform.machine().lower() in X86
 
 
 def _no_zone(root: Path) -> PowercapError:
-    """Why there is no counter, and what to do."""
+    """Return the reason why there is no counter, with the remedy."""
     links = list(root.glob("intel-rapl*"))
     if any(not link.exists() for link in links):
         return PowercapError("links-lead-nowhere", root=root)

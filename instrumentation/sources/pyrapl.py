@@ -1,8 +1,8 @@
-"""pyRAPL as a second source, beside our own reader of the same counters.
+"""Readings by pyRAPL, to compare with those of our reader of the same counters.
 
-pyRAPL does not correct wraps, times by the wall clock and fails in many ways (a missing zone, an
-unreadable file, an unknown layout). Nothing of that reaches the caller: what went wrong stands in
-the result as a sentence.
+pyRAPL does not correct wraps, uses the wall clock and fails in many ways (a missing zone, an
+unreadable file, an unknown layout). No exception reaches the caller: the result has a sentence
+instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
 
-# Flags of its figure for a phase, which our own reading of the same counters encloses.
+# Flags of its figure for a phase, compared with our reading of the same counters around it.
 WRAPPED = "pyrapl-wrapped"
 DIFFERS = "pyrapl-differs"
 UNCHECKED = "pyrapl-unchecked"
@@ -24,7 +24,7 @@ UNCHECKED = "pyrapl-unchecked"
 
 @contextmanager
 def _quiet_logging() -> Iterator[None]:
-    """PyRAPL warns of output formats that it could offer with pandas or MongoDB; we use neither."""
+    """Suppress warnings of optional output formats (pandas, MongoDB), which are not used here."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -34,7 +34,7 @@ def _quiet_logging() -> Iterator[None]:
 
 
 class PyraplSource:
-    """One pyRAPL measurement at a time. `error` is None while nothing went wrong."""
+    """One pyRAPL measurement at a time. `error` is None until the first failure."""
 
     name: ClassVar[str] = "pyrapl"
 
@@ -47,7 +47,7 @@ class PyraplSource:
     def open(cls) -> PyraplSource:
         """Set pyRAPL up for all sockets and devices; never raises, see `error`."""
         source = cls()
-        source._contained(source._set_up)
+        source._try(source._set_up)
         source.begin()
         source.names = tuple(source.read())
         return source
@@ -55,20 +55,19 @@ class PyraplSource:
     def begin(self) -> None:
         """Start a measurement; never raises."""
         if self._measurement is not None:
-            self._contained(self._measurement.begin)
+            self._try(self._measurement.begin)
 
     def read(self) -> dict[str, Reading | ReadFailure]:
-        """Every counter's energy since `begin` (or `open`) by zone name, in µJ; never raises."""
+        """Return each counter's µJ since `begin` (or `open`) by zone name; never raises."""
         t_before_ns = monotonic_ns()
-        result = self._contained(self._finish)
+        zones = self._try(self._finish) or {}
         t_after_ns = monotonic_ns()
-        zones = {} if self.error is not None else dict(result)
-        lost = ReadFailure(t_before_ns, self.error or "pyRAPL gave no figure for this zone")
-        read = {n: Reading(t_before_ns, t_after_ns, round(uj)) for n, uj in zones.items()}
-        return {**dict.fromkeys(self.names, lost), **read}
+        failure = ReadFailure(t_before_ns, self.error or "pyRAPL gave no figure for this zone")
+        readings = {n: Reading(t_before_ns, t_after_ns, round(uj)) for n, uj in zones.items()}
+        return {**dict.fromkeys(self.names, failure), **readings}
 
     def close(self) -> None:
-        """Forget the measurement."""
+        """Drop the measurement."""
         self._measurement = None
 
     def _set_up(self) -> None:
@@ -80,7 +79,7 @@ class PyraplSource:
         self._measurement = pyRAPL.Measurement("run")
 
     def _finish(self) -> dict[str, float]:
-        """End the measurement; its µJ by zone, named as the powercap source names its zones."""
+        """End the measurement; return its µJ by zone, named as in the powercap source."""
         if self._measurement is None:
             raise RuntimeError("pyRAPL was not set up")
         self._measurement.end()
@@ -96,8 +95,8 @@ class PyraplSource:
             raise RuntimeError("no zone gave a figure: a counter wrapped, or none was found")
         return zones
 
-    def _contained(self, step: Callable[[], Any]) -> Any:
-        """Run a step; the first thing that goes wrong is kept, later ones follow from it."""
+    def _try(self, step: Callable[[], Any]) -> Any:
+        """Run a step unless one has failed; the first failure becomes `error`."""
         if self.error is not None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Energy sources by name, and what goes wrong when one is opened."""
+"""Energy sources by name, and the errors of opening one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contract.problem import ProblemError
 
 
 class SourceError(ProblemError):
-    """A source cannot be used here; the message is a sentence with the remedy."""
+    """A source that cannot be used here; the message is a sentence with the remedy."""
 
 
 _GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name")
@@ -19,41 +19,38 @@ load = _GROUP.load
 
 
 def coverage_files() -> list[Path]:
-    """Return the files of installed packages that state what their sources' quantities cover."""
+    """Return the files in which installed packages declare what their sources cover."""
     names = [point.name for point in installed(_GROUP.entry_points)]
     return list(dict.fromkeys(file for name in names if (file := _attribute(name, "coverage"))))
 
 
 def is_undeclared(name: str) -> bool:
-    """Whether a source is of an installed package that does not state what it covers."""
+    """Return whether a source is of an installed package that does not declare what it covers."""
     is_installed = any(point.name == name for point in installed(_GROUP.entry_points))
     return is_installed and not _attribute(name, "coverage")
 
 
 def is_present(name: str) -> bool:
-    """Whether this machine may have such a source; True where only opening it can show that."""
+    """Return whether this machine may have such a source; True if only opening it can show that."""
     try:
         return bool(getattr(load(name), "is_present", lambda: True)())
     except ExtensionError:
-        return True  # opening raises what is wrong with it
+        return True  # opening it raises the error
 
 
 def disturbs_disks(name: str) -> bool:
-    """Whether reading it changes what disks take, so that no measurement of disks has it beside."""
+    """Return whether reading it changes the power of disks, so that suites omit it."""
     return bool(_attribute(name, "disturbs_disks"))
 
 
 def _attribute(name: str, attribute: str) -> Any:
-    """Return what a source's class states; None where it states nothing or cannot be loaded."""
+    """Return an attribute of a source's class; None if it has none or cannot be loaded."""
     try:
         return getattr(load(name), attribute, None)
     except ExtensionError:
         return None
 
 
-def opened(name: str, **settings: bool) -> Any:
-    """Open a source.
-
-    Raises SourceError and ExtensionError.
-    """
+def open_source(name: str, **settings: bool) -> Any:
+    """Open a source. Raises SourceError, ExtensionError."""
     return load(name).open(**settings)

@@ -1,8 +1,8 @@
-"""Judge by a whole recording, rest and load, whether a source can be the figure that it shows.
+"""Judge by a whole recording, at rest and under load, whether a source's figures are credible.
 
-A counter that did not move, a sensor that gave one value throughout and a total below its part have
-no joules. What is judged is the recording and not a moment: a counter may rest for less than its
-update interval, and a sensor that is read at rest alone may well show one value.
+A counter that did not move, a sensor that showed one value throughout and a total below its part
+have no joules. The recording is judged, not a moment: a counter may rest for less than its update
+interval, and a sensor that is read only at rest may well show one value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import groupby
 from contract.problem import Fact
 from instrumentation.sources.coverage import Category
 
-# Flags and codes: they are words in tables and in `Trial.flags`.
+# Flags and codes, as they appear in tables and in `Trial.flags`.
 STANDS_STILL = "stands-still"
 DID_NOT_MOVE = "did-not-move"
 ONE_VALUE = "one-value"
@@ -24,25 +24,25 @@ CONTRADICTED = "contradicts-its-gauge"
 TOO_LITTLE = "too-little"
 STANDING = frozenset({STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, BELOW_PART, CONTRADICTED, TOO_LITTLE})
 
-# A source that stood still in more of the stretches than this is no figure in the others either:
-# when it died in them is not known.
+# A source that stood still in a larger share of the stretches has no joules in the others either,
+# for it may have stopped within them.
 SHARE = 0.1
-# So long, in s, a source may show the same count: update intervals as published or seen, with room.
+# How long a source may show the same count, in s: published or observed update intervals + margin.
 # RAPL changes about each ms, on some platforms each 100 ms; NVIDIA's counter each 20 to 100 ms; a
 # battery's gauge up to each 30 s; drivers of hwmon read their chips once a second.
 PATIENCE_S: Mapping[str, float] = {"RAPL": 0.5, "nvml": 2.0, "battery": 120.0}
 OTHERS_PATIENCE_S = 5.0
-# Within so long a counter is brought up to date, as far as a total and its part are compared.
+# Update interval of a counter when a total and its part are compared.
 UPDATE_S = 0.2
-# Seconds of the processor's work by second, from which on the power of a machine must have moved.
+# Seconds of the processor's work by second, from which on the power of a machine must have changed.
 BUSY = 0.25
-# So many stretches, so long together: a late total is not less than its part in all of them.
+# Number and total time of stretches: a late total is not less than its part in all of them.
 SOME, SOME_S = 4, 2.0
 ALIKE = 0.002  # of a mean power: a poll is some hundred µs late
-# A gauge follows late and in steps; a figure in another unit is off by ten or a thousand.
+# A gauge follows late and in steps; a figure in a wrong unit is off by ten or a thousand.
 MOST_APART = 3.0
-# No machine, and no processor with such a counter, takes less while it runs, in W: a smaller mean
-# is in another unit. RAPL's packages sleep deeply, boards at an external meter are small.
+# Least power of a running machine or processor with such a counter, in W: a smaller mean is in a
+# wrong unit. RAPL's packages sleep deeply, boards at an external meter are small.
 LEAST_W: Mapping[str, float] = {"RAPL": 0.03, "hwmon": 0.5, "battery": 0.5}
 OTHERS_LEAST_W = 0.3
 ROUNDING = 0.05  # of a part, by which a total may seem less than it
@@ -50,7 +50,7 @@ ROUNDING = 0.05  # of a part, by which a total may seem less than it
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of a recording: its seconds and joules; None where these are not known."""
+    """A stretch of a recording: its seconds and joules; None if these are unknown."""
 
     seconds: float
     energy_j: float | None
@@ -58,9 +58,9 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Objection:
-    """Why the joules of a source, called `label`, are no figure.
+    """Why the joules of a source, called `label`, are not used.
 
-    `code`, and clauses for people on what was seen and the remedy. `facts` are what was seen.
+    A code, clauses for people on the observation and the remedy, and the observed facts.
     """
 
     code: str
@@ -71,110 +71,105 @@ class Objection:
 
 
 def sentences(objections: Iterable[Objection]) -> list[str]:
-    """One for each thing that was seen, with all that it was seen of."""
-    same: dict[tuple[str, str], list[str]] = {}
+    """Return a sentence for each different observation, with the labels of all its sources."""
+    labels_of: dict[tuple[str, str], list[str]] = {}
     for objection in objections:
-        same.setdefault((objection.observation, objection.way), []).append(objection.label)
+        labels_of.setdefault((objection.observation, objection.way), []).append(objection.label)
     return [
         f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {shown}. {way}"
-        for (shown, way), labels in same.items()
+        for (shown, way), labels in labels_of.items()
     ]
 
 
 def patience_s(source: str) -> float:
-    """How long a source of this name may show one count."""
+    """Return how long a source of this name may show one count, in s."""
     return PATIENCE_S.get(source, OTHERS_PATIENCE_S)
 
 
-def summed(stretches: Iterable[Stretch]) -> tuple[float, float]:
+def time_and_energy(stretches: Iterable[Stretch]) -> tuple[float, float]:
     """Return the seconds of some stretches, and their joules as far as these are known."""
-    every = list(stretches)
-    energy_j = math.fsum(stretch.energy_j or 0.0 for stretch in every)
-    return math.fsum(stretch.seconds for stretch in every), energy_j
+    pairs = [(stretch.seconds, stretch.energy_j or 0.0) for stretch in stretches]
+    return math.fsum(seconds for seconds, _ in pairs), math.fsum(joules for _, joules in pairs)
 
 
-def stood_still(stretches: Sequence[Stretch], patience: float) -> str:
-    """Whether a counter is no figure by all its stretches: a code, or empty.
+def standstill_code(stretches: Sequence[Stretch], patience: float) -> str:
+    """Return the code for a counter that stood still, by all its stretches; empty if it moved.
 
     It never moved, or it stood still in more than `SHARE` of the stretches that are long enough to
-    show it, a third of `patience` where it moves in others. Where most stretches are unknown they
-    have another reason.
+    show it, which is a third of `patience` if it moves in others. If most stretches are unknown
+    they have another reason.
     """
-    known = [stretch for stretch in stretches if stretch.energy_j is not None]
-    if 2 * len(known) < len(stretches) or not known:
+    measured = [stretch for stretch in stretches if stretch.energy_j is not None]
+    if 2 * len(measured) < len(stretches) or not measured:
         return ""
-    whole_s, _ = summed(known)
-    if not any(stretch.energy_j for stretch in known):
-        return STANDS_STILL if whole_s >= patience else DID_NOT_MOVE
-    telling = [stretch for stretch in known if stretch.seconds >= patience / 3]
-    still = sum(not stretch.energy_j for stretch in telling)
-    rows = groupby(known, key=lambda stretch: bool(stretch.energy_j))
-    in_a_row_s = [summed(row)[0] for moved, row in rows if not moved]
-    still_s = math.fsum(seconds for seconds in in_a_row_s if seconds >= patience)
-    many = still > SHARE * len(telling) or still_s > SHARE * whole_s
-    return STANDS_STILL if many else ""
+    total_s, _ = time_and_energy(measured)
+    if not any(stretch.energy_j for stretch in measured):
+        return STANDS_STILL if total_s >= patience else DID_NOT_MOVE
+    long_ones = [stretch for stretch in measured if stretch.seconds >= patience / 3]
+    still = sum(not stretch.energy_j for stretch in long_ones)
+    rows = groupby(measured, key=lambda stretch: bool(stretch.energy_j))
+    still_rows_s = [time_and_energy(row)[0] for moved, row in rows if not moved]
+    still_s = math.fsum(seconds for seconds in still_rows_s if seconds >= patience)
+    is_still = still > SHARE * len(long_ones) or still_s > SHARE * total_s
+    return STANDS_STILL if is_still else ""
 
 
-def frozen(stretches: Sequence[Stretch], patience: float) -> tuple[float, float] | None:
+def longest_frozen_row(stretches: Sequence[Stretch], patience: float) -> tuple[float, float] | None:
     """Return seconds and joules of the longest row of stretches in which a sensor showed one power.
 
-    It must last for `patience` and more than `SHARE` of the whole; rests and runs take turns.
+    None unless it lasts for `patience` and more than `SHARE` of the recording; rests and runs
+    alternate.
     """
     rows: list[list[Stretch]] = [[]]
     for stretch in stretches:
         if stretch.energy_j is None or not stretch.seconds:
             continue
-        # Of one mean power, as far as the times of polls show.
+        # Equal mean powers, within the precision of the polls' times.
         powers = [(s.energy_j or 0.0) / s.seconds for s in (*rows[-1][-1:], stretch)]
         if not math.isclose(powers[0], powers[-1], rel_tol=ALIKE):
             rows.append([])
         rows[-1].append(stretch)
-    longest = max((summed(row) for row in rows if len(row) >= SOME), default=(0.0, 0.0))
-    return longest if longest[0] >= max(patience, SHARE * summed(stretches)[0]) else None
+    longest = max((time_and_energy(row) for row in rows if len(row) >= SOME), default=(0.0, 0.0))
+    return longest if longest[0] >= max(patience, SHARE * time_and_energy(stretches)[0]) else None
 
 
-def below(
+def shortfall(
     total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
 ) -> tuple[float, float] | None:
-    """Return the joules of a total and of its part, where the total is less; else None.
+    """Return the joules of a total and of its part if the total is less; else None.
 
-    They are over the stretches that both have. Less is what late counts (each within `update_s`) do
-    not explain, or less in each of some stretches, at rest as under load.
+    They are over the stretches in which both are known. The total is less by more than late counts
+    (each within `update_s`) explain, or in each of several stretches, at rest as under load.
     """
-    both = [
-        (stretch, other)
-        for stretch, other in zip(total, part, strict=True)
-        if stretch.energy_j is not None and other.energy_j is not None
+    pairs = [
+        (stretch.seconds, stretch.energy_j, part_stretch.energy_j)
+        for stretch, part_stretch in zip(total, part, strict=True)
+        if stretch.energy_j is not None and part_stretch.energy_j is not None
     ]
-    seconds, total_j = summed(stretch for stretch, _ in both)
-    _, part_j = summed(other for _, other in both)
+    seconds, total_j, part_j = (math.fsum(pair[n] for pair in pairs) for n in range(3))
     if not total_j or not seconds:
-        return None  # `of_counter` has it
-    always = all(
-        (stretch.energy_j or 0.0) < (other.energy_j or 0.0) * (1 - ROUNDING)
-        for stretch, other in both
-    )
-    if always and len(both) >= SOME and seconds >= SOME_S:
+        return None  # `object_to_counter` reports it
+    always = all(pair[1] < pair[2] * (1 - ROUNDING) for pair in pairs)
+    if always and len(pairs) >= SOME and seconds >= SOME_S:
         return total_j, part_j
-    late_j = part_j / seconds * update_s * math.sqrt(len(both))
+    late_j = part_j / seconds * update_s * math.sqrt(len(pairs))
     return (total_j, part_j) if total_j + late_j < part_j * (1 - ROUNDING) else None
 
 
-def update_of(stretches: Sequence[Stretch]) -> float:
-    """Within how long a counter is brought up to date, in s.
-
-    `UPDATE_S`, less where it moved in shorter stretches.
-    """
+def update_interval_s(stretches: Sequence[Stretch]) -> float:
+    """Return the update interval of a counter in s: `UPDATE_S`, or less if it moved faster."""
     moved = sum(bool(stretch.energy_j) for stretch in stretches)
-    return min(UPDATE_S, summed(stretches)[0] / max(1, moved))
+    return min(UPDATE_S, time_and_energy(stretches)[0] / max(1, moved))
 
 
-def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Objection | None:
-    """Return the objection to a counter, which may show one count for `patience` s; else None."""
-    code = stood_still(stretches, patience)
+def object_to_counter(
+    label: str, stretches: Sequence[Stretch], patience: float
+) -> Objection | None:
+    """Object to a counter that showed one count for longer than `patience` s; else None."""
+    code = standstill_code(stretches, patience)
     if not code:
         return None
-    seconds, energy_j = summed(stretches)
+    seconds, energy_j = time_and_energy(stretches)
     still = sum(stretch.energy_j == 0 for stretch in stretches)
     facts = {"seconds": seconds, "stretches": len(stretches), "still": still}
     way = Objection.way
@@ -193,21 +188,21 @@ def of_counter(label: str, stretches: Sequence[Stretch], patience: float) -> Obj
     return Objection(code, label, observation, way, facts)
 
 
-def of_sensor(
+def object_to_sensor(
     label: str,
     only_w: float | None,
     stretches: Sequence[Stretch],
     busy_s: float,
     patience: float,
 ) -> Objection | None:
-    """Object to a sensor that showed one power alone (`only_w`), or one through many stretches.
+    """Object to a sensor that showed only one power (`only_w`), or one through many stretches.
 
-    Commands kept the processor busy for `busy_s` of them. Without work for a processor one power
-    may be true, unless it is 0.
+    Commands kept the processor busy for `busy_s` of them. Without such work one power may be true,
+    unless it is 0.
     """
-    power_w, seconds = only_w, summed(stretches)[0]
+    power_w, seconds = only_w, time_and_energy(stretches)[0]
     if power_w is None:
-        row = frozen(stretches, patience)
+        row = longest_frozen_row(stretches, patience)
         if row is None:
             return None
         busy_s *= row[0] / seconds
@@ -229,37 +224,39 @@ def below_parts(
     covers: Mapping[str, Category],
     stretches: Mapping[str, Sequence[Stretch]],
 ) -> dict[str, Objection]:
-    """Return objections to quantities that are less than their parts, or than any machine.
+    """Return objections to quantities that are less than their parts, or than any machine takes.
 
-    `named` has label and source of each, `covers` what it covers where that is known.
+    `named` has label and source of each, `covers` what it covers if that is known.
     """
-    below: dict[str, Objection] = {}
+    objections: dict[str, Objection] = {}
     for name, category in covers.items():
         label, source = named[name]
-        objection = of_little(label, source, stretches[name]) if category.never_zero else None
+        objection = (
+            object_to_little(label, source, stretches[name]) if category.never_zero else None
+        )
         update_s = patience_s(source)
         if source in ("RAPL", "nvml"):
-            update_s = update_of(stretches[name])
+            update_s = update_interval_s(stretches[name])
         for part in (n for n, within in covers.items() if within.name in category.holds):
             of_part = named[part][0], stretches[part]
-            objection = objection or of_total(label, stretches[name], *of_part, update_s)
+            objection = objection or object_to_total(label, stretches[name], *of_part, update_s)
         if objection is not None:
-            below[name] = objection
-    return below
+            objections[name] = objection
+    return objections
 
 
-def of_total(
+def object_to_total(
     label: str,
     total: Sequence[Stretch],
     part_label: str,
     part: Sequence[Stretch],
     update_s: float,
 ) -> Objection | None:
-    """Return the objection to a total that is less than its part; else None."""
-    shortfall = below(total, part, update_s)
-    if shortfall is None:
+    """Object to a total that is less than its part; else None."""
+    joules = shortfall(total, part, update_s)
+    if joules is None:
         return None
-    total_j, part_j = shortfall
+    total_j, part_j = joules
     return Objection(
         BELOW_PART,
         label,
@@ -268,11 +265,10 @@ def of_total(
     )
 
 
-def of_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objection | None:
-    """Object to a machine or processor that took less than one can while it runs, or gave power."""
+def object_to_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objection | None:
+    """Object to a machine or processor whose power is too low for running, or negative."""
     least_w = LEAST_W.get(source, OTHERS_LEAST_W)
-    known = [stretch for stretch in stretches if stretch.energy_j is not None]
-    seconds, energy_j = summed(known)
+    seconds, energy_j = time_and_energy(s for s in stretches if s.energy_j is not None)
     if seconds < SOME_S or energy_j / seconds >= least_w:
         return None
     return Objection(
@@ -284,13 +280,13 @@ def of_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objectio
     )
 
 
-def of_gauge(
+def object_to_gauge(
     labels: tuple[str, str], power_j: float, gauge_j: float, step_j: float
 ) -> Objection | None:
-    """Object to a power and the gauge of one supply that contradict each other.
+    """Object to a power and the gauge of one supply, called `labels`, that contradict each other.
 
-    The joules of both, called `labels`, since they were opened differ by more than the factor
-    `MOST_APART`; the gauge may be two steps off.
+    Their joules since the opening differ by more than the factor `MOST_APART`; the gauge may be two
+    steps off.
     """
     off_j = 2 * step_j
     if gauge_j - off_j <= MOST_APART * power_j and power_j <= MOST_APART * (gauge_j + off_j):

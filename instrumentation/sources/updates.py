@@ -1,8 +1,8 @@
-"""How often a counter is brought up to date, seen by reading it again and again for a moment.
+"""Update intervals of counters, observed by reading them repeatedly for a moment.
 
-What a counter that moves every tenth of a second shows is up to so much older than the read. Where
-its power is level, as in the rest beside a command, two updates in a row give the line on which
-the energy at the read lies (`lines_of_slow`).
+The count of a counter that is updated every tenth of a second is up to that much older than the
+read. If its power is level, as in the rest before a command, two updates in a row give the line on
+which the energy at the read is (`wait_for_lines`).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ WATCH_S = 0.1
 ENOUGH = 16  # updates of every counter that end a watch early
 FEW, SLOW = 2, 5  # a counter with fewer updates is watched this many times as long
 PAUSE_S = 0.0005
-# Counters that are updated less often than the one and more often than the other are carried on to
-# the moment of a read. What a line leaves open is an update's own jitter, seen up to a tenth.
+# Counters with an update interval between these are extrapolated to the moment of a read. The
+# jitter of an update remains, up to a tenth as observed.
 SLOW_NS, ENDLESS_NS, JITTER = 20_000_000, 1_000_000_000, 10
-# Not shorter: read 500 times a second beside another monitor, a graphics driver delayed the next
+# Not shorter: with 500 reads a second next to another monitor, a graphics driver delayed the next
 # command by half a second.
 LINE_PAUSE_S = 0.01
 
 
 @dataclass
-class Watched:
-    """Follow one counter while it is watched.
+class UpdateWatch:
+    """Updates of one counter while it is watched.
 
-    A hold lasts from its first read to its last, so that a watcher that does not get the processor
-    makes none longer.
+    The time without an update is from the first read of a count to its last, so that it is not
+    longer for a watcher that does not get the processor.
     """
 
     value: int | None = None
@@ -52,7 +52,7 @@ class Watched:
 
     @property
     def interval_ns(self) -> int | None:
-        """Return the longest time without an update so far; None where none came."""
+        """Longest time without an update so far; None without any update."""
         return self.longest_ns + self.pause_ns if self.updates else None
 
 
@@ -63,38 +63,36 @@ def longest_intervals_ns(
     clock_ns: Callable[[], int] = monotonic_ns,
     pause: Callable[[], object] = lambda: time.sleep(PAUSE_S),
     *,
-    watched: Sequence[Watched] | None = None,
+    watches: Sequence[UpdateWatch] | None = None,
 ) -> list[int | None]:
-    """Return the longest time without an update of each counter; None where it stood still.
+    """Return the longest time without an update of each counter; None if it stood still.
 
-    The time is known to the pause between two reads.
-
-    `reads` return the count, None where it cannot be read. The watch lasts for `watch_s`, and
-    `SLOW` times as long where a counter had fewer than `FEW` updates by then. It ends early once
-    each counter had `enough` updates, or where `pause` returns true. `watched`, one for each
-    counter, show meanwhile what was seen so far.
+    The precision is the pause between two reads. `reads` return the count, None if it cannot be
+    read. The watch lasts for `watch_s`, and `SLOW` times as long if a counter had fewer than `FEW`
+    updates by then. It ends early once each counter had `enough` updates, or if `pause` returns
+    true. `watches`, one for each counter, show the updates meanwhile.
     """
-    watched = [Watched() for _ in reads] if watched is None else watched
+    watches = [UpdateWatch() for _ in reads] if watches is None else watches
     begin_ns, watch_ns = clock_ns(), round(watch_s * 1e9)
     while (passed_ns := clock_ns() - begin_ns) < SLOW * watch_ns:
-        if all(each.updates >= (enough if passed_ns < watch_ns else FEW) for each in watched):
+        if all(watch.updates >= (enough if passed_ns < watch_ns else FEW) for watch in watches):
             break
-        for each, read in zip(watched, reads, strict=True):
-            each.read(read(), clock_ns())
+        for watch, read in zip(watches, reads, strict=True):
+            watch.read(read(), clock_ns())
         if pause():
             break
-    return [each.interval_ns for each in watched]
+    return [watch.interval_ns for watch in watches]
 
 
 @dataclass(frozen=True)
 class Line:
-    """The energy of a counter around two of its updates, in µJ, its power taken as level."""
+    """Energy of a counter through two of its updates, in µJ, at constant power."""
 
     first: Reading
     second: Reading
 
     def at(self, reading: Reading) -> Reading:
-        """Return the reading with the energy at its time, never less than what was shown."""
+        """Return the reading with the energy at its time, never less than the count."""
         lasted_ns = _middle_ns(self.second) - _middle_ns(self.first)
         power_mw = (self.second.energy_uj - self.first.energy_uj) / lasted_ns * 1e6
         since_ns = _middle_ns(reading) - _middle_ns(self.first)
@@ -107,15 +105,15 @@ def _middle_ns(reading: Reading) -> float:
     return (reading.t_before_ns + reading.t_after_ns) / 2
 
 
-def lines_of_slow(
+def wait_for_lines(
     counters: Mapping[str, Reading | ReadFailure],
     read: Callable[[], Mapping[str, Reading | ReadFailure]],
     pause: Callable[[], object] = lambda: time.sleep(LINE_PAUSE_S),
 ) -> dict[str, Line]:
-    """Wait for two updates of each counter that is seldom updated; return the lines through them.
+    """Wait for two updates of each slow counter; return the lines through them.
 
-    `counters` are as they were just read; where none of them is slow, nothing is read. One has no
-    line whose updates were not observed, or that fails, falls, or stands still meanwhile.
+    `counters` are as they were just read; if none of them is slow, nothing is read. A counter has
+    no line if its updates were not observed, or if it fails, falls, or stands still meanwhile.
     """
     begin = {
         name: reading
@@ -139,10 +137,10 @@ def lines_of_slow(
     return {name: Line(*row[1:]) for name, row in changes.items() if len(row) > 2}
 
 
-def carried(
+def carry_forward(
     readings: Mapping[str, Reading | ReadFailure], lines: Mapping[str, Line]
 ) -> dict[str, Reading | ReadFailure]:
-    """Return readings, those of counters with a line carried on to the moment of the read."""
+    """Return the readings, extrapolated to the moment of the read for counters with a line."""
     return {
         name: lines[name].at(reading) if name in lines and isinstance(reading, Reading) else reading
         for name, reading in readings.items()

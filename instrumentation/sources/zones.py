@@ -1,9 +1,9 @@
-"""The counters of a powercap tree: which there are, how they nest, which may be added up.
+"""The counters of a powercap tree, their nesting, and which may be added up.
 
 Layout: `/sys/class/powercap/intel-rapl/intel-rapl:N[/intel-rapl:N:M]/{name,energy_uj,
-max_energy_range_uj}` (kernel, Documentation/power/powercap). The numbers mean nothing: psys may
+max_energy_range_uj}` (kernel, Documentation/power/powercap). The numbers have no meaning: psys may
 be before a package or between two. `intel-rapl-mmio` shows package counters a second time; its
-zones are used only where `intel-rapl` has none of that name.
+zones are used only if `intel-rapl` has none of that name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,12 +32,12 @@ class Zone:
     """One counter.
 
     `name` is the kernel's: package-0, package-0-die-1, psys, and below a package core, uncore or
-    dram, led by the package's (`package-1/dram`) where there are several packages.
+    dram, after the package's name (`package-1/dram`) if there are several packages.
 
-    `max_range_uj` is None where the kernel does not show it. `parent` names the zone above. A zone
-    with `mirror_of` shows the counter of that other zone once more. `max_power_w` is more than the
-    zone can draw for as long as its counter takes to go round. `update_ns` is the longest time
-    without an update that was seen when it was opened, None where none came.
+    `max_range_uj` is None if the kernel does not show it. `parent` names the zone above. A zone
+    with `mirror_of` shows the counter of that other zone again. `max_power_w` is more than the zone
+    can draw over the time in which its counter wraps. `update_ns` is the longest time without an
+    update at the opening, None if it had no update.
     """
 
     name: str
@@ -55,13 +55,13 @@ class Zone:
 
     @property
     def package(self) -> str | None:
-        """The package that it belongs to, without the die: package-0."""
+        """The package of the zone, without the die: package-0."""
         match = _PACKAGE.match(self.parent or self.name)
         return match[1] if match else None
 
 
 class HeldZones:
-    """Counters whose files are held open, a descriptor a zone; a context that closes them."""
+    """Counters with open files, a descriptor for each zone; a context that closes them."""
 
     def __init__(self, zones: tuple[Zone, ...], descriptors: tuple[int, ...]) -> None:
         self.zones = zones
@@ -73,7 +73,7 @@ class HeldZones:
         return [zone.name for zone in self.zones]
 
     def close(self) -> None:
-        """Close the files. The source is not used after this."""
+        """Close the files."""
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors = ()
@@ -86,28 +86,26 @@ class HeldZones:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of a zone of this name, without package, die and number: see Zone.kind."""
+    """Return the kind of a zone of this name, without package, die and number: see `Zone.kind`."""
     return re.split(r"-\d", name.rsplit("/", 1)[-1], maxsplit=1)[0]
 
 
 def default_max_power_w(name: str) -> float:
-    """Return the power bound of a zone of this name where nothing more is known."""
+    """Return the power bound of a zone of this name if nothing else is known."""
     return PLATFORM_MAX_POWER_W if kind_of(name) == "psys" else MAX_POWER_W
 
 
 def summands(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the zones whose sum is the whole machine's, by `package` (or their dies) and `dram`.
+    """Return the zones to add up for the machine, by `package` (or their dies) and `dram`.
 
-    Empty where there is none, as of AMD's memory.
-
-    Core and uncore lie within the package, psys around everything. `names` are without mirrors,
-    which show another's counter.
+    Empty if there is none, as for AMD's memory. Core and uncore are within the package, psys
+    includes everything. `names` are without mirrors, which show another zone's counter.
     """
     groups: dict[str, list[str]] = {"package": [], "dram": []}
     for name in names:
         if (kind := kind_of(name)) in groups:
             groups[kind].append(name)
-    # A die counts within its whole package, where that is shown beside it.
+    # A die is counted within its package, if that is shown too.
     return {
         kind: [n for n in zones if (package := _DIE.sub("", n)) == n or package not in zones]
         for kind, zones in groups.items()
@@ -115,7 +113,7 @@ def summands(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def not_counted(names: Iterable[str]) -> str:
-    """Return what zones of these names leave out of the machine's energy, in two sentences."""
+    """Describe in two sentences which parts of the machine zones of these names do not count."""
     memory = any(kind_of(name) == "dram" for name in names)
     covered, unseen = ("processor and memory", "") if memory else ("the processor", "memory, ")
     return (
@@ -125,21 +123,19 @@ def not_counted(names: Iterable[str]) -> str:
     )
 
 
-def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tuple[Zone, ...]:
-    """All counters below a powercap tree, each once, in the kernel's order.
+def discover(root: Path) -> tuple[Zone, ...]:
+    """Return all counters below a powercap tree, each once, in the kernel's order.
 
-    `max_power_w` sets the power bound of zones by name. Without it the bound is that of
-    instrumentation.sources.counter, or the zone's own highest limit where that is more. A limit
-    never lowers it: limits can be switched off, and hold only on the average. A zone without
-    `energy_uj` has power limits alone: it is no counter.
+    The power bound is that of instrumentation.sources.counter, or the zone's highest limit if that
+    is more. A limit never lowers it: limits can be switched off, and hold only on the average. A
+    zone without `energy_uj` has only power limits and is no counter.
     """
-    limits = max_power_w or {}
     zones: dict[str, Zone] = {}
     for name, path, parent in named_zones(root):
         if name not in zones and (path / "energy_uj").exists():
             files = [file for pattern in _LIMITS for file in path.glob(pattern)]
             highest_w = max((_number(file) or 0 for file in files), default=0) / 1e6
-            bound_w = limits.get(name) or max(default_max_power_w(name), highest_w)
+            bound_w = max(default_max_power_w(name), highest_w)
             range_uj = _number(path / "max_energy_range_uj") or None
             zones[name] = Zone(name, path, range_uj, parent, None, bound_w)
     return tuple(zones.values())
@@ -151,7 +147,12 @@ def named_zones(root: Path) -> Iterator[tuple[str, Path, str | None]]:
     packages = {name for names in tops.values() for name in names.values()}
     several = sum(name.startswith("package") for name in packages) > 1
     for control_type in _CONTROL_TYPES:
-        yield from _zones_below(tops[control_type], control_type, several)
+        for top, top_name in tops[control_type].items():
+            yield top_name, top, None
+            is_plain = not several and top_name.startswith("package")
+            for child in _numbered(top, f"{control_type}:*:*"):
+                name = _name(child)
+                yield (name if is_plain else f"{top_name}/{name}"), child, top_name
 
 
 def _name(zone: Path) -> str:
@@ -166,13 +167,13 @@ def _number(file: Path) -> int | None:
 
 
 def _numbered(folder: Path, pattern: str) -> list[Path]:
-    """Zone folders in the order of their numbers."""
+    """Return zone folders in the order of their numbers."""
     zones = [zone for zone in folder.glob(pattern) if (zone / "name").is_file()]
     return sorted(zones, key=lambda zone: [int(n) for n in re.findall(r"\d+", zone.name)])
 
 
 def _top_zones(root: Path, control_type: str) -> list[Path]:
-    """Top zones below their control type, or beside it where only the flat links are there."""
+    """Return the top zones below their control type, or next to it if there are only flat links."""
     for folder in (root / control_type, root):
         zones = _numbered(folder, f"{control_type}:*")
         tops = [zone for zone in zones if _TOP_ZONE.fullmatch(zone.name)]
@@ -181,31 +182,20 @@ def _top_zones(root: Path, control_type: str) -> list[Path]:
     return []
 
 
-def _zones_below(
-    tops: Mapping[Path, str], control_type: str, several: bool
-) -> Iterator[tuple[str, Path, str | None]]:
-    for top, top_name in tops.items():
-        yield top_name, top, None
-        for child in _numbered(top, f"{control_type}:*:*"):
-            name = _name(child)
-            plain = not several and top_name.startswith("package")
-            yield (name if plain else f"{top_name}/{name}"), child, top_name
-
-
-# Two separate 32-bit counters that agree this often on end by chance: never.
+# Two separate 32-bit counters never agree this often in a row by chance.
 AGREEING_UPDATES = 5
 
 
 def mirrors(
     zones: Sequence[Zone], value_uj: Callable[[int], int | None], until_s: float
 ) -> dict[str, str]:
-    """`{mirror: zone whose counter it shows}`, by name; `value_uj` reads a counter by its index.
+    """Return for each mirror the zone whose counter it shows, by name.
 
-    Ends at `until_s` (time.monotonic): a pair that has not moved often enough by then is held for
-    two counters.
+    `value_uj` reads a counter by its index. Ends at `until_s` (time.monotonic): a pair that has not
+    moved often enough by then is taken for two counters.
     """
     originals: dict[str, str] = {}
-    # Values at which a pair agreed. All pairs in turn: one that stands still holds up no other.
+    # Values at which a pair agreed. All pairs in turn: one that stands still delays no other.
     open_pairs: dict[tuple[int, int], set[int]] = {
         (first, second): set()
         for second, zone in enumerate(zones)
@@ -229,11 +219,11 @@ Read = Callable[[], int | None]
 
 
 def _agree(first: Read, second: Read, agreed: set[int]) -> bool | None:
-    """Whether both show one counter; None where that is not known yet."""
+    """Return whether both show one counter; None if that is not known yet."""
     before, between, after = first(), second(), first()
     if before is None or between is None:
         return False
-    if before != after:  # an update in between: the second may show either number
+    if before != after:  # an update in between: the second may show either count
         return None
     if before != between:
         return False

@@ -90,18 +90,18 @@ def test_kinds_and_parents(tmp_path: Path) -> None:
 
 
 def test_power_bound_of_a_zone(tmp_path: Path) -> None:
-    """A limit raises the bound and never lowers it; the caller's word counts most."""
+    """A limit raises the bound and never lowers it."""
     root = TREES["psys between packages"].lay_out(tmp_path)
     (root / f"{P}:0/constraint_0_power_limit_uw").write_text("95000000\n")
     (root / f"{P}:2/constraint_1_max_power_uw").write_text("1500000000\n")
     (root / f"{P}:2/constraint_0_max_power_uw").write_text("0\n")
-    bounds = {z.name: z.max_power_w for z in discover(root, {"package-1/dram": 80.0})}
+    bounds = {z.name: z.max_power_w for z in discover(root)}
     assert bounds == {
         "package-0": MAX_POWER_W,
         "package-0/dram": MAX_POWER_W,
         "psys": PLATFORM_MAX_POWER_W,
         "package-1": 1500.0,
-        "package-1/dram": 80.0,
+        "package-1/dram": MAX_POWER_W,
     }
 
 

@@ -12,13 +12,13 @@ from instrumentation.sources.standing import (
     STANDS_STILL,
     TOO_LITTLE,
     Stretch,
-    frozen,
-    of_counter,
-    of_little,
-    of_sensor,
-    of_total,
+    longest_frozen_row,
+    object_to_counter,
+    object_to_little,
+    object_to_sensor,
+    object_to_total,
     sentences,
-    stood_still,
+    standstill_code,
 )
 
 
@@ -38,13 +38,13 @@ from instrumentation.sources.standing import (
 )
 def test_a_counter_that_stands_still(joules: list[float | None], seconds: float, code: str) -> None:
     stretches = [Stretch(seconds, energy_j) for energy_j in joules]
-    assert stood_still(stretches, standing.patience_s("RAPL")) == code
+    assert standstill_code(stretches, standing.patience_s("RAPL")) == code
 
 
 def test_a_gauge_may_rest_for_longer_than_a_counter() -> None:
     rest = [Stretch(30.0, 0.0)]
-    assert stood_still(rest, standing.patience_s("battery")) == DID_NOT_MOVE
-    assert stood_still(rest, standing.patience_s("nvml")) == STANDS_STILL
+    assert standstill_code(rest, standing.patience_s("battery")) == DID_NOT_MOVE
+    assert standstill_code(rest, standing.patience_s("nvml")) == STANDS_STILL
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_a_sensor_of_one_value_is_held_against_the_work(
     power_w: float, seconds: float, busy_s: float, refused: bool
 ) -> None:
     stretches = [Stretch(seconds, power_w * seconds)]
-    objection = of_sensor("power_meter/power1", power_w, stretches, busy_s, 5.0)
+    objection = object_to_sensor("power_meter/power1", power_w, stretches, busy_s, 5.0)
     assert (objection.code if objection else None) == (ONE_VALUE if refused else None)
 
 
 def test_a_sensor_that_froze_amid_rests_and_runs() -> None:
     living = [Stretch(2.0, 40.0), Stretch(2.0, 80.0)] * 4
     stopped = [Stretch(2.0, 80.0 + 0.01 * (k % 2)) for k in range(8)]
-    row = frozen([*living, *stopped], 5.0)
+    row = longest_frozen_row([*living, *stopped], 5.0)
     assert row is not None and row[0] >= 16.0
-    assert frozen(living * 2, 5.0) is None
-    assert frozen([*living * 20, *stopped[:4]], 5.0) is None  # a tenth of it and less
+    assert longest_frozen_row(living * 2, 5.0) is None
+    assert longest_frozen_row([*living * 20, *stopped[:4]], 5.0) is None  # a tenth of it and less
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_sensor_that_froze_amid_rests_and_runs() -> None:
 )
 def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) -> None:
     total, part = ([Stretch(1.0, j)] * 10 for j in (total_j, part_j))
-    objection = of_total("psys", total, "package-0", part, 0.2)
+    objection = object_to_total("psys", total, "package-0", part, 0.2)
     assert (objection.code if objection else None) == (BELOW_PART if refused else None)
 
 
@@ -98,24 +98,24 @@ def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) ->
 def test_a_machine_that_takes_too_little(
     source: str, energy_j: float | None, refused: bool
 ) -> None:
-    objection = of_little("it", source, [Stretch(1.0, energy_j and energy_j / 2)] * 2)
+    objection = object_to_little("it", source, [Stretch(1.0, energy_j and energy_j / 2)] * 2)
     assert (objection.code if objection else None) == (TOO_LITTLE if refused else None)
 
 
 def test_a_late_total_is_not_below_its_part() -> None:
     total, part = [Stretch(0.1, 0.5)], [Stretch(0.1, 2.0)]
-    assert of_total("psys", total, "package-0", part, 0.2) is None
+    assert object_to_total("psys", total, "package-0", part, 0.2) is None
 
 
 def test_a_slow_total_that_is_always_less_is_below_its_part() -> None:
     part = [Stretch(0.6, 60.0)] * 6
-    assert of_total("m", [Stretch(0.6, 30.0)] * 6, "cpu", part, 5.0) is not None
+    assert object_to_total("m", [Stretch(0.6, 30.0)] * 6, "cpu", part, 5.0) is not None
     late = [Stretch(0.6, 70.0), *[Stretch(0.6, 30.0)] * 5]
-    assert of_total("m", late, "cpu", part, 5.0) is None
+    assert object_to_total("m", late, "cpu", part, 5.0) is None
 
 
 def test_one_sentence_for_what_is_alike() -> None:
     stretches = [Stretch(2.0, 0.0)]
-    objections = [of_counter(label, stretches, 0.5) for label in ("core", "dram")]
+    objections = [object_to_counter(label, stretches, 0.5) for label in ("core", "dram")]
     (text,) = sentences(objection for objection in objections if objection)
     assert text.startswith("core, dram have no joules: ")

@@ -12,7 +12,7 @@ import pytest
 from instrumentation.sources.counter import COARSE, SHORTER, ReadFailure, Reading, total
 from instrumentation.sources.polled import PolledSource, PowerSum
 from instrumentation.sources.powercap import PowercapSource
-from instrumentation.sources.updates import carried, lines_of_slow, longest_intervals_ns
+from instrumentation.sources.updates import carry_forward, longest_intervals_ns, wait_for_lines
 from instrumentation.tests.trees import TREES, counting
 
 MS = 10**6
@@ -141,7 +141,7 @@ def test_counters_beside_polled_powers_are_watched_too() -> None:
     source.close()
 
 
-def test_a_slow_counter_is_known_by_its_first_update_while_it_is_still_watched() -> None:
+def test_a_slow_counter_is_known_by_its_first_update_while_it_is_still_watches() -> None:
     """It moves once, long after it was opened: a run over that moment has no figure."""
     moved = Event()
     source = PolledSource(
@@ -150,7 +150,7 @@ def test_a_slow_counter_is_known_by_its_first_update_while_it_is_still_watched()
         period_s=3600,
         names=("Esocket0",),
     )
-    watched = source._watched["Esocket0"]
+    watched = source._watches["Esocket0"]
     while watched.longest_ns < 20 * MS:
         sleep(0.001)
     moved.set()
@@ -187,8 +187,8 @@ def test_a_slow_counter_is_carried_on_to_the_moment_of_the_read(phase_ms: int) -
     counter = SlowCounter(step_ms=1000 + phase_ms)
     counter.now_ms = 1000 + phase_ms  # the command has just ended
     shown = counter.read()
-    lines = lines_of_slow(shown, counter.read, counter.pause)
-    (reading,) = carried(shown, lines).values()
+    lines = wait_for_lines(shown, counter.read, counter.pause)
+    (reading,) = carry_forward(shown, lines).values()
     truth_uj = counter.energy_uj(1000 + phase_ms)
     assert isinstance(reading, Reading)
     assert abs(reading.energy_uj - truth_uj) <= 120 * 10_000  # the pause of 10 ms at 120 W
@@ -215,7 +215,7 @@ def test_only_a_slow_counter_that_rises_is_carried_on(fault: str) -> None:
             return {"gpu": ReadFailure(reading.t_before_ns, "gone")}
         return {"gpu": reading}
 
-    assert lines_of_slow(counter.read(), read, counter.pause) == {}
+    assert wait_for_lines(counter.read(), read, counter.pause) == {}
     assert bool(reads) == (fault in ("still", "fails", "falls"))  # else there is no need to
     shown = counter.read()
-    assert carried(shown, {}) == shown
+    assert carry_forward(shown, {}) == shown
