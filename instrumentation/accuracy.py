@@ -1,8 +1,8 @@
-"""How far an instrument's readings may be off, term by term, and who states it.
+"""Terms of an instrument's error: the limit of each, and who states it.
 
 A limit is the half width of a rectangular distribution (GUM 4.3.7). How two readings of one
-instrument share a term's error decides what is left of it in their ratio: a gain that is wrong is
-wrong in both, a deviation from the straight line at one power is unrelated to that at another.
+instrument share a term's error decides what remains of it in their ratio: a wrong gain is wrong in
+both, a deviation from the straight line at one power is unrelated to that at another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contract.schema import Closed, Items, Range, Text
 from contract.strict_json import Document
 
 NOT_STATED = "not stated"
-# What a limit is given in: shares of the reading, W, J of a count, s of a count's age.
+# Unit of each limit: shares of the reading, W, J of a count, s of a count's age.
 UNITS = {
     **dict.fromkeys(("gain", "linearity", "power_factor"), "1"),
     **dict.fromkeys(("range", "offset", "resolution"), "W"),
@@ -29,9 +29,9 @@ SHARED = ("gain", "offset")  # the same in every reading of one instrument
 
 @dataclass(frozen=True)
 class ErrorTerm:
-    """One term; `limit` is in the unit of its name (`UNITS`), None where it is not stated.
+    """One term of error; `limit` is in the unit of its name (`UNITS`), None if it is not stated.
 
-    `within` names the term whose limit holds this one too: a single reading is then bounded, a
+    `within` names the term whose limit includes this one: a single reading is then bounded, a
     ratio of two is not. `correlation` is that of the error in two readings, None for the name's
     usual one: 1 for `SHARED`, else 0.
     """
@@ -52,7 +52,7 @@ class ErrorTerm:
 
     @property
     def shared(self) -> float:
-        """Correlation between two readings."""
+        """Correlation of the error in two readings."""
         return float(self.name in SHARED) if self.correlation is None else self.correlation
 
 
@@ -74,32 +74,30 @@ class DescribedAccuracy(TypedDict):
 class Accuracy:
     """Limits of error that the maker states.
 
-    `relative_limit` of the reading, taken for a gain, plus `absolute_limit_w`, which is the term
-    named `absolute`.
-
-    `source` is where they are stated and for which range. `more` are further terms, also those that
-    are not stated; `calibrated` are the inventory's own, which replace the maker's.
+    `relative_limit` is a share of the reading and taken for a gain; `absolute_limit_w` is added to
+    it as the term named `absolute`. `source` is where they are stated and for which range.
+    `further_terms` include those that are not stated; `calibrated` come from the inventory and
+    replace the maker's.
     """
 
     relative_limit: float
     absolute_limit_w: float
     source: str
     absolute: str = "range"
-    more: tuple[ErrorTerm, ...] = (LINEARITY, POWER_FACTOR)
+    further_terms: tuple[ErrorTerm, ...] = (LINEARITY, POWER_FACTOR)
     calibrated: tuple[ErrorTerm, ...] = ()
 
     @property
     def terms(self) -> tuple[ErrorTerm, ...]:
-        """All of them, one of each name."""
+        """All terms, one of each name."""
         stated = (
             ErrorTerm("gain", self.relative_limit, self.source),
             ErrorTerm(self.absolute, self.absolute_limit_w, self.source),
-            *self.more,
+            *self.further_terms,
         )
-        by_name = {term.name: term for term in (*stated, *self.calibrated)}
-        return tuple(by_name.values())
+        return tuple({term.name: term for term in (*stated, *self.calibrated)}.values())
 
-    def described(self) -> DescribedAccuracy:
+    def description(self) -> DescribedAccuracy:
         """Return the limits and terms for meter.json."""
         return {
             "relative_limit": self.relative_limit,
@@ -125,7 +123,8 @@ class _Calibration(Closed):
 def calibration(document: object) -> tuple[ErrorTerm, ...]:
     """Return the terms of an inventory's `calibration`.
 
-    `{source, terms: {name: limit}}`, or `{limit, correlation}` for a limit. Raises ValueError.
+    Its form is `{source, terms: {name: limit}}`, with `{limit, correlation}` possible for a limit.
+    Raises ValueError.
     """
     stated = schema.read(_Calibration, document)
     return tuple(
@@ -141,15 +140,15 @@ class _Terms:
 
 
 def read_terms(accuracy: Mapping[str, object]) -> tuple[ErrorTerm, ...]:
-    """Return the terms as meter.json holds them.
+    """Return the terms of `accuracy` in meter.json.
 
-    A file that names none has a limit of the reading and an absolute one. What the latter is it
-    does not state, so it is taken for one that cancels nowhere.
+    A file without terms has a limit of the reading and an absolute one. It does not state what the
+    latter is, so it is taken for one that never cancels.
     """
     try:
         return schema.read(_Terms, accuracy).terms
     except (TypeError, ValueError):
-        pass  # of an earlier or later format or damaged: the two limits still hold
+        pass  # another format, or damaged: the two limits still hold
     source = str(accuracy.get("source") or NOT_STATED)
     gain, absolute_w = (
         abs(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None

@@ -1,9 +1,9 @@
-"""Clocks of two machines brought together by round trips, with an error bound.
+"""Offsets between the clocks of two machines, measured by round trips, with an error bound.
 
 Times are integer nanoseconds of CLOCK_MONOTONIC, which belongs to one machine and one boot; the
 boot is named by its `boot_id`. `python3 -m instrumentation.clock respond` answers each line it
-reads with `<monotonic_ns> <boot_id>`; the controller stamps before it asks and after it is
-answered.
+reads with `<monotonic_ns> <boot_id>`; the controller takes a stamp before it asks and one after the
+answer.
 
 The target's stamp was taken somewhere between the two of the controller, so the offset
 `t_target - (t_send + t_receive) / 2` is wrong by at most half the round trip (Cristian 1989).
@@ -26,13 +26,13 @@ from contract.journal import boot_id
 from contract.problem import ProblemError
 
 monotonic_ns = time.monotonic_ns
-# How far one clock's rate may wander from its own mean: quartz over some degrees, or NTP's slewing.
+# How far a clock's rate may wander from its mean: quartz over some degrees, or NTP's slewing.
 WANDER_PPM = 5.0
-# How far two clocks may be apart in rate when nothing is known: NTP slews by at most 500 ppm.
+# How far two clocks may differ in rate when nothing is known: NTP slews by at most 500 ppm.
 UNKNOWN_SKEW_PPM = 500.0
 _LONGEST_LINE_BYTES = 4096
-_LOOKS = 5
-# Two clocks cannot part faster: each is off by some 100 ppm, and slewed by NTP by up to 500.
+_ATTEMPTS = 5
+# Two clocks cannot diverge faster: each is off by some 100 ppm, and slewed by NTP by up to 500.
 IMPOSSIBLE_PPM = 1_200.0
 # Readings closer together than this belong to one burst.
 BURST_GAP_NS = 2_000_000_000
@@ -43,21 +43,18 @@ class ClockError(ProblemError):
 
 
 def ahead_ns(clock: int) -> int:
-    """Return a clock of this machine less CLOCK_MONOTONIC, in ns.
-
-    Of some looks, from the shortest.
-    """
+    """Return a clock of this machine less CLOCK_MONOTONIC, in ns, from the fastest attempt."""
     differences = []
-    for _ in range(_LOOKS):  # the reader may be put aside between the two
+    for _ in range(_ATTEMPTS):  # the process may be preempted between the two reads
         before = time.monotonic_ns()
-        other_ns = time.clock_gettime_ns(clock)
+        clock_ns = time.clock_gettime_ns(clock)
         after = time.monotonic_ns()
-        differences.append((after - before, other_ns - (before + after) // 2))
+        differences.append((after - before, clock_ns - (before + after) // 2))
     return min(differences)[1]
 
 
 def asleep_ns() -> int:
-    """How long this machine was suspended since boot, in ns; its monotonic clock stood still."""
+    """Return how long this machine was suspended since boot, in ns (CLOCK_MONOTONIC stops then)."""
     return ahead_ns(time.CLOCK_BOOTTIME)
 
 
@@ -65,8 +62,8 @@ def asleep_ns() -> int:
 class ClockReading:
     """One round trip: stamps of the controller around one of the target, in ns.
 
-    `boot_id` is the target's boot, `controller_boot_id` the controller's; empty where it was not
-    recorded. `controller_asleep_ns`: how long the controller was suspended since its boot.
+    `boot_id` is the target's boot, `controller_boot_id` the controller's, empty if it was not
+    recorded. `controller_asleep_ns` is how long the controller was suspended since its boot.
     """
 
     t_send_ns: int
@@ -78,17 +75,17 @@ class ClockReading:
 
 
 def offset_ns(reading: ClockReading) -> int:
-    """Target's clock minus controller's, in ns."""
+    """Return the target's clock minus the controller's, in ns."""
     return reading.t_target_ns - (reading.t_send_ns + reading.t_receive_ns) // 2
 
 
 def bound_ns(reading: ClockReading) -> int:
-    """How far `offset_ns` can be off, in ns: half the round trip, rounded up."""
+    """Return how far `offset_ns` can be off, in ns: half the round trip, rounded up."""
     return (reading.t_receive_ns - reading.t_send_ns) // 2 + 1
 
 
 def append_reading(path: Path, reading: ClockReading) -> None:
-    """Add one line to clock.jsonl. Raises OSError on a full disk, with whole lines left."""
+    """Add one line to clock.jsonl. Raises OSError on a full disk, and leaves only whole lines."""
     line = (json.dumps(asdict(reading)) + "\n").encode()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
@@ -97,18 +94,16 @@ def append_reading(path: Path, reading: ClockReading) -> None:
         whole_bytes = size - len(tail) + tail.rfind(b"\n") + 1
         os.ftruncate(fd, whole_bytes)  # a line that a power cut or a full disk cut off
         try:
-            written = os.write(fd, line)
+            if os.write(fd, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         except OSError:
             os.ftruncate(fd, whole_bytes)
             raise
-        if written < len(line):
-            os.ftruncate(fd, whole_bytes)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(fd)
 
 
-def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
+def select_best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
     """Return the reading with the shortest round trip of each burst, in order of time."""
     bursts: list[list[ClockReading]] = []
     for reading in sorted(readings, key=lambda r: r.t_send_ns):
@@ -120,10 +115,10 @@ def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
 
 
 def jump_ns(before: ClockReading, after: ClockReading) -> int:
-    """By how much at least the target's clock jumped forward against the controller's, in ns.
+    """Return how far at least the target's clock jumped against the controller's, in ns.
 
-    Of two readings of the same boots; negative for a jump back, 0 where drift and the bounds of
-    both explain their difference.
+    Both readings are of the same boots. Negative for a jump back, 0 if drift and the bounds of both
+    explain the difference.
     """
     moved = offset_ns(after) - offset_ns(before)
     # The jump is part of what elapsed on one of the two clocks, and is allowed no drift.
@@ -149,13 +144,12 @@ class OffsetModel:
     def pieces(cls, readings: Sequence[ClockReading], boot_id: str) -> tuple[OffsetModel, ...]:
         """Return a model for each stretch of one boot's readings in which neither clock jumped.
 
-        A machine that was suspended has a clock that stood still. Empty without readings.
+        The clock of a suspended machine stops, which is a jump. Empty without readings.
         """
-        best = best_of_bursts(reading for reading in readings if reading.boot_id == boot_id)
+        best = select_best_of_bursts(r for r in readings if r.boot_id == boot_id)
         cuts = [k for k in range(1, len(best)) if jump_ns(best[k - 1], best[k])]
-        bounds = pairwise([0, *cuts, len(best)]) if best else ()
         models = []
-        for start, end in bounds:
+        for start, end in pairwise([0, *cuts, len(best)] if best else []):
             stretch = best[start:end]
             knots = {r.t_target_ns: (r.t_target_ns, offset_ns(r), bound_ns(r)) for r in stretch}
             models.append(cls(boot_id, tuple(knots[t] for t in sorted(knots))))
@@ -163,10 +157,7 @@ class OffsetModel:
 
     @property
     def skew_ppm(self) -> float:
-        """Mean rate by which the target's clock gains on the controller's.
-
-        0 from a single burst.
-        """
+        """Mean rate by which the target's clock gains on the controller's; 0 from one burst."""
         (t0, offset0, _), (t1, offset1, _) = self.knots[0], self.knots[-1]
         return 0.0 if t1 == t0 else (offset1 - offset0) / (t1 - t0) * 1e6
 
@@ -181,7 +172,7 @@ class OffsetModel:
         return t_target_ns - self._offset_and_bound(t_target_ns)[0]
 
     def bound_ns(self, t_target_ns: int) -> int:
-        """How far `to_controller_ns` can be off, in ns."""
+        """Return how far `to_controller_ns` can be off, in ns."""
         return self._offset_and_bound(t_target_ns)[1]
 
     def _offset_and_bound(self, t_ns: int) -> tuple[int, int]:
@@ -193,14 +184,13 @@ class OffsetModel:
             wander = min(t_ns - t0, t1 - t_ns) * 2 * WANDER_PPM * 1e-6
             return offset, int(bound0 + (bound1 - bound0) * share + wander) + 1
         t0, offset0, bound0 = self.knots[0] if after == 0 else self.knots[-1]
-        away = abs(t_ns - t0)
         offset = offset0 + round((t_ns - t0) * self.skew_ppm * 1e-6)
-        drift_ns = away * (self.skew_bound_ppm + 2 * WANDER_PPM) * 1e-6
+        drift_ns = abs(t_ns - t0) * (self.skew_bound_ppm + 2 * WANDER_PPM) * 1e-6
         return offset, int(bound0 + drift_ns) + 1
 
 
 def respond() -> None:
-    """Answer every line on standard input with the time and the boot, until it ends."""
+    """Answer every line on standard input with the time and the boot id, until it ends."""
     this_boot = boot_id()
     for _ in sys.stdin.buffer:
         sys.stdout.write(f"{monotonic_ns()} {this_boot}\n")

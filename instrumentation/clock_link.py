@@ -20,39 +20,31 @@ from instrumentation.clock import (
 )
 
 TIMEOUT_S = RETRY_S = 5.0
-MOST_LINE_BYTES = 4096  # one has two numbers
+MOST_LINE_BYTES = 4096  # far more than a time and a boot id take
 
 
 class ClockLink:
-    """Asks a responder for its time and keeps the answers in clock.jsonl.
+    """A connection to a clock responder; writes its answers to clock.jsonl.
 
     `argv` starts the responder, e.g. `ssh … python3 -m instrumentation.clock respond`. It is
     started when first needed and again when the link is lost; the first answer after a start may
     take `connect_timeout_s`, each further one `TIMEOUT_S`.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        path: Path,
-        *,
-        connect_timeout_s: float = 60.0,
-    ) -> None:
+    def __init__(self, argv: Sequence[str], path: Path, *, connect_timeout_s: float = 60.0) -> None:
         self._argv = list(argv)
         self._path = path
         self._connect_timeout_s = connect_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._pending = b""
-        self._own_boot = boot_id()
-        self._words: bounded.Tail | None = None
+        self._controller_boot = boot_id()
+        self._errors: bounded.Tail | None = None
 
     def burst(self, round_trips: int = 8, attempts: int = 2) -> list[ClockReading]:
-        """Return readings of one burst, each already in the file.
+        """Measure one burst; return its readings, each already in the file.
 
-        The link is restarted where it is lost.
-
-        Raises ClockError where `attempts` starts of the link gave no full burst; what was read
-        before that is in the file all the same.
+        A lost link is restarted. Raises ClockError if `attempts` starts of the link gave no full
+        burst; the readings before that are in the file all the same.
         """
         readings: list[ClockReading] = []
         failures = 0
@@ -62,14 +54,13 @@ class ClockLink:
                     self._start()
                 readings.append(self._round_trip(TIMEOUT_S))
             except (OSError, ClockError, ValueError) as error:
-                self._stop()
-                lines = self._words.text().splitlines() if self._words else []
+                self.close()
+                lines = self._errors.text().splitlines() if self._errors else []
                 reason = lines[-1] if lines else str(error)
                 failures += 1
                 if failures >= attempts:
-                    raise ClockError(
-                        "clock-silent", reason=reason, command=" ".join(self._argv)
-                    ) from None
+                    command = " ".join(self._argv)
+                    raise ClockError("clock-silent", reason=reason, command=command) from None
                 continue
             append_reading(self._path, readings[-1])
         return readings
@@ -85,7 +76,7 @@ class ClockLink:
             start_new_session=True,  # Ctrl-C ends the suite in order; the link must live till then
         )
         assert self._process.stderr is not None
-        self._words = bounded.Tail(self._process.stderr)
+        self._errors = bounded.Tail(self._process.stderr)
         self._round_trip(self._connect_timeout_s)  # slow: logging in and starting Python
 
     def _round_trip(self, timeout_s: float) -> ClockReading:
@@ -95,24 +86,25 @@ class ClockLink:
         line = self._read_line(t_send_ns + int(timeout_s * 1e9))
         t_receive_ns = monotonic_ns()
         t_target, boot = line.decode("ascii").split()
-        controller = self._own_boot, asleep_ns()
+        controller = self._controller_boot, asleep_ns()
         return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, *controller)
 
     def _read_line(self, deadline_ns: int) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         fd = self._process.stdout.fileno()
         while b"\n" not in self._pending:
-            left_s = (deadline_ns - monotonic_ns()) / 1e9
-            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+            wait_s = (deadline_ns - monotonic_ns()) / 1e9
+            if wait_s <= 0 or not select.select([fd], [], [], wait_s)[0]:
                 raise ClockError("clock-no-answer")
-            got = os.read(fd, 4096)
-            if not got or len(self._pending) > MOST_LINE_BYTES:
+            data = os.read(fd, 4096)
+            if not data or len(self._pending) > MOST_LINE_BYTES:
                 raise ClockError("clock-link-closed")
-            self._pending += got
+            self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """End the responder; the next burst starts it again."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -121,10 +113,6 @@ class ClockLink:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-
-    def close(self) -> None:
-        """End the responder. The link is not used after this."""
-        self._stop()
 
     def __enter__(self) -> ClockLink:
         return self
@@ -139,9 +127,9 @@ def keep_measuring(
     stop: threading.Event,
     on_error: Callable[[str], None],
 ) -> None:
-    """Measure a burst now, then every `period_s` until `stop` is set; for a separate thread.
+    """Measure a burst now, then every `period_s` until `stop` is set; runs in a separate thread.
 
-    The suite outlives the loss of the link and a full disk: the first failure in a row goes to
+    A lost link or a full disk does not end the suite: the first failure in a row goes to
     `on_error`, and the burst is tried again every `RETRY_S` until it succeeds.
     """
     failed = False

@@ -1,4 +1,4 @@
-"""Raw meter streams into tables.
+"""Decode raw meter streams into tables.
 
 `python -m instrumentation.decode DIR` writes DIR/samples.parquet, a row a record (columns:
 data/README.md).
@@ -22,12 +22,12 @@ from contract.names import sentence
 from contract.problem import ProblemError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
-from instrumentation.meters.rows import GAP, NO_TIME, Rows, concatenated
+from instrumentation.meters.rows import GAP, NO_TIME, Rows, concatenate_rows
 from instrumentation.trace import Fault, Frame, Pieces, StreamError, read_pieces
 
 _CHUNK_RECORDS = 100_000  # at least, in one table
 _GROUP_RECORDS = 500_000  # in one row group of the file
-_MOST_FAULTS = 100_000  # that are kept; a foreign stream may have any number
+_MOST_FAULTS = 100_000  # the stream of another device may have any number
 
 
 class DecodeError(ProblemError):
@@ -36,7 +36,7 @@ class DecodeError(ProblemError):
 
 @dataclass
 class Decoder:
-    """What a driver makes of a stream; iterating over `tables` fills `faults`. `meter` is fresh."""
+    """Decoder of one stream by a fresh driver; iterating over `tables` fills `faults`."""
 
     meter: Meter
     faults: list[Fault] = field(default_factory=list)
@@ -61,25 +61,23 @@ class Decoder:
 
     def tables(self, stream: Iterable[Frame | Pieces]) -> Iterator[pl.DataFrame]:
         """Yield the records, some hundred thousand at a time."""
-        for epoch, rows in _in_chunks(self._fed(stream)):
+        for epoch, rows in _merge_chunks(self._feed(stream)):
             yield self._table(epoch, rows)
 
-    def _after_reopening(self, rows: Rows) -> Rows:
-        """Flag the first record of a port that was opened again: others before it are missing."""
-        epoch, self._epoch = self._epoch, self.meter.epoch
-        if not epoch or epoch == self.meter.epoch:
-            return rows
-        flags = rows.flags.copy()
-        flags[0] |= GAP
-        return replace(rows, flags=flags)
-
-    def _fed(self, stream: Iterable[Frame | Pieces]) -> Iterator[tuple[int, Rows]]:
+    def _feed(self, stream: Iterable[Frame | Pieces]) -> Iterator[tuple[int, Rows]]:
+        """Yield the records of each part of a stream with the epoch of their port."""
         for part in stream:
             if isinstance(part, Pieces):
-                fed = self.meter.feed_all(part)
-                self.faults += fed.faults[: _MOST_FAULTS - len(self.faults)]
-                if len(fed.rows):
-                    yield self.meter.epoch, self._after_reopening(fed.rows)
+                result = self.meter.feed_all(part)
+                self.faults += result.faults[: _MOST_FAULTS - len(self.faults)]
+                rows, epoch = result.rows, self.meter.epoch
+                if len(rows):
+                    if 0 < self._epoch < epoch:  # records before the reopening are missing
+                        flags = rows.flags.copy()
+                        flags[0] |= GAP
+                        rows = replace(rows, flags=flags)
+                    self._epoch = epoch
+                    yield epoch, rows
             elif not part.data:
                 self.meter.opened()
             else:
@@ -87,41 +85,40 @@ class Decoder:
 
     def _table(self, epoch: int, rows: Rows) -> pl.DataFrame:
         start, self.records = self.records, self.records + len(rows)
-        known, device_us = rows.t_device_us != NO_TIME, pl.Series(rows.t_device_us)
+        has_time, device_us = rows.t_device_us != NO_TIME, pl.Series(rows.t_device_us)
         columns: dict[str, np.ndarray | pl.Series] = {
             "seq": np.arange(start, self.records),
             "epoch": np.full(len(rows), epoch, np.int32),
             "t_mono_ns": rows.t_mono_ns,
-            "t_device_us": device_us if known.all() else device_us.set(pl.Series(~known), None),
+            "t_device_us": device_us.set(pl.Series(~has_time), None),
             "window_s": rows.window_s,
-            "flags": _words(self.meter, rows),
+            "flags": _flag_texts(self.meter, rows),
         }
         for number, name in enumerate(self.meter.channels.values()):
             columns[f"power_w_{name}"] = np.ascontiguousarray(rows.power_w[:, number])
-        if rows.energy_j is not None:
-            for number, name in enumerate(self.meter.channels.values()):
+            if rows.energy_j is not None:
                 joules = np.ascontiguousarray(rows.energy_j[:, number])
                 columns[f"energy_j_{name}"] = pl.Series(joules).fill_nan(None)
         return pl.DataFrame(columns, schema_overrides=self.schema).select(list(self.schema))
 
 
-def _in_chunks(fed: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
-    """Many small stretches joined to few large ones, each of one epoch."""
+def _merge_chunks(chunks: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
+    """Join many small stretches of records to few large ones, each of one epoch."""
     parts: list[Rows] = []
     count = current = 0
-    for epoch, rows in fed:
+    for epoch, rows in chunks:
         if parts and (epoch != current or count >= _CHUNK_RECORDS):
-            yield current, concatenated(parts)
+            yield current, concatenate_rows(parts)
             parts, count = [], 0
         current = epoch
         parts.append(rows)
         count += len(rows)
     if parts:
-        yield current, concatenated(parts)
+        yield current, concatenate_rows(parts)
 
 
-def _words(meter: Meter, rows: Rows) -> pl.Series:
-    """Return flags as text; there are few different ones."""
+def _flag_texts(meter: Meter, rows: Rows) -> pl.Series:
+    """Return the flags as text; each of the few different ones is built once."""
     codes = np.flatnonzero(np.bincount(rows.flags))
     places = np.zeros(1 << 16, np.uint8 if len(codes) < 256 else np.uint16)
     places[codes] = range(len(codes))
@@ -134,17 +131,14 @@ def _words(meter: Meter, rows: Rows) -> pl.Series:
 
 @dataclass(frozen=True)
 class Decoded:
-    """`samples` as samples.parquet holds them, in the order of the stream, with `flags` as text.
-
-    `faults` beside it.
-    """
+    """A decoded stream: `samples` as in samples.parquet, in order, with `flags` as text."""
 
     samples: pl.DataFrame
     faults: tuple[Fault, ...]
 
 
 def decode_all(decoder: Decoder, stream: Iterable[Frame | Pieces]) -> Decoded:
-    """Return all that a decoder makes of a stream at once."""
+    """Decode a whole stream at once."""
     tables = pl.concat([pl.DataFrame(schema=decoder.schema), *decoder.tables(stream)])
     return Decoded(tables.with_columns(pl.col("flags").cast(pl.String)), tuple(decoder.faults))
 
@@ -180,7 +174,7 @@ def tables(meter_dir: Path) -> Iterator[pl.DataFrame]:
 
 
 def decode(meter_dir: Path) -> Decoded:
-    """Return the recording in a meter's directory (meter.json, stream.raw), all at once.
+    """Decode the recording in a meter's directory (meter.json, stream.raw) at once.
 
     Raises DecodeError.
     """
@@ -199,9 +193,9 @@ def read_through(meter_dir: Path) -> Meter:
 
 
 def write_samples(meter_dir: Path) -> Decoder:
-    """Decode a recording and write samples.parquet beside it, whole or not at all.
+    """Decode a recording and write samples.parquet next to it, whole or not at all.
 
-    Goes through the stream in pieces, whatever its length. Raises DecodeError.
+    Reads the stream in pieces. Raises DecodeError.
     """
     decoder, stream = open_recording(meter_dir)
     fresh = meter_dir / "samples.parquet.new"
@@ -231,7 +225,7 @@ def _as_decode_errors(meter_dir: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the command line: one or more meter directories."""
+    """Run the command line; returns the exit status."""
     directories = sys.argv[1:] if arguments is None else arguments
     if not directories:
         print("usage: python -m instrumentation.decode DIR…", file=sys.stderr)

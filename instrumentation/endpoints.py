@@ -1,4 +1,4 @@
-"""Where a meter on a network is, and whose certificates it may show."""
+"""Addresses of meters on a network, and the certificates that are trusted there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OPEN_LIMIT_S = 2.0  # for a connection
 _USUAL_PORTS = {"http": 80, "https": 443, "ipmi": 623}
 
 
-def trusted(ca_file: str) -> ssl.SSLContext:
-    """Return the authorities of the system, or of a file alone.
+def tls_context(ca_file: str) -> ssl.SSLContext:
+    """Return a TLS context that trusts the system's authorities, or only those of a file.
 
-    Raises OSError, ssl.SSLError is one.
+    Raises OSError, of which ssl.SSLError is one.
     """
     context = ssl.create_default_context(cafile=expanded(ca_file) if ca_file else None)
     if ca_file:  # certificates that small devices sign themselves lack what strictness asks for
@@ -28,29 +28,29 @@ def trusted(ca_file: str) -> ssl.SSLContext:
 
 
 @contextlib.contextmanager
-def certificates_explained() -> Iterator[None]:
-    """Raise PortError, with what to do, for a certificate that is not accepted."""
+def explain_certificates() -> Iterator[None]:
+    """Raise PortError, with the remedy, for a certificate that is not accepted."""
     try:
         yield
     except ssl.SSLCertVerificationError as error:
         way = "give the file of its authority's certificates, or its own, as ca_file"
         if "mismatch" in error.verify_message:
             way = "name the host as its certificate does"
-        what = f"its certificate is not accepted ({error.verify_message.rstrip('.')}): {way}"
-        raise PortError(errno.EPROTO, what) from None
+        cause = f"its certificate is not accepted ({error.verify_message.rstrip('.')}): {way}"
+        raise PortError(errno.EPROTO, cause) from None
 
 
 @contextlib.contextmanager
-def missing_explained(extra: str) -> Iterator[None]:
-    """Raise PortError, with what to do, where a library of this extra is not installed."""
+def explain_missing(extra: str) -> Iterator[None]:
+    """Raise PortError, with the remedy, if a library of this extra is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
-        what = f"this Python lacks {error.name}, which it needs: {with_extra(extra)}"
-        raise PortError(errno.ENOPKG, what) from None
+        cause = f"this Python lacks {error.name}, which it needs: {with_extra(extra)}"
+        raise PortError(errno.ENOPKG, cause) from None
 
 
 def endpoint(address: str) -> tuple[str, int, bool]:
-    """Host and port of a URL, and whether it is one of TLS."""
+    """Return host and port of a URL, and whether it uses TLS."""
     url = urlsplit(address)
     return url.hostname or "", url.port or _USUAL_PORTS[url.scheme], url.scheme.endswith("s")

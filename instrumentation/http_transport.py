@@ -1,4 +1,4 @@
-"""The wire to a meter that answers HTTP, with the logins that such devices ask for."""
+"""The connection to a meter that answers HTTP, with the logins that such devices ask for."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from requests.auth import HTTPDigestAuth
 from requests.utils import parse_dict_header
 
 from instrumentation.clock import monotonic_ns
-from instrumentation.endpoints import OPEN_LIMIT_S, certificates_explained, endpoint, trusted
+from instrumentation.endpoints import OPEN_LIMIT_S, endpoint, explain_certificates, tls_context
 from instrumentation.meters.answers import MOST_BODY_BYTES, envelope
 
 
 class HttpTransport:
-    """One request, one connection: small devices have few.
+    """A meter that answers HTTP; each request has one connection, for small devices allow few.
 
-    A thread asks, so that a device that answers slowly, or byte by byte, blocks no caller. An
-    answer that is not whole within `limit_s`, or comes after another question, is none. A
-    redirection is not followed: it might lead the secret elsewhere.
+    A thread sends the requests, so that a device that answers slowly, or byte by byte, blocks no
+    caller. An answer that is incomplete after `limit_s`, or arrives after a later question, is
+    discarded. Redirections are not followed: they might send the secret elsewhere.
     """
 
     def __init__(
@@ -38,39 +38,39 @@ class HttpTransport:
     ) -> None:
         self.limit_s = limit_s
         self._host, self._port, is_tls = endpoint(address)
-        self._context = trusted(ca_file) if is_tls else None
+        self._context = tls_context(ca_file) if is_tls else None
         self._login, self._secret = login, secret
-        self._only_digest = login == "digest"  # or once it was asked for
+        self._only_digest = login == "digest"  # or once the device asked for it
         self._authorization = f"Bearer {secret}" if secret and login == "bearer" else ""
-        with certificates_explained():
+        with explain_certificates():
             self._connect(OPEN_LIMIT_S).close()
-        self._asked = 0  # questions so far
-        self._paths: queue.SimpleQueue[tuple[int, int, str] | None] = queue.SimpleQueue()
-        self._came: queue.SimpleQueue[tuple[int, int, bytes | OSError]] = queue.SimpleQueue()
+        self._count = 0  # questions so far
+        self._questions: queue.SimpleQueue[tuple[int, int, str] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[int, int, bytes | OSError]] = queue.SimpleQueue()
         threading.Thread(target=self._work, daemon=True).start()
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
         """See `Transport`."""
         with contextlib.suppress(queue.Empty):
-            number, t_ns, answer = self._came.get(timeout=wait_s)
+            number, t_ns, answer = self._answers.get(timeout=wait_s)
             if isinstance(answer, OSError):
                 raise answer
-            if number == self._asked:
+            if number == self._count:
                 return t_ns, answer
         return monotonic_ns(), b""
 
     def write(self, data: bytes) -> None:
         for line in data.decode("ascii").splitlines():
-            self._asked += 1
-            self._paths.put((self._asked, monotonic_ns(), line.removeprefix("GET ")))
+            self._count += 1
+            self._questions.put((self._count, monotonic_ns(), line.removeprefix("GET ")))
 
     def close(self) -> None:
-        self._paths.put(None)
+        self._questions.put(None)
 
     def _work(self) -> None:
-        while (asked := self._paths.get()) is not None:
-            number, asked_ns, path = asked
-            if number < self._asked:
+        while (question := self._questions.get()) is not None:
+            number, asked_ns, path = question
+            if number < self._count:
                 continue  # given up for a later one
             answer: bytes | OSError
             try:
@@ -78,12 +78,12 @@ class HttpTransport:
             except OSError as error:
                 answer = error
             if answer:
-                self._came.put((number, monotonic_ns(), answer))
+                self._answers.put((number, monotonic_ns(), answer))
 
     def _answer(self, path: str, until_ns: int) -> bytes:
-        """Return the whole answer in its envelope, nothing where it does not come in time.
+        """Return the whole answer in its envelope; empty if it does not arrive in time.
 
-        Raises OSError where there is no connection.
+        Raises OSError if the device cannot be reached.
         """
         user, _, password = self._secret.partition(":")
         if self._secret and self._login == "tasmota":
@@ -94,7 +94,7 @@ class HttpTransport:
         asks = self._login in ("password", "digest") and label.startswith("401 ")
         if asks and self._secret and not self._authorization:
             login = _digest(challenge, user, password, path)
-            if not login and not self._only_digest:  # else the password is not sent as it is
+            if not login and not self._only_digest:  # else the password is never sent as it is
                 encoded = base64.b64encode(f"{user}:{password}".encode())
                 login = self._authorization = f"Basic {encoded.decode()}"
             if login:
@@ -113,23 +113,33 @@ class HttpTransport:
         return connection
 
     def _get(self, path: str, until_ns: int, authorization: str = "") -> tuple[str, bytes, str]:
-        """Ask once; return status, body and challenge, all empty where the time is over.
+        """Ask once; return status, body and challenge, all empty if the time is over.
 
-        Raises OSError where there is no connection. No text of an exception is kept: it may have
-        the address with what was added to it.
+        Raises OSError if the device cannot be reached. No text of an exception is used: it may
+        contain the address with the secret that was added to it.
         """
-        left_s = max((until_ns - monotonic_ns()) / 1e9, 0.001)
+        limit_s = max((until_ns - monotonic_ns()) / 1e9, 0.001)
         headers = {"Connection": "close", "Accept": "*/*"}
         if authorization or self._authorization:
             headers["Authorization"] = authorization or self._authorization
         try:
-            connection = self._connect(left_s)
+            connection = self._connect(limit_s)
         except TimeoutError:
             return "", b"", ""
-        over = threading.Timer(left_s, _end, [connection.sock])
-        over.start()
+        wire = connection.sock  # which the connection hands over to its response
+
+        def end() -> None:
+            """End the connection under its reader: its own timeout is from byte to byte.
+
+            As a plain socket: that of TLS would drop what its reader is about to use.
+            """
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(wire, socket.SHUT_RDWR)
+
+        timer = threading.Timer(limit_s, end)
+        timer.start()
         try:
-            connection.sock.settimeout(left_s)
+            connection.sock.settimeout(limit_s)
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             label, body = f"{response.status} {response.reason}", _body(response)
@@ -140,22 +150,13 @@ class HttpTransport:
         except (OSError, ValueError, http.client.HTTPException) as error:
             label, body, challenge = f"no HTTP: {type(error).__name__}", b"", ""
         finally:
-            over.cancel()
+            timer.cancel()
             connection.close()
         return ("", b"", "") if monotonic_ns() > until_ns else (label, body, challenge)
 
 
-def _end(wire: socket.socket) -> None:
-    """End a connection under its reader: the socket's own timeout is from byte to byte.
-
-    As a plain socket: that of TLS would drop what its reader is about to use.
-    """
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(wire, socket.SHUT_RDWR)
-
-
 def _body(response: http.client.HTTPResponse) -> bytes:
-    """Return the body, no more than is kept. Raises HTTPException where it is not whole."""
+    """Return the body up to the size limit. Raises HTTPException if it is not whole."""
     body = b""
     if response.chunked:  # one part at a time: `read` takes a chunk of size -1 for endless
         while len(body) <= MOST_BODY_BYTES and (part := response.read1(MOST_BODY_BYTES)):
@@ -168,14 +169,14 @@ def _body(response: http.client.HTTPResponse) -> bytes:
 
 
 def _digest(challenge: str, user: str, password: str, path: str) -> str:
-    """Return the answer to a challenge (RFC 7616), empty where the library knows none.
+    """Return the answer to a Digest challenge (RFC 7616); empty if the library has none.
 
-    Two of its faults are corrected: it knows no spaces in a list of qualities of protection, and
-    leaves out an `opaque` that is empty but must come back all the same. A fresh one for each
-    request: some firmware wants nc=00000001.
+    Two faults of the library are corrected: it does not accept spaces in a list of qualities of
+    protection, and omits an empty `opaque` that must be returned all the same. Each request gets a
+    fresh answer, for some firmware requires nc=00000001.
     """
-    asked = re.search(r"digest (.*)", challenge, re.IGNORECASE)
-    fields = parse_dict_header(asked[1]) if asked else {}
+    match = re.search(r"digest (.*)", challenge, re.IGNORECASE)
+    fields = parse_dict_header(match[1]) if match else {}
     if not {"realm", "nonce"} <= fields.keys():
         return ""
     if qualities := fields.get("qop"):

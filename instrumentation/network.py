@@ -1,9 +1,9 @@
-"""The wire to a meter on a network: HTTP, IPMI, and instruments by VISA over TCP.
+"""Connections to meters on a network: HTTP, IPMI, and instruments by VISA over TCP.
 
-What a driver writes are lines, and they are what stream.raw keeps: `GET PATH`, ipmitool's commands,
-or SCPI. Secrets are read from their file at each opening, added here, and so are in no recording.
-An answer that is not there in time is none; a host that refuses, or is not there when the meter is
-opened (again), is an OSError, as a lost port is.
+A driver writes lines, and stream.raw records them: `GET PATH`, ipmitool's commands, or SCPI.
+Secrets are read from their file at each opening and added here, and so are in no recording. A late
+answer counts as none; a host that refuses, or cannot be reached when the meter is opened, raises
+OSError, as a lost port does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contract import system_text
 from contract.errors import AgentError
 from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
-from instrumentation.endpoints import OPEN_LIMIT_S, endpoint, missing_explained
+from instrumentation.endpoints import OPEN_LIMIT_S, endpoint, explain_missing
 from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter
 from instrumentation.meters.http import PROFILES
@@ -30,15 +30,12 @@ from instrumentation.meters.networked import USUAL_LIMIT_S, AnswerError, documen
 from instrumentation.ports import PortError, form_of
 from instrumentation.transports import QueryTransport, Transport
 
-_LOOK_S = 5.0  # at what is not known yet
-_MOST_BLOCKED_S = 5.0  # a recorder tells its state more often
+_LOOK_S = 5.0  # for the answer of an unknown device
+_MOST_BLOCKED_S = 5.0  # a recorder writes its state more often
 
 
-def opened(address: str, meter: Meter) -> Transport:
-    """Return the wire to an address of the inventory.
-
-    Raises OSError.
-    """
+def open_network_meter(address: str, meter: Meter) -> Transport:
+    """Connect to an address of the inventory. Raises OSError."""
     try:
         secret = read_secret(Path(meter.secret_file)) if meter.secret_file else ""
     except AgentError as error:
@@ -48,7 +45,7 @@ def opened(address: str, meter: Meter) -> Transport:
     if form == "tcpip":
         return VisaTransport(address, framed=meter.framed, limit_s=blocked_s)
     if form.startswith("http"):
-        with missing_explained("plugs"):
+        with explain_missing("plugs"):
             from instrumentation.http_transport import HttpTransport
         return HttpTransport(
             address,
@@ -61,13 +58,13 @@ def opened(address: str, meter: Meter) -> Transport:
     return IpmiTransport(host, port, secret=secret, limit_s=blocked_s)
 
 
-def recognised(address: str) -> tuple[str, tuple[str, ...]]:
-    """Return the profile of a plug that answers HTTP at an address, and its channels.
+def recognise_plug(address: str) -> tuple[str, tuple[str, ...]]:
+    """Return the profile of the plug that answers HTTP at an address, and its channels.
 
-    Each profile's question is asked once, without a login; channels are those that give a power.
+    Each profile's question is asked once, without a login; channels are those that report a power.
     Raises OSError.
     """
-    with missing_explained("plugs"):
+    with explain_missing("plugs"):
         from instrumentation.http_transport import HttpTransport
     why = "it answers as none of the known devices"
     for name, profile in PROFILES.items():
@@ -98,7 +95,7 @@ def recognised(address: str) -> tuple[str, tuple[str, ...]]:
 class IpmiTransport(QueryTransport):
     """Commands of ipmitool by IPMI 2.0 (`lanplus`); `secret` is `user:password`.
 
-    The password is in the program's environment, not on its command line.
+    The password is passed in the program's environment, not on its command line.
     """
 
     _answers_all = True
@@ -117,7 +114,7 @@ class IpmiTransport(QueryTransport):
 
     def _get(self) -> bytes:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [*self._argv, *self._message],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -127,49 +124,49 @@ class IpmiTransport(QueryTransport):
             )
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
-        if done.returncode:
-            return envelope(_one_line(system_text.decode(done.stderr)), b"")
-        return envelope("ok", done.stdout)
+        if process.returncode:
+            return envelope(_one_line(system_text.decode(process.stderr)), b"")
+        return envelope("ok", process.stdout)
 
     def close(self) -> None:
-        """Nothing stays open between two questions."""
+        """Do nothing: no connection stays open between two questions."""
 
 
 class VisaTransport(QueryTransport):
-    """An instrument under its VISA name; a line that ends in `?` is a query.
+    """An instrument by its VISA name; a line that ends in `?` is a query.
 
-    `framed` answers are put into envelopes. A socket is read here; an instrument that wants VXI-11
-    or HiSLIP (`INSTR`) by PyVISA-py, which needs no maker's library. An answer that has not ended
-    after `limit_s`, or is longer than is kept, ends the connection: its rest would be the next one.
+    `framed` answers are put into envelopes. A socket is read here; an instrument that requires
+    VXI-11 or HiSLIP (`INSTR`) by PyVISA-py, which needs no maker's library. An answer that does not
+    end within `limit_s`, or is too long, ends the connection: the rest would be the next answer.
     """
 
     def __init__(self, address: str, *, framed: bool, limit_s: float = USUAL_LIMIT_S) -> None:
         super().__init__()
         self._framed = framed
         _, host, *port, kind = address.split("::")
-        self._wire: _LineSocket | _Instrument
+        self._instrument: _LineSocket | _PyvisaInstrument
         if kind == "SOCKET":
-            self._wire = _LineSocket(host, int(port[0]), limit_s)
+            self._instrument = _LineSocket(host, int(port[0]), limit_s)
         else:
-            self._wire = _Instrument(address, limit_s)
+            self._instrument = _PyvisaInstrument(address, limit_s)
 
     def _put(self, message: bytes) -> None:
-        self._wire.write(message)
+        self._instrument.write(message)
 
     def _get(self) -> bytes:
-        line = self._wire.read()
+        line = self._instrument.read()
         return envelope("ok", line.rstrip(b"\r\n")) if self._framed else line
 
     def close(self) -> None:
-        self._wire.close()
+        self._instrument.close()
 
 
 class _LineSocket:
-    """A plain socket on which each answer is a line."""
+    """A plain TCP socket on which each answer is a line."""
 
     def __init__(self, host: str, port: int, limit_s: float) -> None:
         self._limit_s = limit_s
-        self._rest = b""  # what came behind the end of an answer
+        self._next = b""  # bytes behind the end of the last answer
         self._socket = socket.create_connection((host, port), OPEN_LIMIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -180,10 +177,10 @@ class _LineSocket:
     def read(self) -> bytes:
         """Return the next line with its end.
 
-        Raises TimeoutError where nothing came, other OSErrors.
+        Raises TimeoutError if nothing arrived, otherwise OSError.
         """
         until_ns = monotonic_ns() + round(self._limit_s * 1e9)
-        parts, count = [self._rest], len(self._rest)
+        parts, count = [self._next], len(self._next)
         while b"\n" not in parts[-1]:
             if count > MOST_BODY_BYTES:
                 raise OSError(errno.EMSGSIZE, "an answer without an end")
@@ -199,20 +196,20 @@ class _LineSocket:
             count += len(parts[-1])
             if monotonic_ns() > until_ns and b"\n" not in parts[-1]:
                 raise OSError(errno.ECONNRESET, "an answer took too long")
-        line, _, self._rest = b"".join(parts).partition(b"\n")
+        line, _, self._next = b"".join(parts).partition(b"\n")
         return line + b"\n"
 
     def close(self) -> None:
         self._socket.close()
 
 
-class _Instrument:
-    """An instrument of PyVISA-py."""
+class _PyvisaInstrument:
+    """An instrument that PyVISA-py talks to."""
 
     def __init__(self, address: str, limit_s: float) -> None:
-        with missing_explained("lan"):
+        with explain_missing("lan"):
             import pyvisa
-            import pyvisa_py  # noqa: F401 - pyvisa takes it up by itself
+            import pyvisa_py  # noqa: F401 - pyvisa loads it
 
         self._timeout = pyvisa.constants.StatusCode.error_timeout
         self._manager = pyvisa.ResourceManager("@py")
@@ -220,7 +217,7 @@ class _Instrument:
             self._instrument = cast(
                 Any, self._manager.open_resource(address, open_timeout=round(1000 * OPEN_LIMIT_S))
             )
-        except Exception as error:  # noqa: BLE001 - it raises what has no class of its own
+        except Exception as error:  # noqa: BLE001 - pyvisa raises plain exceptions
             self._manager.close()
             raise OSError(errno.ECONNREFUSED, _one_line(error)) from None
         self._instrument.timeout = round(1000 * limit_s)
@@ -233,10 +230,7 @@ class _Instrument:
             raise OSError(errno.EIO, _one_line(error)) from None
 
     def read(self) -> bytes:
-        """Return the next answer.
-
-        Raises TimeoutError where none came, other OSErrors.
-        """
+        """Return the next answer. Raises TimeoutError if none arrived, otherwise OSError."""
         try:
             return bytes(self._instrument.read_bytes(MOST_BODY_BYTES, break_on_termchar=True))
         except Exception as error:  # noqa: BLE001 - as above

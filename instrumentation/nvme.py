@@ -1,4 +1,4 @@
-"""Admin commands to an NVMe controller, by the kernel's pass-through (linux/nvme_ioctl.h)."""
+"""Admin commands to an NVMe controller by the kernel's pass-through (linux/nvme_ioctl.h)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class NvmeError(OSError):
 
 def identify_controller(device: str) -> bytes:
     """Return the Identify Controller data structure of a controller or disk; raises OSError."""
-    return _asked(device, IDENTIFY, 0, _THE_CONTROLLER, PAGE_BYTES)
+    return _ask_device(device, IDENTIFY, 0, _THE_CONTROLLER, PAGE_BYTES)
 
 
 def read_health(device: str) -> bytes:
     """Return the SMART / Health log of a controller or disk; raises OSError."""
-    return _asked(device, GET_LOG_PAGE, _ALL_NAMESPACES, _HEALTH, _HEALTH_BYTES)
+    return _ask_device(device, GET_LOG_PAGE, _ALL_NAMESPACES, _HEALTH, _HEALTH_BYTES)
 
 
-def _asked(device: str, *request: int) -> bytes:
+def _ask_device(device: str, *request: int) -> bytes:
     with Path(device).open("rb", buffering=0) as file:
         return ask(file, *request)
 
@@ -49,7 +49,7 @@ def ask(
     cdw11: int = 0,
     data: bytes = b"",
 ) -> bytes:
-    """Return the page that an admin command answers with, or takes; raises NvmeError, OSError."""
+    """Send an admin command; return the page it reads or writes. Raises NvmeError, OSError."""
     page = ctypes.create_string_buffer(data, length_bytes)
     head = (opcode, 0, 0, namespace, 0, 0, 0, ctypes.addressof(page), 0, length_bytes)
     status = fcntl.ioctl(

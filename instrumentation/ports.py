@@ -1,12 +1,12 @@
-"""Which port a meter is at: named by a path, by its USB identity, or by a network address.
+"""Find the port of a meter: by a path, by its USB identity, or by a network address.
 
 A `port` of the inventory is a path, or `usb:VVVV:PPPP`, `usb:VVVV:PPPP:SERIAL`,
-`usb:VVVV:PPPP@LOCATION` (a place in the tree of hubs, such as 1-2.3), or `usb` alone: whatever has
-one of the driver's own ids. It is looked up again at each opening, for a meter that is plugged in
-again may get another number. In another socket it is accepted by a serial number that no other
-adapter has; many adapters have none, or all of a kind the same. On a network it is at
-`http://HOST[:PORT]`, `https://…`, `ipmi://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name
-of an instrument; what is not named there is not looked for.
+`usb:VVVV:PPPP@LOCATION` (a place in the tree of hubs, such as 1-2.3), or `usb`: any device with one
+of the driver's ids. It is looked up again at each opening, for a meter that is plugged in again may
+get another number. In another socket it is accepted by a unique serial number; many adapters have
+none, or all of a kind the same. On a network it is at `http://HOST[:PORT]`, `https://…`,
+`ipmi://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name of an instrument. A network is
+never searched.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _USB = re.compile(r"usb(?::([0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?::(?P<serial>.+)|@(?
 _URL = re.compile(r"(https?|ipmi)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?")
 _VISA = re.compile(r"TCPIP\d*::[A-Za-z0-9_.-]+::(?:\d{1,5}::SOCKET|(?:\w+::)?INSTR)")
 _NETWORK = re.compile(r"\w+://|TCPIP\d*::")
-# A part of an address that holds a login.
+# A part of an address that contains a login.
 SECRET_QUERY = re.compile(
     r"[?&;#][\w-]*(?:pass|passwd|password|pwd|token|secret|key|auth|sig|signature|login)=",
     re.IGNORECASE,
@@ -42,7 +42,7 @@ _PTY_MAJORS = range(136, 144)  # kernel, Documentation/admin-guide/devices.txt
 
 
 class PortError(ProblemError, OSError):
-    """No port, or more than one, is meant by a name; `strerror` is a sentence for people."""
+    """A name that stands for no port, or for several; `strerror` is a sentence for people."""
 
     def __init__(self, number: int, cause: str, **facts: object) -> None:
         super().__init__(cause, **facts)
@@ -51,7 +51,7 @@ class PortError(ProblemError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of this machine. `usb_id` is `vvvv:pppp`, empty where it is no USB device."""
+    """A port of this machine. `usb_id` is `vvvv:pppp`, empty if it is not a USB device."""
 
     device: str
     usb_id: str = ""
@@ -61,7 +61,7 @@ class Port:
 
     @property
     def name(self) -> str:
-        """How to call it in the inventory so that no other device is meant, if that can be."""
+        """Name for the inventory, unique if possible."""
         if not self.usb_id:
             return self.device
         if is_identifying(self.serial_number):
@@ -70,24 +70,24 @@ class Port:
 
     @property
     def name_of_socket(self) -> str:
-        """How to call whatever has this USB id in this socket."""
+        """Name of the device with this USB id in this socket."""
         return f"usb:{self.usb_id}@{self.location}"
 
     @property
     def label(self) -> str:
-        """Device and name, for people."""
-        words = [self.name] if self.usb_id else []
-        words += [self.description] if self.description not in ("", "n/a") else []
-        return f"{self.device} ({', '.join(words)})" if words else self.device
+        """Device, name and description, for people."""
+        details = [self.name] if self.usb_id else []
+        details += [self.description] if self.description not in ("", "n/a") else []
+        return f"{self.device} ({', '.join(details)})" if details else self.device
 
     def is_same_kind(self, other: Port) -> bool:
-        """Whether USB id and serial number, if any, are the same."""
+        """Return whether USB id and serial number, if any, are the same."""
         return (self.usb_id, self.serial_number) == (other.usb_id, other.serial_number)
 
     def is_same_device(self, other: Port) -> bool:
-        """Whether both are the same port of the same thing at perhaps different times.
+        """Return whether both are the same port of the same device, perhaps at different times.
 
-        By a serial number that no other thing has, else by its socket.
+        A device is identified by a unique serial number, otherwise by its socket.
         """
         if not self.is_same_kind(other):
             return False
@@ -99,25 +99,25 @@ class Port:
 
 
 def is_identifying(serial_number: str) -> bool:
-    """Whether a USB serial number may be taken for that of one device alone.
+    """Return whether a USB serial number is likely to be unique.
 
-    Many are the same for all of a kind: a CP2102 is sold with 0001, others with 0, 000000000001,
-    123456 or AAAAAAAA, and counterfeit chips share those that they were copied from.
+    Many are the same for all devices of a kind: a CP2102 is sold with 0001, others with 0,
+    000000000001, 123456 or AAAAAAAA, and counterfeit chips share those that they were copied from.
     """
     core = serial_number.lstrip("0")
-    counted = {ord(after) - ord(before) for before, after in pairwise(core)} <= {1}
-    varied = len(core) >= _LEAST_SERIAL and len(set(core)) > 2
-    return varied and not counted and core not in _COUNTERFEIT
+    is_sequence = {ord(after) - ord(before) for before, after in pairwise(core)} <= {1}
+    is_varied = len(core) >= _LEAST_SERIAL and len(set(core)) > 2
+    return is_varied and not is_sequence and core not in _COUNTERFEIT
 
 
 Finder = Callable[[], Sequence[Port]]
 
 
 def has_chip(name: str, sys_class: Path = Path("/sys/class/tty")) -> bool:
-    """Whether the kernel knows a chip behind a built-in port; it makes dozens that have none.
+    """Return whether a built-in port has a chip; the kernel creates dozens that have none.
 
     pyserial 3.5 knows those by a subsystem that Linux 6.5 renamed (pyserial, issue 763). Their type
-    is 0 (linux/serial_core.h, PORT_UNKNOWN), and what is no port of a driver of chips has none.
+    is 0 (linux/serial_core.h, PORT_UNKNOWN); other drivers' ports have no type.
     """
     if not name.startswith("ttyS"):
         return True
@@ -125,10 +125,10 @@ def has_chip(name: str, sys_class: Path = Path("/sys/class/tty")) -> bool:
 
 
 def serial_ports() -> list[Port]:
-    """Return the serial ports of this machine, as pyserial lists them, but those without a chip."""
+    """Return the serial ports of this machine that have a chip, as pyserial lists them."""
     try:
         ports = list_ports.comports()
-    except (OSError, TypeError, ValueError):  # a device went while its attributes were read
+    except (OSError, TypeError, ValueError):  # a device vanished while its attributes were read
         return []
     return [
         Port(
@@ -149,7 +149,7 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
     for entry in sorted(sys_class.glob("usbtmc*")):
         interface = (entry / "device").resolve()
         usb = interface.parent
-        vendor, product_id, serial, *words = (
+        vendor, product_id, serial, *names_of_device = (
             names.printable(system_text.read_line_or_empty(usb / name))
             for name in ("idVendor", "idProduct", "serial", "manufacturer", "product")
         )
@@ -161,19 +161,19 @@ def usbtmc_ports(sys_class: Path = Path("/sys/class/usbmisc")) -> list[Port]:
                 usb_id=f"{vendor}:{product_id}",
                 serial_number=serial,
                 location=usb.name,
-                description=" ".join(word for word in words if word),
+                description=" ".join(filter(None, names_of_device)),
             )
         )
     return ports
 
 
 def all_ports() -> list[Port]:
-    """Every port that a meter could be at."""
+    """Return every port that a meter could be at."""
     return [*serial_ports(), *usbtmc_ports()]
 
 
 def is_pseudo_terminal(path: str) -> bool:
-    """Whether a path, links followed, is the slave end of a pseudo-terminal."""
+    """Return whether a path, links followed, is the slave end of a pseudo-terminal."""
     if os.path.realpath(path).startswith("/dev/pts/"):
         return True
     try:
@@ -182,113 +182,108 @@ def is_pseudo_terminal(path: str) -> bool:
         return False
 
 
-def is_network(wanted: str) -> bool:
-    """Whether a name is an address on a network."""
-    return _NETWORK.match(wanted) is not None
+def is_network(port: str) -> bool:
+    """Return whether a port of the inventory is an address on a network."""
+    return _NETWORK.match(port) is not None
 
 
-def form_of(wanted: str) -> str:
-    """`http`, `https`, `ipmi`, `tcpip`, or `port` of this machine."""
-    if not is_network(wanted):
+def form_of(port: str) -> str:
+    """Return the form of a port: `http`, `https`, `ipmi`, `tcpip`, or `port` of this machine."""
+    if not is_network(port):
         return "port"
-    return "tcpip" if wanted.startswith("TCPIP") else wanted.partition(":")[0]
+    return "tcpip" if port.startswith("TCPIP") else port.partition(":")[0]
 
 
-def check_form(wanted: str) -> None:
-    """Raise ValueError, with a sentence, where a name looks like one of these and is none."""
-    if is_network(wanted) and not (_URL.fullmatch(wanted) or _VISA.fullmatch(wanted)):
-        if "@" in wanted or SECRET_QUERY.search(wanted):  # not shown: it may hold a password
+def check_form(port: str) -> None:
+    """Raise ValueError, with a sentence, if a port starts like an address or USB id but is none."""
+    if is_network(port) and not (_URL.fullmatch(port) or _VISA.fullmatch(port)):
+        if "@" in port or SECRET_QUERY.search(port):  # not shown: it may contain a password
             raise ValueError("a login does not belong into the address: put it into secret_file.")
         raise ValueError(
-            f"{wanted} names no meter: write http://HOST, https://HOST or ipmi://HOST, each with "
+            f"{port} names no meter: write http://HOST, https://HOST or ipmi://HOST, each with "
             ":PORT where it is another than usual, or TCPIP::HOST::PORT::SOCKET."
         )
-    if (wanted == "usb" or wanted.startswith("usb:")) and not _USB.fullmatch(wanted):
+    if (port == "usb" or port.startswith("usb:")) and not _USB.fullmatch(port):
         raise ValueError(
-            f"{wanted} names no port: write usb:VVVV:PPPP, usb:VVVV:PPPP:SERIAL, "
+            f"{port} names no port: write usb:VVVV:PPPP, usb:VVVV:PPPP:SERIAL, "
             "usb:VVVV:PPPP@LOCATION, usb, or a path."
         )
 
 
 class Lookup:
-    """Finds one meter's device, again and again: the same one, wherever it has been plugged in.
+    """A search for one meter's device that finds the same one in whichever socket it is.
 
-    `wanted` is the `port` of the inventory, `usb_ids` those of the driver. What was found first is
-    remembered (`known`, which an earlier recorder may have found): afterwards only what is known to
-    be the same device is taken for it.
+    `port` is that of the inventory, `usb_ids` those of the driver. The device of the first search
+    is remembered as `device_port` (an earlier recorder may have set it); later searches accept only
+    that device.
     """
 
-    def __init__(
-        self,
-        wanted: str,
-        usb_ids: Sequence[str],
-        finder: Finder = all_ports,
-        known: Port | None = None,
-    ) -> None:
-        check_form(wanted)
-        self._wanted = wanted
-        self._match = _USB.fullmatch(wanted)
+    def __init__(self, port: str, usb_ids: Sequence[str], finder: Finder = all_ports) -> None:
+        check_form(port)
+        self._port = port
+        self._match = _USB.fullmatch(port)
         self._usb_ids = usb_ids
         self._finder = finder
-        self.known = known
+        self.device_port: Port | None = None
 
     def device(self) -> str:
-        """Path or address to open now.
+        """Return the path or address to open now.
 
-        Raises PortError (ENOENT: it is not there, ENOTUNIQ: several are).
+        Raises PortError (ENOENT: no such device, ENOTUNIQ: several).
         """
-        if is_network(self._wanted):
-            return self._wanted
+        if is_network(self._port):
+            return self._port
         ports = self._finder()
-        port = self._first(ports) if self.known is None else self._again(ports, self.known)
-        self.known = port
-        is_here = os.path.realpath(port.device) == os.path.realpath(self._wanted)
-        return self._wanted if is_here else port.device
+        first = self.device_port
+        self.device_port = self._find_first(ports) if first is None else self._find(ports, first)
+        device = self.device_port.device
+        is_same = os.path.realpath(device) == os.path.realpath(self._port)
+        return self._port if is_same else device
 
-    def _first(self, ports: Sequence[Port]) -> Port:
-        """Return what the name means before anything was opened."""
+    def _find_first(self, ports: Sequence[Port]) -> Port:
+        """Find the device before any was opened."""
         if self._match is None:
-            if not Path(self._wanted).exists():
+            if not Path(self._port).exists():
                 raise PortError(errno.ENOENT, "path-absent")
-            return self._at_path(ports) or Port(self._wanted)
-        fitting = self._fitting(ports, self._match)
-        if not fitting:
+            return self._at_path(ports) or Port(self._port)
+        matching = self._matching(ports, self._match)
+        if not matching:
             raise self._missing(ports, self._match)
-        if len(fitting) > 1:
-            raise _ambiguous(fitting)
-        return fitting[0]
+        if len(matching) > 1:
+            raise _ambiguous(matching)
+        return matching[0]
 
-    def _again(self, ports: Sequence[Port], known: Port) -> Port:
-        """Where the device that was opened first is now."""
+    def _find(self, ports: Sequence[Port], first: Port) -> Port:
+        """Find the device that was opened first."""
         match, at_path = self._match, self._at_path(ports)
-        if not known.usb_id and at_path in (None, known):
-            if not Path(self._wanted).exists():
+        if not first.usb_id and at_path in (None, first):
+            if not Path(self._port).exists():
                 raise PortError(errno.ENOENT, "path-absent")
-            return known
-        fitting = ports if match is None else self._fitting(ports, match)
-        same = [port for port in fitting if port.is_same_device(known)]
+            return first
+        matching = ports if match is None else self._matching(ports, match)
+        same = [port for port in matching if port.is_same_device(first)]
         if len(same) > 1:  # of two with one serial number, the one that did not move
-            same = [port for port in same if port.location == known.location]
+            same = [port for port in same if port.location == first.location]
         if len(same) == 1:
             return same[0]
-        alike = [port for port in fitting if port.usb_id and port.is_same_kind(known)]
+        alike = [port for port in matching if port.usb_id and port.is_same_kind(first)]
         if alike:
-            serial = known.serial_number
+            serial = first.serial_number
             why = "it has no serial number"
             why = f"others have the serial number {serial}, too" if serial else why
             facts = {"device": alike[0].device, "socket": alike[0].location, "reason": why}
-            facts |= {"before": known.location, "port": alike[0].name_of_socket}
+            facts |= {"before": first.location, "port": alike[0].name_of_socket}
             raise PortError(errno.ENOTUNIQ, "device-moved", **facts)
         if match is not None:
             raise self._missing(ports, match)
-        other = f"; {self._wanted} is {at_path.label} now" if at_path is not None else ""
-        raise PortError(errno.ENOENT, "device-gone", device=known.name, other=other)
+        other = f"; {self._port} is {at_path.label} now" if at_path is not None else ""
+        raise PortError(errno.ENOENT, "device-gone", device=first.name, other=other)
 
     def _at_path(self, ports: Sequence[Port]) -> Port | None:
-        real = os.path.realpath(self._wanted)
+        real = os.path.realpath(self._port)
         return next((port for port in ports if os.path.realpath(port.device) == real), None)
 
-    def _fitting(self, ports: Sequence[Port], match: re.Match[str]) -> list[Port]:
+    def _matching(self, ports: Sequence[Port], match: re.Match[str]) -> list[Port]:
         return [port for port in ports if _matches(port, match, self._usb_ids)]
 
     def _missing(self, ports: Sequence[Port], match: re.Match[str]) -> PortError:
@@ -323,18 +318,15 @@ def _ambiguous(ports: Sequence[Port]) -> PortError:
     return PortError(errno.ENOTUNIQ, "several-devices", **facts)
 
 
-def looks_like(data: bytes, besides: str) -> str:
-    """Return the kind of meter, other than one, that these bytes are a stream of.
-
-    Empty if of none.
-    """
+def recognise_kind(data: bytes, besides: str) -> str:
+    """Return the kind of meter, other than `besides`, that sends such bytes; empty if none does."""
     for kind in registry.kinds():
         if kind == besides:
             continue
         driver = registry.load(kind)
         try:
             meter = driver({key: f"ch_{n}" for n, key in enumerate(driver.own_channels)})
-        except (MeterError, AttributeError):  # its channels are known by its settings alone
+        except (MeterError, AttributeError):  # only its settings name its channels
             continue
         meter.opened()
         if len(meter.feed(data, 0).rows):
@@ -342,8 +334,8 @@ def looks_like(data: bytes, besides: str) -> str:
     return ""
 
 
-def what_is_here(besides: str = "", finder: Finder = all_ports) -> str:
-    """Return a sentence on the other ports of this machine, by what the kernel knows of them."""
+def describe_ports(besides: str = "", finder: Finder = all_ports) -> str:
+    """Describe the ports of this machine other than `besides` in a sentence; opens none."""
     real = os.path.realpath(besides) if besides else ""
     ports = [port for port in finder() if os.path.realpath(port.device) != real]
     labels = []

@@ -1,6 +1,6 @@
-"""A program that switches a target's power: `on` and `off` do it, `status` prints which it is.
+"""Switch a target's power by a program: `on` and `off` switch, `status` prints the state.
 
-The state is read back after each switching: that the program ended well shows that the switch was
+The state is read back after each switching: a program that succeeds shows that the switch was
 asked, not that the outlet followed.
 """
 
@@ -24,34 +24,34 @@ _PART_BYTES = 1 << 16
 
 
 class PowerError(ProblemError):
-    """A switch that did not do what was asked, or whose state is not known."""
+    """A switch that did not follow a command, or whose state is unknown."""
 
 
 def turn(argv: Sequence[str], *, on: bool) -> None:
-    """Switch once, and wait until the switch reports that state. Raises PowerError or OSError.
+    """Switch the power and wait until the switch reports that state.
 
-    A program that fails may have switched before: then the state counts, too.
+    A program that fails may have switched before, so the state decides. Raises PowerError, OSError.
     """
-    wanted = "on" if on else "off"
+    action = "on" if on else "off"
     try:
-        _run(argv, wanted)
+        _run(argv, action)
     except PowerError:
         with suppress(PowerError):
-            if read_state(argv) == wanted:
+            if read_state(argv) == action:
                 return
         raise
     until_s = time.monotonic() + AGREE_S
-    while (state := read_state(argv)) != wanted:
+    while (state := read_state(argv)) != action:
         if time.monotonic() > until_s:
-            raise PowerError("switch-disagrees", asked=wanted, state=state, limit_s=AGREE_S)
+            raise PowerError("switch-disagrees", asked=action, state=state, limit_s=AGREE_S)
         time.sleep(PAUSE_S)
 
 
 def read_state(argv: Sequence[str]) -> str:
-    """Return `on` or `off`, as the program reports it. Raises PowerError or OSError."""
+    """Return `on` or `off`, as the program reports it. Raises PowerError, OSError."""
     state = _run(argv, "status").strip().lower()
     if state not in (b"on", b"off"):
-        raise PowerError("switch-status", program=argv[0])  # its words may hold a secret
+        raise PowerError("switch-status", program=argv[0])  # its output may contain a secret
     return state.decode()
 
 

@@ -1,11 +1,11 @@
-"""Finds the ranges to fix at a meter before a suite, in a recording in which the meter chose them.
+"""Find the ranges to fix at a meter from a recording in which the meter chose them.
 
     python -m instrumentation.ranging DIR [--current-crest N]
 
 DIR is a recording (`instrumentation.recorder`) under the suite's load, without ranges in the
-meter's settings. Printed is what was read, and the settings to put into the inventory: the smallest
-fixed ranges that hold it with something to spare. A meter that changes its range in mid-run changes
-its accuracy with it, so that MLPerf's power rules, too, ask for a ranging run first and fixed
+meter's settings. The command prints the highest readings and the settings for the inventory: the
+smallest fixed ranges that hold them with a margin. A meter that changes its range during a run
+changes its accuracy with it; MLPerf's power rules, too, require a ranging run first and fixed
 ranges afterwards.
 """
 
@@ -24,26 +24,26 @@ from instrumentation.decode import DecodeError, read_through
 from instrumentation.meters.yokogawa import Yokogawa
 from instrumentation.meters.yokogawa_ranges import VOLTAGE_RANGES_V
 
-SPARE = 1.1  # a range holds so much more than was seen
-PEAK_FACTOR = 3.0  # a range takes peaks up to so many times itself
+SPARE = 1.1  # margin of a range over the highest reading
+PEAK_FACTOR = 3.0  # a range holds peaks of this many times its value
 VOLTAGE_CREST = 1.6  # peak by rms value: a sine has 1.41
 CURRENT_CREST = 4.0  # a supply without power factor correction at part load
 
 
 class RangingError(ProblemError):
-    """No ranges can be named; the message has the reason and the remedy."""
+    """No suitable ranges; the message has the reason and the remedy."""
 
 
-def smallest(ranges: Sequence[float], peak: float, crest: float) -> float:
-    """Return the smallest range that holds the rms value `peak`, its peaks and something to spare.
+def smallest_range(ranges: Sequence[float], peak: float, crest: float) -> float:
+    """Return the smallest range that holds the rms value `peak` and its peaks with a margin.
 
-    `crest` is the crest factor. Raises RangingError where none does.
+    `crest` is the crest factor. Raises RangingError if no range does.
     """
     needed = SPARE * peak * max(1.0, crest / PEAK_FACTOR)
-    for each in sorted(ranges):
-        if each >= needed:
-            return each
-    raise RangingError("ranges-too-small", largest=max(ranges), peak=peak, spare=SPARE)
+    sufficient = [limit for limit in ranges if limit >= needed]
+    if not sufficient:
+        raise RangingError("ranges-too-small", largest=max(ranges), peak=peak, spare=SPARE)
+    return min(sufficient)
 
 
 def report(
@@ -52,17 +52,14 @@ def report(
     voltage_crest: float = VOLTAGE_CREST,
     current_crest: float = CURRENT_CREST,
 ) -> str:
-    """Return what was read and what to set, for people.
-
-    Raises RangingError.
-    """
+    """Describe the highest readings and the settings to make. Raises RangingError."""
     most = meter.extremes
     if not most.readings:
         raise RangingError("no-reading")
     currents_a = meter.settings.current_ranges_a
     ranges = {
-        "voltage_range_v": smallest(VOLTAGE_RANGES_V, most.voltage_v, voltage_crest),
-        "current_range_a": smallest(currents_a, most.current_a, current_crest),
+        "voltage_range_v": smallest_range(VOLTAGE_RANGES_V, most.voltage_v, voltage_crest),
+        "current_range_a": smallest_range(currents_a, most.current_a, current_crest),
     }
     accuracy = type(meter)(meter.channels, {**asdict(meter.settings), **ranges}).accuracy
     limit_w = accuracy.relative_limit * most.power_w + accuracy.absolute_limit_w

@@ -1,13 +1,13 @@
-"""Records a meter: raw bytes with their times first, everything else from them.
+"""Record a meter: raw bytes with their times; everything else is derived from them.
 
     python -m instrumentation.recorder --meter '<entry of meters, JSON>' --out DIR [--status FILE]
 
 DIR gets meter.json and stream.raw; an existing stream is continued. The status file (default
-DIR/status.json) shows what goes on, and on a terminal (or with --live) a line on standard
-error does. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence where the meter is
-silent or another at the start; with --wait it was heard before, and is waited for. A port that is
-lost later is opened again once it is back, whatever number it has then. On a full disk it
-waits for room. With --outlive S it ends S seconds after the process that started it.
+DIR/status.json) shows the state, and so does a line on standard error on a terminal (or with
+--live). The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence if the meter is silent
+or another one at the start; with --wait it waits for a meter that was read before. A port that is
+lost later is opened again once it is back, under any number. On a full disk it waits for room. With
+--outlive S it ends S seconds after the process that started it.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from instrumentation.ports import (
     PortError,
     all_ports,
     is_pseudo_terminal,
-    looks_like,
+    recognise_kind,
 )
 from instrumentation.recorder_port import (
     RecorderError,
     cannot_open,
     describe,
     driver_of,
-    foreign,
+    foreign_error,
     parse_meter,
-    silent,
+    silence_error,
 )
 from instrumentation.recorder_status import LiveLine, Status
 from instrumentation.trace import StreamError, StreamWriter
-from instrumentation.transports import Transport, heard, open_meter
+from instrumentation.transports import Transport, open_meter, receive
 
 REOPEN_PAUSE_S = 0.2
 SETTLE_S = 0.3  # beyond one period, before a stream is compared with those of other meters
-_KEPT_BYTES = 4096  # of the beginning, to show and to tell another meter by
+_FIRST_BYTES = 4096  # of the stream, to show and to recognise another meter by
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-# Below this a disk is still full: what comes would fill it again at once.
+# Below this a disk is still full: the next bytes would fill it again at once.
 _ROOM_BYTES = 1 << 20
-# No meter sends so much: beyond it the port is closed, for longer each time it happens.
+# More than any meter sends: beyond it the port is closed, for longer each time it happens.
 _FLOOD_BYTES_PER_S = 4 << 20
 _FLOOD_PAUSES_S = (2.0, 60.0)
 _TURN_LIMIT_S = 30.0  # of one question, its answer and what the driver makes of it
@@ -72,10 +72,10 @@ _MOST_MEMORY_BYTES = 128 << 20  # beyond what NumPy takes at the start
 
 
 @contextlib.contextmanager
-def _held(config: MeterEntry, out: Path) -> Iterator[None]:
-    """Hold the folder of one meter for this process alone; the kernel lets go of it if we die.
+def _lock_folder(config: MeterEntry, out: Path) -> Iterator[None]:
+    """Lock the folder of one meter for this process; the kernel releases it if the process dies.
 
-    Raises RecorderError where another process records into it, OSError.
+    Raises RecorderError if another process records into it, OSError.
     """
     out.mkdir(parents=True, exist_ok=True)
     fd = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -89,41 +89,40 @@ def _held(config: MeterEntry, out: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _writer(config: MeterEntry, out: Path) -> tuple[StreamWriter, dict[str, Json]]:
-    """Return the stream, to be gone on with, and what meter.json beside it holds.
+def _open_stream(config: MeterEntry, out: Path) -> tuple[StreamWriter, dict[str, Json]]:
+    """Open the stream to continue it; return it with the content of meter.json.
 
-    Raises RecorderError, OSError.
-
-    A stream is decoded by one description: with another one it is refused.
+    A stream is decoded by one description, so another one is refused. Raises RecorderError,
+    OSError.
     """
-    described: dict[str, Json] = {
+    description: dict[str, Json] = {
         **describe(config),
         "controller_boot_id": boot_id(),
         "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     before = strict_json.read_object(out / "meter.json")
     for name in ("kind", "channels", "settings"):
-        if before.get(name, described[name]) != described[name]:
+        if before.get(name, description[name]) != description[name]:
             raise RecorderError("recorded-otherwise", out=out, name=name)
     if "adapter" in before and before.get("port") == config.port:
-        described["adapter"] = before["adapter"]
+        description["adapter"] = before["adapter"]
     path = out / "stream.raw"
     try:
         writer = StreamWriter(path)
     except StreamError as error:
         raise RecorderError("no-stream", path=path, error=error) from None
-    files.write_json(out / "meter.json", described)
-    return writer, described
+    files.write_json(out / "meter.json", description)
+    return writer, description
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to wait for a meter with a record each `period_s`, in s.
+    """Times to wait for a meter with a record each `period_s`, in s.
 
-    `silence_s` without a byte: it is off, or the port's driver does not report an unplugging.
-    `foreign_s` with bytes but no record: one period, and what a driver needs to start. That is the
-    rest of the record in which it came in, and one more to know from when the next one is a mean
-    of; a meter that is asked must be set up first.
+    After `silence_s` without a byte it is off, or the port's driver does not report an unplugging.
+    After `foreign_s` with bytes but no record it is another device: one period, and the time that a
+    driver needs to start. That is the remainder of the current record and one more, at which the
+    window of the next one begins; a meter that is asked must be set up first.
     """
 
     silence_s: float
@@ -138,30 +137,30 @@ class Limits:
 
 
 class Parent:
-    """The process that started this one, which need not live as long."""
+    """The process that started this one, which may end earlier."""
 
     def __init__(self, outlive_s: float | None) -> None:
         self._pid = os.getppid()
         self._outlive_s = outlive_s
-        self._gone_ns = 0
+        self._ended_ns = 0
 
-    def long_gone(self) -> bool:
-        """Whether it ended more than `outlive_s` ago; never where that is not set."""
+    def ended_long_ago(self) -> bool:
+        """Return whether it ended more than `outlive_s` ago; never if that is not set."""
         if self._outlive_s is None or os.getppid() == self._pid:
             return False
-        self._gone_ns = self._gone_ns or monotonic_ns()
-        return monotonic_ns() - self._gone_ns > self._outlive_s * 1e9
+        self._ended_ns = self._ended_ns or monotonic_ns()
+        return monotonic_ns() - self._ended_ns > self._outlive_s * 1e9
 
 
 class OverdueError(BaseException):
-    """A turn took too long. No Exception, which a library might take for its own."""
+    """A turn took too long. Not an Exception, which a library might catch."""
 
 
 class Turns:
-    """Ends what never comes back: signals of the main thread interrupt reads and patterns alike.
+    """A time limit for each turn: signals of the main thread interrupt reads and patterns alike.
 
-    A turn of `_TURN_LIMIT_S` gives the port up. After a signal to end, `_END_LIMIT_S` does, and
-    after as long again the process ends, with all frames that came in the file.
+    A turn longer than `_TURN_LIMIT_S` closes the port. After a signal to end the limit is
+    `_END_LIMIT_S`, and after as long again the process ends, with all received frames in the file.
     """
 
     def __init__(self) -> None:
@@ -180,14 +179,14 @@ class Turns:
             signal.signal(number, handler)
 
     def begin(self) -> None:
-        """Another turn begins."""
+        """Start the timer of the next turn."""
         if not self.ended:
             signal.setitimer(signal.ITIMER_REAL, _TURN_LIMIT_S)
-        if self.ended and not self._is_last_chance:  # which may just have come
+        if self.ended and not self._is_last_chance:  # the signal may have come since the line above
             signal.setitimer(signal.ITIMER_REAL, _END_LIMIT_S, _END_LIMIT_S)
 
     def finish(self) -> None:
-        """Stop the timer: what follows is not interrupted."""
+        """Stop the timer, so that nothing after this is interrupted."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _end(self, *_: object) -> None:
@@ -202,10 +201,10 @@ class Turns:
 
 
 class Recorder:
-    """One meter, one stream.
+    """A recording of one meter into one stream.
 
-    `run` returns once `stopped()` is true; `turns`, where it is a separate process, interrupts
-    what never comes back.
+    `run` returns once `stopped()` is true. `turns` limits the time of each turn if the recorder is
+    a separate process.
     """
 
     def __init__(
@@ -226,7 +225,7 @@ class Recorder:
         self._status = Status(config, status, live.show if live else None)
         self._meter: Meter = driver_of(config)
         self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
-        self._described: dict[str, Json] = {}
+        self._description: dict[str, Json] = {}
         self._device = ""
         self._transport: Transport | None = None
         self._limits = Limits.for_meter(self._meter)
@@ -236,20 +235,20 @@ class Recorder:
         self._opened_ns = 0
         self._heard_ns = 0  # of the last byte, or of the opening
         self._record_ns = 0  # of the last record, or of the opening
-        self._second_ns = self._second_bytes = 0  # what came since then
+        self._second_ns = self._second_bytes = 0  # begin of the current second, bytes since then
         self._pause_s, self._paused_until_ns = _FLOOD_PAUSES_S[0], 0
 
     def run(self, stopped: Callable[[], bool]) -> str:
-        """Record; returns a summary for people. Raises RecorderError, with all that came kept."""
+        """Record; return a summary for people. Raises RecorderError; all bytes so far are saved."""
         try:
-            with _held(self._config, self._out):
-                writer, self._described = _writer(self._config, self._out)
+            with _lock_folder(self._config, self._out):
+                writer, self._description = _open_stream(self._config, self._out)
                 self._meter.epoch = writer.openings
-                if "adapter" in self._described:
-                    adapter = schema.read(UsbAdapter, self._described["adapter"])
-                    self._lookup.known = Port(**asdict(adapter))
+                if "adapter" in self._description:
+                    adapter = schema.read(UsbAdapter, self._description["adapter"])
+                    self._lookup.device_port = Port(**asdict(adapter))
                 try:
-                    with contextlib.suppress(OverdueError):  # as it was told to end
+                    with contextlib.suppress(OverdueError):  # after a signal to end
                         self._record(writer, stopped)
                 finally:
                     self._close_port()
@@ -297,7 +296,7 @@ class Recorder:
                 )
 
     def _turn(self, writer: StreamWriter, start_ns: int) -> None:
-        """Ask, read and keep once. Raises OSError where the disk does not take it."""
+        """Ask, read and save once. Raises OSError if writing fails."""
         if self._transport is None and (
             monotonic_ns() < self._paused_until_ns or not self._open(writer)
         ):
@@ -306,12 +305,12 @@ class Recorder:
         self._ask(writer)
         t_ns, data = self._read()
         if data:
-            self._keep(writer, t_ns, data)
+            self._save(writer, t_ns, data)
             self._check_flood(t_ns, len(data))
         if self._must_be_heard:
             self._check_start(max(start_ns, self._opened_ns))
         elif self._transport is not None:
-            # Later: a port that gives nothing more is opened again.
+            # After the first record: a port that became silent is opened again.
             now_ns, limits = monotonic_ns(), self._limits
             if now_ns - self._heard_ns > limits.silence_s * 1e9:
                 self._lose(f"no data for {limits.silence_s:.3g} s")
@@ -320,7 +319,7 @@ class Recorder:
 
     @property
     def _must_be_heard(self) -> bool:
-        """Whether it is not yet known that the meter is there."""
+        """Whether no record has come yet and the recorder does not wait for the meter."""
         return not self._wait and not self._status.content.records
 
     def _open(self, writer: StreamWriter) -> bool:
@@ -342,10 +341,10 @@ class Recorder:
                 message = f"{self._config.name}: {error.strerror}"
                 self._status.content = replace(self._status.content, message=message)
             return False
-        known = self._lookup.known
-        if known is not None and known.usb_id and "adapter" not in self._described:
-            self._described["adapter"] = asdict(known)
-            files.write_json(self._out / "meter.json", self._described)
+        adapter = self._lookup.device_port
+        if adapter is not None and adapter.usb_id and "adapter" not in self._description:
+            self._description["adapter"] = asdict(adapter)
+            files.write_json(self._out / "meter.json", self._description)
         self._opened_ns = self._heard_ns = self._record_ns = monotonic_ns()
         writer.append(self._heard_ns, b"")
         self._meter.opened()
@@ -354,7 +353,7 @@ class Recorder:
         return True
 
     def _ask(self, writer: StreamWriter) -> None:
-        """Send what is due to a meter that must be asked; kept, for the answer depends on it."""
+        """Send a due request and save it, for the answer depends on it."""
         t_ns = monotonic_ns()
         data = self._meter.request(t_ns)
         if not data or self._transport is None:
@@ -368,54 +367,50 @@ class Recorder:
         self._meter.on_request_sent(data, t_ns)
 
     def _read(self) -> tuple[int, bytes]:
-        """Return the bytes that are there and when the first came.
-
-        None after a while without any.
-        """
+        """Return the time of the first received byte and all bytes; empty after a while."""
         if self._transport is None:
             return 0, b""
         try:
-            return heard(self._transport, self._meter)
-        except OSError as error:  # pyserial's own exceptions are of this kind
+            return receive(self._transport, self._meter)
+        except OSError as error:  # of which pyserial's exceptions are subclasses
             self._lose(f"the port was lost ({error})")
             return 0, b""
 
-    def _keep(self, writer: StreamWriter, t_ns: int, data: bytes) -> None:
+    def _save(self, writer: StreamWriter, t_ns: int, data: bytes) -> None:
         writer.append(t_ns, data)
         self._heard_ns = t_ns
         self._first_ns = self._first_ns or t_ns
-        self._first_bytes += data[: _KEPT_BYTES - len(self._first_bytes)]
-        self._status.count(len(data))
+        self._first_bytes += data[: _FIRST_BYTES - len(self._first_bytes)]
         before = self._status.content.records
-        self._status.take(self._meter.feed(data, t_ns))
+        self._status.count_bytes(len(data))
+        self._status.count_records(self._meter.feed(data, t_ns))
         if self._status.content.records > before:
             self._record_ns = t_ns
             if self._status.content.state != "recording":
                 self._status.enter("recording")
 
     def _check_start(self, start_ns: int) -> None:
-        """Before the first record: is it silent, or another meter? Raises RecorderError."""
+        """Raise RecorderError if the meter is silent or another one before its first record."""
         now_ns = monotonic_ns()
         if self._first_ns:
             heard_s = (now_ns - self._first_ns) / 1e9
             fault = self._status.content.last_fault
             is_set_wrongly = fault is not None and fault.kind == "configuration"
-            # It is this meter, and what is wrong is known; of many wrong logins it may lock.
-            is_known = is_set_wrongly and self._meter.framed
+            # This meter states the fault, and it may lock after many wrong logins.
+            is_certain = is_set_wrongly and self._meter.framed
             is_another = False
             if not self._compared and heard_s >= self._meter.period_s + SETTLE_S:
                 self._compared = True
-                is_another = bool(looks_like(self._first_bytes, self._config.kind))
-            if is_known or heard_s > self._limits.foreign_s or is_another:
+                is_another = bool(recognise_kind(self._first_bytes, self._config.kind))
+            if is_certain or heard_s > self._limits.foreign_s or is_another:
                 self._close_port()
                 reason = fault.detail if fault else ""
                 if is_set_wrongly:
                     raise RecorderError("wiring-refused", meter=self._config.name, reason=reason)
-                raise foreign(self._config, self._first_bytes, self._device, reason)
+                raise foreign_error(self._config, self._first_bytes, self._device, reason)
         elif now_ns - start_ns > self._limits.silence_s * 1e9:
             self._close_port()
-            limit_s = self._limits.silence_s
-            raise silent(self._config, limit_s, self._device)
+            raise silence_error(self._config, self._limits.silence_s, self._device)
 
     def _check_flood(self, t_ns: int, count: int) -> None:
         """Close a port that would fill the disk."""
@@ -464,7 +459,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 config, options.out, status, live=live, wait=options.wait, turns=turns
             )
             try:
-                summary = recorder.run(lambda: turns.ended or parent.long_gone())
+                summary = recorder.run(lambda: turns.ended or parent.ended_long_ago())
             finally:
                 if live:
                     live.clear()
@@ -476,7 +471,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # No library's buffer may fill the machine: a MemoryError gives up the port alone.
+    # No library's buffer may fill the machine: a MemoryError only closes the port.
     data_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     most_bytes = data_pages * resource.getpagesize() + _MOST_MEMORY_BYTES
     hard_bytes = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -484,4 +479,4 @@ if __name__ == "__main__":
     status_code = main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    os._exit(status_code)  # whatever the threads of libraries still wait for
+    os._exit(status_code)  # without waiting for threads of libraries

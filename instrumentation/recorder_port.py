@@ -1,4 +1,4 @@
-"""Which meter to record, one entry of the inventory, checked, or refused in a sentence."""
+"""Check a meter of the inventory before it is recorded, and explain errors of its port."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from instrumentation.meters.base import Meter, MeterError
 from instrumentation.ports import (
     PortError,
     check_form,
+    describe_ports,
     form_of,
     is_network,
     is_pseudo_terminal,
-    looks_like,
-    what_is_here,
+    recognise_kind,
 )
 
 SHOWN_BYTES = 40
 
 
 class RecorderError(ProblemError):
-    """The recorder cannot start or continue; one sentence with the remedy."""
+    """A recorder that cannot start or continue; one sentence with the remedy."""
 
 
 _OPEN_CODES = {
@@ -43,39 +43,39 @@ _OPEN_CODES = {
 
 
 def cannot_open(config: MeterEntry, error: OSError, device: str) -> RecorderError:
-    """Why the port could not be opened. `device` is its path, empty if none was found."""
+    """Return why the port could not be opened; `device` is its path, empty if it has none."""
     facts = {"meter": config.name, "port": config.port, "reason": error.strerror or str(error)}
     if is_network(config.port):
-        refuses = isinstance(error, PortError)  # which says what to do
-        return RecorderError("address-refused" if refuses else "no-answer", **facts)
+        has_remedy = isinstance(error, PortError)
+        return RecorderError("address-refused" if has_remedy else "no-answer", **facts)
     code = _OPEN_CODES.get(error.errno or 0, "port-unopened")
     by_usb = code == "port-absent" and config.port.startswith("usb")
-    found_ports = what_is_here("" if code == "port-absent" else device)
-    known = f" ({error.strerror})" if by_usb else ""
-    return RecorderError(code, **facts, device=device, known=known, ports=found_ports)
+    detail = f" ({error.strerror})" if by_usb else ""
+    ports = describe_ports("" if code == "port-absent" else device)
+    return RecorderError(code, **facts, device=device, known=detail, ports=ports)
 
 
-def silent(config: MeterEntry, limit_s: float, device: str) -> RecorderError:
-    """Not a byte came."""
+def silence_error(config: MeterEntry, limit_s: float, device: str) -> RecorderError:
+    """Return the error for a meter that sent nothing."""
     facts = {"meter": config.name, "port": config.port, "limit_s": limit_s}
     if is_network(config.port):
         return RecorderError("address-silent", **facts)
-    return RecorderError("port-silent", **facts, baud=config.baud, ports=what_is_here(device))
+    return RecorderError("port-silent", **facts, baud=config.baud, ports=describe_ports(device))
 
 
-def foreign(config: MeterEntry, data: bytes, device: str, reason: str = "") -> RecorderError:
-    """Refuse bytes that hold no record of this kind; `reason` is the driver's."""
-    other = looks_like(data, config.kind)
+def foreign_error(config: MeterEntry, data: bytes, device: str, reason: str = "") -> RecorderError:
+    """Return the error for bytes that contain no record of this kind; `reason` is the driver's."""
+    other = recognise_kind(data, config.kind)
     facts = {"meter": config.name, "port": config.port}
     if is_network(config.port) and reason and not other:
         return RecorderError("no-readings", **facts, reason=reason)
     hint = "Check kind and settings." if is_network(config.port) else "Check kind and baud."
     hint = f"That is a {other}: set its kind." if other else hint
-    at, elsewhere = "", ""
-    if not is_network(config.port):  # where only what is named is looked for
-        at, elsewhere = f" at {config.baud} baud", f" {what_is_here(device)}".rstrip()
+    at, ports = "", ""
+    if not is_network(config.port):  # a network is never searched
+        at, ports = f" at {config.baud} baud", f" {describe_ports(device)}".rstrip()
     first = repr(data[:SHOWN_BYTES])
-    facts |= {"kind": config.kind, "at": at, "first": first, "hint": hint, "ports": elsewhere}
+    facts |= {"kind": config.kind, "at": at, "first": first, "hint": hint, "ports": ports}
     return RecorderError("foreign-records", **facts)
 
 
@@ -95,7 +95,7 @@ def parse_meter(text: str) -> MeterEntry:
 
 
 def check_meter(entry: MeterEntry) -> MeterEntry:
-    """Return the entry with its kind's defaults. Raises RecorderError where it cannot be meant."""
+    """Return the entry with its kind's defaults. Raises RecorderError if it cannot be recorded."""
     try:
         baud = registry.load(entry.kind).default_baud if entry.baud is None else entry.baud
     except ExtensionError as error:
@@ -129,8 +129,8 @@ def check_meter(entry: MeterEntry) -> MeterEntry:
 
 
 def describe(entry: MeterEntry) -> Document:
-    """Return what meter.json has of a meter."""
-    return {"format": "fde-meter/2", **asdict(entry), **driver_of(entry).described()}
+    """Return the description of a meter for meter.json."""
+    return {"format": "fde-meter/2", **asdict(entry), **driver_of(entry).description()}
 
 
 def driver_of(entry: MeterEntry) -> Meter:

@@ -1,4 +1,4 @@
-"""The recorder's state: a small JSON file, replaced as a whole, and one line on a terminal."""
+"""Show the recorder's state: a small JSON file and one line on a terminal."""
 
 from __future__ import annotations
 
@@ -22,30 +22,27 @@ _TO_START_OF_LINE, _CLEAR_REST = "\r", "\x1b[K"
 
 
 def text(status: RecorderStatus) -> str:
-    """State, watts by channel, records per second of those that are due, gaps and faults."""
+    """Return state, watts by channel, rate and expected rate, gaps and faults in one line."""
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
-    words = [
-        f"{status.name} {status.state}",
-        watts or "no power known",
-        f"{status.rate_hz:.4g}/{status.due_hz:.4g} Hz",
-        f"{status.gaps} gaps {status.faults} faults",
-    ]
-    return " | ".join(words)
+    return (
+        f"{status.name} {status.state} | {watts or 'no power known'} | "
+        f"{status.rate_hz:.4g}/{status.due_hz:.4g} Hz | {status.gaps} gaps {status.faults} faults"
+    )
 
 
 class LiveLine:
-    """Draws the line on `terminal`, cut to its width."""
+    """A line on `terminal`, cut to its width."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
 
     def show(self, status: RecorderStatus) -> None:
-        """Draw it again."""
+        """Draw the line again."""
         width = shutil.get_terminal_size().columns - 1
         self._write(_TO_START_OF_LINE + text(status)[:width] + _CLEAR_REST)
 
     def clear(self) -> None:
-        """Leave an empty line for what is printed next."""
+        """Clear the line for other output."""
         self._write(_TO_START_OF_LINE + _CLEAR_REST)
 
     def _write(self, drawn: str) -> None:
@@ -54,27 +51,26 @@ class LiveLine:
             self._terminal.flush()
 
 
-Shown = Callable[[RecorderStatus], object]
 _PERIOD_NS = 500_000_000
 _RATE_TICKS = 10
 
 
 class Status:
-    """Counts what happens and writes it about twice a second, to `shown` too.
+    """Counts of a recording, written to a file and to `show` about twice a second.
 
     `content` is that of the file: `state` is `full` while the disk is, `rate_hz` is over the
-    last 5 s, `due_hz` what the driver expects.
+    last 5 s, `due_hz` is the driver's.
     """
 
     def __init__(
         self,
         config: MeterEntry,
         path: Path,
-        shown: Callable[[RecorderStatus], object] | None = None,
+        show: Callable[[RecorderStatus], object] | None = None,
     ) -> None:
         self._channels = tuple(config.channels.values())
         self._path = path
-        self._shown = shown
+        self._show = show
         self.content = RecorderStatus(
             format="fde-recorder-status/1",
             name=config.name,
@@ -106,20 +102,19 @@ class Status:
         self.content = replace(self.content, epoch=epoch)
         self._openings += 1
 
-    def count(self, count: int) -> None:
-        """Count bytes that came."""
-        self.content = replace(self.content, bytes=self.content.bytes + count)
+    def count_bytes(self, size: int) -> None:
+        self.content = replace(self.content, bytes=self.content.bytes + size)
 
-    def take(self, fed: ParseResult) -> None:
-        """Count what the driver made of some bytes."""
-        rows, gaps = fed.rows, sum(fault.kind == "gap" for fault in fed.faults)
+    def count_records(self, result: ParseResult) -> None:
+        """Count the records and faults that the driver made of some bytes."""
+        rows, gaps = result.rows, sum(fault.kind == "gap" for fault in result.faults)
         self.content = replace(
             self.content,
             records=self.content.records + len(rows),
             gaps=self.content.gaps + gaps,
-            faults=self.content.faults + len(fed.faults) - gaps,
+            faults=self.content.faults + len(result.faults) - gaps,
         )
-        for fault in fed.faults[-1:]:
+        for fault in result.faults[-1:]:
             self.content = replace(self.content, last_fault=MeterFault(fault.kind, fault.detail))
         if len(rows):
             self._first_ns = self._first_ns or int(rows.t_mono_ns[0])
@@ -138,7 +133,7 @@ class Status:
 
     @property
     def summary(self) -> str:
-        """All of it in one line, for people."""
+        """Counts of the recording in one line, for people."""
         last, seconds = self.content, (self.content.t_record_ns - self._first_ns) / 1e9
         rate = f" ({(last.records - 1) / seconds:.4g} of {last.due_hz:.4g} Hz)" if seconds else ""
         reopened = f", opened {self._openings} times" if self._openings > 1 else ""
@@ -152,11 +147,11 @@ class Status:
         now_ns = monotonic_ns()
         self._due_ns = now_ns + _PERIOD_NS
         self._ticks.append((now_ns, self.content.records))
-        then_ns, then = self._ticks[0]
-        seconds = (now_ns - then_ns) / 1e9
-        rate_hz = round((self.content.records - then) / seconds, 2) if seconds else 0.0
+        first_ns, first_records = self._ticks[0]
+        seconds = (now_ns - first_ns) / 1e9
+        rate_hz = round((self.content.records - first_records) / seconds, 2) if seconds else 0.0
         self.content = replace(self.content, t_mono_ns=now_ns, rate_hz=rate_hz)
         with contextlib.suppress(OSError):
             files.write_json(self._path, asdict(self.content), sync=False)
-        if self._shown is not None:
-            self._shown(self.content)
+        if self._show is not None:
+            self._show(self.content)

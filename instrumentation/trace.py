@@ -1,9 +1,9 @@
-"""How the raw bytes of a meter are kept: frames in an append-only file.
+"""Raw streams of meters: frames in an append-only file.
 
 A frame is `t_mono_ns` (i64, never negative), `length` (u32), both little-endian, and the bytes.
-Bit 31 of the length marks bytes that were sent to the meter: what it answers depends on what it was
-asked. A frame of length 0 marks a (re)opening of the port. A cut-off last frame, as a crash or a
-full disk leaves it, is ignored; so is all from two headers of nothing but zeros on.
+Bit 31 of the length marks bytes that were sent to the meter: its answers depend on them. A frame of
+length 0 marks a (re)opening of the port. A cut-off last frame, as a crash or a full disk leaves it,
+is ignored; so is everything from two headers of zeros on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StreamError(ProblemError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that was no good record: when, a word for its kind, and a sentence."""
+    """A damaged or missing record: its time, a word for its kind, and a sentence."""
 
     t_mono_ns: int
     kind: str
@@ -41,10 +41,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Bytes as they came in one read, with its time, or as they were `sent`.
-
-    No bytes: the port was (re)opened.
-    """
+    """Bytes of one read with its time, or bytes that were `sent`; none if the port was opened."""
 
     t_mono_ns: int
     data: bytes
@@ -53,10 +50,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Bytes that came in several reads, nothing sent or opened in between.
-
-    When the first byte of each came, the size of each, and all of them.
-    """
+    """Bytes of several reads in a row: arrival of the first byte and size of each, and the data."""
 
     t_mono_ns: Sequence[int]
     sizes: Sequence[int]
@@ -66,73 +60,66 @@ class Pieces:
         return len(self.sizes)
 
     def __iter__(self) -> Iterator[Frame]:
-        at = 0
+        begin = 0
         for t_mono_ns, size in zip(self.t_mono_ns, self.sizes, strict=True):
-            yield Frame(t_mono_ns, self.data[at : at + size])
-            at += size
+            yield Frame(t_mono_ns, self.data[begin : begin + size])
+            begin += size
 
 
 def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
-    """Return the frame that begins there, if it is whole.
-
-    `start` is where in the file the data begin.
-    """
+    """Return the frame at `offset` if it is whole; the data begin at `start` in the file."""
     body = offset + _HEADER.size
     if body > len(data):
         return None
     if data[offset : offset + len(_NEVER_WRITTEN)] == _NEVER_WRITTEN:
-        return None  # blocks that a power cut kept from the medium read as zeros
+        return None  # blocks that were not written before a power cut read as zeros
     t_mono_ns, word = _HEADER.unpack_from(data, offset)
     length = word & ~_SENT
     if t_mono_ns < 0:
         raise StreamError("impossible-time", offset=start + offset, t_mono_ns=t_mono_ns)
     if length > MAX_FRAME_BYTES:
-        where = start + offset
-        raise StreamError("impossible-length", offset=where, length=length)
+        raise StreamError("impossible-length", offset=start + offset, length=length)
     if body + length > len(data):
         return None
     return Frame(t_mono_ns, data[body : body + length], bool(word & _SENT))
 
 
-def _parts(file: BinaryIO) -> Iterator[Frame | Pieces]:
-    """Yield what a stream holds, as far as its frames are whole: see `read_pieces`."""
-    data, start = b"", 0  # what is not used up yet, and where in the file it lies
+def _read_file(file: BinaryIO) -> Iterator[Frame | Pieces]:
+    """Yield the whole frames of a stream: see `read_pieces`."""
+    data, start = b"", 0  # bytes that are not parsed yet, and their place in the file
     while piece := file.read(_READ_BYTES):
         data += piece
         offset = 0
         while True:
-            times, bodies, offset = _received(data, offset)
+            times, bodies, offset = _received_frames(data, offset)
             if times:
                 yield Pieces(times, [*map(len, bodies)], b"".join(bodies))
-            other = _frame_at(data, offset, start)
-            if other is None:
+            frame = _frame_at(data, offset, start)
+            if frame is None:
                 break
-            yield other
-            offset += _HEADER.size + len(other.data)
+            yield frame
+            offset += _HEADER.size + len(frame.data)
         data, start = data[offset:], start + offset
 
 
 def read_pieces(path: Path) -> Iterator[Frame | Pieces]:
-    """Yield the whole frames of a stream, in order; what was received some megabytes at a time.
+    """Yield the whole frames of a stream in order, received ones some megabytes at a time.
 
-    A fast meter leaves millions of frames. Raises StreamError where the file is not a stream.
+    A fast meter leaves millions of frames. Raises StreamError if the file is not a stream.
     """
     try:
         with path.open("rb") as file:
-            yield from _parts(file)
+            yield from _read_file(file)
     except StreamError as error:
         raise StreamError("not-a-stream", path=path, error=error) from None
 
 
-def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
-    """Return the received frames that follow one another there.
-
-    Times, bytes, and where they end.
-    """
+def _received_frames(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
+    """Return times and bytes of the received frames from `offset` on, and where they end."""
     unpack, header, size = _HEADER.unpack_from, _HEADER.size, len(data)
     times: list[int] = []
     bodies: list[bytes] = []
-    one_by_one = 0  # so many to come: those before were of different sizes
+    one_by_one = 0  # how many frames to read singly, as those before were of different sizes
     while offset + header <= size:
         t_mono_ns, word = unpack(data, offset)
         body = offset + header
@@ -155,12 +142,12 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
 
 @lru_cache(maxsize=64)
 def _frames_of(length: int) -> struct.Struct:
-    """Return many frames of one length: where they are that, reading them at once is quicker."""
+    """Return the layout of `_ALIKE` frames of one length: reading them at once is faster."""
     return struct.Struct("<" + f"qI{length}s" * _ALIKE)
 
 
 class StreamWriter:
-    """Appends frames to a file; one write each, so that a crash cuts off at most the last.
+    """A stream open for appending; one write a frame, so that a crash cuts off at most the last.
 
     Opening a file that ends in a cut-off frame removes that frame, or nothing after it could be
     read. A failed write (a full disk) leaves the file with whole frames only and raises its
@@ -172,7 +159,7 @@ class StreamWriter:
         whole_bytes = self.openings = 0
         if path.exists():
             with path.open("rb") as file:
-                for part in _parts(file):
+                for part in _read_file(file):
                     for frame in part if isinstance(part, Pieces) else (part,):
                         whole_bytes += _HEADER.size + len(frame.data)
                         self.openings += not frame.data
@@ -187,13 +174,13 @@ class StreamWriter:
         try:
             while written < len(frame):
                 written += os.write(self._fd, frame[written:])
-        except BaseException:  # an interruption too: what follows half a frame cannot be read
+        except BaseException:  # an interruption too: nothing after half a frame can be read
             os.ftruncate(self._fd, self.size_bytes)
             raise
         self.size_bytes += len(frame)
 
     def close(self) -> None:
-        """Bring everything to the disk and close. Raises OSError where that fails."""
+        """Write everything to the disk and close. Raises OSError if that fails."""
         try:
             os.fsync(self._fd)
         finally:

@@ -1,4 +1,4 @@
-"""The wire to a meter: a serial port, the kernel's usbtmc device, or the network. One protocol."""
+"""Connections to meters: a serial port, the kernel's usbtmc device, or the network."""
 
 from __future__ import annotations
 
@@ -33,30 +33,29 @@ class Transport(Protocol):
     """An open port. Every method raises OSError once the device is gone."""
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
-        """Return what came and when it was read (clock of the controller, ns).
+        """Return the time of the read (clock of the controller, ns) and the received bytes.
 
-        It is read at once or at the end of what is gathered, and so never before its last byte;
-        empty after `wait_s` without any.
+        The time is never before the arrival of the last byte. Empty after `wait_s` without a byte.
         """
 
     def write(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all bytes."""
 
     def close(self) -> None:
-        """Never raises."""
+        """Close the port. Never raises."""
 
 
-def heard(transport: Transport, meter: Meter) -> tuple[int, bytes]:
-    """One read, which waits until the meter is to be asked again, and for `WAIT_S` at most."""
+def receive(transport: Transport, meter: Meter) -> tuple[int, bytes]:
+    """Read once; wait until the meter's next request is due, but for `WAIT_S` at most."""
     wait_s = WAIT_S if meter.due_ns is None else (meter.due_ns - monotonic_ns()) / 1e9
     return transport.read(min(WAIT_S, max(0.0, wait_s)))
 
 
 class SerialTransport:
-    """A serial port, 8N1, for us alone; what lay in its buffer is thrown away.
+    """A serial port, 8N1, opened exclusively; bytes from before the opening are discarded.
 
-    `gather_s` is how long to wait for more once something is there. The time of a read is that of
-    its end: late for its first bytes, right for its last, and never before a byte was there.
+    `gather_s` is how long to wait for more bytes once the first has come. The time of a read is
+    that of its end: late for its first bytes, right for its last.
     """
 
     def __init__(self, device: str, baud: int, gather_s: float = 0.0) -> None:
@@ -81,22 +80,16 @@ class SerialTransport:
             return monotonic_ns(), b""
         if not data:
             raise OSError(errno.ENODEV, "the device is gone")
-        if self._gather_s:
-            data += self._more(len(data))
-        # Not before the read: on a busy machine bytes may come between the two, and a time before
-        # theirs would draw the whole recording to itself, for delays are taken as never negative.
-        return monotonic_ns(), data
-
-    def _more(self, got: int) -> bytes:
-        """Return what else has arrived: a terminal gives no more than 4 KB at a time."""
-        more: list[bytes] = []
-        while got >= _FULL_BYTES and len(more) < _MOST_PARTS:
+        parts = [data]  # a terminal returns no more than 4 KB at a time
+        while self._gather_s and len(parts[-1]) >= _FULL_BYTES and len(parts) <= _MOST_PARTS:
             try:
-                more.append(os.read(self._fd, _READ_BYTES))
+                parts.append(os.read(self._fd, _READ_BYTES))
             except OSError:
-                break  # nothing more, or gone: then the next read says so
-            got = len(more[-1])
-        return b"".join(more)
+                break  # no more bytes, or the device is gone: then the next read raises
+        data = b"".join(parts)
+        # After the read: on a busy machine bytes may come between the two, and a stamp before their
+        # arrival would shift the whole recording, for delays are taken as never negative.
+        return monotonic_ns(), data
 
     def write(self, data: bytes) -> None:
         self._port.write(data)
@@ -111,18 +104,18 @@ USBTMC_SET_TIMEOUT = 0x4004_5B0A
 
 
 class QueryTransport(ABC):
-    """A wire on which each line that is written is a message, and what is read answers one.
+    """A connection on which each line written is a message, and each read returns one answer.
 
-    Such a wire waits for an answer only in a read, so a read follows each message that has an
-    answer and blocks until it is there or given up; without one there is nothing to be read, and
-    what is written meanwhile waits. The time of a read is that of the whole answer.
+    Only a read waits for an answer, so a read follows each message that has one and blocks until it
+    arrives or is given up; messages written meanwhile wait. The time of a read is that of the whole
+    answer.
     """
 
-    _answers_all: ClassVar[bool] = False  # or the queries alone, which end in `?`
+    _answers_all: ClassVar[bool] = False  # otherwise only queries, which end in `?`
 
     def __init__(self) -> None:
-        self._waiting: list[bytes] = []
-        self._asked = False
+        self._messages: list[bytes] = []
+        self._awaits_answer = False
 
     @abstractmethod
     def _put(self, message: bytes) -> None:
@@ -130,18 +123,11 @@ class QueryTransport(ABC):
 
     @abstractmethod
     def _get(self) -> bytes:
-        """Return the answer.
-
-        Raises TimeoutError where it does not come.
-        """
+        """Return the answer. Raises TimeoutError if it does not arrive."""
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
-        """Return what came and when it was read (clock of the controller, ns).
-
-        It is read at once or at the end of what is gathered, and so never before its last byte;
-        empty after `wait_s` without any.
-        """
-        if not self._asked:
+        """See `Transport.read`."""
+        if not self._awaits_answer:
             time.sleep(wait_s)
             return monotonic_ns(), b""
         try:
@@ -149,31 +135,28 @@ class QueryTransport(ABC):
         except TimeoutError:
             data = b""
         t_ns = monotonic_ns()
-        self._asked = False
-        self._send()
+        self._awaits_answer = False
+        self.write(b"")  # the next message
         return t_ns, data
 
     def write(self, data: bytes) -> None:
-        self._waiting += data.splitlines(keepends=True)
-        self._send()
-
-    def _send(self) -> None:
-        while self._waiting and not self._asked:
-            message = self._waiting.pop(0)
+        self._messages += data.splitlines(keepends=True)
+        while self._messages and not self._awaits_answer:
+            message = self._messages.pop(0)
             self._put(message)
-            self._asked = self._answers_all or message.rstrip().endswith(b"?")
+            self._awaits_answer = self._answers_all or message.rstrip().endswith(b"?")
 
 
 class UsbtmcTransport(QueryTransport):
     """The kernel's usbtmc device; a line whose last command ends in `?` is a query.
 
-    Written by the kernel's driver (drivers/usb/class/usbtmc.c) and tried on descriptors of other
-    kinds; no such instrument was at hand.
+    Written after the kernel's driver (drivers/usb/class/usbtmc.c) and tried on descriptors of other
+    kinds, but on no such instrument.
     """
 
     def __init__(self, device: str, limit_s: float) -> None:
         super().__init__()
-        # A device that turns out to be a terminal must not become ours: its hangup would end us.
+        # A terminal must not become this process's controlling one: its hangup would end it.
         self._fd = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,70 +179,58 @@ class UsbtmcTransport(QueryTransport):
 
 
 def open_meter(device: str, baud: int, meter: Meter) -> Transport:
-    """Return the port or the address of a meter, open.
+    """Open the port or the network address of a meter. Raises OSError."""
+    if is_network(device):
+        from instrumentation import network  # imports libraries that few meters need
 
-    Raises OSError.
-    """
-    if not is_network(device):
-        return open_transport(device, baud, meter.period_s, meter.gather_s)
-    from instrumentation import network  # with it come libraries that few meters need
-
-    return in_time(device, lambda: network.opened(device, meter))
-
-
-def open_transport(device: str, baud: int, period_s: float, gather_s: float = 0.0) -> Transport:
-    """Open the port of a meter that gives a record each `period_s`.
-
-    Its bytes are gathered for `gather_s` (see `Meter`). Raises OSError.
-    """
+        return open_in_time(device, lambda: network.open_network_meter(device, meter))
     if os.path.realpath(device).startswith("/dev/usbtmc"):
-        return in_time(device, lambda: UsbtmcTransport(device, limit_s=2 * period_s + 1))
-    return in_time(device, lambda: SerialTransport(device, baud, gather_s))
+        limit_s = 2 * meter.period_s + 1
+        return open_in_time(device, lambda: UsbtmcTransport(device, limit_s))
+    return open_in_time(device, lambda: SerialTransport(device, baud, meter.gather_s))
 
 
 _opening: set[str] = set()
 
 
-def in_time(
-    device: str, opened: Callable[[], Transport], limit_s: float = OPEN_LIMIT_S
+def open_in_time(
+    device: str, open_device: Callable[[], Transport], limit_s: float = OPEN_LIMIT_S
 ) -> Transport:
-    """Return what `opened` gives; some drivers of the kernel never come back from an open.
+    """Call `open_device` with a time limit; some drivers of the kernel never return from an open.
 
     Raises its OSError, or one with ETIMEDOUT after `limit_s`, and at once as long as an earlier
     attempt at this device still hangs.
     """
     if device in _opening:
         raise OSError(errno.ETIMEDOUT, "its driver still hangs in an earlier attempt")
-    came: queue.SimpleQueue[Transport | OSError | ValueError] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[Transport | OSError | ValueError] = queue.SimpleQueue()
     given_up = threading.Event()
 
     def attempt() -> None:
         outcome: Transport | OSError | ValueError
         try:
-            outcome = opened()
+            outcome = open_device()
         except (OSError, ValueError) as error:
             outcome = error
         _opening.discard(device)
-        came.put(outcome)
+        outcomes.put(outcome)
         if given_up.is_set():
-            _closed(came)
+            close_late()
+
+    def close_late() -> None:
+        with contextlib.suppress(queue.Empty):
+            outcome = outcomes.get_nowait()
+            if not isinstance(outcome, Exception):
+                outcome.close()
 
     _opening.add(device)
     threading.Thread(target=attempt, daemon=True).start()
     try:
-        got = came.get(timeout=limit_s)
+        outcome = outcomes.get(timeout=limit_s)
     except queue.Empty:
         given_up.set()
-        _closed(came)
+        close_late()
         raise OSError(errno.ETIMEDOUT, f"its driver did not open it in {limit_s:g} s") from None
-    if isinstance(got, Exception):
-        raise got
-    return got
-
-
-def _closed(came: queue.SimpleQueue[Transport | OSError | ValueError]) -> None:
-    """Close what came too late, if it has come."""
-    with contextlib.suppress(queue.Empty):
-        late = came.get_nowait()
-        if not isinstance(late, Exception):
-            late.close()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

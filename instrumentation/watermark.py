@@ -1,11 +1,11 @@
-"""The load watermark: a pattern of load on the target that a slow meter can be aligned by.
+"""The load watermark: a pattern of load on the target by which a slow meter can be aligned.
 
-Every CPU is kept busy in high chips and left alone in low ones, following a maximum length sequence
-(Golomb 1967): its circular autocorrelation has one sharp peak, so the pattern fits the meter's
-readings at one offset only. Times are integer nanoseconds of CLOCK_MONOTONIC.
+Every CPU is busy in high chips and idle in low ones, following a maximum length sequence (Golomb
+1967): its circular autocorrelation has one sharp peak, so the pattern fits the meter's readings at
+one offset only. Times are integer nanoseconds of CLOCK_MONOTONIC.
 
-One child process a CPU follows the same absolute deadlines and reports when it really changed its
-load (`watermark_load.py`).
+One child process a CPU follows the same absolute deadlines and reports when it changed its load
+(`watermark_load.py`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dataclasses import dataclass
 from contract.problem import ProblemError
 from instrumentation import watermark_load
 
-# A chip is no shorter than this, so that a slow machine's scheduler can follow, and that enough
-# readings fall into it: ten make up for half its length.
+# A chip is no shorter than this, so that a slow machine's scheduler can follow and enough readings
+# fall into it; a chip with ten readings may have half that length.
 SHORTEST_CHIP_S = 0.2
 SHORTEST_DENSE_CHIP_S = 0.1
 DENSE_PERIODS = 10
 # Rest at both ends, in periods of the meter and in seconds; the longer one counts.
 PAD_PERIODS = 3.0
 SHORTEST_PAD_S = 0.5
-# Children agree on a start so far ahead that all know of it by then.
+# The start is so far ahead that all children have been told by then.
 LEAD_NS = 200_000_000
 
 
@@ -46,12 +46,12 @@ CHIPS = tuple(map(int, "0010010110011111000110111010100"))
 
 
 def chip_s(period_s: float) -> float:
-    """Length of a chip in s for a meter that gives a reading every `period_s`.
+    """Return the length of a chip in s for a meter with a reading every `period_s`.
 
-    1.3 periods where that is long enough for the target to follow, else the shortest k + 1/2
-    periods (k ≥ 2) that is: 1.3 s at 1 Hz, 0.25 s at 10 Hz, 0.105 s at 100 Hz. A multiple of the
-    period would put all edges at the same place of a window, where some places do not show the
-    offset. Raises ValueError.
+    1.3 periods if that is long enough for the target to follow, else the shortest k + 1/2 periods
+    (k ≥ 2) that is: 1.3 s at 1 Hz, 0.25 s at 10 Hz, 0.105 s at 100 Hz. A multiple of the period
+    would put all edges at the same place of a window, and some places do not show the offset.
+    Raises ValueError.
     """
     if not (math.isfinite(period_s) and period_s > 0):
         raise ValueError(f"a meter's period of {period_s} s is none")
@@ -62,16 +62,16 @@ def chip_s(period_s: float) -> float:
 
 
 def pad_s(period_s: float) -> float:
-    """Rest in s before and after the chips, so that the meter sees the base load."""
+    """Return the rest in s before and after the chips, in which the meter sees the base load."""
     return max(PAD_PERIODS * period_s, SHORTEST_PAD_S)
 
 
 @dataclass(frozen=True)
-class Played:
-    """What happened.
+class Playback:
+    """A watermark as it was played.
 
-    `edges` are `(t_mono_ns, 1 or 0)`, the mean of all children's own times; `spread_ns` is how far
-    the children were apart, in the mean of all edges.
+    `edges` are `(t_mono_ns, 1 or 0)`, the means of all children's times; `spread_ns` is how far the
+    children were apart, in the mean of all edges.
     """
 
     cpus: int
@@ -79,25 +79,30 @@ class Played:
     spread_ns: int
 
 
-def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = None) -> Played:
+def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = None) -> Playback:
     """Load `cpus` (by default all that this process may use) in the chips that are 1.
 
-    Blocks until the last chip is over. No child outlives this call, nor the caller's death.
-    Raises WatermarkError.
+    Blocks until the last chip is over. No child outlives this call or its process. Raises
+    WatermarkError.
     """
     if 1 not in chips or chip_s <= 0:
         raise ValueError("a watermark needs a chip that is 1, and chips that last")
     children: list[subprocess.Popen[str]] = []
     try:
         for cpu in sorted(os.sched_getaffinity(0) if cpus is None else cpus):
-            children.append(_child(cpu))
+            children.append(_start_child(cpu))
         for child in children:
-            _answer(child)
+            _read_answer(child)
         start_ns = time.monotonic_ns() + LEAD_NS
         ends = [start_ns + round(n * chip_s * 1e9) for n in range(len(chips) + 1)]
         for child in children:
-            _send(child, json.dumps(_stretches(chips, ends)))
-        busy = [json.loads(_answer(child)) for child in children]
+            assert child.stdin is not None
+            try:
+                child.stdin.write(json.dumps(_busy_stretches(chips, ends)) + "\n")
+                child.stdin.flush()
+            except BrokenPipeError:
+                _read_answer(child)
+        edges = [json.loads(_read_answer(child)) for child in children]
     finally:
         for child in children:
             child.kill()
@@ -105,14 +110,14 @@ def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = Non
             child.wait()
             for pipe in (child.stdin, child.stdout):
                 if pipe is not None:
-                    with suppress(BrokenPipeError):  # what a dead child did not take is lost
+                    with suppress(BrokenPipeError):  # a dead child has not read all
                         pipe.close()
     watermark_load.sleep_until(ends[-1])
-    return _together(busy)
+    return _average(edges)
 
 
-def _stretches(chips: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int]]:
-    """Begin and end of each stretch of high chips."""
+def _busy_stretches(chips: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int]]:
+    """Return begin and end of each stretch of high chips."""
     stretches: list[tuple[int, int]] = []
     for chip, begin, end in zip(chips, ends, ends[1:], strict=False):
         if chip and stretches and stretches[-1][1] == begin:
@@ -122,18 +127,19 @@ def _stretches(chips: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int
     return stretches
 
 
-def _together(busy: Sequence[Sequence[tuple[int, int]]]) -> Played:
-    times = list(zip(*([t for t, _ in edges] for edges in busy), strict=True))
-    levels = [level for _, level in busy[0]]
-    edges = tuple(
-        (round(sum(t - at[0] for t in at) / len(at)) + at[0], level)
-        for at, level in zip(times, levels, strict=True)
+def _average(edges: Sequence[Sequence[tuple[int, int]]]) -> Playback:
+    """Average the edges of all children."""
+    times = list(zip(*([t for t, _ in child] for child in edges), strict=True))
+    mean_edges = tuple(
+        (round(sum(t - edge[0] for t in edge) / len(edge)) + edge[0], level)
+        for edge, (_, level) in zip(times, edges[0], strict=True)
     )
-    return Played(len(busy), edges, sum(max(at) - min(at) for at in times) // len(times))
+    spread_ns = sum(max(edge) - min(edge) for edge in times) // len(times)
+    return Playback(len(edges), mean_edges, spread_ns)
 
 
-def _child(cpu: int) -> subprocess.Popen[str]:
-    # Isolated and without site: a child is ready sooner, and nothing but its file is loaded.
+def _start_child(cpu: int) -> subprocess.Popen[str]:
+    # Isolated and without site: a child is ready sooner, and only its file is loaded.
     argv = [sys.executable, "-I", "-S", watermark_load.__file__, str(os.getpid()), str(cpu)]
     try:
         return subprocess.Popen(
@@ -143,18 +149,9 @@ def _child(cpu: int) -> subprocess.Popen[str]:
         raise WatermarkError("no-process", reason=error.strerror) from error
 
 
-def _answer(child: subprocess.Popen[str]) -> str:
+def _read_answer(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     line = child.stdout.readline()
     if not line.endswith("\n"):
         raise WatermarkError("process-ended", status=child.wait())
     return line
-
-
-def _send(child: subprocess.Popen[str], line: str) -> None:
-    assert child.stdin is not None
-    try:
-        child.stdin.write(line + "\n")
-        child.stdin.flush()
-    except BrokenPipeError:
-        _answer(child)

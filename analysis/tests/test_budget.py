@@ -35,7 +35,7 @@ from instrumentation.sources.accuracy import rapl_terms
 from validation.synthetic.suite import Options, write_suite
 
 RANGES: Document = {"model": "WT310E", "voltage_range_v": 150.0, "current_range_a": 1.0}
-WT310E = WT310({"1": "system"}, {**RANGES, "power_factor": 0.95}).described()["accuracy"]
+WT310E = WT310({"1": "system"}, {**RANGES, "power_factor": 0.95}).description()["accuracy"]
 GAIN = ErrorTerm("gain", 0.03, "a data sheet")
 RANGE = ErrorTerm("range", 0.3, "a data sheet")
 

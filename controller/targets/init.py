@@ -94,7 +94,7 @@ FOREIGN = (
 
 def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> None:
     """Write the inventory; without `ask` no question is asked. Raises ControllerError."""
-    from instrumentation.ports import all_ports, what_is_here
+    from instrumentation.ports import all_ports, describe_ports
 
     if (folder / "hosts.yml").exists() and not options.replace:
         raise ControllerError("inventory-exists", folder=folder)
@@ -110,7 +110,7 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> None:
         for use in disk.uses:
             say(f"    in use: {use}")
     disks = choose_disks(survey.disks, options.roles, ask)
-    say(what_is_here())
+    say(describe_ports())
     meters = meters or options.meters.find(all_ports(), ask)
     for name, result in probe.probe_all(meters).items():
         watts = ", ".join(f"{channel} {w:.3g} W" for channel, w in result.watts.items())

@@ -68,7 +68,7 @@ class MeterOptions:
 
         try:
             check_form(address)
-            profile, names = network.recognised(address)
+            profile, names = network.recognise_plug(address)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise ControllerError("meter-not-recognised", address=address, reason=why) from None

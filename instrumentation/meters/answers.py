@@ -1,9 +1,10 @@
-"""Answers of meters on a network, as the transport hands them over and stream.raw keeps them.
+"""Envelopes around the answers of meters on a network, as stream.raw records them.
 
-A network gives whole answers, a stream has no ends in it. So the transport writes a line before
-each answer, `@LENGTH CRC32 LABEL`, the body as it came, and a line feed. LENGTH counts the bytes of
-the body, CRC32 (of label, line feed and body; ITU-T V.42, 8 hexadecimal digits) shows a damaged
-recording. The label is what the network adds to the answer, such as an HTTP status.
+A network delivers whole answers, but a stream has no boundaries. So the transport writes a line
+before each answer, `@LENGTH CRC32 LABEL`, then the body unchanged and a line feed. LENGTH counts
+the bytes of the body, CRC32 (of label, line feed and body; ITU-T V.42, 8 hexadecimal digits)
+reveals a damaged recording. The label is what the network adds to the answer, such as an HTTP
+status.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SHOWN_BYTES = 40
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer and when its first byte was there."""
+    """One answer and the arrival time of its first byte."""
 
     t_ns: int
     label: str
@@ -32,7 +33,7 @@ class Answer:
 
 
 def envelope(label: str, body: bytes) -> bytes:
-    """Wrap an answer for stream.raw; what is too long is cut, which no document survives."""
+    """Wrap an answer for stream.raw; a body that is too long is cut and then fails to parse."""
     text = re.sub(rb"[^ -~]", b"?", label.encode("ascii", "replace"))[:_MOST_LABEL]
     body = body[:MOST_BODY_BYTES]
     crc = zlib.crc32(text + b"\n" + body)
@@ -40,13 +41,13 @@ def envelope(label: str, body: bytes) -> bytes:
 
 
 class Answers:
-    """Answers out of a stream. After damage the next whole answer is found again."""
+    """A parser of answers in a stream. After damage it finds the next whole answer again."""
 
     def __init__(self) -> None:
         self._inbox = Inbox(4 * MOST_BODY_BYTES)
 
     def add(self, data: bytes, t_ns: int) -> Iterator[Answer | Fault]:
-        """Yield what these bytes, the first of which came at `t_ns`, completed."""
+        """Yield the answers and faults completed by these bytes, whose first came at `t_ns`."""
         self._inbox.add(data, t_ns)
         while header := _HEADER.search(self._inbox.data):
             if header.start():
@@ -63,17 +64,16 @@ class Answers:
                     self._inbox.drop(end + 1)
                     continue
             following = _HEADER.search(self._inbox.data, 1)
-            if following is not None:  # it was cut off, or is damaged
+            if following is not None:  # this answer was cut off, or is damaged
                 yield self._damaged(following.start())
             elif not sound:
                 yield self._damaged(len(self._inbox))
             else:
                 return
 
-    def rest(self) -> Iterator[Fault]:
-        """Drop what is not a whole answer by now."""
-        if self._inbox:
-            yield self._damaged(len(self._inbox))
+    def drop_incomplete(self) -> list[Fault]:
+        """Drop the bytes of an incomplete answer; return the fault, if there were any."""
+        return [self._damaged(len(self._inbox))] if self._inbox else []
 
     def _damaged(self, count: int) -> Fault:
         shown = self._inbox.data[: min(count, _SHOWN_BYTES)]

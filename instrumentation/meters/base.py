@@ -1,4 +1,4 @@
-"""What a meter driver is: a pure function of the bytes that came, remembering only the stream."""
+"""Base class of meter drivers, which turn a stream of bytes into records without any I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contract.problem import ProblemError
 from contract.schema import Range
 from contract.strict_json import Document
 from instrumentation.accuracy import Accuracy, DescribedAccuracy, calibration
-from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, RowBuilder, joined
+from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, RowBuilder, join_results
 from instrumentation.trace import Pieces
 
 _MOST = 1e12  # of any figure of a setting
@@ -27,11 +27,11 @@ class MeterError(ProblemError):
 
 @dataclass(frozen=True)
 class NoSettings:
-    """A meter at which nothing can be set."""
+    """Settings of a meter that has none."""
 
 
-class Described(TypedDict):
-    """What meter.json has of a driver."""
+class Description(TypedDict):
+    """A driver's part of meter.json."""
 
     settings: Document
     timing: str
@@ -42,22 +42,23 @@ class Described(TypedDict):
 class Meter(ABC):
     """A driver of one meter. Does no I/O; the same bytes and times give the same records.
 
-    `channels` maps the meter's own names of its channels to those of the inventory; channels that
-    are not named yield no columns. `settings` are fields of the driver's `Settings`, a frozen
-    dataclass with a default for each, and for any meter `calibration`, the user's own figures of
-    its accuracy. Raises MeterError on what the meter does not have.
+    `channels` maps the meter's names of its channels to those of the inventory; channels that are
+    not named yield no columns. `settings` are fields of the driver's `Settings`, a frozen
+    dataclass with a default for each, and for any meter `calibration`, the user's figures of its
+    accuracy. Raises MeterError for unknown channels and settings.
 
-    Attributes, most of them the same for all meters of a class: `usb_ids` are `vendor:product` of
-    its USB side in hex, in order of likelihood;
-    `timing` is `device` (records carry the meter's own time), `index` (it sends by its own clock
-    without its time) or `poll` (it is asked); `arrival_delay_limit_s` is how late a record's
-    first byte may come after the end of its window; `has_energy` is true where records carry the
-    meter's own energy counter; `addresses` are the forms of address that it can be at (see
-    `ports.form_of`), and `framed` is true where each answer is in an envelope (`meters.answers`);
-    `login` is how a meter on the network wants what is in its `secret_file`; `gather_s` is how long
-    bytes may lie in the port before they are read, for meters that send so much that every single
-    read would cost too much: their times are then late by as much, those of the last bytes of a
-    read excepted.
+    Attributes, most of them the same for all meters of a class: `usb_ids` are the `vendor:product`
+    in hex of its USB interface, in order of likelihood; `timing` is `device` (records contain the
+    meter's time), `index` (it sends by its clock without the time) or `poll` (it is asked);
+    `arrival_delay_limit_s` is how late a record's first byte may come after the end of its window;
+    `has_energy` is true if records contain an energy counter; `addresses` are the forms of address
+    that it can be at (see `ports.form_of`); `framed` is true if each answer is in an envelope
+    (`meters.answers`); `login` is how a meter on the network expects the content of its
+    `secret_file`; `gather_s` is how long bytes may wait in the port before they are read, for
+    meters that send so much that many small reads would cost too much: the times of all but the
+    last bytes of a read are then late by as much; `detects_damage` is true if no damaged record is
+    accepted, because of a checksum or because readings are asked for twice; one fault on the wire
+    costs at most `most_lost_records`.
     """
 
     kind: ClassVar[str]
@@ -72,12 +73,14 @@ class Meter(ABC):
     framed: ClassVar[bool] = False
     login: str = ""
     gather_s: ClassVar[float] = 0.0
+    detects_damage: ClassVar[bool] = False
+    most_lost_records: ClassVar[int] = 3
     flag_words: ClassVar[tuple[str, ...]] = COMMON_WORDS
     Settings: ClassVar[type[Any]] = NoSettings
-    _opening = Opening((), 0.0, 0.0)  # sends nothing; a driver may put its own in `_forget`
+    _opening = Opening((), 0.0, 0.0)  # sends nothing; a driver may replace it in `_forget`
 
     def __init__(self, channels: Mapping[str, str], settings: Document | None = None) -> None:
-        self._set(settings or {})
+        self._read_settings(settings or {})
         names = self.available_channels()
         for key, channel in channels.items():
             if key not in names:
@@ -97,7 +100,7 @@ class Meter(ABC):
     @property
     @abstractmethod
     def accuracy(self) -> Accuracy:
-        """What the maker states, for these settings."""
+        """The maker's limits of error for these settings."""
 
     @property
     @abstractmethod
@@ -106,7 +109,7 @@ class Meter(ABC):
 
     @property
     def secret_file(self) -> str:
-        """Path of the file with its password or token; empty where it needs none."""
+        """Path of the file with its password or token; empty if it needs none."""
         return str(getattr(self.settings, "secret_file", ""))
 
     @property
@@ -116,91 +119,85 @@ class Meter(ABC):
 
     @property
     def answer_limit_s(self) -> float:
-        """How long an answer over the network is waited for."""
+        """How long to wait for an answer over the network, in s."""
         return float(getattr(self.settings, "answer_limit_s", 2.0))
 
     def available_channels(self) -> tuple[str, ...]:
-        """Return the meter's own names of its channels with these settings."""
+        """Return the meter's names of its channels with these settings."""
         return self.own_channels
 
     def opened(self) -> None:
-        """Start again where the port was opened (again): what came before is not continued.
-
-        Call before `feed`.
-        """
+        """Start a new epoch after the port was opened (again). Call before `feed`."""
         self.epoch += 1
         self._begin()
 
     def _begin(self) -> None:
         self._forget()
-        self._out = RowBuilder(len(self.channels), self.has_energy)  # for what `feed` gives next
+        self._out = RowBuilder(len(self.channels), self.has_energy)  # the next result of `feed`
 
     def request(self, t_ns: int) -> bytes:
-        """Return what to send to the meter at `t_ns`; empty if nothing is due.
-
-        Changes nothing.
-        """
+        """Return the bytes to send at `t_ns`, empty if none are due; has no side effect."""
         return self._opening.request(t_ns)
 
     @property
     def due_ns(self) -> int | None:
-        """When to call `request` next; None for a meter that is only listened to."""
+        """Time to call `request` next; None for a meter that is never asked."""
         return self._opening.due_ns
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:  # noqa: ARG002 - for drivers that ask for several things
-        """Take note that `data`, as `request` gave it, was sent at `t_ns`."""
+        """Note that `data`, as returned by `request`, was sent at `t_ns`."""
         self._opening.on_request_sent(t_ns)
 
     def stop_command(self) -> bytes:
-        """Return what to send before the port is closed, to leave the meter as it was found."""
+        """Return the bytes that restore the meter's state, to send before the port is closed."""
         return b""
 
     @abstractmethod
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """Return records and faults completed by these bytes, the first of which came at `t_ns`."""
+        """Return the records and faults completed by these bytes, whose first came at `t_ns`."""
 
     def feed_all(self, pieces: Pieces) -> ParseResult:
-        """Return what `feed` makes of several pieces, at least one.
+        """Return the result of `feed` for several pieces, at least one.
 
-        For recordings: drivers of fast meters do better than piece by piece.
+        For recordings; drivers of fast meters do this faster than piece by piece.
         """
-        return joined([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
+        return join_results([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
 
     def _fault(self, t_ns: int, kind: str, detail: str) -> None:
-        """Something that was no good record, for what `feed` gives next."""
+        """Add a fault to the next result of `feed`."""
         self._out.fault(t_ns, kind, detail)
 
-    def _taken(self) -> ParseResult:
-        """Return the records and faults since the last time."""
-        taken, self._out = self._out.take(), RowBuilder(len(self.channels), self.has_energy)
-        return taken
+    def _take_result(self) -> ParseResult:
+        """Return the records and faults since the last call."""
+        result, self._out = self._out.result(), RowBuilder(len(self.channels), self.has_energy)
+        return result
 
     @abstractmethod
     def _forget(self) -> None:
-        """Drop the unfinished record and everything that does not outlive a closed port.
+        """Drop the unfinished record and all state that a closed port invalidates.
 
         Called once `settings` and `channels` are set, and at each opening.
         """
 
-    def _set(self, settings: Document) -> None:
+    def _read_settings(self, settings: Document) -> None:
         """Read the settings, with their defaults, and the calibration. Raises MeterError."""
-        known = [field.name for field in fields(self.Settings)]
-        for name in settings.keys() - {*known, "calibration"}:
-            has = f"it has {', '.join(known)}" if known else "it has none"
-            raise MeterError("unknown-setting", kind=self.kind, name=name, known=has)
-        stated = settings.get("calibration")
+        names = [field.name for field in fields(self.Settings)]
+        for name in settings.keys() - {*names, "calibration"}:
+            settings_text = f"it has {', '.join(names)}" if names else "it has none"
+            raise MeterError("unknown-setting", kind=self.kind, name=name, known=settings_text)
+        figures = settings.get("calibration")
         try:
-            self.calibrated = () if stated is None else calibration(stated)
+            self.calibrated = () if figures is None else calibration(figures)
             self.settings: Any = schema.read(self.Settings, settings)
         except ValueError as error:
             reason = str(error).rstrip(".")
             raise MeterError("invalid-settings", kind=self.kind, reason=reason) from None
 
-    def described(self) -> Described:
+    def description(self) -> Description:
         """Return the settings, timing and accuracy for meter.json."""
         return {
             "settings": asdict(self.settings),
             "timing": self.timing,
             "arrival_delay_limit_s": self.arrival_delay_limit_s,
-            "accuracy": replace(self.accuracy, calibrated=self.calibrated).described(),
+            "accuracy": replace(self.accuracy, calibrated=self.calibrated).description(),
         }

@@ -1,15 +1,15 @@
-"""Meters that answer HTTP with JSON: plugs, Home Assistant, Redfish, Prometheus, or as described.
+"""Driver of meters that answer HTTP with JSON: plugs, Home Assistant, Redfish, Prometheus, others.
 
 Shelly, first generation: shelly-api-docs.shelly.cloud/gen1, `/status` (`total` of `meters` is in
 watt-minutes, of `emeters` in Wh); later ones: shelly-api-docs.shelly.cloud/gen2, Switch.GetStatus,
 PM1.GetStatus, EM.GetStatus and EM1.GetStatus, with their `errors`. Tasmota: tasmota.github.io/docs/
 Commands, `Status 8` (`Total` in kWh, one figure for all sockets unless it is a list; without
-`WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/api/rest; a
-state was reported again where `last_reported` is another one. Redfish: a machine's own controller
+`WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/api/rest;
+`last_reported` changes with each report of a state. Redfish: a machine's management controller
 (BMC) by DMTF's schema Power, `PowerConsumedWatts` of the first four of `PowerControl`, untried on a
 real one. Prometheus: prometheus.io/docs/prometheus/latest/querying/api, an instant query of one
-series. None of them states what its power is the mean of, how often it is refreshed, or its limits
-of error: 1 s is taken for the refresh of the plugs.
+series. None of them states over which time its power is averaged, how often it is refreshed, or its
+limits of error: 1 s is taken for the refresh of the plugs.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _Pointers = _Pointer | Mapping[_Key, _Pointer]
 
 @dataclass(frozen=True)
 class Profile:
-    """What one sort of device is asked and where its figures stand.
+    """The question to one sort of device, and where in its answer the figures are.
 
-    `login` is how it wants the secret: `digest`, or `password`, as it asks for it, by Digest or, as
-    long as it never asked for that, by Basic, which anybody on the way can read. What `valid`
-    points to must not be false, what `unit` points to is the power's unit. `entity` is the
-    pattern of what names the figure within the device; such a device has no usual period.
+    `login` is how it expects the secret: `digest`, or `password`, as it asks for it, by Digest or,
+    if it never asked for that, by Basic, which can be read on the way. The value that `valid`
+    points to must not be false, that at `unit` is the power's unit. `entity` is the pattern of the
+    figure's name within the device; such a device has no usual period.
     """
 
     path: str
@@ -78,11 +78,11 @@ class Settings(NetworkSettings):
     """See `NetworkSettings`.
 
     `profile` is the sort of device, `id` the number of a Shelly's switch or meter, `entity` the
-    sensor of Home Assistant, the chassis of a Redfish service, the query of Prometheus. Of the
-    generic one: `path`, the part behind its address, and `power`, `energy` and `stamp` as JSON
+    sensor of Home Assistant, the chassis of a Redfish service, the query of Prometheus. The generic
+    profile has `path`, the part behind its address, and `power`, `energy` and `stamp` as JSON
     Pointers, for several channels `{channel: pointer}`; `""` is the whole document. With
-    `counter: false` the meter's own counter is not read. `ca_file` has the certificates of the
-    authorities to trust with TLS, or the device's own.
+    `counter: false` the meter's energy counter is not read. `ca_file` contains the certificates of
+    the authorities to trust with TLS, or that of the device.
     """
 
     profile: Annotated[str, Text("|".join((*PROFILES, "generic")), f"take {', '.join(PROFILES)}")]
@@ -160,7 +160,7 @@ class HttpMeter(Networked):
 
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
-            raise refused(answer.label, self.settings.secret_file, self._device.path)
+            raise status_error(answer.label, self.settings.secret_file, self._device.path)
         content, device = document(answer.body), self._device
         for key in self.channels:
             if value_at(content, device.valid.get(key, "/")) is False:
@@ -174,8 +174,8 @@ class HttpMeter(Networked):
         return places.reading(content, self.channels, counter=self.has_energy)
 
 
-def refused(label: str, secret_file: str, path: str) -> AnswerError:
-    """Return what an answer without a document means; `label` is its HTTP status."""
+def status_error(label: str, secret_file: str, path: str) -> AnswerError:
+    """Return the error for an answer without a document; `label` is its HTTP status."""
     if label[:3] in ("401", "403"):
         way = f"check {secret_file}" if secret_file else "name a file with its login as secret_file"
         return AnswerError("configuration", f"the meter wants a login ({label}): {way}")

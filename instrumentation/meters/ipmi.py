@@ -1,7 +1,7 @@
-"""A machine's own controller (BMC) that is read by IPMI: DCMI's power reading through ipmitool.
+"""Driver of a machine's management controller (BMC): DCMI's power reading by IPMI and ipmitool.
 
 The text is that of ipmitool 1.8 (lib/ipmi_dcmi.c, `ipmi_dcmi_pwr_rd`), in whole watts. How often
-the controller refreshes it, what it is the mean of and its limits of error are not stated there.
+the controller refreshes it, over which time it is averaged and its limits of error are not stated.
 Untried on a real controller.
 """
 
@@ -35,7 +35,7 @@ class Settings(NetworkSettings):
 
 
 class IpmiMeter(Networked):
-    """Driver; see `Networked`. Its one channel, `0`, is the machine's."""
+    """Driver; see `Networked`. Its one channel, `0`, is the machine."""
 
     kind: ClassVar[str] = "ipmi"
     name: ClassVar[str] = "machine's own controller (IPMI, DCMI)"

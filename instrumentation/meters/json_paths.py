@@ -1,4 +1,4 @@
-"""Where in a JSON document a meter's figures are, as JSON Pointers (RFC 6901)."""
+"""Read a meter's figures from a JSON document by JSON Pointers (RFC 6901)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class Places:
-    """Pointers to the figures of each channel, and what one unit of them is.
+    """Pointers to the figures of each channel, and the size of one unit of them.
 
-    `errors` point to what is empty, or false, where the device reports no error that concerns a
-    channel, `outputs` to whether it lets current through (false, or `OFF`); where a channel has
-    none, those are `errors` and `output` beside its power. What `login` points to is there where
-    the device wants a login.
+    The values at `errors` are empty, or false, if the device reports no error that concerns a
+    channel; those at `outputs` are false, or `OFF`, if its output is off. A channel without such
+    pointers uses `errors` and `output` next to its power. The value at `login` exists if the device
+    asks for a login.
     """
 
     power: Mapping[str, str]
@@ -35,13 +35,10 @@ class Places:
     login: str = ""
 
     def reading(self, document: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
-        """Read these channels from a document.
-
-        Raises AnswerError.
-        """
-        if self.login and isinstance(wanted := value_at(document, self.login), str):
+        """Read these channels from a document. Raises AnswerError."""
+        if self.login and isinstance(login := value_at(document, self.login), str):
             way = "name a file with its login as secret_file, or check it"
-            raise AnswerError("configuration", f"the device wants a login ({wanted[:60]}): {way}")
+            raise AnswerError("configuration", f"the device wants a login ({login[:60]}): {way}")
         errors = {error for key in channels for error in self._errors(document, key)}
         if failed := sorted(error for error in errors if _METER_FAILED in error):
             refusal = f"the device reports {', '.join(failed)[:80]}"
@@ -70,11 +67,14 @@ class Places:
         return Reading(tuple(power_w), tuple(energy_j), name, flags | OFF * is_off)
 
     def _counter_j(self, document: Any, key: str) -> float:
-        """Return the counter of a channel, NaN where there is none of it alone.
+        """Return the counter of a channel, NaN if it has none.
 
-        One total beside the powers of several sockets is that of all of them.
+        A single total next to the powers of several sockets is that of all sockets.
         """
-        if lists_above(document, self.power[key]) > lists_above(document, self.energy[key]):
+        power_lists, energy_lists = (
+            count_lists_above(document, pointers[key]) for pointers in (self.power, self.energy)
+        )
+        if power_lists > energy_lists:
             return math.nan
         try:
             return self.energy_unit_j * number(value_at(document, self.energy[key]), "energy")
@@ -95,19 +95,17 @@ def _parent(pointer: str) -> str:
     return pointer.rpartition("/")[0]
 
 
-def lists_above(document: Any, pointer: str) -> int:
-    """How many lists of several entries a pointer goes through."""
+def count_lists_above(document: Any, pointer: str) -> int:
+    """Return the number of lists with several entries that a pointer goes through."""
     tokens = pointer.split("/")
     above = (value_at(document, "/".join(tokens[:n])) for n in range(1, len(tokens)))
     return sum(isinstance(value, list) and len(value) > 1 for value in above)
 
 
 def value_at(document: Any, pointer: str) -> Any:
-    """Return what stands there, None where nothing does.
+    """Return the value at a pointer, None if there is none; the empty one is the whole document.
 
-    The empty pointer is the whole document.
-
-    Index 0 of what is no list is that itself: Tasmota gives a list for several sockets only.
+    Index 0 of a value that is no list is the value: Tasmota gives a list for several sockets only.
     """
     value = document
     for token in pointer.split("/")[1:]:

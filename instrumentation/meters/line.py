@@ -1,4 +1,4 @@
-"""Meters that print lines, as the inventory describes them."""
+"""Driver of meters that print lines of a form described in the inventory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, Inbox, Opening
 
 @dataclass(frozen=True)
 class Settings:
-    r"""The inventory's description of such a meter.
+    r"""The inventory's description of a meter that prints lines.
 
     `pattern` matches one whole line without its end; `period_s` is the time between two lines and
-    the window that their power is the mean of; the maker's limits of error are `relative_limit` of
-    the reading and `absolute_limit_w`, as `accuracy_source` states them. `start` and `stop` are
-    sent unchanged, so end them as the meter expects it ("\n"). `range_w` is the most that it can
-    measure: a power that reaches it is flagged `over-range`. `arrival_delay_limit_s` is one
-    period unless it is known better.
+    the window over which their power is averaged; the maker's limits of error are `relative_limit`
+    of the reading and `absolute_limit_w`, as stated in `accuracy_source`. `start` and `stop` are
+    sent unchanged, so end them as the meter expects ("\n"). `range_w` is the highest power that it
+    can measure: a reading that reaches it is flagged `over-range`. `arrival_delay_limit_s` is one
+    period by default.
     """
 
     pattern: str
@@ -52,7 +52,7 @@ _GOES_ON = re.compile(rb"([.,])\d")  # a decimal point, or a comma of another la
 _GAP_PERIODS = 1.5
 # Counters of milliseconds and microseconds on small boards have 32 bits.
 _WRAP = 1 << 32
-# The meter's time cannot have gone on by more than the controller's, but for lines that were late.
+# The meter's time cannot advance more than the controller's, except for lines that were late.
 _LATE_PERIODS = 2
 _LATE_S = 1.0
 _SHORTEST_SILENCE_S = 2.0
@@ -61,7 +61,7 @@ _SILENT_PERIODS = 3
 
 @dataclass(frozen=True)
 class _Line:
-    """One line: when it came, the meter's own time, and power and energy of each channel."""
+    """One line: its arrival, the meter's time, and power and energy of each channel."""
 
     t_ns: int
     t_us: int | None
@@ -70,17 +70,15 @@ class _Line:
 
 
 class LineMeter(Meter):
-    """Driver.
+    """Driver. Channels are the suffixes of the pattern's groups (`power_mw_cpu`: `cpu`), or `0`.
 
-    Channels are what stands behind the units in the pattern (`power_mw_cpu`: `cpu`), `0` where
-    nothing does.
-
-    Power is that of the line, else its voltage times its current; where the meter averages these
+    Power is that of the line, else its voltage times its current; if the meter averages these
     separately, that product is not the mean power of a load that changes within the period. With
     a t_ group the timing is `device`: the window reaches back to the line before (one period after
     a gap), and the first line gives no record. An energy counter continues over resets (flag
-    `restart`). The line that a port opens with may have lost its beginning and is not used. A line
-    whose time or counter goes back is a fault, and believed only if the next one confirms it.
+    `restart`). The first line after the port was opened may have lost its beginning and is not
+    used. A line whose time or counter goes back is a fault, and accepted only if the next one
+    confirms it.
     """
 
     kind: ClassVar[str] = "line"
@@ -131,28 +129,28 @@ class LineMeter(Meter):
         return str(self.settings.stop).encode()
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
+        """See `Meter.feed`. After damage the next whole line is read again."""
         self._inbox.add(data, t_ns)
-        done = 0
+        start = 0
         for end in _LINE_END.finditer(self._inbox.data):
-            line = self._inbox.data[done : end.start()]
-            skipped, self._skipping = self._skipping, False
-            if line and not skipped:
-                self._read(line, self._inbox.arrival_ns(done))
-            done = end.end()
-        self._inbox.drop(done)
+            line = self._inbox.data[start : end.start()]
+            is_skipped, self._skipping = self._skipping, False
+            if line and not is_skipped:
+                self._read(line, self._inbox.arrival_ns(start))
+            start = end.end()
+        self._inbox.drop(start)
         if len(self._inbox.data) > self.settings.max_line_bytes:
             if not self._skipping:
                 self._refuse(self._inbox.data, self._inbox.arrival_ns(0))
             self._skipping = True
             self._inbox.drop(len(self._inbox.data))
-        return self._taken()
+        return self._take_result()
 
     def _refuse(self, line: bytes, t_ns: int) -> None:
         self._fault(t_ns, "framing", f"a line that the pattern does not fit: {line[:40]!r}")
 
     def _read(self, line: bytes, t_ns: int) -> None:
-        parsed = self._parsed(line, t_ns)
+        parsed = self._parse(line, t_ns)
         if parsed is None:
             self._refuse(line, t_ns)
             return
@@ -176,10 +174,9 @@ class LineMeter(Meter):
             return
         self._before_last, self._last = last, parsed
 
-    def _parsed(self, line: bytes, t_ns: int) -> _Line | None:
-        if len(line) > self.settings.max_line_bytes:
-            return None
-        match = self._shape.regex.fullmatch(line)
+    def _parse(self, line: bytes, t_ns: int) -> _Line | None:
+        too_long = len(line) > self.settings.max_line_bytes
+        match = None if too_long else self._shape.regex.fullmatch(line)
         if match is None:
             return None
         try:
@@ -200,7 +197,7 @@ class LineMeter(Meter):
         return _Line(t_ns, t_us, powers, energies)
 
     def _step_us(self, before: _Line, latest: _Line) -> int | None:
-        """How far the meter's own time continued; None where it did not, or not possibly so far."""
+        """Return how far the meter's time continued, in µs; None if it did not or cannot have."""
         if before.t_us is None or latest.t_us is None or self._shape.time is None:
             return None
         wrap_us = round(_WRAP * self._shape.time.factor)
@@ -225,15 +222,15 @@ class LineMeter(Meter):
         if gap:
             missing_s = elapsed_s - self.period_s
             self._fault(latest.t_ns, "gap", f"lines of {missing_s:.3g} s are missing")
-        known = step_us is not None and not gap
-        self._add(latest, elapsed_s if known else self.period_s, GAP * gap)
+        is_timed = step_us is not None and not gap
+        self._add(latest, elapsed_s if is_timed else self.period_s, GAP * gap)
 
     def _start_again(self, last: _Line, first: _Line, latest: _Line) -> None:
-        """Two lines agree that the meter's time or counter restarted, or jumped."""
+        """Accept a restart or jump of the meter's time or counter on which two lines agree."""
         self._t_device_us = latest.t_us or 0
         sound = self._before_last
         for n, (old, new) in enumerate(zip(last.energy_j, first.energy_j, strict=True)):
-            # Back to where it was: not the counter began again, but its last reading was wrong.
+            # Back to where it was: the counter did not restart, its last reading was wrong.
             went_back = sound is not None and new >= sound.energy_j[n]
             self._base_j[n] += old if new < old and not went_back else 0.0
         self._fault(latest.t_ns, "restart", "the meter's time or counter restarted")
@@ -254,7 +251,7 @@ class LineMeter(Meter):
 
 
 def _number(match: re.Match[bytes], value: Value) -> float:
-    """Read a group's number; raises ValueError where it is empty, none, or cut off."""
+    """Return a group's number; raises ValueError if it is empty, not a number, or cut off."""
     text = match[value.index] or b""
     goes_on = _GOES_ON.match(match.string, max(match.end(value.index), 0))
     if not _NUMBER.fullmatch(text) or (goes_on and goes_on[1].decode() not in value.separators):

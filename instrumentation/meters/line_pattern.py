@@ -1,6 +1,6 @@
-"""The pattern of a line meter: a regular expression whose named groups have quantity and unit.
+"""Patterns of line meters: regular expressions whose named groups have quantity and unit.
 
-RE2 matches it, in a time that is linear in the line's length: a pattern may be a stranger's.
+RE2 matches them in a time that is linear in the line's length: a pattern is untrusted input.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class PatternError(ProblemError, ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """A group of the pattern, its number there, and the factor that its value is multiplied by.
+    """A group of the pattern, its index, and the factor that its value is multiplied by.
 
-    `separators` are the points and commas that the pattern names behind it: before a digit, any
-    other is part of the number.
+    `separators` are the points and commas that follow it in the pattern: before a digit, any other
+    is part of the number.
     """
 
     group: str
@@ -63,7 +63,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Layout:
-    """A pattern that was read: the time's group, and of each channel the group per quantity."""
+    """A parsed pattern: the group of the time, and the group of each channel's quantities."""
 
     regex: re2.Pattern
     time: Value | None
@@ -71,10 +71,7 @@ class Layout:
 
 
 def layout(pattern: str) -> Layout:
-    """Return the groups of a pattern, by channel.
-
-    Raises PatternError.
-    """
+    """Parse a pattern into its groups by channel. Raises PatternError."""
     if len(pattern) > _MOST_LETTERS:
         raise PatternError("pattern-too-long", most_letters=_MOST_LETTERS)
     try:
@@ -116,7 +113,7 @@ def layout(pattern: str) -> Layout:
 
 
 def _separators(pattern: str, group: str) -> str:
-    """Return the points and commas among the next few tokens behind a group."""
+    """Return the points and commas among the next few tokens after a group."""
     opened: list[str] = []
     tokens = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(pattern)]
     for n, (kind, text) in enumerate(tokens):

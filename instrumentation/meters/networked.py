@@ -1,10 +1,10 @@
-"""What meters on a network share: when they are asked, what a reading is, what is not stated.
+"""Base class of meters on a network: when to ask them, their readings and their settings.
 
-A plug refreshes its reading by a clock that it does not show. So a
-reading may be as old as one refresh when it is asked for, the same reading may be given twice and
-the next one be missed; over a phase of many periods this averages out, at each of its edges it is
-part of `arrival_delay_limit_s`. What the reading is the mean of, makers do not state: it is taken
-for the mean of the period before it.
+A plug refreshes its reading by a clock that it does not show. So a reading may be as old as one
+refresh when it is asked for, the same reading may be returned twice and the next one be missed;
+over a phase of many periods this averages out, at each edge of the phase it is part of
+`arrival_delay_limit_s`. Makers do not state over which time a reading is averaged: it is taken for
+the mean of the period before it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from instrumentation.trace import Fault
 
 LATE, DEVICE_ERROR, OFF = 8, 16, 32
 PROMPT_S = 0.5  # an answer that takes longer is flagged
-USUAL_LIMIT_S = 2.0  # for an answer at first, then twice as long as the last one took
+USUAL_LIMIT_S = 2.0  # for the first answer; later twice as long as the last one took
 ONLY_CHANNEL = "0"
 _GAP_PERIODS = 1.5
 _MOST_W = 5e4  # a rack takes less; 65535 is no number of watts
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
 class AnswerError(Exception):
     """An answer without a reading: `kind` is that of the fault, the text its reason.
 
-    `flags` are those of the next reading: what is filled in before it is in doubt.
+    `flags` are set on the next reading, for the time before it is in doubt.
     """
 
     def __init__(self, kind: str, detail: str, flags: int = 0) -> None:
@@ -52,10 +52,10 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """Power (W) and, where the answer has it, the meter's counter (J, or NaN) of each channel.
+    """Power (W) and, if the answer has it, the meter's counter (J, or NaN) of each channel.
 
-    `stamp` names the reading where the meter names it: the same again is the same reading. `flags`
-    are what the meter reports of it.
+    `stamp` is the meter's identifier of the reading, if it gives one: the same stamp is the same
+    reading. `flags` are those that the meter reports.
     """
 
     power_w: tuple[float, ...]
@@ -66,15 +66,15 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
-    """What the settings of all networked meters have in common.
+    """Settings that all networked meters have.
 
     `period_s` is the time between two readings, `refresh_s` that between two refreshes in the
-    meter, one period unless it is known better; `resolution_w` the step of what it shows. The
-    maker's limits of error are `relative_limit` of the reading and `absolute_limit_w`, as
-    `accuracy_source` states them; without them the uncertainty budget is incomplete. `range_w` is
-    the most that it can measure, `answer_limit_s` how long its slowest answer takes. `secret_file`
-    holds the password or token. `power_unit_w` and `energy_unit_j` are what one unit of
-    a described meter's figures is.
+    meter, one period by default; `resolution_w` the step of its display. The maker's limits of
+    error are `relative_limit` of the reading and `absolute_limit_w`, as stated in
+    `accuracy_source`; without them the uncertainty budget is incomplete. `range_w` is the highest
+    power that it can measure, `answer_limit_s` how long its slowest answer takes. `secret_file`
+    contains the password or token. `power_unit_w` and `energy_unit_j` are the size of one unit of a
+    described meter's figures.
     """
 
     period_s: Period | None = None
@@ -98,24 +98,18 @@ class NetworkSettings:
             )
 
 
-def number(value: object, what: str) -> float:
-    """Return a finite number, also where it stands in a text.
-
-    Raises AnswerError.
-    """
+def number(value: object, figure: str) -> float:
+    """Return a finite number, also from a text; `figure` names it. Raises AnswerError."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         shown = "nothing" if value is None else repr(value)[:40]
-        raise AnswerError("no-data", f"{what} is {shown}, not a number")
+        raise AnswerError("no-data", f"{figure} is {shown}, not a number")
     return float(value)
 
 
 def document(body: bytes) -> Any:
-    """Return the JSON document of an answer.
-
-    Raises AnswerError.
-    """
+    """Parse the JSON document of an answer. Raises AnswerError."""
     try:
         return strict_json.loads(body)
     except ValueError:  # UnicodeDecodeError is one
@@ -127,25 +121,25 @@ class Networked(Meter):
 
     Flags: `gap` (readings before this one are missing), `restart` (its counter began again),
     `over-range` (the meter reports it, or the power reaches `range_w`; also the reading after one
-    that was none for that), `late` (the answer took longer than half a second, so the reading may
+    that was lost for that), `late` (the answer took longer than half a second, so the reading may
     be older than `arrival_delay_limit_s`), `device-error` (the meter reports an error; also the
-    reading after one that was none for that), `off` (its output is off, and yet there is a power).
-    The first reading of a connection is not used: what it is the mean of is unknown. A counter
-    counts only where it has just moved: many move once a minute or by whole watt-hours, and what
-    they show in between is old.
+    reading after one that was lost for that), `off` (its output is off, yet it reports a power).
+    The first reading of a connection is not used: its window is unknown. A counter is used only
+    when it has just moved: many move once a minute or by whole watt-hours and are old in between.
     """
 
     default_baud: ClassVar[int] = 0
     usb_ids: ClassVar[tuple[str, ...]] = ()
     own_channels: ClassVar[tuple[str, ...]] = ()
     framed: ClassVar[bool] = True
+    detects_damage: ClassVar[bool] = True
     timing: str = "poll"
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late", "device-error", "off")
     Settings: ClassVar[type[Any]] = NetworkSettings
     _usual_period_s: float = 1.0
     _usual_resolution_w: float = 0.1
-    _start: bytes = b""  # what is sent once the connection is there
-    _poll: bytes = b""  # what is sent each period
+    _start: bytes = b""  # sent once after connecting
+    _poll: bytes = b""  # sent each period
 
     @property
     def period_s(self) -> float:
@@ -153,26 +147,26 @@ class Networked(Meter):
 
     @property
     def accuracy(self) -> Accuracy:
-        """The step of the display, and what the inventory states; makers state nothing here."""
+        """The step of the display and the inventory's limits; makers rarely state any."""
         settings = self.settings
         step_w = settings.resolution_w or self._usual_resolution_w
         source = settings.accuracy_source or NOT_STATED
-        more = [LINEARITY, POWER_FACTOR]
+        further_terms = [LINEARITY, POWER_FACTOR]
         if settings.relative_limit is None:
-            more.append(ErrorTerm("gain", None, source))
+            further_terms.append(ErrorTerm("gain", None, source))
         if settings.absolute_limit_w is not None:
-            more.append(ErrorTerm("range", settings.absolute_limit_w, source))
+            further_terms.append(ErrorTerm("range", settings.absolute_limit_w, source))
         return Accuracy(
             settings.relative_limit or 0.0,
             step_w / 2,
             f"half a step of {step_w:g} W; limits of error: {source}",
             absolute="resolution",
-            more=tuple(more),
+            further_terms=tuple(further_terms),
         )
 
     @abstractmethod
     def _reading(self, answer: Answer) -> Reading:
-        """Return the reading in an answer. Raises AnswerError."""
+        """Parse the reading in an answer. Raises AnswerError."""
 
     def _forget(self) -> None:
         self.arrival_delay_limit_s = (self.settings.refresh_s or self.period_s) + PROMPT_S
@@ -184,7 +178,7 @@ class Networked(Meter):
         self._wait_for(USUAL_LIMIT_S)
         self._last_ns: int | None = None
         self._stamp = ""
-        self._counted = [math.nan] * len(self.channels)
+        self._last_j = [math.nan] * len(self.channels)
         self._flags_before = 0  # of answers without a reading since the last one
         self._base_j = [0.0] * len(self.channels)
 
@@ -192,7 +186,7 @@ class Networked(Meter):
 
     @property
     def due_ns(self) -> int:
-        """Not before an answer came or is given up: a slow device is not asked twice at once."""
+        """Time of the next request, after the last answer has come or is given up."""
         if self._answered or self._asked_ns is None:
             return self._due_ns
         return max(self._due_ns, self._asked_ns + round(self._limit_s * 1e9))
@@ -208,7 +202,7 @@ class Networked(Meter):
             return
         self._started = True
         self._due_ns = t_ns + round(self.period_s * 1e9)
-        damaged = list(self._answers.rest())
+        damaged = self._answers.drop_incomplete()
         self._out.faults += damaged
         if not self._answered and not damaged and self._asked_ns is not None:
             waited_s = (t_ns - self._asked_ns) / 1e9
@@ -239,7 +233,7 @@ class Networked(Meter):
                 self._fault(answer.t_ns, "no-data", f"{max(reading.power_w):g} W cannot be")
                 continue
             self._record(reading, answer.t_ns)
-        return self._taken()
+        return self._take_result()
 
     def _record(self, reading: Reading, t_ns: int) -> None:
         if reading.stamp and reading.stamp == self._stamp:
@@ -249,7 +243,7 @@ class Networked(Meter):
         flags, self._flags_before = reading.flags | self._flags_before, 0
         if any(abs(power_w) >= (self.settings.range_w or math.inf) for power_w in reading.power_w):
             flags |= OVER_RANGE
-        energy_j, restarted = self._counters(reading.energy_j)
+        energy_j, restarted = self._continue_counters(reading.energy_j)
         if last_ns is None:
             return
         if restarted:
@@ -263,15 +257,15 @@ class Networked(Meter):
             flags |= LATE
         self._out.add(t_ns, None, self.period_s, reading.power_w, energy_j=energy_j, flags=flags)
 
-    def _counters(self, now_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
-        """Counters that continue over restarts, where they have just moved, else NaN."""
-        if not now_j:
+    def _continue_counters(self, energy_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
+        """Return the counters continued over restarts, NaN if unmoved; and if one restarted."""
+        if not energy_j:
             return None, False
-        counted, restarted = [], False
-        for n, (old, new) in enumerate(zip(self._counted, now_j, strict=True)):
+        continued_j, restarted = [], False
+        for n, (old, new) in enumerate(zip(self._last_j, energy_j, strict=True)):
             if new < old:
                 self._base_j[n] += old
                 restarted = True
-            counted.append(self._base_j[n] + new if new > old else math.nan)
-            self._counted[n] = old if math.isnan(new) else new
-        return counted, restarted
+            continued_j.append(self._base_j[n] + new if new > old else math.nan)
+            self._last_j[n] = old if math.isnan(new) else new
+        return continued_j, restarted

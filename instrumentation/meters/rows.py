@@ -1,4 +1,4 @@
-"""What drivers share: bytes not used up yet, records by column, and how a meter is made to send."""
+"""Parts of drivers: unparsed bytes, records by column, and the requests that start a meter."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.uint16]
 
-# A record without a time of the meter's own.
+# Marks a record without the meter's time.
 NO_TIME = int(np.iinfo(np.int64).min)
 
 # Flags that every meter may set; a driver's `flag_words` continue from here.
 GAP = 1  # records before this one are missing
-RESTART = 2  # the meter's own time restarted
+RESTART = 2  # the meter's time restarted
 OVER_RANGE = 4  # the reading is beyond the meter's range
 COMMON_WORDS = ("gap", "restart", "over-range")
 
@@ -29,13 +29,13 @@ _MOST_FAULTS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n records of all c channels that the driver was given, in the order of the stream.
+    """n records of the driver's c channels, in the order of the stream.
 
     `t_mono_ns` [n] is when the record's first byte arrived, on the controller's clock;
-    `t_device_us` [n] the meter's own time at the end of the window, unwrapped, or NO_TIME;
-    `window_s` [n] the length of the window that `power_w` [n, c] is the mean of; `energy_j` [n, c]
-    the meter's own energy counter, NaN where it gave none, or None where it has none; `flags` [n]
-    one bit for each of the driver's words.
+    `t_device_us` [n] the meter's time at the end of the window, unwrapped, or NO_TIME; `window_s`
+    [n] the length of the window over which `power_w` [n, c] is averaged; `energy_j` [n, c] the
+    meter's energy counter, NaN if a record has none, or None if the meter has none; `flags` [n] one
+    bit for each of the driver's words.
     """
 
     t_mono_ns: Ints
@@ -51,7 +51,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class ParseResult:
-    """What some bytes completed."""
+    """Records and faults that some bytes completed."""
 
     rows: Rows
     faults: tuple[Fault, ...] = ()
@@ -59,7 +59,7 @@ class ParseResult:
 
 @dataclass
 class RowBuilder:
-    """Gathers the records and faults of one call of `feed`, for drivers that read line by line."""
+    """Records and faults of one call of `feed`, added one by one."""
 
     channels: int
     has_energy: bool = False
@@ -67,7 +67,7 @@ class RowBuilder:
     _records: list[tuple[int, int, float, Sequence[float], Sequence[float], int]] = field(
         default_factory=list
     )
-    _done: list[Rows] = field(default_factory=list)
+    _packed: list[Rows] = field(default_factory=list)
 
     def add(
         self,
@@ -79,24 +79,24 @@ class RowBuilder:
         energy_j: Sequence[float] | None = None,
         flags: int = 0,
     ) -> None:
-        """One record; `power_w` and `energy_j` have a value for each channel."""
+        """Add one record; `power_w` and `energy_j` have a value for each channel."""
         if len(self._records) >= _PACKED_RECORDS:
-            self._done.append(self._pack())
+            self._packed.append(self._pack())
         time_us = NO_TIME if t_device_us is None else t_device_us
         joules = energy_j or [float("nan")] * self.channels
         self._records.append((t_mono_ns, time_us, window_s, power_w, joules, flags))
 
     def fault(self, t_mono_ns: int, kind: str, detail: str) -> None:
-        """Something that was no good record. Of one call of `feed`, the first `_MOST_FAULTS`."""
+        """Add a fault, unless there are `_MOST_FAULTS` already."""
         if len(self.faults) < _MOST_FAULTS:
             self.faults.append(Fault(t_mono_ns, kind, detail))
 
-    def take(self) -> ParseResult:
-        """All that was gathered."""
-        return ParseResult(concatenated([*self._done, self._pack()]), tuple(self.faults))
+    def result(self) -> ParseResult:
+        """Return all records and faults."""
+        return ParseResult(concatenate_rows([*self._packed, self._pack()]), tuple(self.faults))
 
     def _pack(self) -> Rows:
-        """Move the records so far into arrays, which take a tenth of the memory."""
+        """Move the records into arrays, which take a tenth of the memory."""
         records, self._records = self._records, []
         shape = (len(records), self.channels)
         times_ns, times_us, windows_s, powers_w, energies_j, flags = (
@@ -112,8 +112,8 @@ class RowBuilder:
         )
 
 
-def concatenated(parts: Sequence[Rows]) -> Rows:
-    """Several stretches of one meter's records as one; at least one part."""
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
+    """Join several stretches of one meter's records; at least one."""
     if len(parts) == 1:
         return parts[0]
     energies = [part.energy_j for part in parts if part.energy_j is not None]
@@ -127,19 +127,19 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def joined(parts: Sequence[ParseResult]) -> ParseResult:
-    """Return what several calls of `feed` completed as one; at least one part."""
+def join_results(parts: Sequence[ParseResult]) -> ParseResult:
+    """Join the results of several calls of `feed`; at least one."""
     if len(parts) == 1:
         return parts[0]
     faults = tuple(fault for part in parts for fault in part.faults)
-    return ParseResult(concatenated([part.rows for part in parts]), faults)
+    return ParseResult(concatenate_rows([part.rows for part in parts]), faults)
 
 
 class Inbox:
-    """`data` is what was added and not dropped yet.
+    """Received bytes that are not parsed yet, `data`, with the arrival time of each read.
 
-    With `most_bytes` the oldest half goes once there are more: a foreign stream must not fill the
-    memory of a driver that only looks for answers.
+    With `most_bytes` the oldest half is dropped once there are more: another device's stream must
+    not fill the memory of a driver that only looks for answers.
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
@@ -151,7 +151,7 @@ class Inbox:
         return len(self.data)
 
     def add(self, data: bytes, t_ns: int) -> None:
-        """Bytes that came in one read, the first at `t_ns`."""
+        """Add the bytes of one read, the first of which came at `t_ns`."""
         if data:
             self._arrivals.append((len(self.data), t_ns))
             self.data += data
@@ -159,11 +159,11 @@ class Inbox:
             self.drop(len(self.data) - self._most_bytes // 2)
 
     def arrival_ns(self, offset: int) -> int:
-        """When the byte at `offset` came."""
+        """Return the arrival time of the byte at `offset`."""
         return next(t_ns for at, t_ns in reversed(self._arrivals) if at <= offset)
 
     def drop(self, count: int) -> None:
-        """Forget the first bytes."""
+        """Drop the first bytes."""
         self.data = self.data[count:]
         moved = [(at - count, t_ns) for at, t_ns in self._arrivals]
         started = [arrival for arrival in moved if arrival[0] <= 0][-1:]
@@ -175,7 +175,7 @@ class Inbox:
 
 
 class Opening:
-    """What to send so that a meter starts: requests one after the other, again after a silence."""
+    """Requests that start a meter, sent one after the other and again after a silence."""
 
     def __init__(self, requests: Sequence[bytes], pause_s: float, silence_s: float) -> None:
         self._requests = requests
@@ -185,7 +185,7 @@ class Opening:
         self.due_ns: int | None = 0 if requests else None
 
     def request(self, t_ns: int) -> bytes:
-        """Return what is due at `t_ns`; empty if nothing is."""
+        """Return the request that is due at `t_ns`; empty if none is."""
         if self.due_ns is None or t_ns < self.due_ns:
             return b""
         return self._requests[self._next]
@@ -196,12 +196,12 @@ class Opening:
             self.due_ns = t_ns + (self._pause_ns if self._next else self._silence_ns)
 
     def on_record(self, t_ns: int) -> None:
-        """Take note of a record: nothing needs to be sent until there is a silence again."""
+        """Note a record: no request is due until the next silence."""
         if self._requests:
             self._next = 0
             self.due_ns = t_ns + self._silence_ns
 
     def again(self) -> None:
-        """Start the meter again, which has forgotten that it was started."""
+        """Send all requests again to a meter that was restarted."""
         if self._requests:
             self._next = self.due_ns = 0

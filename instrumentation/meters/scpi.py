@@ -1,7 +1,7 @@
-"""Power meters that answer SCPI queries over the network (`TCPIP::HOST::PORT::SOCKET`).
+"""Driver of power meters that answer SCPI over the network (`TCPIP::HOST::PORT::SOCKET`).
 
-SCPI-1999 leaves the commands for power to the makers, so the inventory has the query and which
-field of the answer is the power. Numbers are IEEE 488.2's NR1 to NR3; 9.91E37 is not a number and
+SCPI-1999 leaves the commands for power to the makers, so the inventory has the query and the field
+of the answer that is the power. Numbers are IEEE 488.2's NR1 to NR3; 9.91E37 is not a number and
 9.9E37 infinity (SCPI-1999, volume 1, 7.2.1.4 and 7.2.1.5).
 """
 
@@ -36,11 +36,11 @@ _Place = Annotated[int, Range(least=1, most=64)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(NetworkSettings):
-    """`query` is sent each period.
+    """Commands of such a meter; `query` is sent each period.
 
-    `fields` has, by channel, which of the answer's numbers, separated by commas and counted from
-    1, is its power, `energy_fields` the same of a counter. `start` and `stop` are commands without
-    an answer, one a line, for when the port is opened and closed.
+    `fields` gives for each channel the place of its power in the answer, whose numbers are
+    separated by commas and counted from 1; `energy_fields` the same for a counter. `start` and
+    `stop` are commands without an answer, one a line, sent when the port is opened and closed.
     """
 
     query: _Query
@@ -69,37 +69,41 @@ class ScpiMeter(Networked):
         super()._forget()
         settings = self.settings
         self.has_energy = self.channels.keys() <= settings.energy_fields.keys()
-        self._start = b"".join(line.encode("ascii") + b"\n" for line in settings.start.splitlines())
-        self._poll = settings.query.encode("ascii") + b"\n"
+        self._start = _encode_lines(settings.start)
+        self._poll = _encode_lines(settings.query)
 
     def available_channels(self) -> tuple[str, ...]:
         return tuple(map(str, self.settings.fields))
 
     def stop_command(self) -> bytes:
-        stop: str = self.settings.stop
-        return b"".join(line.encode("ascii") + b"\n" for line in stop.splitlines())
+        return _encode_lines(self.settings.stop)
 
     def _reading(self, answer: Answer) -> Reading:
         fields = answer.body.decode("ascii", "replace").strip().split(",")
 
-        def figure(places: Mapping[str, int], key: str, what: str) -> float:
+        def read(places: Mapping[str, int], key: str, quantity: str) -> float:
             if places[key] > len(fields):
                 raise AnswerError("framing", f"{answer.body[:40]!r} has no field {places[key]}")
-            value = number(fields[places[key] - 1].strip(), f"{what} of channel {key}")
+            figure = f"{quantity} of channel {key}"
+            value = number(fields[places[key] - 1].strip(), figure)
             if abs(value) >= _NOT_A_NUMBER:
-                raise AnswerError("no-data", f"the meter has no {what} of channel {key} now")
+                raise AnswerError("no-data", f"the meter has no {figure} now")
             if abs(value) >= _INFINITE:
-                detail = f"the {what} of channel {key} is beyond the meter's range"
+                detail = f"the {figure} is beyond the meter's range"
                 raise AnswerError("over-range", detail, OVER_RANGE)
             return value
 
         settings = self.settings
         power_w = [
-            settings.power_unit_w * figure(settings.fields, key, "power") for key in self.channels
+            settings.power_unit_w * read(settings.fields, key, "power") for key in self.channels
         ]
         energy_j = [
-            settings.energy_unit_j * figure(settings.energy_fields, key, "energy")
+            settings.energy_unit_j * read(settings.energy_fields, key, "energy")
             for key in self.channels
             if self.has_energy
         ]
         return Reading(tuple(power_w), tuple(energy_j))
+
+
+def _encode_lines(commands: str) -> bytes:
+    return b"".join(line.encode("ascii") + b"\n" for line in commands.splitlines())

@@ -1,15 +1,15 @@
-"""Hardkernel ODROID SmartPower3: streams unasked, one 81-byte line of text for each interval.
+"""Driver of the Hardkernel ODROID SmartPower3, which streams an 81-byte line for each interval.
 
     ms(10),  mV(5),mA(4),mW(5),on(1),  twice mV(5),mA(4),mW(5),on(1),irq(2 hex),  cs1,cs2 CR LF
 
 The first group is the input, the other two are the outputs 0 and 1. cs1 is the two's complement of
 the sum of the first 74 bytes, cs2 their exclusive or, both two hex digits (hardkernel/smartpower3,
-`smartpower3/smartpower3.ino`). The milliseconds are the meter's own and wrap at 2^32.
+`smartpower3/smartpower3.ino`). The milliseconds are the meter's and wrap at 2^32.
 
-What it prints is not quite the mean over the interval (`meas_channel.cpp`): the current is the mean
-of the last interval/2 ms samples, which it takes 600 to 1000 times a second, each already a mean of
-eight of the converter's own; the voltage is the last sample alone. For a load that changes within
-an interval a single record may thus be off; over many this averages out while the voltage is
+The printed values are not quite means over the interval (`meas_channel.cpp`): the current is the
+mean of the last interval/2 ms samples, which the meter takes 600 to 1000 times a second, each a
+mean of eight conversions; the voltage is only the last sample. So a single record may be off for a
+load that changes within an interval; over many records this averages out while the voltage is
 steady.
 """
 
@@ -31,7 +31,7 @@ from instrumentation.meters.rows import (
     Ints,
     ParseResult,
     Rows,
-    joined,
+    join_results,
 )
 from instrumentation.trace import Pieces
 
@@ -61,21 +61,21 @@ for _row, _digits in enumerate(re.finditer(rb"d+", _FORM)):
 _ZEROS = _WEIGHTS.sum(axis=1, keepdims=True) * ord("0")
 
 
-def fits(millivolt: Any, milliampere: Any, milliwatt: Any) -> Any:
-    """Whether the power is the product of the others, as the meter computes it.
+def is_product(millivolt: Any, milliampere: Any, milliwatt: Any) -> Any:
+    """Return whether the power is the product of voltage and current, as the meter computes it.
 
     The firmware prints whole parts and multiplies the voltage with its fraction by the whole
-    milliamperes (`smartpower3/meas_channel.cpp`); 1 mW more on either side for its single
-    precision. It samples on while it prints: in a few sound lines the parts are of two samples.
+    milliamperes (`smartpower3/meas_channel.cpp`); 1 mW is allowed for its single precision. It
+    takes samples while it prints: in a few sound lines the parts are of two samples.
     """
     low = millivolt * milliampere // 1000 - 1
     high = (millivolt + 1) * milliampere // 1000 + 1
     return (low <= milliwatt) & (milliwatt <= high)
 
 
-def doubted(figures: Ints) -> NDArray[np.bool_]:
-    """Whether any power of a line [n] is not the product of its voltage and current."""
-    return np.asarray(~fits(figures[1:13:4], figures[2:13:4], figures[3:13:4]).all(axis=0))
+def doubtful_lines(figures: Ints) -> NDArray[np.bool_]:
+    """Return for each line [n] whether any power is not the product of voltage and current."""
+    return np.asarray(~is_product(figures[1:13:4], figures[2:13:4], figures[3:13:4]).all(axis=0))
 
 
 def clean_lines(data: bytes, at: int, limit: int) -> Ints:
@@ -99,16 +99,16 @@ INTERVALS_MS: tuple[int, ...] = get_args(_Interval)
 _WRAP_MS = 1 << 32
 # A step back by less than half the range is a restart, not a wrap.
 _HALF_MS = _WRAP_MS // 2
-# So many steps alike are the meter's interval: one alone may be jitter, or the first after a gap.
+# This many equal steps are the meter's interval: one may be jitter, or the first after a gap.
 _AGREEING = 3
 # A step longer than this many intervals has records missing.
 _GAP_INTERVALS = 1.5
 
 
 class Steps(NamedTuple):
-    """Times of lines [n], unwrapped, and the windows [n] that end there, 0 where unknown.
+    """Times of lines [n], unwrapped, and the windows [n] that end then, 0 if unknown.
 
-    All in ms, as is what is missing before the first of them; whether the time restarted there.
+    All in ms, as is the time that is missing before the first line; and whether time restarted.
     """
 
     t_ms: Ints
@@ -118,19 +118,19 @@ class Steps(NamedTuple):
 
 
 class DeviceTime:
-    """Follows the times of successive lines, from the opening of the port on."""
+    """The meter's time from the opening of the port on, followed line by line."""
 
     def __init__(self) -> None:
         self._last_ms = -1
         self._interval_ms = self._candidate_ms = self._agreed = 0
 
     def take(self, raw_ms: Ints) -> Steps:
-        """Take the times of lines as far as they continue evenly, at least that of the first."""
+        """Return the times of lines as far as they continue evenly, at least the first."""
         if self._last_ms < 0:
             return self._first(int(raw_ms[0]), 0)
         before_ms = np.concatenate(([self._last_ms], raw_ms[:-1]))
         delta_ms = (raw_ms - before_ms) % _WRAP_MS
-        # The longest interval that is possible by one step; what three agree on is the meter's.
+        # The longest interval that is possible by each step; three equal ones are the meter's.
         fitting = np.searchsorted(INTERVALS_MS, _GAP_INTERVALS * delta_ms, "right") - 1
         seen_ms = np.take(INTERVALS_MS, np.maximum(fitting, 0))
         even = (fitting >= 0) & (seen_ms == self._interval_ms)
@@ -164,7 +164,7 @@ _LAST_LOOK = 4096
 
 @dataclass(frozen=True)
 class Settings:
-    """`interval_ms` is what is set at the meter: it is looked for in the stream and not sent."""
+    """`interval_ms` is the interval set at the meter: it is expected in the stream, never sent."""
 
     interval_ms: _Interval = 10
 
@@ -177,11 +177,11 @@ _DOUBTFUL = 128
 class SmartPower3(Meter):
     """Driver. Channels: `0` and `1` are the outputs, `input` the supply.
 
-    A record's `power_w` is the mean over `window_s`, the meter's own interval up to `t_device_us`.
+    A record's `power_w` is the mean over `window_s`, the meter's interval up to `t_device_us`.
     Flags: `gap` (records before this one are missing, the window is one interval), `restart` (the
-    meter's time started again), `off-N` (output N is switched off), `tripped-N` (a protection of
-    output N has tripped), `doubtful` (somewhere in the line mW are not the product of mV and mA:
-    the checksums see no bytes that changed places, and some other damage of several bytes).
+    meter's time restarted), `off-N` (output N is switched off), `tripped-N` (a protection of output
+    N has tripped), `doubtful` (some mW of the line are not the product of mV and mA: the checksums
+    do not detect swapped bytes and some other damage of several bytes).
     """
 
     kind: ClassVar[str] = "smartpower3"
@@ -190,6 +190,8 @@ class SmartPower3(Meter):
     usb_ids: ClassVar[tuple[str, ...]] = ("10c4:ea60",)  # a CP2104 on the board
     own_channels: ClassVar[tuple[str, ...]] = ("0", "1", "input")
     timing: str = "device"
+    detects_damage: ClassVar[bool] = True
+    most_lost_records: ClassVar[int] = 1  # it is in step with the next line
     # A line is sent within one pass of the firmware's loop; 20 ms of it is generous.
     arrival_delay_limit_s: float = 0.02
     flag_words: ClassVar[tuple[str, ...]] = (
@@ -207,7 +209,7 @@ class SmartPower3(Meter):
         source="wiki.odroid.com, SmartPower3, specifications: 3 % typical above 5 V and 1 A, "
         "taken as the limit at every load; 0.5 mW: half the last digit of the protocol",
         absolute="resolution",
-        more=(LINEARITY,),  # direct current has no power factor
+        further_terms=(LINEARITY,),  # direct current has no power factor
     )
 
     @property
@@ -216,7 +218,7 @@ class SmartPower3(Meter):
 
     def _forget(self) -> None:
         self._buffer = b""
-        self._used = 0  # bytes at the front that belong to the line before
+        self._parsed = 0  # bytes at the front that belong to the line before
         # Where in the buffer each read began, and its time.
         self._offsets: Ints = np.zeros(0, np.int64)
         self._times: Ints = np.zeros(0, np.int64)
@@ -226,18 +228,18 @@ class SmartPower3(Meter):
         self._in_step = False
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
+        """See `Meter.feed`. After damage the next whole line is read again."""
         return self.feed_all(Pieces([t_ns], [len(data)], data))
 
     def feed_all(self, pieces: Pieces) -> ParseResult:
-        """See `Meter.feed_all`. Lines whose time continues evenly are read at once."""
+        """See `Meter.feed_all`. Lines whose times continue evenly are read at once."""
         sizes = np.array([len(self._buffer), *pieces.sizes[:-1]], np.int64)
         self._offsets = np.concatenate([self._offsets, np.cumsum(sizes)])
         self._times = np.concatenate([self._times, np.array(pieces.t_mono_ns, np.int64)])
         self._buffer += pieces.data
         out: list[ParseResult] = []
-        done, look = self._used, _FIRST_LOOK
-        while (lines := self._lines(done, look)) is not None:
+        end, look = self._parsed, _FIRST_LOOK
+        while (lines := self._lines(end, look)) is not None:
             at, figures = lines
             begins = at + LINE_BYTES * np.arange(figures.shape[1])
             t_ns = self._times[np.searchsorted(self._offsets, begins, "right") - 1]
@@ -245,29 +247,29 @@ class SmartPower3(Meter):
             self._in_step = True
             count = self._take(figures, t_ns, out)
             look = min(2 * look, _LAST_LOOK) if count == look else _FIRST_LOOK
-            done = at + count * LINE_BYTES - len(LINE_END)
-        self._drop(max(done, len(self._buffer) - MATCHED_BYTES), done)  # one byte before a line
-        return joined([*out, self._taken()])
+            end = at + count * LINE_BYTES - len(LINE_END)
+        self._drop(end)
+        return join_results([*out, self._take_result()])
 
-    def _lines(self, done: int, look: int) -> tuple[int, Ints] | None:
-        """Return where the next sound lines behind `done` begin, and these, `look` at most."""
-        start = done + len(LINE_END)
-        if self._in_step and self._buffer[done:start] == LINE_END:
+    def _lines(self, end: int, look: int) -> tuple[int, Ints] | None:
+        """Return where the next sound lines after `end` begin, and these, `look` at most."""
+        start = end + len(LINE_END)
+        if self._in_step and self._buffer[end:start] == LINE_END:
             figures = clean_lines(self._buffer, start, look)
             if figures.shape[1]:
                 return start, figures
-        search_from = done
+        search_from = end
         while match := _LINE.search(self._buffer, search_from):
             figures = clean_lines(match[0] + LINE_END, 0, 1)
             if figures.shape[1]:
-                self._skip(self._buffer[done : match.start()])
+                self._skip(self._buffer[end : match.start()])
                 return match.start(), figures
             self._bad_checksum = True
             search_from = match.start() + 1
         return None
 
     def _take(self, figures: Ints, t_ns: Ints, out: list[ParseResult]) -> int:
-        """Make records of the lines whose time continues evenly, or of the first; how many."""
+        """Make records of the lines whose times continue evenly, at least one; return how many."""
         steps = self._time.take(figures[0])
         count, first_ns = len(steps.t_ms), int(t_ns[0])
         if steps.restarted:
@@ -275,10 +277,10 @@ class SmartPower3(Meter):
         if steps.missing_ms:
             self._fault(first_ns, "gap", f"records of {steps.missing_ms} ms are missing")
         if not steps.window_ms[0]:
-            return count  # without a time before it, what this is the mean of is unknown
+            return count  # without a time before it, its window is unknown
         flags: Any = GAP * bool(steps.missing_ms) | RESTART * steps.restarted
         figures = figures[:, :count]
-        flags |= _DOUBTFUL * doubted(figures)
+        flags |= _DOUBTFUL * doubtful_lines(figures)
         for n, (output, is_off) in enumerate(_OFF.items()):
             if output in self.channels:
                 flags |= is_off * (figures[8 + 4 * n] == 0)
@@ -292,21 +294,22 @@ class SmartPower3(Meter):
             energy_j=None,
             flags=flags.astype(np.uint16),
         )
-        out += [self._taken(), ParseResult(rows)]
+        out += [self._take_result(), ParseResult(rows)]
         return count
 
     def _skip(self, junk: bytes) -> None:
         self._junk_bytes += len(junk.translate(None, LINE_END))
 
-    def _drop(self, end: int, done: int) -> None:
-        """Forget the buffer up to one byte before `end`; the bytes from `done` on were no line."""
-        self._skip(self._buffer[done:end])
-        self._used = min(end, 1)  # what stands before a line matters
-        end -= self._used
+    def _drop(self, parsed: int) -> None:
+        """Drop the parsed bytes, and those behind them that cannot begin a line."""
+        end = max(parsed, len(self._buffer) - MATCHED_BYTES)
+        self._skip(self._buffer[parsed:end])
+        self._parsed = min(end, 1)  # the byte before a line matters
+        end -= self._parsed
         self._buffer = self._buffer[end:]
-        known = max(0, int(np.searchsorted(self._offsets, end, "right")) - 1)
-        self._offsets = np.maximum(self._offsets[known:] - end, 0)
-        self._times = self._times[known:]
+        first = max(0, int(np.searchsorted(self._offsets, end, "right")) - 1)
+        self._offsets = np.maximum(self._offsets[first:] - end, 0)
+        self._times = self._times[first:]
 
     def _report_junk(self, t_ns: int) -> None:
         junk, self._junk_bytes = self._junk_bytes, 0

@@ -1,4 +1,4 @@
-"""Yokogawa WT310 and WT310E, and their high-current kin WT310HC and WT310EH.
+"""Driver of the Yokogawa WT310 and WT310E, and of the high-current WT310HC and WT310EH.
 
 Messages: Yokogawa IM WT310E-17EN; intel/yoko-tool, `yokolibs/_wt310.py`. Limits of error: IM
 WT310E-02EN and IM WT310-02EN, 7.3.2 (at 45 to 66 Hz, the current measured directly). A window is

@@ -1,4 +1,4 @@
-"""Driver of Yokogawa's power meters: their commands, and lines of measured data."""
+"""Base class of the drivers of Yokogawa's power meters: commands and lines of measured data."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from instrumentation.meters.yokogawa_ranges import (
     power_factor_term,
 )
 
-# A number of a line; NAN where there is none, INF or 9.9E37 beyond the range.
+# A number of a line; NAN is no value, INF or 9.9E37 beyond the range.
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:E[+-]\d\d)?|NAN|INF"
 _NUMBERS = ("P", "U", "I", "URANGE", "IRANGE")
-# What a line of measured data holds; the condition is the meter's register.
+# Fields of a line of measured data; the condition is the meter's register.
 FIELDS = {name: f"(?P<{name}>{_NUMBER})" for name in _NUMBERS} | {"C": r"(?P<C>\d{1,5})"}
 
 _NOTHING = 9.9e37
@@ -44,16 +44,16 @@ class Reading(NamedTuple):
 
 
 def number(text: str) -> float:
-    """Return a number of a line: NaN where there is none, infinite beyond the range."""
+    """Parse a number of a line: NaN for no value, infinite beyond the range."""
     value = float(text)
     return math.copysign(math.inf, value) if abs(value) >= _NOTHING else value
 
 
-def plausible(power_w: float, voltage_v: float, current_a: float, range_w: float) -> bool:
-    """Whether a power can belong to these rms values.
+def is_plausible(power_w: float, voltage_v: float, current_a: float, range_w: float) -> bool:
+    """Return whether a power can belong to these rms values.
 
-    It is at most their product (Cauchy and Schwarz), but for the errors of three readings. Readings
-    that are no numbers are plausible.
+    It is at most their product (Cauchy and Schwarz), plus the errors of three readings. Readings
+    that are not finite are plausible.
     """
     limit_w = 1.02 * abs(voltage_v * current_a) + 0.01 * range_w
     return not abs(power_w) > limit_w or not math.isfinite(power_w)
@@ -67,8 +67,8 @@ _EVENT = ":STAT:EESR?"
 _WAIT = ":COMM:WAIT 1"
 _SECOND_NS = 1_000_000_000
 _TIMEOUT_NS = 300_000_000  # longer than any answer takes at 9600 baud
-_SETTLE_NS = 100_000_000  # after a line that makes no sense: the answer may still come
-_LOST_ANSWERS = 3  # in a row: the meter may have started again
+_SETTLE_NS = 100_000_000  # after an unexpected line: the answer may still come
+_LOST_ANSWERS = 3  # in a row: the meter may have restarted
 _GAP_WINDOWS = 1.5
 _MOST_BYTES = 1 << 14  # far more than any answer
 _SHOWN_BYTES = 40
@@ -81,20 +81,21 @@ class Yokogawa(Meter):
 
     Flags: `gap` (updates before this one are missing), `over-range` (voltage, current or a peak of
     them was beyond the range when the data was read, or in an update before this one that had no
-    value for that), `auto-range` (the meter chooses a range),
-    `range-changed` (it is another range than before, or than was set).
+    value for that reason), `auto-range` (the meter chooses a range), `range-changed` (the range
+    differs from that before, or from the setting).
     """
 
     default_baud: ClassVar[int] = 9600
     own_channels: ClassVar[tuple[str, ...]] = ("1",)
     addresses: ClassVar[tuple[str, ...]] = ("port", "tcpip")
     timing: str = "poll"
+    detects_damage: ClassVar[bool] = True
     # The maker states none. The meter keeps up with its shortest interval, so it cannot be more.
     arrival_delay_limit_s: float = 0.1
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "auto-range", "range-changed")
     extremes = Extremes()
 
-    # What one meter has of its own
+    # Parts that each meter defines
 
     _query: ClassVar[str]  # asks for one line of measured data
     _line_pattern: ClassVar[re.Pattern[str]]
@@ -102,20 +103,21 @@ class Yokogawa(Meter):
     @property
     @abstractmethod
     def _limits(self) -> Limits:
-        """What the maker states."""
+        """The maker's limits of error."""
 
     @abstractmethod
     def _commands(self) -> list[str]:
         """Return the commands that set the meter up."""
 
     def _reading(self, line: str) -> Reading | None:
-        """Return the reading in a line of measured data; None where it is not sound."""
+        """Parse the reading in a line of measured data; None if it is not sound."""
         match = self._line_pattern.fullmatch(line)
         if match is None:
             return None
         power_w, volts, amperes, range_v, range_a = (number(match[name]) for name in _NUMBERS)
-        known = range_v in VOLTAGE_RANGES_V and range_a in self.settings.current_ranges_a
-        if not known or not plausible(power_w, volts, amperes, range_v * range_a):
+        if range_v not in VOLTAGE_RANGES_V or range_a not in self.settings.current_ranges_a:
+            return None
+        if not is_plausible(power_w, volts, amperes, range_v * range_a):
             return None
         return Reading(power_w, volts, amperes, (range_v, range_a), int(match["C"]))
 
@@ -128,15 +130,15 @@ class Yokogawa(Meter):
         ]
 
     def _is_identity(self, identity: str) -> bool:
-        """Whether this is what such a meter answers to *IDN?."""
+        """Return whether such a meter answers *IDN? by this."""
         return identity.upper().startswith("YOKOGAWA,")
 
     @property
     def accuracy(self) -> Accuracy:
         """±(0.1 % of reading + part of the power range): voltage range times current range.
 
-        A range that is left to the meter may be its largest. Of the reading it is also tan φ times
-        what it is of the apparent power at a power factor of 0.
+        A range that is left to the meter may be its largest. The term of the power factor is tan φ
+        times the share of the apparent power that the maker states for a power factor of 0.
         """
         settings, limits = self.settings, self._limits
         set_v, set_a = settings.voltage_range_v, settings.current_range_a
@@ -147,7 +149,7 @@ class Yokogawa(Meter):
             absolute_limit_w=limits.range_part * range_w,
             source=f"{limits.source}; ±(0.1 % of reading + {limits.range_part * 100:g} % of range),"
             f" range {range_w:g} W ({how}); at power factor 1 and crest factor 3",
-            more=(power_factor_term(settings.power_factor, limits),),
+            further_terms=(power_factor_term(settings.power_factor, limits),),
         )
 
     @property
@@ -173,7 +175,7 @@ class Yokogawa(Meter):
         self._settled = False  # one update went by since the meter was set up
         self._ranges: tuple[float, float] | None = None
         self._was_over = False
-        self._lost_over = False  # since the last record there was none for being beyond the range
+        self._lost_over = False  # an update since the last record was lost for being over range
 
     # Asking
 
@@ -183,7 +185,7 @@ class Yokogawa(Meter):
             return 0
         if self._nonsense_ns is not None:
             return self._nonsense_ns + _SETTLE_NS
-        # At the start the meter may still wait for an update, as it was told before.
+        # At the start the meter may still wait for an update, by an earlier command.
         waits = self._step in (1, len(self._messages) - 1)
         last_ns = self._asked_ns + _TIMEOUT_NS + waits * round(1.5 * self.period_s * _SECOND_NS)
         return min(last_ns, self._heard_ns + _SETTLE_NS) if self._inbox else last_ns
@@ -211,7 +213,7 @@ class Yokogawa(Meter):
         message = data[:-2].decode("ascii", "replace")
         if message == self._messages[0]:
             self._start_over()
-        # Where in the sequence it stands, from here on or from the start.
+        # The message's place in the sequence: from the current step on, else from the start.
         starts = [start for start in (self._step, 0) if message in self._messages[start:]]
         self._step = self._messages.index(message, starts[0]) if starts else self._step
         self._nonsense_ns = None
@@ -230,7 +232,7 @@ class Yokogawa(Meter):
             line, line_ns = self._inbox.data[: end + 1], self._inbox.arrival_ns(0)
             self._inbox.drop(end + 1)
             self._line(line, line_ns)
-        return self._taken()
+        return self._take_result()
 
     def _line(self, line: bytes, t_ns: int) -> None:
         ending = b"\r\n" if line.endswith(b"\r\n") else b"\n"
@@ -242,17 +244,15 @@ class Yokogawa(Meter):
         self._nonsense_ns = t_ns
 
     def _answered(self, text: str, t_ns: int) -> bool:
-        """Whether this is the answer to what was asked; then it is done."""
-        message = self._messages[self._step]
+        """Handle the answer to the last query; return False if the text is none."""
+        message, next_step = self._messages[self._step], self._step + 1
         if message == self._query:
             reading = self._reading(text)
             if reading is None:
                 return False
-            self._done()
-            self._step = self._loop_step
             self._record(reading, t_ns)
-            return True
-        if message == _ERROR:
+            next_step = self._loop_step
+        elif message == _ERROR:
             error = re.fullmatch(r'(\d+),"(.*)"', text)
             if error is None:
                 return False
@@ -266,26 +266,23 @@ class Yokogawa(Meter):
                 return False
             if not self._is_identity(text):
                 self._fault(t_ns, "identity", f"{text[:_SHOWN_BYTES]} is not the meter as set")
-        elif text not in ("0", "1"):  # only bit 0 is let into the events
+        elif text not in ("0", "1"):  # the events have only bit 0
             return False
-        self._done()
-        self._step += 1
-        return True
-
-    def _done(self) -> None:
         self._asked_ns = self._nonsense_ns = None
         self._timeouts = 0
+        self._step = next_step
+        return True
 
     def _record(self, reading: Reading, t_ns: int) -> None:
-        """Make a record; the first update after setting up began before it, and is not used."""
+        """Make a record; the first update began before the meter was set up and is not used."""
         if not self._settled:
             self._settled = True
             return
         values = (reading.power_w, reading.voltage_v, reading.current_a)
         if not all(math.isfinite(value) for value in values):
-            self._without_value(reading.power_w, t_ns)
+            self._report_no_value(reading.power_w, t_ns)
             return
-        self.extremes = self.extremes.including(
+        self.extremes = self.extremes.with_reading(
             reading.voltage_v, reading.current_a, reading.power_w, reading.ranges[1]
         )
         flags = self._flags(reading, t_ns)
@@ -293,7 +290,7 @@ class Yokogawa(Meter):
         powers_w = [reading.power_w] * len(self.channels)
         self._out.add(t_ns, None, self.period_s, powers_w, flags=flags)
 
-    def _without_value(self, power_w: float, t_ns: int) -> None:
+    def _report_no_value(self, power_w: float, t_ns: int) -> None:
         if math.isnan(power_w):
             self._fault(t_ns, "no-data", "the meter has no data for this update")
             return
@@ -303,7 +300,14 @@ class Yokogawa(Meter):
         self._fault(t_ns, "over-range", detail)
 
     def _flags(self, reading: Reading, t_ns: int) -> int:
-        flags = self._range_flags(reading.ranges, t_ns)
+        settings, ranges = self.settings, reading.ranges
+        before, self._ranges = self._ranges or ranges, ranges
+        fixed = (settings.voltage_range_v, settings.current_range_a)
+        wrong = any(setting not in (None, n) for setting, n in zip(fixed, ranges, strict=True))
+        if wrong and (ranges != before or self._last_ns is None):
+            actual = f"{ranges[0]:g} V, {ranges[1]:g} A"
+            self._fault(t_ns, "range", f"the meter is at {actual}, not as set")
+        flags = _AUTO_RANGE * (None in fixed) | _RANGE_CHANGED * (wrong or ranges != before)
         over = bool(reading.condition & _OVER_BITS)
         if over:
             flags |= OVER_RANGE
@@ -319,13 +323,3 @@ class Yokogawa(Meter):
                 flags |= GAP
                 self._fault(t_ns, "gap", f"{round(passed) - 1} updates are missing")
         return flags
-
-    def _range_flags(self, ranges: tuple[float, float], t_ns: int) -> int:
-        fixed = (self.settings.voltage_range_v, self.settings.current_range_a)
-        before, self._ranges = self._ranges or ranges, ranges
-        wrong = any(wanted not in (None, used) for wanted, used in zip(fixed, ranges, strict=True))
-        if wrong and (ranges != before or self._last_ns is None):
-            actual = f"{ranges[0]:g} V, {ranges[1]:g} A"
-            self._fault(t_ns, "range", f"the meter is at {actual}, not as set")
-        auto = _AUTO_RANGE * (None in fixed)
-        return auto | _RANGE_CHANGED * (wrong or ranges != before)

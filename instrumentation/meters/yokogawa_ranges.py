@@ -1,4 +1,4 @@
-"""Ranges of Yokogawa's power meters: what may be set, what was reached, and the error in them."""
+"""Ranges of Yokogawa's power meters: possible settings, extremes reached, and limits of error."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ VOLTAGE_RANGES_V = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
 class RangeSettings:
     """`rate_s` is the update interval, `voltage_range_v` and `current_range_a` the fixed ranges.
 
-    Null lets the meter choose them, at the cost of an accuracy that is not known beforehand.
-    `power_factor` is the machine's lowest, as the meter shows it; null where it was not read.
+    With null the meter chooses them, at the cost of an accuracy that is not known beforehand.
+    `power_factor` is the machine's lowest, as the meter shows it; null if it was not read.
     """
 
     rate_s: float = 0.25
@@ -33,7 +33,7 @@ class RangeSettings:
             ("current_range_a", self.current_range_a, self.current_ranges_a),
         ):
             if value is not None and value not in possible:
-                raise ValueError(f"{name} must be {', '.join(f'{each:g}' for each in possible)}")
+                raise ValueError(f"{name} must be {', '.join(f'{n:g}' for n in possible)}")
 
     @property
     def current_ranges_a(self) -> tuple[float, ...]:
@@ -43,10 +43,10 @@ class RangeSettings:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of error beside 0.1 % of the reading.
+    """Limits of error in addition to 0.1 % of the reading, and their source.
 
-    In parts of the power range, and at a power factor of 0 in parts of the apparent power, None
-    where that is not stated; and the source.
+    As a share of the power range, and at a power factor of 0 as a share of the apparent power, None
+    if that is not stated.
     """
 
     range_part: float
@@ -68,7 +68,7 @@ def power_factor_term(power_factor: float | None, limits: Limits) -> ErrorTerm:
 
 @dataclass(frozen=True)
 class Extremes:
-    """The highest values and current range so far, and how many readings were beyond the ranges.
+    """Highest values and current range so far, and the number of readings beyond the ranges.
 
     Values are rms in V and A, and mean power in W.
     """
@@ -80,10 +80,10 @@ class Extremes:
     current_range_a: float = 0.0
     over_range: int = 0
 
-    def including(
+    def with_reading(
         self, voltage_v: float, current_a: float, power_w: float, current_range_a: float
     ) -> Extremes:
-        """With one more reading, taken in this range (A)."""
+        """Return the extremes with one more reading, taken in this current range (A)."""
         return replace(
             self,
             readings=self.readings + 1,

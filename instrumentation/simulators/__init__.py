@@ -1,1 +1,1 @@
-"""Meters from the other side of the wire, byte for byte."""
+"""Simulators of meters, byte for byte."""

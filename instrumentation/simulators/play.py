@@ -1,4 +1,4 @@
-"""A serial port that a simulator talks to: a pseudo-terminal that behaves like a USB adapter."""
+"""A serial port for simulators: a pseudo-terminal that behaves like a USB adapter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SimulatedPort:
     def __init__(self, link: Path) -> None:
         self.link = link
         self.dropped = 0
-        self._rest = b""
+        self._unsent = b""
         self._master, slave = pty.openpty()
         tty.setraw(slave)
         os.set_blocking(self._master, False)
@@ -43,49 +43,49 @@ class SimulatedPort:
 
     @property
     def listening(self) -> bool:
-        """Whether somebody has the other end open."""
+        """Whether the other end is open."""
         return not any(events & select.POLLHUP for _, events in self._poll.poll(0))
 
     def send(self, data: bytes) -> bool:
-        """Hand one piece of output over, whole or not at all; False where it was dropped."""
+        """Send one piece of output, whole or not at all; return False if it was dropped."""
         if not self.listening:
-            self._rest = b""
+            self._unsent = b""
             self.dropped += 1
             return False
         try:
-            if self._rest:
-                self._rest = self._rest[os.write(self._master, self._rest) :]
-            if self._rest:
+            if self._unsent:
+                self._unsent = self._unsent[os.write(self._master, self._unsent) :]
+            if self._unsent:
                 raise BlockingIOError
-            self._rest = data[os.write(self._master, data) :]
+            self._unsent = data[os.write(self._master, data) :]
         except BlockingIOError:
             self.dropped += 1
             return False
         return True
 
     def rename(self, link: Path) -> None:
-        """Let another link lead here; the old one goes."""
+        """Replace the link by another one."""
         old, self.link = self.link, link
         self._make_link()
         self._unlink(old)
 
     def receive(self) -> bytes:
-        """Return what the host has sent since; empty where it sent nothing or is not connected."""
+        """Return the bytes that the host has sent; empty also if it is not connected."""
         try:
             return os.read(self._master, _READ_BYTES)
         except OSError:  # EIO: the other end is not open
             return b""
 
     def wait(self, limit_s: float) -> None:
-        """Until the host has sent something, at most `limit_s`."""
+        """Wait until the host has sent something, at most `limit_s`."""
         if limit_s <= 0:
             return
         events = self._input.poll(limit_s * 1000)
-        if events and not events[0][1] & select.POLLIN:  # a hang-up is told at once
+        if events and not events[0][1] & select.POLLIN:  # a hang-up is reported at once
             time.sleep(min(limit_s, _NOBODY_PAUSE_S))
 
     def close(self) -> None:
-        """Pull the plug: whoever has the other end open gets an error. The link goes too."""
+        """Close the port and remove the link; a process at the other end gets an error."""
         self._unlink(self.link)
         os.close(self._master)
 

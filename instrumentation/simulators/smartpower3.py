@@ -1,4 +1,4 @@
-"""The ODROID SmartPower3's side of the wire; the line is described in `meters.smartpower3`."""
+"""Simulator of the ODROID SmartPower3; the line is described in `meters.smartpower3`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def encode_line(
     input_mv: int = _INPUT_MV,
     on: Sequence[bool] = (True, True),
 ) -> bytes:
-    """Return the 81 bytes that the meter sends for the power of its two outputs, in mW.
+    """Return the 81-byte line for the power of the two outputs, in mW.
 
-    `input_mw` is their sum where it is not given. Power is cut off at what five digits hold. The
-    voltage is moved a little where it must be, so that the power is its product with the current.
+    `input_mw` is their sum by default. Power is limited to five digits. The voltage is changed a
+    little if necessary, so that the power is its product with the current.
     """
     groups = [
         f"{t_ms % (1 << 32):010d}",
@@ -56,22 +56,22 @@ def _group(power_mw: int, voltage_mv: int) -> str:
 
 @dataclass
 class Output:
-    """Means over each interval from cumulative energy, so that rounding to 1 mW loses none.
+    """Mean powers over each interval from cumulative energy.
 
-    What one line's rounding leaves over is carried into the next.
+    The rounding error of 1 mW of a line is carried into the next, so that no energy is lost.
     """
 
     _sent_j: float = 0.0
 
     def mean_mw(self, energy_j: float, interval_ms: int) -> int:
-        """Power to send for the interval at whose end `energy_j` was used in all."""
+        """Return the power to send for the interval that ends with a total of `energy_j`."""
         power_mw = max(0, min(_MAX_MW, round((energy_j - self._sent_j) / interval_ms * 1e6)))
         self._sent_j += power_mw * interval_ms * 1e-6
         return power_mw
 
 
 class SmartPower3Simulator:
-    """A line at a fixed interval. Takes energies, gives bytes; does no I/O.
+    """A simulated meter that turns energies into a line for each interval; does no I/O.
 
     `interval_ms` is the meter's interval; `t_ms` its time when it was switched on.
     """
@@ -97,8 +97,8 @@ class SmartPower3Simulator:
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
         return b"".join(self._line(joules) for joules in energy_j.tolist())
 
-    def receive(self, data: bytes) -> bytes:  # noqa: ARG002 - it listens to nobody
-        """Return nothing: there are no commands on the line that it logs to."""
+    def receive(self, data: bytes) -> bytes:  # noqa: ARG002 - it ignores its input
+        """Return no answer: the meter takes no commands on its log line."""
         return b""
 
     def _line(self, energy_j: Sequence[float]) -> bytes:

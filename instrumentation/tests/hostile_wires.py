@@ -155,7 +155,7 @@ def _opened(kind: str, server: Any) -> tuple[Meter, Any]:
     meter = registry.load(kind)({"0": "system"}, settings)
     meter.opened()
     if kind == "http":
-        return meter, network.opened(f"http://{HOST}:{server.port}", meter)
+        return meter, network.open_network_meter(f"http://{HOST}:{server.port}", meter)
     address = f"TCPIP::{HOST}::{server.port}::SOCKET"
     return meter, network.VisaTransport(address, framed=True, limit_s=LIMIT_S)
 

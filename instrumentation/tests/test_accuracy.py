@@ -21,7 +21,7 @@ NO_TEXT = {"name": "gain", "limit": 0.1, "source": {}}
 
 
 def terms(meter: Any) -> dict[str, ErrorTerm]:
-    return {term.name: term for term in read_terms(meter.described()["accuracy"])}
+    return {term.name: term for term in read_terms(meter.description()["accuracy"])}
 
 
 def test_a_calibration_stands_in_for_the_makers_figures() -> None:
@@ -83,4 +83,4 @@ def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:
 
 def test_what_is_written_is_read_again() -> None:
     accuracy = Accuracy(0.01, 0.2, "its manual", absolute="offset")
-    assert read_terms(accuracy.described()) == accuracy.terms
+    assert read_terms(accuracy.description()) == accuracy.terms

@@ -15,7 +15,7 @@ from contract.tests.refusal import refuses
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.line import LineMeter
 from instrumentation.meters.line_pattern import layout
-from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenated
+from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenate_rows
 from instrumentation.tests.meter_helpers import opened
 from instrumentation.trace import Fault
 
@@ -36,7 +36,7 @@ def fed(meter: LineMeter, lines: Sequence[bytes]) -> tuple[Rows, list[Fault]]:
     """Lines without their ends, a tenth of a second apart, after the rest of one that is cut."""
     meter.feed(b"rest\n", 0)
     done = [meter.feed(line + b"\r\n", (n + 1) * TENTH_NS) for n, line in enumerate(lines)]
-    return concatenated([output.rows for output in done]), [
+    return concatenate_rows([output.rows for output in done]), [
         f for output in done for f in output.faults
     ]
 
@@ -156,10 +156,10 @@ def test_a_separator_is_known_behind_groups_of_every_form() -> None:
 
 def test_says_what_it_is() -> None:
     meter = a_meter(r"(?P<t_us>\d+) (?P<power_w>\d+)", start="go\n", stop="end\n", period_s=1)
-    assert meter.timing == meter.described()["timing"] == "device"
+    assert meter.timing == meter.description()["timing"] == "device"
     assert meter.arrival_delay_limit_s == 1.0
     assert meter.accuracy.source == GIVEN["accuracy_source"]
-    assert meter.described()["settings"]["start"] == "go\n"
+    assert meter.description()["settings"]["start"] == "go\n"
     assert (meter.due_ns, meter.request(5)) == (0, b"go\n")
     meter.on_request_sent(b"go\n", 5)
     assert meter.request(2_999_999_999) == b""
@@ -225,7 +225,7 @@ def test_each_line_has_the_time_of_its_own_first_byte() -> None:
     meter = a_meter(r"(?P<power_w>\d+)")
     pieces = [b"rest\n1\n", b"2\n3", b"3\n", b"4\n5\n"]
     done = [meter.feed(piece, n * 10) for n, piece in enumerate(pieces)]
-    rows = concatenated([output.rows for output in done])
+    rows = concatenate_rows([output.rows for output in done])
     assert rows.power_w[:, 0].tolist() == [1, 2, 33, 4, 5]
     assert rows.t_mono_ns.tolist() == [0, 10, 10, 30, 30]
 
@@ -286,7 +286,7 @@ def test_line_that_is_too_long_is_one_fault(together: bool) -> None:
     pieces = [data] if together else [data[n : n + 1] for n in range(len(data))]
     done = [meter.feed(piece, 0) for piece in pieces]
     assert [fault.kind for output in done for fault in output.faults] == ["framing"]
-    assert concatenated([output.rows for output in done]).power_w.tolist() == [[5.0]]
+    assert concatenate_rows([output.rows for output in done]).power_w.tolist() == [[5.0]]
 
 
 @given(st.text(max_size=40))

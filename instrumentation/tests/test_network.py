@@ -33,7 +33,7 @@ from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
-from instrumentation.network import recognised
+from instrumentation.network import recognise_plug
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.tests.meter_helpers import an_entry, read_status
@@ -441,7 +441,7 @@ def test_a_tasmota_with_a_password_is_recognised_as_locked() -> None:
             return "200 OK", b'{"WARNING": "Need user=<username>&password=<password>"}'
 
     with on_the_network(Locked("tasmota")) as server, pytest.raises(OSError, match="wants a login"):
-        recognised(server.address)
+        recognise_plug(server.address)
 
 
 def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
@@ -660,10 +660,10 @@ def test_a_library_that_only_some_need_is_named_where_it_is_missing() -> None:
     program = (
         "import sys; sys.modules['requests'] = None\n"
         "from contract import places; places.CHECKOUT = False\n"
-        "from instrumentation.network import opened\n"
+        "from instrumentation.network import open_network_meter\n"
         "from instrumentation.recorder_port import driver_of, parse_meter\n"
         "entry = parse_meter(sys.argv[1])\n"
-        "try: opened(entry.port, driver_of(entry))\n"
+        "try: open_network_meter(entry.port, driver_of(entry))\n"
         "except OSError as error: print(error)"
     )
     words = [sys.executable, "-c", program, entry]

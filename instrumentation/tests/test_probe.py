@@ -131,17 +131,17 @@ def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
 
 def test_ports_are_told_by_what_the_kernel_knows(strangers: list[SimulatedPort]) -> None:
     named_ports = _as_ports(strangers)
-    text = probe.what_is_here(str(strangers[0].link), lambda: named_ports)
+    text = probe.describe_ports(str(strangers[0].link), lambda: named_ports)
     assert text.startswith("Other ports here (none was opened): ")
     assert strangers[0].device not in text
     assert f"{named_ports[3].device} (usb:{SMARTPOWER}:01D2A3F3), perhaps a smartpower3" in text
-    assert probe.what_is_here(finder=lambda: []) == "Ports here (none was opened): none."
+    assert probe.describe_ports(finder=lambda: []) == "Ports here (none was opened): none."
 
 
 def test_a_stream_is_recognised_as_another_meters() -> None:
     simulator = load("smartpower3")()
     joules = np.cumsum(np.full((5, 2), 0.01), axis=0)
     stream = simulator.advance(joules)
-    assert probe.looks_like(stream, besides="mcp39f511n") == "smartpower3"
-    assert probe.looks_like(stream, besides="smartpower3") == ""
-    assert probe.looks_like(b"$GPGGA,1,2\r\n" * 20, besides="") == ""
+    assert probe.recognise_kind(stream, besides="mcp39f511n") == "smartpower3"
+    assert probe.recognise_kind(stream, besides="smartpower3") == ""
+    assert probe.recognise_kind(b"$GPGGA,1,2\r\n" * 20, besides="") == ""

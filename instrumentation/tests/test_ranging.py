@@ -14,7 +14,7 @@ from instrumentation import ranging
 from instrumentation.meters import registry
 from instrumentation.meters.wt310 import WT310
 from instrumentation.meters.yokogawa_ranges import Extremes
-from instrumentation.ranging import report, smallest
+from instrumentation.ranging import report, smallest_range
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.trace import StreamWriter
 from validation.metrology.conversation import conversation
@@ -34,18 +34,18 @@ RANGES = (0.5, 1.0, 2.0, 5.0)
     ],
 )
 def test_smallest_range_that_holds_it(peak: float, crest: float, range_: float) -> None:
-    assert smallest(RANGES, peak, crest) == range_
+    assert smallest_range(RANGES, peak, crest) == range_
 
 
 def test_load_beyond_the_largest_range_is_refused() -> None:
     with refuses("ranges-too-small"):
-        smallest(RANGES, 4.9, 3.0)
+        smallest_range(RANGES, 4.9, 3.0)
 
 
 def test_extremes_are_kept_whatever_their_order() -> None:
     extremes = Extremes()
     for volts, amperes, watts in ((230.0, 0.2, 40.0), (229.0, 0.9, 190.0), (231.0, -0.1, -5.0)):
-        extremes = extremes.including(volts, amperes, watts, 1.0)
+        extremes = extremes.with_reading(volts, amperes, watts, 1.0)
     assert (extremes.readings, extremes.voltage_v, extremes.current_a, extremes.power_w) == (
         3,
         231.0,

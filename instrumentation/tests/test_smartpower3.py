@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrumentation.meters import smartpower3
-from instrumentation.meters.rows import ParseResult, joined
-from instrumentation.meters.smartpower3 import SmartPower3, clean_lines, doubted, fits
+from instrumentation.meters.rows import ParseResult, join_results
+from instrumentation.meters.smartpower3 import SmartPower3, clean_lines, doubtful_lines, is_product
 from instrumentation.simulators.smartpower3 import encode_line
 from instrumentation.tests.meter_helpers import flag_words, kinds, opened
 from instrumentation.trace import Frame
@@ -27,7 +27,7 @@ VECTOR = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,
 
 def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> ParseResult:
     meter = opened(SmartPower3(channels or {"0": "system"}))
-    return joined([meter.feed(line, n) for n, line in enumerate(lines)])
+    return join_results([meter.feed(line, n) for n, line in enumerate(lines)])
 
 
 def words(output: ParseResult) -> list[str]:
@@ -113,7 +113,7 @@ def test_each_line_has_the_time_of_its_own_first_byte() -> None:
     lines = [encode_line(n * 10, (1000, 0)) for n in range(4)]
     meter.feed(lines[0], 100)
     pieces = [lines[1] + lines[2][:1], lines[2][1:40], lines[2][40:] + lines[3]]
-    output = joined([meter.feed(piece, 200 + 100 * n) for n, piece in enumerate(pieces)])
+    output = join_results([meter.feed(piece, 200 + 100 * n) for n, piece in enumerate(pieces)])
     assert output.rows.t_mono_ns.tolist() == [200, 200, 400]
 
 
@@ -142,7 +142,7 @@ def test_power_that_is_no_product_is_doubted() -> None:
 )
 def test_power_by_the_firmwares_arithmetic_is_not_doubted(voltage: float, current_ma: int) -> None:
     power_mw = int(np.float32(voltage) * np.float32(current_ma) / np.float32(1000))
-    assert fits(int(voltage), current_ma, power_mw)
+    assert is_product(int(voltage), current_ma, power_mw)
 
 
 @pytest.mark.parametrize("scale_mw", [70, 700, 7_000, 45_000, 99_000])
@@ -194,7 +194,7 @@ def test_few_wrong_powers_pass_undoubted(
         sound, hurt = clean_lines(line, 0, 1), clean_lines(damage(line, chance), 0, 1)
         if hurt.size and (sound[3:13:4] != hurt[3:13:4]).any():
             passed += 1
-            undoubted += not doubted(hurt).all()
+            undoubted += not doubtful_lines(hurt).all()
     assert passed > passed_before * count
     assert undoubted < passes_now * count
 
@@ -235,7 +235,7 @@ def test_stretches_and_single_lines_give_the_same(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(smartpower3, "_FIRST_LOOK", 1)
         patch.setattr(smartpower3, "_LAST_LOOK", 1)
-        first = joined([meters[0].feed(piece.data, piece.t_mono_ns) for piece in pieces])
+        first = join_results([meters[0].feed(piece.data, piece.t_mono_ns) for piece in pieces])
     other = meters[1].feed_all(pieces_of(pieces))
     assert first.faults == other.faults
     for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):

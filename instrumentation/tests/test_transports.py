@@ -20,13 +20,14 @@ import pytest
 
 from instrumentation import transports
 from instrumentation.clock import monotonic_ns
+from instrumentation.meters.smartpower3 import SmartPower3
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.transports import (
     SerialTransport,
     Transport,
     UsbtmcTransport,
-    in_time,
-    open_transport,
+    open_in_time,
+    open_meter,
 )
 
 
@@ -38,7 +39,7 @@ def port(tmp_path: Path) -> Iterator[SimulatedPort]:
 
 
 def test_bytes_go_both_ways_with_the_time_of_their_read(port: SimulatedPort) -> None:
-    transport: Transport = open_transport(str(port.link), 115200, 1.0)
+    transport: Transport = SerialTransport(str(port.link), 115200)
     assert isinstance(transport, SerialTransport)
     assert transport.read(0.0)[1] == b""
     before_ns = monotonic_ns()
@@ -87,7 +88,7 @@ def test_no_byte_has_a_time_before_its_own(
 
 
 def test_a_fast_meters_bytes_come_whole(port: SimulatedPort) -> None:
-    transport = open_transport(str(port.link), 115200, 0.001, 0.004)
+    transport = SerialTransport(str(port.link), 115200, 0.004)
     port.send(b"a" * 18)
     threading.Timer(0.001, port.send, (b"b" * 18,)).start()
     got = b"".join(transport.read(0.5)[1] for _ in range(2))
@@ -164,8 +165,9 @@ def test_usbtmc_belongs_to_one(instrument: tuple[UsbtmcTransport, int]) -> None:
 
 
 def test_usbtmc_is_chosen_by_its_path(tmp_path: Path) -> None:
+    meter = SmartPower3({"0": "system"}, {})
     with pytest.raises(FileNotFoundError):
-        open_transport("/dev/usbtmc99", 9600, 1.0)
+        open_meter("/dev/usbtmc99", 9600, meter)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
         with pytest.raises(OSError):
@@ -183,13 +185,13 @@ def test_a_port_that_does_not_open_is_given_up(tmp_path: Path) -> None:
 
     for message in ("did not open it", "still hangs"):
         with pytest.raises(OSError, match=message) as raised:
-            in_time(str(fifo), opened, limit_s=0.2)
+            open_in_time(str(fifo), opened, limit_s=0.2)
         assert raised.value.errno == errno.ETIMEDOUT
     os.close(os.open(fifo, os.O_WRONLY))  # the driver comes to its senses
     while str(fifo) in transports._opening:
         time.sleep(0.01)
     with pytest.raises(OSError) as raised:
-        in_time(str(fifo), lambda: _raising(OSError(errno.ENODEV, "after all")), limit_s=5)
+        open_in_time(str(fifo), lambda: _raising(OSError(errno.ENODEV, "after all")), limit_s=5)
     assert raised.value.errno == errno.ENODEV
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
-from instrumentation.meters.yokogawa import Yokogawa, number, plausible
+from instrumentation.meters.yokogawa import Yokogawa, is_plausible, number
 from instrumentation.tests.meter_helpers import kinds, on_the_nth, talk
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.wt310 import WT310Simulator
@@ -236,7 +236,7 @@ def test_no_number_is_taken_for_a_reading(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("power_w", "current_a", "is_plausible"),
+    ("power_w", "current_a", "expected"),
     [
         (187.0, 0.813, True),
         (-187.0, 0.813, True),
@@ -248,6 +248,6 @@ def test_no_number_is_taken_for_a_reading(text: str) -> None:
     ],
 )
 def test_power_belongs_to_voltage_and_current(
-    power_w: float, current_a: float, is_plausible: bool
+    power_w: float, current_a: float, expected: bool
 ) -> None:
-    assert plausible(power_w, 230.0, current_a, 300.0) is is_plausible
+    assert is_plausible(power_w, 230.0, current_a, 300.0) is expected

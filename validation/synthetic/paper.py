@@ -134,7 +134,7 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
 
     record.write(folder, generator, {"synthetic": SCALE}, BURST_EVERY_S)
     meter = SmartPower3(CHANNELS, {"interval_ms": INTERVAL_MS, "calibration": CALIBRATION})
-    write_meter(folder, record, Line(meter.described()["accuracy"], INTERVAL_MS), generator)
+    write_meter(folder, record, Line(meter.description()["accuracy"], INTERVAL_MS), generator)
     measuring_s = sum(done.marks[-1][2] - done.marks[0][1] for done in record.runs)
     timing = {"wall_s": power.end_s, "measuring_s": measuring_s}
     dump(folder / "timing.json", {**timing, "other_s": power.end_s - measuring_s})

@@ -41,7 +41,7 @@ def write_recording(
         "port": "pty",
         "channels": channels,
         "origin": SYNTHETIC,
-        **meter.described(),
+        **meter.description(),
     }
     dump(folder / "meter.json", document)
     stream = folder / "stream.raw"

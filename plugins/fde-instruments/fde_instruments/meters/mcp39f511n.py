@@ -1,18 +1,18 @@
-"""Microchip MCP39F511N on its demonstration board ADM00706: two mains sockets, asked over USB.
+"""Driver of the Microchip MCP39F511N on its board ADM00706: two mains sockets, asked over USB.
 
 The meter averages over windows of 2^N line cycles (factory: N = 4) and does not mark their ends.
-So its outputs are read every 10 ms around the time at which they should change: what changes was
-measured in a new window, which ended after the look before. Nothing else is taken for new, and no
-value for two windows; two windows that agree in voltage, currents, power factors and power to the
-last bit look like a meter that stands still, and are a gap.
+So its outputs are read every 10 ms around the time at which they should change: a change belongs to
+a new window, which ended after the previous read. Unchanged values are never taken for a new
+window; two windows that agree in voltage, currents, power factors and power to the last bit look
+like a meter that stands still, and are a gap.
 
-The 8-bit sum lets one in 256 of the answers pass that were hit in several bytes. So each value
-must come twice in a row, and answers of 28 and 32 bytes take turns, so that a late one is not taken
-for the next. The registers of the window and the ranges are read twice at each opening. What can
-still pass is the same damage to two answers in turn with right sums, and power that flows back,
-whose sign is not read. That all outputs change at once, at the end of a window, is how the data
-sheet reads; it is not verified on the board. The energy counters are not read: public drivers
-disagree by a factor of two about their scale.
+The 8-bit sum misses one in 256 of the answers that were damaged in several bytes. So each value
+must be read twice in a row, and answers of 28 and 32 bytes alternate, so that a late one is not
+taken for the next. The registers of the window and the ranges are read twice at each opening. Not
+detected are the same damage to two answers in a row with right sums, and power that flows back,
+whose sign is not read. By the data sheet all outputs change at once at the end of a window; this is
+not verified on the board. The energy counters are not read: public drivers disagree by a factor of
+two about their scale.
 
 A request is `A5 length command… sum`: the length is that of the whole frame, the sum covers all
 bytes before it, modulo 256. `41 hi lo` sets the address, `4E n` reads n bytes, `4D n …` writes
@@ -51,31 +51,31 @@ def checksum(data: bytes) -> int:
     return sum(data) & 0xFF
 
 
-def _framed(command: bytes) -> bytes:
+def _frame(command: bytes) -> bytes:
     frame = bytes([_HEADER, len(command) + 3]) + command
     return frame + bytes([checksum(frame)])
 
 
 def read_request(address: int, count: int) -> bytes:
-    """Asks for `count` bytes from `address` on."""
-    return _framed(bytes([_SET_ADDRESS, *address.to_bytes(2, "big"), _READ, count]))
+    """Return the request for `count` bytes from `address` on."""
+    return _frame(bytes([_SET_ADDRESS, *address.to_bytes(2, "big"), _READ, count]))
 
 
 def write_request(address: int, data: bytes) -> bytes:
     """Return the request that puts `data` into the registers from `address` on."""
     start = bytes([_SET_ADDRESS, *address.to_bytes(2, "big"), _WRITE, len(data)])
-    return _framed(start + data)
+    return _frame(start + data)
 
 
 class Request(NamedTuple):
-    """What was asked: `size` bytes from `address` on; 0 where something was written."""
+    """A request for `size` bytes from `address` on; `size` is 0 for a write."""
 
     address: int
     size: int
 
     @classmethod
     def from_frame(cls, frame: bytes) -> Request:
-        """Return the request in a frame; of no bytes where it is shorter than any."""
+        """Return the request in a frame; for no bytes if the frame is too short."""
         if len(frame) < _FRAME_BYTES:
             return cls(0, 0)
         reads = frame[5] == _READ
@@ -87,7 +87,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer at `start` of what was received; `data` is empty for a write."""
+    """An answer in received bytes; `data` is empty for a write."""
 
     start: int
     end: int
@@ -95,7 +95,7 @@ class Answer(NamedTuple):
 
 
 def find_answer(received: bytes, request: Request) -> Answer | None:
-    """Return the first whole and sound answer to this very request; None if there is none (yet)."""
+    """Return the first whole and sound answer to a request; None if there is none (yet)."""
     if not request.size:
         return Answer(0, 1, b"") if received[:1] == bytes([_ACK]) else None
     length = request.answer_bytes
@@ -109,9 +109,9 @@ def find_answer(received: bytes, request: Request) -> Answer | None:
 
 
 def power_w(raw: int, range_register: int) -> float:
-    """Active power in W.
+    """Return the active power in W.
 
-    Bits 16 to 23 of the range are the bits by which it was shifted: a step is 10 mW at 19 and 1.25
+    Bits 16 to 23 of the range are the shift of the power register: a step is 10 mW at 19 and 1.25
     mW at 16.
     """
     return raw * 0.01 * 2.0 ** ((range_register >> 16 & 0xFF) - 19)
@@ -119,11 +119,11 @@ def power_w(raw: int, range_register: int) -> float:
 
 @dataclass(frozen=True)
 class Outputs:
-    """One look at the output registers from 0002 on.
+    """The output registers from 0002 on.
 
-    `measured` is all that comes from the accumulation window and therefore changes with it;
-    `line_mhz` the line frequency in mHz; `power_raw` the active power of both channels. The sign
-    of the power is in the system status, in bits that are not verified: it is not used.
+    `measured` are the values of the accumulation window, which change with it; `line_mhz` the line
+    frequency in mHz; `power_raw` the active power of both channels. The sign of the power is in the
+    system status, in bits that are not verified: it is not used.
     """
 
     measured: bytes
@@ -132,7 +132,7 @@ class Outputs:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Outputs:
-        """Read at least 28 bytes of outputs.
+        """Parse at least 28 bytes of outputs.
 
         Status, version, voltage, frequency (2 each), power factors (2 of 2), currents and active
         powers (2 of 4 each).
@@ -148,7 +148,7 @@ class Outputs:
 
 
 class Look(NamedTuple):
-    """Outputs as they were seen: asked for at `asked_ns`, with the first byte at `t_ns`."""
+    """One read of the outputs: asked for at `asked_ns`, with the first byte at `t_ns`."""
 
     outputs: Outputs
     asked_ns: int
@@ -157,7 +157,7 @@ class Look(NamedTuple):
 
 _LATE = 8
 _MOST_BYTES = 1 << 14  # far more than any answer
-_STEP_NS = 10_000_000  # between two looks where a change is due
+_STEP_NS = 10_000_000  # between two reads while a change is due
 _LEAD_NS = 10_000_000  # how long before the earliest time of a change they begin
 _TIMEOUT_NS = 100_000_000  # an answer of 35 bytes takes 3 ms on the wire
 _LOST_ANSWERS = 3  # in a row: the meter may have started again, with other registers
@@ -166,13 +166,13 @@ _STALE_WINDOWS = 3
 _READ_BYTES = (32, 28)
 _LINE_HZ = (40.0, 70.0)
 _MAX_EXPONENT = 8
-# What is read at the opening, each of another length; 00BE with the register after it.
+# Registers to read at the opening, each with a different length; 00BE with the one after it.
 _SETUP = ((WINDOW_EXPONENT, 2), (RANGE_1, 4), (RANGE_2, 8))
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`window_cycles` is set at the meter where it differs: 2^N line cycles with N up to 8.
+    """`window_cycles` is set at the meter if it differs: 2^N line cycles with N up to 8.
 
     `line_hz` is the nominal line frequency; the length of windows follows from the measured one.
     """
@@ -184,8 +184,8 @@ class Settings:
 class Mcp39f511n(Meter):
     """Driver. Channels: `1` and `2` are the sockets.
 
-    Flags: `gap` (windows before this one are missing), `late` (the look before this one was longer
-    ago than `arrival_delay_limit_s`: the window may have ended by so much earlier).
+    Flags: `gap` (windows before this one are missing), `late` (the previous read was longer ago
+    than `arrival_delay_limit_s`: the window may have ended that much earlier).
     """
 
     kind: ClassVar[str] = "mcp39f511n"
@@ -194,8 +194,9 @@ class Mcp39f511n(Meter):
     usb_ids: ClassVar[tuple[str, ...]] = ("04d8:00dd",)  # an MCP2221 on the board
     own_channels: ClassVar[tuple[str, ...]] = ("1", "2")
     timing: str = "poll"
-    # One look each 10 ms, some ms for the answer, and as much again for a busy controller; a
-    # record of which this does not hold is flagged `late`.
+    detects_damage: ClassVar[bool] = True
+    # One read each 10 ms, some ms for the answer, and as much again for a busy controller; a record
+    # for which this does not hold is flagged `late`.
     arrival_delay_limit_s: float = 0.03
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late")
     Settings: ClassVar[type[Any]] = Settings
@@ -207,8 +208,8 @@ class Mcp39f511n(Meter):
         absolute="resolution",
     )
 
-    # Of the window at the meter; known beyond a reopening, for the last command.
-    _found_exponent: int | None = None
+    # Exponents of the window; they survive a reopening, for the stop command.
+    _first_exponent: int | None = None
     _exponent_now: int = 0
 
     @property
@@ -227,13 +228,13 @@ class Mcp39f511n(Meter):
         self._start_over()
 
     def _start_over(self) -> None:
-        """Read the registers again; what was seen so far is not continued."""
+        """Read the registers again, and compare the outputs from the start."""
         self._setup: list[int] = []
         self._written = False
-        self._last: Outputs | None = None  # the newest window that is known
-        self._unchanged_ns = 0  # when the last answer was asked for that showed it
+        self._last: Outputs | None = None  # the newest window
+        self._unchanged_ns = 0  # time of the last request whose answer showed it
         self._candidate: Look | None = None
-        self._stale_told = False
+        self._is_stale = False
 
     # Asking
 
@@ -247,8 +248,8 @@ class Mcp39f511n(Meter):
             return b""
         if len(self._setup) < 2 * len(_SETUP):
             return read_request(*_SETUP[len(self._setup) % len(_SETUP)])
-        if not self._written and self._setup[0] != self._wanted_exponent:
-            return write_request(WINDOW_EXPONENT, self._wanted_exponent.to_bytes(2, "little"))
+        if not self._written and self._setup[0] != self._set_exponent:
+            return write_request(WINDOW_EXPONENT, self._set_exponent.to_bytes(2, "little"))
         return read_request(OUTPUTS, _READ_BYTES[self._asked_count % len(_READ_BYTES)])
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
@@ -264,13 +265,13 @@ class Mcp39f511n(Meter):
         self._asked_count += 1
 
     def stop_command(self) -> bytes:
-        """See `Meter.stop_command`: the window as it was found."""
-        if self._found_exponent is None or self._found_exponent == self._exponent_now:
+        """Return the command that restores the window of the opening, if it was changed."""
+        if self._first_exponent is None or self._first_exponent == self._exponent_now:
             return b""
-        return write_request(WINDOW_EXPONENT, self._found_exponent.to_bytes(2, "little"))
+        return write_request(WINDOW_EXPONENT, self._first_exponent.to_bytes(2, "little"))
 
     @property
-    def _wanted_exponent(self) -> int:
+    def _set_exponent(self) -> int:
         return int(self.settings.window_cycles).bit_length() - 1
 
     # Listening
@@ -280,7 +281,7 @@ class Mcp39f511n(Meter):
         if self._pending is None:
             self._stray_bytes += len(self._inbox)
             self._inbox.clear()
-            return self._taken()
+            return self._take_result()
         request, asked_ns = self._pending
         answer = find_answer(self._inbox.data, request)
         if answer is not None:
@@ -296,10 +297,10 @@ class Mcp39f511n(Meter):
             self._answered(0, asked_ns)
         elif len(self._inbox) >= request.answer_bytes and self._inbox.data[:2] == bytes(
             [_ACK, request.answer_bytes]
-        ):  # as many bytes as the answer has, but not the answer
+        ):  # as many bytes as the answer has, but damaged
             self._fault(t_ns, "checksum", f"{len(self._inbox)} bytes are not a valid answer")
             self._answered(0, asked_ns)
-        return self._taken()
+        return self._take_result()
 
     def _answered(self, stray_bytes: int, asked_ns: int) -> None:
         self._stray_bytes = stray_bytes
@@ -312,7 +313,7 @@ class Mcp39f511n(Meter):
             self._look(Look(Outputs.from_bytes(data), *interval))
         elif not request.size:
             self._written, self._setup, self._due_ns = True, [], 0
-            self._exponent_now = self._wanted_exponent
+            self._exponent_now = self._set_exponent
         elif len(self._setup) < 2 * len(_SETUP):
             expected = _SETUP[len(self._setup) % len(_SETUP)]
             if request == expected:
@@ -329,28 +330,28 @@ class Mcp39f511n(Meter):
             self._setup = []
             return
         self._exponent_now = exponent
-        if self._found_exponent is None:
-            self._found_exponent = exponent
-        if self._written and exponent != self._wanted_exponent:
+        if self._first_exponent is None:
+            self._first_exponent = exponent
+        if self._written and exponent != self._set_exponent:
             self._fault(t_ns, "setup", f"the meter stays at windows of {1 << exponent} cycles")
 
     def _look(self, look: Look) -> None:
-        """One more look at the outputs."""
+        """Compare the outputs with those of the previous reads."""
         before, self._candidate = self._candidate, None
         if before is not None:
             if look.outputs.measured == before.outputs.measured:
                 self._confirm(before, look)
                 return
-            if self._last is not None:  # before that, a window may have ended between the two
+            if self._last is not None:  # otherwise a window may have ended between the two
                 self._fault(look.t_ns, "unconfirmed", "a reading did not come a second time")
         if self._last is not None and look.outputs.measured == self._last.measured:
             self._unchanged_ns = look.asked_ns
-            self._tell_stale(look.t_ns)
+            self._report_stale(look.t_ns)
         else:
             self._candidate = look
 
     def _confirm(self, first: Look, second: Look) -> None:
-        """Take a new window that was seen twice; when the first of all ended is not known."""
+        """Record a new window that was read twice, except the first, whose end is unknown."""
         line_hz = first.outputs.line_mhz / 1000
         steady = first.outputs.line_mhz == second.outputs.line_mhz
         if not steady or not _LINE_HZ[0] <= line_hz <= _LINE_HZ[1]:
@@ -364,12 +365,12 @@ class Mcp39f511n(Meter):
             ]
             self._out.add(first.t_ns, None, window_s, powers_w, flags=flags)
             self._last_ns = first.t_ns
-            # The window ended after the last look that did not show it; so the next one will.
+            # The window ended after the last read that did not show it; so will the next one.
             next_ns = self._unchanged_ns + round(window_s * 1e9) - _LEAD_NS
             self._due_ns = max(self._due_ns, next_ns)
         self._last = first.outputs
         self._unchanged_ns = second.asked_ns
-        self._stale_told = False
+        self._is_stale = False
 
     def _flags(self, look: Look, window_s: float) -> int:
         flags = 0
@@ -382,10 +383,10 @@ class Mcp39f511n(Meter):
             self._fault(look.t_ns, "gap", f"{missing} windows are missing or were alike")
         return flags
 
-    def _tell_stale(self, t_ns: int) -> None:
-        if self._last_ns is None or self._stale_told:
+    def _report_stale(self, t_ns: int) -> None:
+        if self._last_ns is None or self._is_stale:
             return
         passed_s = (t_ns - self._last_ns) / 1e9
         if passed_s > _STALE_WINDOWS * (1 << self._setup[0]) / self.settings.line_hz:
-            self._stale_told = True
+            self._is_stale = True
             self._fault(t_ns, "stale", f"the meter has shown the same values for {passed_s:.1f} s")

@@ -1,4 +1,4 @@
-"""PowerSensor3 on DC rails: pairs of a current and a voltage sensor, 20,000 times a second.
+"""Driver of the PowerSensor3 on DC rails: pairs of current and voltage sensors at 20 kHz.
 
 nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883.
 """
@@ -14,13 +14,13 @@ from contract.schema import Range
 from fde_instruments.meters.powersensor3_frames import (
     FRAME_BYTES,
     DeviceTime,
-    Found,
+    Frames,
     Samples,
     Timed,
-    find,
-    gathered,
+    find_frames,
+    gather_records,
+    has_marker,
     levels,
-    marked,
 )
 from fde_instruments.meters.powersensor3_talk import Sensor, Talk
 from instrumentation.accuracy import LINEARITY, Accuracy
@@ -35,7 +35,7 @@ from instrumentation.meters.rows import (
     Ints,
     ParseResult,
     Rows,
-    joined,
+    join_results,
 )
 from instrumentation.trace import Fault, Pieces
 
@@ -48,10 +48,10 @@ _RAILS = ("0", "1", "2", "3")
 
 @dataclass(frozen=True)
 class Settings:
-    """`window_ms` is the time of one record, 0 for every frame.
+    """`window_ms` is the length of one record, 0 for one frame; `frames_hz` the board's rate.
 
-    `frames_hz` how often the board sends. The limits of error are the user's own, from a
-    calibration or the paper's table of modules; see `PowerSensor3.accuracy`.
+    The limits of error are the user's, from a calibration or the paper's table of modules; see
+    `PowerSensor3.accuracy`.
     """
 
     window_ms: Annotated[int, Range(least=0, most=1000)] = 1
@@ -66,17 +66,17 @@ class Settings:
 
 
 def value_of(level: Floats | float, sensor: Sensor) -> Any:
-    """Return A or V for a sensor's level."""
+    """Return the A or V of a sensor's level."""
     return (SUPPLY_V * level / MAX_LEVEL - sensor.vref_v) / sensor.sensitivity
 
 
 class PowerSensor3(Meter):
     """Driver. Channels: the rails `0` to `3`, each a pair of sensors that must be switched on.
 
-    A record's arrival is that of the first byte of its last frame. Where frames are missing a
-    record ends before the gap, with the time of its frames as its window. Flags: `gap`, `restart`
-    (its time was put right backwards), `over-range` (a sensor was at the end of its range),
-    `marker` (the marker came in this window).
+    A record's arrival is that of the first byte of its last frame. If frames are missing a record
+    ends before the gap, with the time of its frames as its window. Flags: `gap`, `restart` (its
+    time was corrected backwards), `over-range` (a sensor was at the end of its range), `marker`
+    (the marker is in this window).
     """
 
     kind: ClassVar[str] = "powersensor3"
@@ -107,7 +107,7 @@ class PowerSensor3(Meter):
             settings.absolute_limit_w,
             source,
             absolute="resolution",
-            more=(LINEARITY,),  # direct current has no power factor
+            further_terms=(LINEARITY,),  # direct current has no power factor
         )
 
     @property
@@ -120,8 +120,8 @@ class PowerSensor3(Meter):
         self._start_stream()
 
     def _start_stream(self) -> None:
-        self._rest = b""
-        self._rest_ns = _NOTHING, _NOTHING  # offsets in the rest, arrivals
+        self._pending = b""  # bytes that are not parsed yet
+        self._pending_ns = _NOTHING, _NOTHING  # offsets and times of the reads they came in
         self._junk = 0
         self._in_step = False
         self._held = np.zeros((0, 9), np.uint16), np.zeros(0, np.int64)
@@ -150,28 +150,28 @@ class PowerSensor3(Meter):
         return b"X"
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """See `Meter.feed`. Whatever was corrupted, the next whole frame is read again."""
+        """See `Meter.feed`. After damage the next whole frame is read again."""
         if self._talk.streaming:
-            return self._fed(Pieces([t_ns], [len(data)], data))
+            return self._feed_stream(Pieces([t_ns], [len(data)], data))
         if wrong := self._talk.hear(data, t_ns):
             self._fault(t_ns, "configuration", wrong)
-        return self._taken()
+        return self._take_result()
 
     def feed_all(self, pieces: Pieces) -> ParseResult:
-        """See `Meter.feed_all`. Where nothing is missing all is taken at once."""
-        return self._fed(pieces) if self._talk.streaming else super().feed_all(pieces)
+        """See `Meter.feed_all`. Pieces without a gap are parsed at once."""
+        return self._feed_stream(pieces) if self._talk.streaming else super().feed_all(pieces)
 
-    def _fed(self, pieces: Pieces) -> ParseResult:
-        alone = len(pieces) == 1
-        if alone:
+    def _feed_stream(self, pieces: Pieces) -> ParseResult:
+        is_single = len(pieces) == 1
+        if is_single:
             self._time.begin(pieces.t_mono_ns[0])
         sizes = np.array(pieces.sizes, np.int64)
-        begins = len(self._rest) + np.cumsum(sizes) - sizes
+        begins = len(self._pending) + np.cumsum(sizes) - sizes
         pieces_ns = np.array(pieces.t_mono_ns, np.int64)
-        offsets = np.concatenate([self._rest_ns[0], begins])
-        times = np.concatenate([self._rest_ns[1], pieces_ns])
-        data = self._rest + pieces.data
-        frames = find(data)
+        offsets = np.concatenate([self._pending_ns[0], begins])
+        times = np.concatenate([self._pending_ns[1], pieces_ns])
+        data = self._pending + pieces.data
+        frames = find_frames(data)
         arrived = times[np.searchsorted(offsets, frames.at, "right") - 1]
         words = np.concatenate([self._held[0], frames.words])
         t_ns = np.concatenate([self._held[1], arrived])
@@ -180,16 +180,16 @@ class PowerSensor3(Meter):
         timed = None
         if len(stamps) > 1:
             off_us = self._time.steps(stamps[:-1])
-            if alone:
+            if is_single:
                 timed = self._time.take(stamps[:-1], off_us, int(stamps[-1]), t_ns)
             else:
                 complete = np.searchsorted(frames.at, begins - FRAME_BYTES, "right")
                 first = np.maximum(complete + len(self._held[0]) - 1, 0)
                 timed = self._time.take_even(stamps[:-1], off_us, t_ns, pieces_ns, first)
-        if timed is None and not alone:
-            return joined([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
+        if timed is None and not is_single:
+            return join_results([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
         faults = self._junk_faults(frames, arrived)
-        self._keep_rest(data, frames.rest, offsets, times)
+        self._save_pending(data, frames.end, offsets, times)
         self._held = words[-1:], t_ns[-1:]
         if len(frames.words):
             self._talk.alive(pieces.t_mono_ns[-1])
@@ -201,25 +201,25 @@ class PowerSensor3(Meter):
             timed.t_us,
             timed.step_us,
             self._power_w(level[:-1]),
-            self._flags(level[:-1], timed) | _MARKER * marked(words[:-1]).astype(np.uint16),
+            self._flags(level[:-1], timed) | _MARKER * has_marker(words[:-1]).astype(np.uint16),
         )
         if not timed.sound.all():
             samples = samples.at(timed.sound)
         return ParseResult(self._rows(samples), tuple(faults))
 
     def _rows(self, samples: Samples) -> Rows:
-        rows, self._open = gathered(self._open.then(samples), self.settings.frames)
+        rows, self._open = gather_records(self._open.then(samples), self.settings.frames)
         return rows
 
-    def _keep_rest(self, data: bytes, rest: int, offsets: Ints, times: Ints) -> None:
-        self._rest = data[rest:]
-        known = max(0, int(np.searchsorted(offsets, rest, "right")) - 1)
-        if self._rest:
-            self._rest_ns = np.maximum(offsets[known:] - rest, 0), times[known:]
+    def _save_pending(self, data: bytes, start: int, offsets: Ints, times: Ints) -> None:
+        self._pending = data[start:]
+        first = max(0, int(np.searchsorted(offsets, start, "right")) - 1)
+        if self._pending:
+            self._pending_ns = np.maximum(offsets[first:] - start, 0), times[first:]
         else:
-            self._rest_ns = _NOTHING, _NOTHING
+            self._pending_ns = _NOTHING, _NOTHING
 
-    def _junk_faults(self, frames: Found, arrived: Ints) -> list[Fault]:
+    def _junk_faults(self, frames: Frames, arrived: Ints) -> list[Fault]:
         faults = []
         if len(frames.junk):
             junk = frames.junk.copy()

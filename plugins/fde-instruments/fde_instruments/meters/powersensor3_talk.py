@@ -1,13 +1,12 @@
-"""How a PowerSensor3 is stopped, asked for its configuration, and started; pure, without I/O.
+"""Stop a PowerSensor3, read its configuration, and start its stream; without I/O.
 
-    s…sX   stop, whatever it was doing; it answers FF 3F FF 3F
+    s…sX   stop from any state; it answers FF 3F FF 3F
     R      it sends 41 bytes for each of 8 sensors, waiting for any byte after each, then `D`
     S      start of the stream
 
 (nlesc-recruit/PowerSensor3, `device/PowerSensor/PowerSensor.ino`, `host/src/PowerSensor.cc`.) After
-its answer to `X` the firmware may still send the frame that it was just about to send, and the
-configuration has no checksum: so that frame is passed over, and the configuration is read until two
-readings agree.
+its answer to `X` the firmware may still send one more frame, and the configuration has no checksum:
+so that frame is skipped, and the configuration is read until two readings agree.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 SENSORS = 8
 STOPPED = b"\xff\x3f\xff\x3f"
-# Eight bytes that mean nothing as commands end a half-read configuration; then X is understood.
+# Eight bytes that are no commands end a half-read configuration; then X is understood.
 STOP = b"s" * SENSORS + b"X"
 _READ, _MORE, _DONE, START = b"R", b"s", b"D", b"S"
 _SENSOR = struct.Struct("<16s16sff?")
@@ -27,10 +26,10 @@ SENSOR_BYTES = _SENSOR.size
 
 _STOP_LIMIT_NS = 500_000_000  # the firmware waits 0.1 s before it answers
 _ANSWER_LIMIT_NS = 200_000_000
-_PAUSE_NS = 20_000_000  # before starting again after an answer that cannot be
+_PAUSE_NS = 20_000_000  # before starting again after an impossible answer
 _OFF_PAUSE_NS = 2_000_000_000
 _SILENCE_LIMIT_NS = 1_000_000_000
-_REST = re.compile(rb"\A(?:[\x80-\xff][\x00-\xff])+")
+_END_OF_STREAM = re.compile(rb"\A(?:[\x80-\xff][\x00-\xff])+")
 
 
 @dataclass(frozen=True)
@@ -41,26 +40,26 @@ class Sensor:
     pair: bytes
     vref_v: float
     sensitivity: float
-    used: bool
+    is_used: bool
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Sensor:
-        """Read a sensor; raises ValueError where the bytes are none of one."""
+        """Parse a sensor's record; raises ValueError if it is none."""
         if data[-1] > 1:
             raise ValueError("neither used nor unused")
-        kind, pair, vref_v, sensitivity, used = _SENSOR.unpack(data)
-        if not (math.isfinite(vref_v) and math.isfinite(sensitivity)):
+        sensor = cls(*_SENSOR.unpack(data))
+        if not (math.isfinite(sensor.vref_v) and math.isfinite(sensor.sensitivity)):
             raise ValueError("no finite calibration")
-        return cls(kind, pair, vref_v, sensitivity, used)
+        return sensor
 
     def to_bytes(self) -> bytes:
-        return _SENSOR.pack(self.type, self.pair, self.vref_v, self.sensitivity, self.used)
+        return _SENSOR.pack(*vars(self).values())
 
 
 class Talk:
-    """From the opening of the port until the stream runs.
+    """The dialogue with the meter from the opening of the port until the stream runs.
 
-    `sensors` is the configuration once two readings agreed, `streaming` whether the bytes that come
+    `sensors` is the configuration once two readings agreed, `streaming` whether the received bytes
     are frames. `rails` are the pairs that must be switched on.
     """
 
@@ -90,11 +89,11 @@ class Talk:
         self._then(STOP, t_ns + limits_ns.get(data, _ANSWER_LIMIT_NS))
 
     def alive(self, t_ns: int) -> None:
-        """Take note that a frame of the stream came."""
+        """Note that a frame of the stream came."""
         self.due_ns = t_ns + _SILENCE_LIMIT_NS
 
     def hear(self, data: bytes, t_ns: int) -> str:
-        """Take bytes that are no stream; returns what is wrong, in words, or nothing."""
+        """Parse bytes before the stream; return the fault in words, or an empty string."""
         if self._waits_for == STOP:
             self._buffer += data
             stopped = STOPPED in self._buffer
@@ -103,7 +102,7 @@ class Talk:
                 self._then(_READ, t_ns)
             return ""
         if self._waits_for not in (_READ, _MORE) or self._next != STOP:
-            return ""  # between an answer and the next request nothing is expected
+            return ""  # between an answer and the next request no bytes are expected
         self._buffer += data
         return self._read(t_ns)
 
@@ -111,14 +110,14 @@ class Talk:
         self._next, self.due_ns = request, t_ns
 
     def _read(self, t_ns: int) -> str:
-        """Take the answer to R, one sensor or the final `D`."""
+        """Parse the answer to R, one sensor or the final `D`."""
         if not self._reading:
-            # What is left of the stream comes in pairs, the first of which is no text.
-            self._buffer = _REST.sub(b"", self._buffer, count=1)
-        wanted = SENSOR_BYTES if len(self._reading) < SENSORS else len(_DONE)
-        if len(self._buffer) < wanted:
+            # The end of the stream comes in pairs of bytes, the first of which is no text.
+            self._buffer = _END_OF_STREAM.sub(b"", self._buffer, count=1)
+        size = SENSOR_BYTES if len(self._reading) < SENSORS else len(_DONE)
+        if len(self._buffer) < size:
             return ""
-        answer, self._buffer = self._buffer[:wanted], self._buffer[wanted:]
+        answer, self._buffer = self._buffer[:size], self._buffer[size:]
         if len(self._reading) == SENSORS:
             return self._complete(answer, t_ns)
         try:
@@ -141,7 +140,7 @@ class Talk:
         off = [
             rail
             for rail in self._rails
-            if not all(sensor.used and sensor.sensitivity for sensor in read[2 * rail :][:2])
+            if not all(sensor.is_used and sensor.sensitivity for sensor in read[2 * rail :][:2])
         ]
         if off:
             self._then(STOP, t_ns + _OFF_PAUSE_NS)

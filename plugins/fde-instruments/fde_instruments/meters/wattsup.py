@@ -1,4 +1,4 @@
-"""Watts Up? Pro, ES and .NET: packets of readings on a serial line, without a checksum."""
+"""Driver of the Watts Up? Pro, ES and .NET: packets of readings without a checksum."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import ClassVar
 from fde_instruments.meters.wattsup_relations import (
     Readings,
     Trust,
-    incoherent,
+    failing_between,
+    failing_within,
     over_range,
-    unsteady,
 )
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
@@ -27,7 +27,7 @@ _LAYOUTS = {len(FIELDS): FIELDS, 16: FIELDS[:16]}
 _VERSION = b"#V,R,0;"
 _HEADER = b"#H,R,0;"
 _START = b"#L,W,3,E,1,1;"  # to the port, each second
-# Both this and `#L,R,0;` are in use; this one is of the form of the request that it takes back.
+# Both this and `#L,R,0;` are in use; this one has the form of the request that it reverts.
 _STOP = b"#L,W,0;"
 _PAUSE_S = 0.3
 _SILENCE_S = 3.5
@@ -41,13 +41,13 @@ _MOST_BYTES = 512  # a packet of 18 fields has some 110
 _IGNORED = b"\r\n\t\0 "
 _SPACE = rb"[\r\n\t\0]*"
 _SEPARATOR = re.compile(_SPACE + rb"," + _SPACE)
-# No meter writes leading zeros: a zero that was doubled on the wire shows.
+# No meter writes leading zeros, which reveals a zero that was doubled on the wire.
 _NUMBER = re.compile(rb"0|[1-9]\d{0,8}")
 
 
 @dataclass(frozen=True)
 class _Record:
-    """One packet of readings and when it came."""
+    """One packet of readings and its arrival."""
 
     t_ns: int
     readings: Readings
@@ -57,12 +57,12 @@ class WattsUp(Meter):
     """Driver. Its one channel is `0`, the outlet.
 
     A record's `power_w` is the mean over the second before it. The first record after the port was
-    opened only serves to check the next one, and its second may not have been whole. `energy_j` is
-    the meter's WH counter, to 360 J, continuing from where it was when the meter was reset (flag
-    `restart`); `over-range` flags a reading of more than any model takes. A record whose readings
-    contradict each other or the record before it is a fault and no record.
+    opened only serves to check the next one, and its second may be incomplete. `energy_j` is the
+    meter's WH counter, in steps of 360 J, continued when the meter was reset (flag `restart`);
+    `over-range` flags a reading above the limits of all models. A record whose readings contradict
+    each other or the record before it is a fault and no record.
 
-    What passes: a digit of W or WH that changed by less than the relations can see (3 % of power,
+    Not detected are a digit of W or WH that changed by less than the relations allow (3 % of power,
     0.2 Wh at the first record), and changes of DC and PC, which are not used.
     """
 
@@ -72,7 +72,8 @@ class WattsUp(Meter):
     usb_ids: ClassVar[tuple[str, ...]] = ("0403:6001",)
     own_channels: ClassVar[tuple[str, ...]] = ("0",)
     timing: str = "index"
-    # Nowhere stated: the adapter's 16 ms and five times that for the meter's own work.
+    detects_damage: ClassVar[bool] = True
+    # Nowhere stated: the adapter's 16 ms and five times that for the meter.
     arrival_delay_limit_s: float = 0.1
     has_energy: bool = True
     period_s: float = _PERIOD_S
@@ -106,19 +107,19 @@ class WattsUp(Meter):
         return _STOP
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """See `Meter.feed`. Whatever was corrupted, the next whole packet is read again."""
+        """See `Meter.feed`. After damage the next whole packet is read again."""
         self._inbox.add(data, t_ns)
-        held, done = self._inbox.data, 0
-        while (end := held.find(b";", done)) >= 0:
-            start = max(done, held.rfind(b"#", done, end))
-            self._report_junk(held[done:start], self._inbox.arrival_ns(done))
-            self._read_packet(held[start:end], self._inbox.arrival_ns(start))
-            done = end + 1
-        self._inbox.drop(done)
+        buffer, begin = self._inbox.data, 0
+        while (end := buffer.find(b";", begin)) >= 0:
+            start = max(begin, buffer.rfind(b"#", begin, end))
+            self._report_junk(buffer[begin:start], self._inbox.arrival_ns(begin))
+            self._read_packet(buffer[start:end], self._inbox.arrival_ns(start))
+            begin = end + 1
+        self._inbox.drop(begin)
         if len(self._inbox.data) > _MOST_BYTES:
             self._report_junk(self._inbox.data, self._inbox.arrival_ns(0))
             self._inbox.drop(len(self._inbox.data))
-        return self._taken()
+        return self._take_result()
 
     def _report_junk(self, junk: bytes, t_ns: int) -> None:
         junk = junk.strip(_IGNORED)
@@ -127,8 +128,8 @@ class WattsUp(Meter):
             self._fault(t_ns, "framing", f"{len(junk)} bytes belong to no packet: {junk[:40]!r}")
 
     def _read_packet(self, packet: bytes, t_ns: int) -> None:
-        """`packet` is without its semicolon."""
-        # A longer one is none, and its white space would be looked through again and again.
+        """Read a packet, which is without its semicolon."""
+        # A longer one is none, and its white space would be scanned again and again.
         head, *values = _SEPARATOR.split(packet) if len(packet) <= _MOST_BYTES else [packet]
         complete = len(values) >= 2 and values[0] == b"-" and values[1] == b"%d" % (len(values) - 2)
         if not complete:
@@ -171,7 +172,7 @@ class WattsUp(Meter):
         if record.readings["W"] is None:
             detail = "the meter does not log watts; switch that on at the meter"
             self._fault(t_ns, "framing", detail)
-        elif broken := self._trust.broken(incoherent(record.readings)):
+        elif broken := self._trust.broken(failing_within(record.readings)):
             self._fault(t_ns, "inconsistent", f"does not hold: {', '.join(broken)}")
         else:
             self._take(record)
@@ -179,7 +180,7 @@ class WattsUp(Meter):
             self._fault(t_ns, "distrust", f"this meter does not keep to {relation}; no longer used")
 
     def _take(self, record: _Record) -> None:
-        """Take a record that is sound in itself, and distrust one that does not follow the last."""
+        """Take a record that is sound in itself, unless it contradicts the last one."""
         last = self._last
         if last is None:
             self._last = record
@@ -206,10 +207,10 @@ class WattsUp(Meter):
         seconds = (latest.t_ns - before.t_ns) / 1e9
         gap = seconds >= _GAP_PERIODS * _PERIOD_S
         # Two records that were read at once were still a second apart.
-        return unsteady(before.readings, latest.readings, max(seconds, _PERIOD_S), gap=gap)
+        return failing_between(before.readings, latest.readings, max(seconds, _PERIOD_S), gap=gap)
 
     def _restarted(self, last: _Record, record: _Record) -> bool:
-        """Whether the counter began again; then continues from where it was."""
+        """Return whether the counter was reset; if so, continue it from its last value."""
         before, latest = last.readings.get("WH"), record.readings.get("WH")
         if before is None or latest is None or latest >= before:
             return False

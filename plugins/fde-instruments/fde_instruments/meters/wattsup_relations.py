@@ -1,9 +1,9 @@
 """Relations within and between the records of a Watts Up?, which has no checksum.
 
 Readings are integers as on the wire: W, WH, V, Hz and VA in tenths, A in thousandths, PF in %, Cost
-in thousandths. The tolerances are our own: wide enough for the records that are published (V·A is
-off VA by up to 7 % at 12 W), and a relation that often fails is dropped (`Trust`), because firmware
-differs: some give the largest power of each interval as Wmax, some that since the last reset.
+in thousandths. The tolerances are ours: wide enough for the published records (V·A is off VA by up
+to 7 % at 12 W), and a relation that often fails is dropped (`Trust`), because firmware differs:
+some give the largest power of each interval as Wmax, some that since the last reset.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Readings = Mapping[str, int | None]
 
 _MAXIMA = ("Wmax", "Vmax", "Amax")
 _MINIMA = ("Wmin", "Vmin", "Amin")
-# No model takes more than 15 A, at up to 250 V; in counts, with room for what is shown beyond.
+# No model takes more than 15 A, at up to 250 V; in counts, with a margin.
 _MOST_POWER = 40_000
 _MOST = {"Wmax": _MOST_POWER, "VA": _MOST_POWER, "Vmax": 3_000, "Amax": 16_000}
 _MOST_NOW = {"W": _MOST_POWER, "VA": _MOST_POWER, "V": 3_000, "A": 16_000}
 _SECONDS_PER_HOUR = 3600
-# A relation that failed so often, and in more than a share of all records, is no property of the
-# meter: more than half for what physics demands, a fifth for what firmware may do otherwise.
+# A relation that failed this often, and in more than a share of all records, is no property of the
+# meter: more than half for a law of physics, a fifth for a choice of the firmware.
 _FAILURES = 5
 _FAILURE_SHARE = 0.2
 _FAILURE_SHARE_PHYSICAL = 0.5
@@ -30,8 +30,8 @@ _PHYSICAL = frozenset(
 )
 
 
-def incoherent(latest: Readings) -> dict[str, bool]:
-    """Each relation within one record that its readings allow to look at: whether it fails."""
+def failing_within(latest: Readings) -> dict[str, bool]:
+    """Return for each relation within one record that can be checked whether it fails."""
     failing: dict[str, bool] = {}
     w, v, a = latest.get("W"), latest.get("V"), latest.get("A")
     pf, va, hz = latest.get("PF"), latest.get("VA"), latest.get("Hz")
@@ -65,14 +65,16 @@ def incoherent(latest: Readings) -> dict[str, bool]:
 
 
 def over_range(latest: Readings) -> bool:
-    """Whether what is read now is more than any model takes."""
+    """Return whether a present reading is above the limits of all models."""
     return any((latest.get(name) or 0) > most for name, most in _MOST_NOW.items())
 
 
-def unsteady(before: Readings, latest: Readings, seconds: float, *, gap: bool) -> dict[str, bool]:
-    """Each relation between two records `seconds` apart: whether it fails.
+def failing_between(
+    before: Readings, latest: Readings, seconds: float, *, gap: bool
+) -> dict[str, bool]:
+    """Return for each relation between two records `seconds` apart whether it fails.
 
-    `gap` is true where records between them are missing.
+    `gap` is true if records between them are missing.
     """
     failing: dict[str, bool] = {}
 
@@ -105,7 +107,7 @@ def unsteady(before: Readings, latest: Readings, seconds: float, *, gap: bool) -
 
 
 def _mean_jumps(before: Readings, old: int, new: int) -> bool:
-    """WH/Mo is the mean power since the last reset, in W x 720: one second changes it little."""
+    """Return whether WH/Mo, the mean power since a reset in W x 720, changed too fast."""
     energy = before.get("WH")
     if not energy or not old:
         return False
@@ -119,7 +121,7 @@ def _mean_jumps(before: Readings, old: int, new: int) -> bool:
 
 
 class Trust:
-    """Which relations hold on this meter, learnt from its records since the port was opened."""
+    """Relations that hold for this meter, learnt from its records since the port was opened."""
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
@@ -127,13 +129,13 @@ class Trust:
         self._reported: set[str] = set()
 
     def broken(self, failing: Mapping[str, bool]) -> list[str]:
-        """Those relations that fail and are trusted."""
+        """Count which relations fail; return those of them that are trusted."""
         self._failed.update(name for name, fails in failing.items() if fails)
         self._held.update(name for name, fails in failing.items() if not fails)
         return [name for name, fails in failing.items() if fails and self.trusts(name)]
 
     def trusts(self, name: str) -> bool:
-        """Whether a relation is one of this meter's."""
+        """Return whether a relation holds for this meter."""
         failed = self._failed[name]
         share = _FAILURE_SHARE_PHYSICAL if name in _PHYSICAL else _FAILURE_SHARE
         return failed < _FAILURES or failed < share * (failed + self._held[name])

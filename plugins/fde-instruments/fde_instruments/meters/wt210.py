@@ -1,4 +1,4 @@
-"""Yokogawa WT210, in its IEEE 488.2 mode (menu `LOCAL`; the older modes have other commands).
+"""Driver of the Yokogawa WT210 in its IEEE 488.2 mode (menu `LOCAL`; older modes differ).
 
 Messages: Yokogawa IM 760401-01E, chapter 14; intel/yoko-tool, `yokolibs/_wt210.py`. The items that
 are switched on come in a fixed order, and none twice, so the whole line is asked for twice. A
@@ -55,5 +55,5 @@ class WT210(Yokogawa):
         ]
 
     def stop_command(self) -> bytes:
-        """See `Meter.stop_command`: its keys work again."""
+        """Return the command that enables the meter's keys again."""
         return b":COMM:REM OFF\r\n"

@@ -1,1 +1,1 @@
-"""Their sides of the wire."""
+"""Simulators of the meters."""

@@ -1,7 +1,4 @@
-"""The Microchip MCP39F511N's side of the wire.
-
-Registers behind a request/answer protocol, which is described in `meters.mcp39f511n`.
-"""
+"""Simulator of the Microchip MCP39F511N; its protocol is described in `meters.mcp39f511n`."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from contract.strict_json import Document
 _MEMORY_BYTES = 0x100
 _MAX_READ_BYTES = 32
 _POWER_FACTOR_1 = 0x7FFF
-# Around its nominal value the mains voltage is never still; in steps of 0.1 V, as it is told.
+# Variation of the mains voltage around its nominal value, in the meter's steps of 0.1 V.
 _WOBBLE = (0, 1, 3, 2, -1)
 
 
@@ -24,7 +21,7 @@ class Mcp39f511nSimulator:
     """Two sockets at `line_hz` and about `line_v`, windows of 2^`exponent` cycles.
 
     `power_range` is the shift of the power registers: a step is 10 mW at 19, 1.25 mW at 16. With
-    `still` the outputs stay as they are, as those of a meter do that hangs.
+    `still` the outputs do not change, as in a meter that hangs.
     """
 
     kind: ClassVar[str] = "mcp39f511n"
@@ -71,7 +68,7 @@ class Mcp39f511nSimulator:
         return 0.01 / float(1 << (19 - self._memory[0xB0]))
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """See `Simulator.advance`; this meter sends nothing unasked."""
+        """Update the outputs; return no bytes, for this meter only answers."""
         for joules in energy_j:
             watts = (joules - self._seen_j) / self.period_s
             self._seen_j = joules
@@ -106,24 +103,26 @@ class Mcp39f511nSimulator:
         return answers
 
     @property
-    def _left(self) -> int:
+    def _size_from_address(self) -> int:
         """Bytes of memory from the address on."""
         return _MEMORY_BYTES - self._address
 
     def _execute(self, commands: bytes) -> bytes:
-        """One after the other; a read ends them."""
+        """Execute commands in order up to the first read; return the answer."""
         at = 0
         while at < len(commands):
             match commands[at], commands[at + 1 : at + 3]:
                 case 0x41, bytes(address) if len(address) == 2:
                     self._address = address[0] << 8 | address[1]
                     at += 3
-                case 0x4E, bytes(count) if count and count[0] <= min(_MAX_READ_BYTES, self._left):
+                case 0x4E, bytes(count) if count and count[0] <= min(
+                    _MAX_READ_BYTES, self._size_from_address
+                ):
                     answer = struct.pack("BB", 0x06, count[0] + 3)
                     answer += bytes(self._memory[self._address : self._address + count[0]])
                     return answer + struct.pack("B", _sum(answer))
                 case 0x4D, bytes(count) if count and len(commands) - at - 2 == count[0]:
-                    if count[0] > self._left:
+                    if count[0] > self._size_from_address:
                         return b"\x15"
                     self._memory[self._address : self._address + count[0]] = commands[at + 2 :]
                     return b"\x06"

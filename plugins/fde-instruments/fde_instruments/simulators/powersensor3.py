@@ -1,4 +1,4 @@
-"""The PowerSensor3's side of the wire.
+"""Simulator of the PowerSensor3.
 
 Its bytes are described in `meters.powersensor3_frames` and `powersensor3_talk`.
 """
@@ -27,21 +27,21 @@ def _float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def eeprom(used: Sequence[bool] = (True,) * 4) -> list[bytes]:
-    """Return the 8 records of 41 bytes, with pairs in use or not."""
+def eeprom(is_on: Sequence[bool] = (True,) * 4) -> list[bytes]:
+    """Return the 8 records of 41 bytes, with pairs switched on or off."""
     records = []
-    for (name, _, gain), on in zip(_RAILS, used, strict=True):
+    for (name, _, gain), on in zip(_RAILS, is_on, strict=True):
         records.append(_RECORD.pack(b"MLX10", name, _VREF_V, _V_PER_A, on))
         records.append(_RECORD.pack(b"voltage", name, 0.0, gain, on))
     return records
 
 
 class PowerSensor3Simulator:
-    """A frame of 18 bytes for each period, once it was started. Does no I/O.
+    """A simulated meter that sends a frame of 18 bytes each period once started; does no I/O.
 
-    The rails have constant voltages; the current's level is chosen such that what rounding to 10
-    bits leaves over is carried into the next frame, as noise does it on the real one. `t_us` is its
-    time when it was switched on. It does not reset when the host is slow to read its configuration.
+    The rails have constant voltages; the rounding error of the current's 10 bits is carried into
+    the next frame, which noise does on the real one. `t_us` is its time when it was switched on. It
+    does not reset when the host is slow to read its configuration.
     """
 
     kind: ClassVar[str] = "powersensor3"
@@ -104,7 +104,7 @@ class PowerSensor3Simulator:
         return sent if self._streaming and not self._reading else b""
 
     def receive(self, data: bytes) -> bytes:
-        """Its answers to commands, of which it reads one byte at a time."""
+        """Return the answers to commands, of which it reads one byte at a time."""
         return b"".join(self._answer(data[n : n + 1]) for n in range(len(data)))
 
     def _answer(self, command: bytes) -> bytes:
@@ -126,5 +126,5 @@ class PowerSensor3Simulator:
 
 
 def _spread(level: NDArray[Any]) -> NDArray[np.uint16]:
-    """Ten bits as the upper four and lower six of a word's two bytes."""
+    """Return ten bits as the upper four and lower six of a word's two bytes."""
     return (((level & 0x3C0) << 2) | (level & 0x3F)).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""A Watts Up? meter's side of the wire; its packets are described in `meters.wattsup`."""
+"""Simulator of a Watts Up? meter; its packets are described in `meters.wattsup`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERSION = (2, 20_000, 7, 11, 1, 0, 20_070_905, 4_711)
 
 
 def encode_packet(command: str, values: Sequence[object]) -> bytes:
-    """`#C,-,n,a1,…,an;` and the end of a line."""
+    """Return the packet `#C,-,n,a1,…,an;` and a line end."""
     texts = ["_" if value is None else str(value) for value in values]
     return f"#{command},-,{len(texts)},{','.join(texts)};\r\n".encode("ascii")
 
@@ -35,10 +35,10 @@ def banner() -> bytes:
 
 
 class WattsUpSimulator:
-    """A record each second while it logs. Takes energies, gives bytes; does no I/O.
+    """A simulated meter that sends a record each second while it logs; does no I/O.
 
-    `fields` is 18, or 16 as in older firmware; `logged` are the names of the readings that it was
-    set to log, all by default.
+    `fields` is 18, or 16 as in older firmware; `logged` are the names of the readings to log, all
+    by default.
     """
 
     kind: ClassVar[str] = "wattsup"
@@ -63,7 +63,7 @@ class WattsUpSimulator:
         self._smallest = [1 << 30] * 3
 
     def switch_off_and_on(self) -> bytes:
-        """Forget what was set and counted; return the packet with its version."""
+        """Reset settings and counters; return the packet with its version."""
         self.logging = False
         self._command = b""
         self._clear()
@@ -101,7 +101,7 @@ class WattsUpSimulator:
         return encode_packet("d", values)
 
     def _readings(self, power_w: float) -> list[int]:
-        """All of them, in the order of the names and in counts."""
+        """Return all readings in counts, in the order of the names."""
         load = power_w / self.full_scale_w
         volts = 121.0 - 2.5 * load
         power_factor = 0.9 + 0.07 * min(1.0, load)

@@ -1,4 +1,4 @@
-"""The Yokogawa WT210's side of the line; what it answers is described in `meters.wt210`."""
+"""Simulator of the Yokogawa WT210; its answers are described in `meters.wt210`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEASURED = {"V": "U", "A": "I", "W": "P"}
 
 
 class WT210Simulator(YokogawaSimulator):
-    """Its items for output are switched on and off, and come in their own order."""
+    """A simulated WT210, whose output items are switched on and off and come in a fixed order."""
 
     kind: ClassVar[str] = "wt210"
 

@@ -1,4 +1,4 @@
-"""What the target itself can read."""
+"""Energy sources on the target."""
 
 from pathlib import Path
 

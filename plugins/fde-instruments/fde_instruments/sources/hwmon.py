@@ -2,8 +2,8 @@
 
 `/sys/class/hwmon/hwmon*/` (kernel, Documentation/ABI/testing/sysfs-class-hwmon): `energy*_input` in
 µJ counts up and is read at the caller's edges; `power*_average` or `power*_input` in µW is polled,
-whichever can be read. Of a TI INA chip that shows no power it is `curr*_input` (mA) ×
-`in*_input` (mV) of one number. A quantity is named by its chip and label: `amd_energy/Esocket0`.
+whichever can be read. For a TI INA chip without a power it is `curr*_input` (mA) × `in*_input` (mV)
+of the same number. A quantity is named by its chip and label: `amd_energy/Esocket0`.
 Older kernels have these files in `device/`; ACPI's power meters have no label but
 `power*_oem_info` (kernel, Documentation/hwmon/acpi_power_meter.rst).
 """
@@ -23,16 +23,16 @@ from contract import system_text
 from contract.system_text import read_line_or_empty as _text
 from fde_instruments.sources import COVERAGE, WORDINGS
 from instrumentation.sources import coverage
-from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, stamped
+from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, read_stamped
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
 
 ROOT = Path("/sys/class/hwmon")
 PERIOD_S = 0.2  # a chip on a bus converts for 1 to 100 ms, and a read of it takes up to 1 ms
 LEAST_MACHINE_W = 0.5  # no machine with such a sensor takes less while it reads it
-_SATURATED_UW = (2**31 - 1, 2**32 - 1)  # what is no number, as some drivers show it
-# Chips whose current and voltage of one number are those of one rail: in the INA3221 from number 4
-# on, `in` is a shunt and `curr` a sum of rails.
+_SATURATED_UW = (2**31 - 1, 2**32 - 1)  # shown by some drivers for no value
+# Chips whose current and voltage of one number are those of one rail; from number 4 on of the
+# INA3221, `in` is a shunt and `curr` a sum of rails.
 _INA, _INA_RAILS = re.compile(r"ina\d.*"), (1, 2, 3)
 
 
@@ -44,7 +44,7 @@ class HwmonError(SourceError):
 
 @dataclass(frozen=True)
 class Sensor:
-    """A file that shows energy (µJ), power (µW), or current (mA) beside `voltage` (mV)."""
+    """A file that shows energy (µJ), power (µW), or current (mA) with the file `voltage` (mV)."""
 
     name: str
     path: Path
@@ -52,7 +52,7 @@ class Sensor:
     voltage: Path | None = None
 
     def read(self) -> int:
-        """Energy in µJ, or power in µW. Raises OSError."""
+        """Return energy in µJ, or power in µW. Raises OSError."""
         number = system_text.read_number(self.path)
         return number if self.voltage is None else number * system_text.read_number(self.voltage)
 
@@ -65,13 +65,13 @@ class HwmonSource(PolledSource):
 
     def __init__(self, sensors: Sequence[Sensor], period_s: float) -> None:
         names = [sensor.name for sensor in sensors]
-        counters = {s.name: partial(stamped, s.read) for s in sensors if s.energy}
-        known = {name: coverage.table().category(name, names) for name in names}
-        never_zero = {name for name, category in known.items() if category and category.never_zero}
+        counters = {s.name: partial(read_stamped, s.read) for s in sensors if s.energy}
+        covers = {name: coverage.table().category(name, names) for name in names}
+        never_zero = {name for name, category in covers.items() if category and category.never_zero}
         powers = {
             s.name: partial(_power_uw, s, s.name in never_zero) for s in sensors if not s.energy
         }
-        averaged_ns = {}  # the time that a power is the mean of, where the driver states it (ms)
+        averaged_ns = {}  # averaging times of powers that the driver states (ms)
         for sensor in sensors:
             with suppress(OSError):
                 interval = sensor.path.with_name(f"{sensor.path.name}_interval")
@@ -95,14 +95,14 @@ class HwmonSource(PolledSource):
                 except PermissionError:
                     denied.append(sensor.path)
                 except OSError:
-                    pass  # a sensor of a part that is switched off; it may come later
+                    pass  # a sensor of a part that is switched off; it may work later
                 else:
                     readable.append(sensor)
                     break
             else:
                 refused += denied
                 covers = coverage.table().category(name)
-                if covers and covers.never_zero:  # the others are then not the whole
+                if covers and covers.never_zero:  # the others are then incomplete
                     silent.append(ways[0])
         if not readable and refused:
             raise HwmonError(
@@ -114,21 +114,21 @@ class HwmonSource(PolledSource):
 
     @classmethod
     def is_present(cls, root: Path = ROOT) -> bool:
-        """Whether this machine has such a sensor."""
+        """Return whether this machine has such a sensor."""
         return bool(discover(root))
 
 
 def discover(root: Path) -> list[Sensor]:
-    """Every sensor once, by chip and number; a power beside a counter of its name is left out."""
+    """Return each sensor once, by chip and number, without powers that have a counter too."""
     return [ways[0] for ways in _candidates(root).values()]
 
 
 def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
-    """By name, the files that show one quantity, the best first."""
+    """Return the files of each quantity by name, the best first."""
     sensors: dict[str, list[Sensor]] = {}
     for chip in sorted(root.glob("hwmon*"), key=_number_of):
         if _text(chip / "device/type") == "Battery":
-            continue  # the battery source has it
+            continue  # the battery source reads it
         chip_sensors: dict[str, list[Sensor]] = {}
         driver = _text(chip / "name") or _text(chip / "device/name") or chip.name
         products = _products(chip) if _INA.fullmatch(driver) else ()
@@ -144,12 +144,12 @@ def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
 
 
 def _files(chip: Path) -> Iterator[Sensor]:
-    """Those that show energy or power, named by their labels."""
+    """Yield the sensors of a chip that show energy or power, named by their labels."""
     for path in sorted(chip.glob("energy*_input"), key=_number_of):
         yield Sensor(_label(path, "_input"), path, True)
     for number in sorted({p.name.split("_")[0] for p in chip.glob("power[0-9]*_*")}):
         if _text(chip / f"{number}_is_battery") == "1":
-            continue  # what charges it is no use of the machine
+            continue  # charging power is not used by the machine
         for suffix in ("_average", "_input"):  # the mean of an interval loses nothing
             path = chip / f"{number}{suffix}"
             if path.exists():
@@ -157,7 +157,7 @@ def _files(chip: Path) -> Iterator[Sensor]:
 
 
 def _products(chip: Path) -> Iterator[Sensor]:
-    """Rails that show current and voltage, where the chip shows no power."""
+    """Yield the rails with current and voltage of a chip that shows no power."""
     if any(chip.glob("power*_input")) or any(chip.glob("power*_average")):
         return
     for number in _INA_RAILS:
@@ -168,10 +168,10 @@ def _products(chip: Path) -> Iterator[Sensor]:
 
 
 def _power_uw(sensor: Sensor, never_zero: bool) -> int:
-    """Its power in µW.
+    """Return a sensor's power in µW.
 
-    Raises OSError for what the power of this quantity cannot be, as where the firmware answers with
-    all bits set or, of a machine that runs, with 0 or in another unit.
+    Raises OSError for an impossible power: if the firmware answers with all bits set or, for a
+    running machine, with 0 or in another unit.
     """
     power_uw = sensor.read()
     if power_uw in _SATURATED_UW:

@@ -1,8 +1,8 @@
-"""NVIDIA's graphics processors, by the driver's own library and the standard library's ctypes.
+"""NVIDIA's graphics processors, read by the driver's library NVML with ctypes.
 
 NVML API reference: `nvmlDeviceGetTotalEnergyConsumption` (mJ since the driver was loaded, from
-Volta on) is read at the caller's edges; where a card has no such counter,
-`nvmlDeviceGetPowerUsage` (mW) is polled.
+Volta on) is read at the caller's edges; for a card without that counter `nvmlDeviceGetPowerUsage`
+(mW) is polled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from contract import system_text
 from fde_instruments.sources import COVERAGE, WORDINGS
-from instrumentation.sources.counter import reason, stamped
+from instrumentation.sources.counter import read_stamped, reason
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
 
@@ -30,7 +30,7 @@ class NvmlError(SourceError):
 
 
 class _Library:
-    """The calls that are needed; each raises OSError with NVML's own words."""
+    """The used calls of NVML; each raises OSError with NVML's message."""
 
     def __init__(self, file: str) -> None:
         self._nvml = ctypes.CDLL(file)
@@ -39,8 +39,8 @@ class _Library:
     def call(self, function: str, *arguments: object) -> None:
         code = int(getattr(self._nvml, function)(*arguments))
         if code:
-            words = self._nvml.nvmlErrorString(code)
-            raise OSError(code, system_text.decode(words or b"no reason given"))
+            message = self._nvml.nvmlErrorString(code)
+            raise OSError(code, system_text.decode(message or b"no reason given"))
 
     def count(self) -> int:
         count = ctypes.c_uint()
@@ -64,9 +64,9 @@ class _Library:
 
 
 class NvmlSource(PolledSource):
-    """`gpu-0`, `gpu-1` … in NVML's order.
+    """All cards as `gpu-0`, `gpu-1` … in NVML's order.
 
-    A card that cannot be read is left out, with the reason in `omitted`; the others are read.
+    A card that cannot be read is omitted, with the reason in `omitted`.
     """
 
     name: ClassVar[str] = "nvml"
@@ -80,7 +80,7 @@ class NvmlSource(PolledSource):
             try:
                 device = library.device(index)
                 if self._counts(device):
-                    counters[name] = partial(stamped, partial(library.energy_uj, device))
+                    counters[name] = partial(read_stamped, partial(library.energy_uj, device))
                 else:
                     library.power_uw(device)
                     powers[name] = partial(library.power_uw, device)
@@ -90,7 +90,7 @@ class NvmlSource(PolledSource):
         super().__init__(powers, counters, period_s, (*counters, *powers))
 
     def _counts(self, device: ctypes.c_void_p) -> bool:
-        """Whether a card has a counter of energy. Raises OSError where the card is lost."""
+        """Return whether a card has an energy counter. Raises OSError if the card is lost."""
         try:
             self._library.energy_uj(device)
         except OSError as error:
@@ -123,7 +123,7 @@ class NvmlSource(PolledSource):
 
     @classmethod
     def is_present(cls, file: str = LIBRARY) -> bool:
-        """Whether NVIDIA's driver is installed."""
+        """Return whether NVIDIA's driver is installed."""
         try:
             ctypes.CDLL(file)
         except OSError:
@@ -131,6 +131,6 @@ class NvmlSource(PolledSource):
         return True
 
     def close(self) -> None:
-        """End the polling and let go of the driver."""
+        """End the polling and release the driver."""
         super().close()
         self._library.call("nvmlShutdown")

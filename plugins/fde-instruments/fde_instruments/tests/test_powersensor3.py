@@ -21,7 +21,7 @@ from fde_instruments.meters import powersensor3_frames as frames
 from fde_instruments.meters.powersensor3 import PowerSensor3
 from fde_instruments.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
 from fde_instruments.simulators.powersensor3 import PowerSensor3Simulator, eeprom
-from instrumentation.meters.rows import ParseResult, joined
+from instrumentation.meters.rows import ParseResult, join_results
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import parse_meter
 from instrumentation.simulators.play import SimulatedPort
@@ -53,7 +53,7 @@ def talked(meter: PowerSensor3, simulator: PowerSensor3Simulator, t_ns: int = 0)
         meter.on_request_sent(request, t_ns)
         if answer := simulator.receive(request):
             outputs.append(meter.feed(answer, t_ns))
-    return joined(outputs)
+    return join_results(outputs)
 
 
 def started(**settings: int) -> tuple[PowerSensor3, PowerSensor3Simulator]:
@@ -85,11 +85,11 @@ def test_a_frame_by_hand() -> None:
     # 1111tttt 01tttttt of 0b1010110011, then sensor 0 with 0b1000000001 and the marker.
     data = frame(0b1010110011, (0b1000000001, *range(1, 8)), marker=True)
     assert data[:4] == bytes([0b11111010, 0b01110011, 0b10001000, 0b01000001])
-    stream_frames = frames.find(data)
+    stream_frames = frames.find_frames(data)
     assert frames.levels(stream_frames.words).tolist() == [
         [0b1010110011, 0b1000000001, *range(1, 8)]
     ]
-    assert frames.marked(stream_frames.words).tolist() == [True]
+    assert frames.has_marker(stream_frames.words).tolist() == [True]
 
 
 def test_power_is_current_times_voltage() -> None:
@@ -110,7 +110,7 @@ def test_a_record_is_the_mean_of_its_frames_up_to_the_last_ones_time() -> None:
     times = np.cumsum([1000, *steps])
     levels = [(500 + n, 400) * 4 for n in range(45)]
     pieces = [frame(int(t), level) for t, level in zip(times, levels, strict=True)]
-    output = joined([meter.feed(piece, n) for n, piece in enumerate(pieces)])
+    output = join_results([meter.feed(piece, n) for n, piece in enumerate(pieces)])
     single, _ = started(window_ms=0)
     each = single.feed(b"".join(pieces), 0).rows
     assert output.rows.t_device_us.tolist() == [times[19], times[39]]
@@ -197,7 +197,7 @@ def test_a_port_opened_in_mid_frame_is_no_fault() -> None:
 def test_junk_between_frames_is_told_however_it_comes() -> None:
     meter, _ = started()
     pieces = [frame(50), b"not a frame, ", b"nor this, what", b"ever it is", frame(100), frame(150)]
-    (fault,) = joined([meter.feed(piece, n) for n, piece in enumerate(pieces)]).faults
+    (fault,) = join_results([meter.feed(piece, n) for n, piece in enumerate(pieces)]).faults
     assert (fault.kind, fault.t_mono_ns) == ("framing", 4)
     assert fault.detail == "37 bytes before this are no PowerSensor3 frame"
 
@@ -252,9 +252,9 @@ def test_missing_frames_end_a_record_and_are_flagged() -> None:
 def test_arrival_tells_how_often_the_time_wrapped_meanwhile(lost: int) -> None:
     meter, _ = started()
     first = [meter.feed(frame(50 * n), 50 * n * US) for n in range(1, 200)]
-    assert not joined(first).faults
+    assert not join_results(first).faults
     later = [meter.feed(frame(50 * n), 50 * n * US) for n in range(200 + lost, 400 + lost)]
-    output = joined(later)
+    output = join_results(later)
     assert kinds(output) == ["gap"]
     assert output.faults[0].detail == f"frames of {50 * lost} µs are missing"
     assert set(np.diff(output.rows.t_device_us[2:]).tolist()) == {1000}
@@ -272,7 +272,7 @@ def test_a_loss_that_looks_like_none_is_found_out_within_seconds() -> None:
         late_us = chance.choice([0, 0, 3000])
         t_ns = (50 * numbers[-1] + late_us) * US
         outputs.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
-    output = joined(outputs)
+    output = join_results(outputs)
     (fault,) = output.faults
     assert (fault.kind, fault.detail) == ("gap", "frames of 25600 µs are missing")
     assert 5e9 < fault.t_mono_ns < 9.5e9
@@ -289,7 +289,7 @@ def test_wraps_that_were_counted_too_often_are_put_right() -> None:
         late_us = 9000 if start == 100_000 else 0
         t_ns = (50 * numbers[-1] + late_us) * US
         outputs.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
-    output = joined(outputs)
+    output = join_results(outputs)
     assert kinds(output) == ["gap", "restart"]
     assert words(output).count("restart") == 1
     assert abs(50 * 239_999 - int(output.rows.t_device_us[-1])) <= 1000
@@ -332,7 +332,7 @@ def test_at_1_khz_a_single_lost_frame_shows() -> None:
     meter, simulator = started(frames_hz=1000)
     sent = a_stream(simulator, 100)
     del sent[50]
-    output = joined([meter.feed(data, n * 1_000_000) for n, data in enumerate(sent)])
+    output = join_results([meter.feed(data, n * 1_000_000) for n, data in enumerate(sent)])
     assert kinds(output) == ["gap"]
     assert len(output.rows) == 98
 
@@ -353,7 +353,7 @@ def test_the_configuration_is_laid_out_as_the_firmware_has_it() -> None:
     record = struct.pack("<16s16sff?", b"MLX10", b"Jetson", 1.625, 0.125, True)
     assert len(record) == 41
     sensor = Sensor.from_bytes(record)
-    assert (sensor.vref_v, sensor.sensitivity, sensor.used) == (1.625, 0.125, True)
+    assert (sensor.vref_v, sensor.sensitivity, sensor.is_used) == (1.625, 0.125, True)
     assert sensor.to_bytes() == record
     for bad in (record[:-1] + b"\x02", record[:32] + b"\xff" * 8 + b"\x01"):
         with pytest.raises(ValueError, match=r"neither used|no finite"):
@@ -386,10 +386,10 @@ def test_frames_found_by_the_stretch_are_those_of_the_pattern(
     data = bytearray().join(frame(50 * n, (chance.randrange(1024),) * 8) for n in range(400))
     _hurt(data, damages, chance)
     pattern: re.Pattern[bytes] = frames._FRAME
-    stream_frames = frames.find(bytes(data[start:]))
+    stream_frames = frames.find_frames(bytes(data[start:]))
     assert stream_frames.at.tolist() == [match.start() for match in pattern.finditer(data[start:])]
     taken = 18 * len(stream_frames.at) + int(stream_frames.junk.sum()) + stream_frames.junk_after
-    assert taken == stream_frames.rest
+    assert taken == stream_frames.end
 
 
 @given(
@@ -414,7 +414,7 @@ def test_pieces_taken_together_give_the_same_as_one_by_one(
     ]
     pieces.sort(key=lambda piece: piece.t_mono_ns)
     same(
-        joined([first.feed(piece.data, piece.t_mono_ns) for piece in pieces]),
+        join_results([first.feed(piece.data, piece.t_mono_ns) for piece in pieces]),
         other.feed_all(pieces_of(pieces)),
     )
 
@@ -435,7 +435,7 @@ def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -
     part = chance.randrange(1, len(pieces))
     for some in (pieces[:part], pieces[part:]):
         same(
-            joined([first.feed(piece.data, piece.t_mono_ns) for piece in some]),
+            join_results([first.feed(piece.data, piece.t_mono_ns) for piece in some]),
             other.feed_all(pieces_of(some)),
         )
         assert vars(first._time) == vars(other._time)
@@ -456,7 +456,7 @@ def test_each_damaged_frame_costs_itself_alone(thorough: bool) -> None:
     parts = [
         meter.feed(b"".join(sent[n : n + 200]), (n + 200) * 50 * US) for n in range(0, count, 200)
     ]
-    read = set((joined(parts).rows.t_device_us // 50).tolist())
+    read = set((join_results(parts).rows.t_device_us // 50).tolist())
     lost = set(range(1, count)) - read
     assert {n - 1 for n in lost} <= hurt
 

@@ -10,7 +10,14 @@ import pytest
 
 from fde_instruments.meters.wattsup import FIELDS, WattsUp
 from fde_instruments.simulators.wattsup import WattsUpSimulator, banner, encode_packet
-from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, ParseResult, Rows, concatenated
+from instrumentation.meters.rows import (
+    GAP,
+    OVER_RANGE,
+    RESTART,
+    ParseResult,
+    Rows,
+    concatenate_rows,
+)
 from instrumentation.tests.meter_helpers import opened
 from instrumentation.trace import Fault
 
@@ -39,7 +46,7 @@ def fed(pieces: Sequence[bytes], meter: WattsUp | None = None) -> tuple[Rows, li
     if meter is None:
         meter = opened(WattsUp({"0": "system"}))
     done = [meter.feed(piece, (n + 1) * SECOND_NS) for n, piece in enumerate(pieces)]
-    return concatenated([output.rows for output in done]), [
+    return concatenate_rows([output.rows for output in done]), [
         f for output in done for f in output.faults
     ]
 
