@@ -17,7 +17,7 @@ from agent import pack, requests
 from agent.system import admission, lock, notify, packages, quiet
 from agent.system.command import keep_private
 from agent.system.limits import Stop
-from contract import identity, journal, plan, strict_json
+from contract import identity, journal, plan
 from contract.errors import AgentError
 from contract.files import json_text
 from contract.journal import Entry
@@ -67,10 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNFORESEEN
 
 
-def _bounds(text: str) -> admission.Bounds:
-    return strict_json.parse(admission.Bounds, text)
-
-
 def _parser() -> argparse.ArgumentParser:
     target, suite = (argparse.ArgumentParser(add_help=False) for _ in range(2))
     target.add_argument("--target", type=Path, default=TARGET)
@@ -118,7 +114,9 @@ def _parser() -> argparse.ArgumentParser:
 
     about = "set which runs of a suite may still begin"
     bounded = _command(commands, "bound", about, bound, parents=[suite])
-    bounded.add_argument("bounds", type=_bounds, metavar="JSON", help="seconds, known_s and block")
+    bounded.add_argument(
+        "bounds", type=admission.parse, metavar="JSON", help="seconds, known_s and block"
+    )
 
     about = "have a finished run repeated"
     repeat = _command(commands, "request-repeat", about, _request, parents=[suite])

@@ -173,13 +173,13 @@ def power(sys: Path) -> PowerSupply:
 def kernel() -> KernelOptions:
     """Read whether the kernel was built with the options that the configurations need."""
     packed, config_file = Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")
-    lines: set[str] | None = None
     if packed.exists():
-        lines = set(gzip.decompress(packed.read_bytes()).decode().splitlines())
+        config = gzip.decompress(packed.read_bytes()).decode()
     elif config_file.exists():
-        lines = set(config_file.read_text(encoding="utf-8").splitlines())
-    if lines is None:
+        config = config_file.read_text(encoding="utf-8")
+    else:
         return KernelOptions(sed_opal=None, dm_crypt=None)
+    lines = set(config.splitlines())
     return KernelOptions(
         sed_opal="CONFIG_BLK_SED_OPAL=y" in lines,
         dm_crypt=not lines.isdisjoint({"CONFIG_DM_CRYPT=y", "CONFIG_DM_CRYPT=m"}),

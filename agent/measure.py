@@ -38,7 +38,7 @@ from contract.journal import Fact, boot_id
 from contract.plan import MOST_RUN_S, Plan, Run
 from instrumentation.sources.powercap import PowercapSource
 from workloads import registry
-from workloads.base import Context, Workload, WorkloadError
+from workloads.base import Context, WorkloadError
 
 FORMAT = "fde-run/1"
 # Not /tmp: that may be in memory, and scratch files would then be measured as memory traffic.
@@ -264,7 +264,14 @@ class Bench:
             # Behind the checks: what they start is not loaded again, and does not stay in memory.
             drop_caches()
             time.sleep(self._plan.settle_s)
-            self._measured(workload, context, marks, sampler)
+            findings = self._findings
+            self._others.begin()
+            findings.t_start_ns = time.monotonic_ns()
+            with sampler:
+                workload.run(context)
+                marks.tail(self._plan.tail_s)
+            findings.t_end_ns = time.monotonic_ns()
+            findings.other_sources = self._others.end()
         finally:
             self._findings.samples = sampler
             self._findings.phases = marks.phases()
@@ -273,18 +280,6 @@ class Bench:
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
                 shutil.rmtree(disk, ignore_errors=True)
-
-    def _measured(
-        self, workload: Workload, context: Context, marks: Marks, sampler: Sampler
-    ) -> None:
-        findings = self._findings
-        self._others.begin()
-        findings.t_start_ns = time.monotonic_ns()
-        with sampler:
-            workload.run(context)
-            marks.tail(self._plan.tail_s)
-        findings.t_end_ns = time.monotonic_ns()
-        findings.other_sources = self._others.end()
 
     def _folder(self, run: Run) -> Path:
         return self._suite_dir / "runs" / run.run_id
@@ -379,15 +374,9 @@ def no_scratch_left() -> Iterator[None]:
 
 def _remove_scratch() -> None:
     for folder in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
-        if _is_ours(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_ours(folder: Path) -> bool:
-    """Return whether we made a folder: anybody can make one with such a name there."""
-    try:
-        status = folder.lstat()
-    except OSError:
-        return False
-    private = stat.S_IMODE(status.st_mode) in (0o700, _SHARED_MODE)
-    return stat.S_ISDIR(status.st_mode) and private and status.st_uid == os.geteuid()
+        with suppress(OSError):
+            status = folder.lstat()
+            private = stat.S_IMODE(status.st_mode) in (0o700, _SHARED_MODE)
+            # Anybody can make a folder with such a name there.
+            if stat.S_ISDIR(status.st_mode) and private and status.st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -66,21 +67,17 @@ def gather(spec: StorageSpec) -> Document:
 
 def versions() -> dict[str, str | None]:
     """Return the first line that each program prints about itself; null if it is not installed."""
-    programs = {name: _first_line(argv) for name, argv in PROGRAMS.items()}
+    programs: dict[str, str | None] = dict.fromkeys(PROGRAMS)
+    for name, argv in PROGRAMS.items():
+        with suppress(CommandError):
+            output = run(argv, ok=range(256), timeout_s=30)
+            lines = (line.strip() for line in f"{output.out}\n{output.err}".splitlines())
+            programs[name] = next(filter(None, lines), None)
     # By pyRAPL's own text: importing it may fail, and a bare copy of it has no package metadata.
     spec = find_spec("pyRAPL")
     text = _text(Path(spec.origin)) if spec and spec.origin else None
     version = re.search(r'^__version__ = "([^"]+)"', text or "", re.MULTILINE)
     return {"python": sys.version.split()[0], **programs, "pyRAPL": version and version[1]}
-
-
-def _first_line(argv: list[str]) -> str | None:
-    try:
-        output = run(argv, ok=range(256), timeout_s=30)
-    except CommandError:
-        return None
-    lines = [line.strip() for line in (output.out + "\n" + output.err).splitlines()]
-    return next((line for line in lines if line), None)
 
 
 def _cpu() -> Document:

@@ -71,6 +71,12 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             watchdog.within(STEP_S)
             notify.tell(f"STATUS={clause}")
 
+        def open_counters() -> PowercapSource:
+            try:
+                return PowercapSource.open(watch_s=WATCH_S, enough=MANY_UPDATES)
+            except PowercapError as error:
+                raise NotYetError(error) from error
+
         @contextmanager
         def equip(waits: Waits) -> Iterator[tuple[Stack, PowercapSource]]:
             target = plan.read_target(target_path)
@@ -78,7 +84,7 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             execution.allowed = target.disks
             secrets = waits.for_secrets(secrets_path)
             waits.for_disks(suite.storage.disks.values())
-            counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
+            counters = waits.until("counters", open_counters, limit_s=PATIENCE_S)
             try:
                 with ExitStack() as held:
 
@@ -103,13 +109,6 @@ def run_suite(suite_dir: Path, secrets_path: Path, target_path: Path) -> int:
             return status
         finally:
             writer.close()
-
-
-def _counters() -> PowercapSource:
-    try:
-        return PowercapSource.open(watch_s=WATCH_S, enough=MANY_UPDATES)
-    except PowercapError as error:
-        raise NotYetError(error) from error
 
 
 class Suite:
@@ -255,7 +254,11 @@ class Suite:
             self._void(run, " ".join(missing), bench, journal.SKIPPED)
             return
         try:
-            self._switch(run, stack, bench)
+            entered = stack.entered and stack.entered.configuration.name
+            if (entered, bench.block) != (run.configuration, run.block):
+                self._tell("switching", run.run_id, run.configuration)
+                stack.enter(run.configuration)
+                bench.block = run.block
             self._tell("running", run.run_id)
             fault = bench.measure(
                 run,
@@ -284,16 +287,6 @@ class Suite:
         # Whatever it left on the file system: the next run gets a fresh one.
         with suppress(AgentError):
             stack.leave()
-
-    def _switch(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
-        """Enter the run's configuration, unless it is still entered in this block."""
-        entered = stack.entered
-        stands = entered is not None and entered.configuration.name == run.configuration
-        if stands and bench.block == run.block:
-            return
-        self._tell("switching", run.run_id, run.configuration)
-        stack.enter(run.configuration)
-        bench.block = run.block
 
     def _void(
         self,

@@ -128,17 +128,14 @@ class CheckContext:
         """Return the disks' SMART reports by kernel name, with the kernel's write counts."""
         if self.known_health is not None:
             return self.known_health
-        reports = {name: smart.read(self.smartctl, name) for name in self.disks}
-        return {
-            name: replace(report, kernel_written_bytes=self._written_bytes(name))
-            for name, report in reports.items()
-            if report is not None
-        }
-
-    def _written_bytes(self, name: str) -> int | None:
-        with suppress(OSError):
-            return marks.written_bytes(Path(name), self.sys / "class/block")
-        return None
+        reports = {}
+        for name in self.disks:
+            if (report := smart.read(self.smartctl, name)) is not None:
+                reports[name] = report
+                with suppress(OSError):
+                    written_bytes = marks.written_bytes(Path(name), self.sys / "class/block")
+                    reports[name] = replace(report, kernel_written_bytes=written_bytes)
+        return reports
 
     @cached_property
     def kernel_lines(self) -> list[kernel_log.Line] | None:

@@ -55,7 +55,7 @@ def firmware(context: CheckContext) -> Observation | None:
         device = _device(context, name)
         revision = text(device / "firmware_rev") or text(device / "rev")
         if revision:
-            current[_serial(context, name)] = revision
+            current[serial_of(context, name)] = revision
     if not current:
         return None
     first = context.first("firmware", current)
@@ -79,9 +79,9 @@ def temperatures_c(context: CheckContext) -> dict[str, float]:
         readings = [value / 1000 for sensor in sensors if (value := number(sensor)) is not None]
         values = [reading for reading in readings if possible_c(reading) is not None]
         if values:
-            temperatures[_serial(context, name)] = max(values)
+            temperatures[serial_of(context, name)] = max(values)
         elif name in context.health and (smart_c := context.health[name].temperature_c) is not None:
-            temperatures[_serial(context, name)] = float(smart_c)
+            temperatures[serial_of(context, name)] = float(smart_c)
     return temperatures
 
 
@@ -113,30 +113,26 @@ def links(context: CheckContext) -> dict[str, str] | None:
     """Read speed, width and queue depth of all links of each disk, by serial number."""
     links_by_serial = {}
     for name in context.disks:
-        paths = [_link(context, device) for device in controllers(_device(context, name))]
+        paths = []
+        for device in controllers(_device(context, name)):
+            port = next((p for p in device.resolve().parts if re.fullmatch(r"ata\d+", p)), "ata")
+            parts = [
+                text(device / "device/current_link_speed"),
+                (width := text(device / "device/current_link_width")) and f"x{width}",
+                text(context.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"),
+                (depth := text(device / "queue_depth")) and f"queue of {depth}",
+            ]
+            paths.append(", ".join(filter(None, parts)))
         if any(paths):
-            links_by_serial[_serial(context, name)] = " + ".join(filter(None, paths))
+            links_by_serial[serial_of(context, name)] = " + ".join(filter(None, paths))
     return links_by_serial or None
-
-
-def _link(context: CheckContext, device: Path) -> str:
-    port = next((p for p in device.resolve().parts if re.fullmatch(r"ata\d+", p)), "ata")
-    ata = context.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"
-    pci = device / "device"
-    parts = [
-        text(pci / "current_link_speed"),
-        (width := text(pci / "current_link_width")) and f"x{width}",
-        text(ata),
-        (depth := text(device / "queue_depth")) and f"queue of {depth}",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def link(context: CheckContext) -> Observation | None:
     """Observe whether the links are those that the suite began with; a disk may report none."""
     if not context.disks:
         return None
-    current = {_serial(context, name): "not reported" for name in context.disks}
+    current = {serial_of(context, name): "not reported" for name in context.disks}
     current |= links(context) or {}
     first = context.first("disk_links", current)
     return link_changed(first, current)
@@ -152,7 +148,7 @@ def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]
     warm, linked = temperatures_c(context), links(context) or {}
     states = {}
     for name in context.disks:
-        serial, health = _serial(context, name), context.health.get(name)
+        serial, health = serial_of(context, name), context.health.get(name)
         queue = context.sys / "class/block" / name / "queue"
         power = controllers(_device(context, name))[0] / "power"
         states[serial] = {
@@ -165,7 +161,7 @@ def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]
     return states
 
 
-def _serial(context: CheckContext, name: str) -> str:
+def serial_of(context: CheckContext, name: str) -> str:
     """Return the disk's serial number as sysfs has it, else its name."""
     device = _device(context, name)
     return text(device / "serial") or text(device / "wwid") or name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,28 +42,17 @@ def read(path: Path) -> list[Line] | None:
 
     The format is that of /dev/kmsg (Documentation/ABI/testing/dev-kmsg): a record a read.
     """
-    try:
-        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
-            return parse(_records(fd))
-    except OSError:
-        return None
-
-
-def _records(fd: int) -> str:
-    chunks = []
-    while True:
-        try:
-            chunk = os.read(fd, _RECORD_BYTES)
-        except BlockingIOError:
-            break
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                continue  # the record was overwritten: the next read gives the oldest that is left
-            break
-        if not chunk:
-            break
-        chunks.append(chunk)
-    return system_text.decode(b"".join(chunks))
+    chunks: list[bytes] = []
+    with suppress(OSError), opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+        while not chunks or chunks[-1]:
+            try:
+                chunks.append(os.read(fd, _RECORD_BYTES))
+            except OSError as error:
+                # A record was overwritten: the next read gives the oldest that is left.
+                if error.errno != errno.EPIPE:
+                    break
+        return parse(system_text.decode(b"".join(chunks)))
+    return None
 
 
 def parse(text: str) -> list[Line]:

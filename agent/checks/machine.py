@@ -149,13 +149,7 @@ def sleep_ns(_scene: CheckContext) -> int:
     return asleep_ns()
 
 
-def stepped(before_ns: int, now_ns: int) -> Observation:
-    """Observe by how many seconds the wall clock was set."""
-    step_ns = now_ns - before_ns
-    return Observation(round(step_ns / 1e9, 3) + 0.0, abs(step_ns) <= TOLERANCE_NS)
-
-
-def suspended(before_ns: int, now_ns: int) -> Observation:
-    """Observe how many seconds the machine slept."""
-    slept_ns = now_ns - before_ns
-    return Observation(round(slept_ns / 1e9, 3) + 0.0, slept_ns <= TOLERANCE_NS)
+def shifted(before_ns: int, now_ns: int) -> Observation:
+    """Observe by how many seconds a clock has moved against CLOCK_MONOTONIC."""
+    shift_ns = now_ns - before_ns
+    return Observation(round(shift_ns / 1e9, 3) + 0.0, abs(shift_ns) <= TOLERANCE_NS)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.checks.context import CheckContext, Observation, text
+from agent.checks.disks import serial_of
 from agent.storage.uses import mounts, read_stack
 from contract.names import printable
 
@@ -80,16 +81,13 @@ def of_device(device: Path) -> dict[str, str]:
 
 
 def _read(root: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    files = (file for pattern in patterns for file in sorted(root.glob(pattern)))
-    values = ((file, _chosen(file)) for file in files if file.name not in NO_SETTINGS)
-    return {str(f.relative_to(root)): printable(value) for f, value in values if value is not None}
-
-
-def _chosen(file: Path) -> str | None:
-    """Return a setting; of a list of choices only the one in brackets, for modules bring others."""
-    value = text(file)
-    chosen = re.search(r"\[([^\]]+)\]", value or "")
-    return chosen[1] if chosen else value
+    values = {}
+    for file in (file for pattern in patterns for file in sorted(root.glob(pattern))):
+        if file.name not in NO_SETTINGS and (value := text(file)) is not None:
+            # Of a list of choices only the one in brackets: modules bring others.
+            chosen = re.search(r"\[([^\]]+)\]", value)
+            values[str(file.relative_to(root))] = printable(chosen[1] if chosen else value)
+    return values
 
 
 def read(context: CheckContext) -> dict[str, str] | None:
@@ -114,11 +112,10 @@ def _devices(context: CheckContext) -> Iterator[tuple[str, str]]:
     blocks = context.sys / "class/block"
     stack = read_stack(blocks)
     for disk in context.disks:
-        device = blocks / disk / "device"
-        serial = text(device / "serial") or text(device / "wwid") or disk
         for name in sorted(stack.over(disk) or {disk}):
             layer = text(blocks / name / "dm/name") or name.replace(disk, "")
-            yield name, serial if name == disk else f"{context.configuration} {layer}"
+            label = f"{context.configuration} {layer}"
+            yield name, serial_of(context, disk) if name == disk else label
 
 
 def as_at_first(context: CheckContext) -> Observation | None:

@@ -150,6 +150,9 @@ def health_of(report: Report) -> Health | None:
     errors += sum(attribute.raw.value for attribute in ata if attribute.id in _LOST)
     errors += sum(part.total_uncorrected_errors for part in scsi.values())
     heat = [n for n in (log.warning_temp_time, log.critical_comp_time) if n is not None]
+    used_percent = log.percentage_used
+    if used_percent is None:
+        used_percent = report.ata_device_statistics.value(_SOLID_STATE, _USED_PERCENT)
     return Health(
         report.serial_number,
         passed,
@@ -158,7 +161,7 @@ def health_of(report: Report) -> Health | None:
         temperature_c=possible_c(report.temperature.current),
         written_bytes=_written_bytes(report, log),
         spare_percent=log.available_spare,
-        used_percent=_used_percent(report, log),
+        used_percent=used_percent,
     )
 
 
@@ -197,9 +200,3 @@ def _written_bytes(report: Report, log: _NvmeLog) -> int | None:
         if has_default_sectors and _SECTORS.fullmatch(written.name)
         else None
     )
-
-
-def _used_percent(report: Report, log: _NvmeLog) -> int | None:
-    if log.percentage_used is not None:
-        return log.percentage_used
-    return report.ata_device_statistics.value(_SOLID_STATE, _USED_PERCENT)

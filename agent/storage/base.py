@@ -222,7 +222,17 @@ def settings(kind: Kind, disk: str, entry: Document) -> tuple[dict[str, Paramete
         if isinstance(stated.get(name), list) and stated[name]:
             stated[name] = json.dumps(stated[name])
     values: dict[str, ParameterValue] = {}
-    broken = list(_broken(kind, disk, stated))
+    broken = []
+    if kind.range_state != "off" and disk == "plain":
+        broken.append(
+            f"only a self-encrypting disk can do {kind.name}: disk must be sed, or another name "
+            "than plain for one that has Opal"
+        )
+    for key in sorted(set(stated) - {field.name for field in kind.fields}):
+        if stated[key] is not False:
+            broken.append(f"{key} means nothing for the kind {kind.name}: take it out")
+    if missing := [f.name for f in kind.fields if f.required and f.name not in stated]:
+        broken.append(f"the kind {kind.name} needs {', '.join(missing)}")
     for field in kind.fields:
         value = stated.get(field.name, None if field.required else field.default)
         if type(field.default) is int and isinstance(value, str) and value.isdecimal():
@@ -233,19 +243,6 @@ def settings(kind: Kind, disk: str, entry: Document) -> tuple[dict[str, Paramete
         except ParameterError as error:
             broken.append(f"{str(error).rstrip('.')} ({field.help})")
     return values, broken or list(kind.conflicts(values))
-
-
-def _broken(kind: Kind, disk: str, stated: Document) -> Iterator[str]:
-    field_names = {field.name for field in kind.fields}
-    if kind.range_state != "off" and disk == "plain":
-        yield (
-            f"only a self-encrypting disk can do {kind.name}: disk must be sed, or another name "
-            "than plain for one that has Opal"
-        )
-    for key in sorted(key for key in set(stated) - field_names if stated[key] is not False):
-        yield f"{key} means nothing for the kind {kind.name}: take it out"
-    if missing := [f.name for f in kind.fields if f.required and f.name not in stated]:
-        yield f"the kind {kind.name} needs {', '.join(missing)}"
 
 
 def cipher_label(cipher: str) -> str:

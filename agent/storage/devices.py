@@ -49,7 +49,7 @@ def kernel_name(path: str | os.PathLike[str]) -> str | None:
         return None
     if not stat.S_ISBLK(info.st_mode):
         return None
-    return name_of(os.major(info.st_rdev), os.minor(info.st_rdev))
+    return name_of(info.st_rdev)
 
 
 def size_bytes(name: str) -> int:
@@ -311,9 +311,9 @@ def command_name(process: Path) -> str:
     return f"{sentence(system_text.read(process / 'comm').strip())}[{process.name}]"
 
 
-def name_of(major: int, minor: int) -> str | None:
+def name_of(number: int) -> str | None:
     """Return the kernel's name of the block device with this number; None if it does not exist."""
-    link = Path(f"/sys/dev/block/{major}:{minor}")
+    link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     return link.resolve().name if link.exists() else None
 
 

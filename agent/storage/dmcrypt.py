@@ -147,7 +147,13 @@ class DmCrypt(Kind):
 
     def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> Evidence:
         header = str(configuration.settings["header"])
-        arguments = _cipher_arguments(place, configuration)
+        integrity = str(configuration.settings["integrity"])
+        arguments = ["--cipher", cipher(configuration)]
+        arguments += ["--key-size", str(volume_key_bits(configuration))]
+        arguments += ["--sector-size", str(configuration.settings["sector_size"])]
+        arguments += ["--offset", str(place.offset_sectors)]
+        if integrity != "none":
+            arguments += ["--integrity", integrity, "--integrity-no-wipe"]
         if header == "none":
             arguments += ["--size", str(place.size_sectors), *open_arguments(configuration)]
             key = os.urandom(volume_key_bits(configuration) // 8)
@@ -162,7 +168,7 @@ class DmCrypt(Kind):
         argv += [*format_options[header], *CHEAP_PBKDF, "--key-file", "-", place.partition]
         run(argv, stdin=secrets.luks_passphrase, progress=progress(place.partition))
         open_luks(place, secrets, open_arguments(configuration))
-        if configuration.settings["integrity"] != "none":
+        if integrity != "none":
             with opened(mapping.PATH, os.O_RDWR) as fd:
                 size = os.lseek(fd, 0, os.SEEK_END)
                 for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
@@ -238,15 +244,3 @@ def open_with(arguments: list[str], place: Place, key: bytes) -> None:
     with mapping.free_name() as name:
         argv = ["cryptsetup", "open", *arguments, "--key-file", "-", place.partition, name]
         run(argv, stdin=key)
-
-
-def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:
-    integrity = str(configuration.settings["integrity"])
-    tags = [] if integrity == "none" else ["--integrity", integrity, "--integrity-no-wipe"]
-    return [
-        *tags,
-        *("--cipher", cipher(configuration)),
-        *("--key-size", str(volume_key_bits(configuration))),
-        *("--sector-size", str(configuration.settings["sector_size"])),
-        *("--offset", str(place.offset_sectors)),
-    ]

@@ -291,23 +291,19 @@ def with_contents(facts: DiskFacts) -> DiskFacts:
         headers = samples.headers(facts.path, facts.size_bytes, volumes)
     except OSError as error:
         return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
+    writes = None  # others that share the drive would be counted as well
+    if not facts.beside:
+        with suppress(OSError):
+            writes = nvme.writes(facts.path)
     return replace(
         facts,
         edges=tuple(hashlib.sha256(edge).hexdigest() for edge in edges),
         samples=sums,
         headers=headers,
-        writes=_writes(facts),
+        writes=writes,
         kernel_writes=devices.writes(Path(facts.path).name),
         unknown="" if recognised else _unknown(facts.path, edges, offsets),
     )
-
-
-def _writes(facts: DiskFacts) -> int | None:
-    """Write commands that the drive counted; None where it counts none, or others share it."""
-    try:
-        return None if facts.beside or facts.path is None else nvme.writes(facts.path)
-    except OSError:
-        return None
 
 
 def _unknown(path: str, edges: tuple[bytes, bytes], offsets: tuple[int, ...]) -> str:

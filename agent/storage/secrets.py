@@ -125,11 +125,17 @@ def load(path: Path) -> Secrets:
     pin = _line(document.get("opal_admin_pin"), "opal_admin_pin", path)
     if len(pin) > MOST_PIN_BYTES:
         raise SecretsError("long-pin", path=str(path), found=len(pin), most=MOST_PIN_BYTES)
-    psid = document.get("sed_psid")
+    psid = None
+    if printed := document.get("sed_psid"):
+        # Labels print it in groups, and people write it in small letters. The drive would count
+        # what cannot be one as a try.
+        psid = re.sub(rb"[\s-]", b"", _line(printed, "sed_psid", path)).upper()
+        if not re.fullmatch(rb"[A-Z0-9]{%d}" % PSID_LENGTH, psid):
+            raise SecretsError("psid-form", path=str(path), found=len(psid), length=PSID_LENGTH)
     return Secrets(
         luks_passphrase=_line(document.get("luks_passphrase"), "luks_passphrase", path),
         opal_admin_pin=pin,
-        sed_psid=_psid(_line(psid, "sed_psid", path), path) if psid else None,
+        sed_psid=psid,
     )
 
 
@@ -137,14 +143,3 @@ def _line(value: object, key: str, path: Path) -> bytes:
     if not isinstance(value, str) or value.splitlines() != [value] or "\0" in value:
         raise SecretsError("not-line", path=str(path), key=key)
     return value.encode()
-
-
-def _psid(line: bytes, path: Path) -> bytes:
-    """Return a PSID as drives know it, which labels print in groups and people in small letters.
-
-    Raises SecretsError for what cannot be one: the drive would count it as a try.
-    """
-    psid = re.sub(rb"[\s-]", b"", line).upper()
-    if not re.fullmatch(rb"[A-Z0-9]{%d}" % PSID_LENGTH, psid):
-        raise SecretsError("psid-form", path=str(path), found=len(psid), length=PSID_LENGTH)
-    return psid

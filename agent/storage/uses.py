@@ -162,7 +162,7 @@ def _below_loop(loop: str) -> str | None:
     with os.fdopen(_open_loop(loop), "rb", buffering=0) as file:
         fcntl.ioctl(file, _LOOP_GET_STATUS64, info, True)
     file_system, _inode, device = struct.unpack_from("=QQQ", info)
-    return _name_of(device or file_system)
+    return devices.name_of(device or file_system)
 
 
 def _open_loop(loop: str) -> int:
@@ -191,10 +191,6 @@ def _number(file: Path) -> int | None:
     except OSError:
         return None
     return os.makedev(int(major), int(minor))
-
-
-def _name_of(number: int) -> str | None:
-    return devices.name_of(os.major(number), os.minor(number))
 
 
 def _rdev(path: str) -> int | None:
@@ -284,7 +280,7 @@ def _mounted(
 
     btrfs and ZFS have device numbers that name no disk, and the first has several disks.
     """
-    name = _name_of(mount.number) or devices.kernel_name(mount.source) or ""
+    name = devices.name_of(mount.number) or devices.kernel_name(mount.source) or ""
     volume = next((members for members in volumes if name in members), frozenset[str]())
     for member in sorted((volume | {name}) & over):
         yield member, printable(mount.where)
@@ -405,8 +401,10 @@ class _Look:
     def _opened(self, task: Task) -> Iterator[tuple[str, str]]:
         for descriptor in os.listdir(f"{task.folder}/fd"):
             try:
-                if self._remote and _mount_id(task, descriptor) in self._remote:
-                    continue
+                if self._remote:
+                    info = system_text.read(Path(f"{task.folder}/fdinfo/{descriptor}"))
+                    if info.partition("mnt_id:")[2].split()[0] in self._remote:
+                        continue
                 status = os.stat(f"{task.folder}/fd/{descriptor}")
             except PermissionError:
                 raise
@@ -473,12 +471,6 @@ def _is_remote(mount: Mount) -> bool:
     """
     fuse = mount.kind.startswith("fuse") and "nodev" in mount.options.replace(" ", ",").split(",")
     return fuse or mount.kind in ("nfs", "nfs4", "cifs", "smb3")
-
-
-def _mount_id(task: Task, descriptor: str) -> str:
-    """Return the number of the mount by which a file was opened; raises OSError."""
-    info = system_text.read(Path(f"{task.folder}/fdinfo/{descriptor}"))
-    return info.partition("mnt_id:")[2].split()[0]
 
 
 def share_files(first: Task, second: Task) -> bool:

@@ -57,6 +57,11 @@ def store(suite_dir: Path, bounds: Bounds) -> None:
     write_json(suite_dir / FILE, asdict(stamped))
 
 
+def parse(text: str) -> Bounds:
+    """Parse bounds from JSON; raises ValueError."""
+    return strict_json.parse(Bounds, text)
+
+
 def load(suite_dir: Path) -> Bounds:
     """Return the bounds of a suite that were set in this boot; without limits if there are none."""
     bounds = strict_json.load(Bounds, suite_dir / FILE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -75,9 +76,13 @@ def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
     stay = lasting(shown)
     by_group = {group: [u for u in us if u in stay] for group, us in disturbing(listed).items()}
     uids = [n[5:-8] for n in _names(listed) if n.startswith("user@") and n.endswith(".service")]
-    by_group["indexers"] = [
-        f"{uid}/{unit}" for uid in uids for unit in _indexers(systemctl, uid, options)
-    ]
+    by_group["indexers"] = []
+    for uid in uids:
+        # A user's systemd may not be asked in the agent's sandbox.
+        with suppress(CommandError, KeyError, ValueError):
+            argv = [*_of_user(systemctl, uid), "list-units", *options, *patterns("indexers")]
+            units = disturbing(run(argv, timeout_s=LIMIT_S).out)["indexers"]
+            by_group["indexers"] += [f"{uid}/{unit}" for unit in units]
     return {group: by_group[group] for group in GROUPS if by_group.get(group)}
 
 
@@ -124,15 +129,6 @@ def properties(shown: str) -> Iterator[dict[str, str]]:
     """Yield the `Key=value` lines of each unit in `systemctl show`; blank lines part units."""
     for block in shown.split("\n\n"):
         yield dict(line.partition("=")[::2] for line in block.splitlines())
-
-
-def _indexers(systemctl: str, uid: str, options: Sequence[str]) -> list[str]:
-    """List a user's indexers; empty if that user's systemd cannot be asked, as in the sandbox."""
-    try:
-        argv = [*_of_user(systemctl, uid), "list-units", *options, *patterns("indexers")]
-        return disturbing(run(argv, timeout_s=LIMIT_S).out)["indexers"]
-    except (CommandError, KeyError, ValueError):
-        return []
 
 
 def _of_user(systemctl: str, uid: str) -> list[str]:
