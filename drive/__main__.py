@@ -1,4 +1,4 @@
-"""Serves one virtual disk over NVMe/TCP on 127.0.0.1 until it gets SIGTERM or SIGINT."""
+"""Serve one virtual disk over NVMe/TCP on 127.0.0.1 until it gets SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _open_server(options: argparse.Namespace, subsystem: Subsystem) -> Server:
 
 
 def _greet(options: argparse.Namespace, port: int) -> None:
-    """Print what to do with the drive; the PSID itself is never shown."""
+    """Print how to use the drive; the PSID itself is never shown."""
     kind = f"Opal 2, PSID in {options.psid_file}" if options.opal else "plain"
     control = shlex.quote(str(options.control))
     print(
@@ -98,7 +98,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 stopped by a signal, 1 for what went wrong, 2 for wrong options."""
+    """Run the drive; return 0 when stopped by a signal, 1 after a failure, 2 for wrong options."""
     try:
         options = parse(arguments)
         level = logging.INFO if options.verbose else logging.WARNING

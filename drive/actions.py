@@ -1,4 +1,4 @@
-"""What the control socket can do to a running drive.
+"""Commands of the control socket for a running drive.
 
 - `stats`: the counters; `status`: the drive, its lock states and the faults in force; `calls`: what
   methods hosts have called, and how they ended.
@@ -29,7 +29,7 @@ from .subsystem import Subsystem
 
 
 class Actions:
-    """What the control socket can ask of a drive."""
+    """The control socket's commands, bound to one drive."""
 
     def __init__(self, subsystem: Subsystem, server: Server) -> None:
         self._subsystem = subsystem
@@ -52,16 +52,16 @@ class Actions:
 
     def status(self) -> dict[str, object]:
         config = self._subsystem.config
-        known: dict[str, object] = {
+        fields: dict[str, object] = {
             name: getattr(config, name) for name in ("model", "serial", "opal")
         }
-        known |= {
+        fields |= {
             "vices": self._subsystem.vices.describe(),
             "denied_reads": self._subsystem.denied_reads,
             "denied_writes": self._subsystem.denied_writes,
         }
         if (timing := self._subsystem.timing) is not None:
-            known |= {
+            fields |= {
                 "behaviour": asdict(timing.behaviour),
                 "temperature_c": round(timing.temperature_c(time.monotonic()), 2),
                 "throttlings": timing.throttlings,
@@ -69,10 +69,10 @@ class Actions:
             }
         in_force = self._subsystem.faults.describe()
         if self._tper is None:
-            return {**known, "faults": in_force}
+            return {**fields, "faults": in_force}
         if self._tper.refusing:
             in_force.append(faults.describe(RefuseOpal()))
-        return {**known, **self._tper.status(), "faults": in_force}
+        return {**fields, **self._tper.status(), "faults": in_force}
 
     def calls(self) -> dict[str, object]:
         return {"calls": self._need_tper().calls()}
@@ -91,7 +91,7 @@ class Actions:
         return {}
 
     def behave(self, request: Mapping[str, Any]) -> dict[str, object]:
-        """From now on: an empty cache, a cool disk, none of its blocks in use."""
+        """Set the timing model, starting with an empty cache, a cool disk and no block in use."""
         subsystem = self._subsystem
         if not request:
             subsystem.timing = None
@@ -102,7 +102,7 @@ class Actions:
         return {"behaviour": asdict(timing.behaviour)}
 
     def measure_power(self, request: Mapping[str, Any]) -> dict[str, object]:
-        """Measure from now on; a host sees that the drive can once it identifies it again."""
+        """Start measuring power; a host sees this when it identifies the drive again."""
         subsystem, coefficients = self._subsystem, power.parse(request)
         if subsystem.power is not None:
             subsystem.power.close()
@@ -132,7 +132,7 @@ class Actions:
         return {"vices": parsed.describe()}
 
     def clear_faults(self) -> dict[str, object]:
-        """End what lasts; what has become the drive's state (a blocked SID, …) stays."""
+        """End the lasting faults; a fault that became the drive's state (a blocked SID) stays."""
         self._subsystem.faults.clear()
         if self._tper is not None:
             self._tper.refusing = False
@@ -140,13 +140,13 @@ class Actions:
 
     def _need_tper(self, fault: Fault | None = None) -> Tper:
         if self._tper is None:
-            what = f"the fault {faults.describe(fault)['name']}" if fault else "this command"
-            raise ControlError(f"{what} is for a self-encrypting drive; this one is plain")
+            subject = f"the fault {faults.describe(fault)['name']}" if fault else "this command"
+            raise ControlError(f"{subject} is for a self-encrypting drive; this one is plain")
         return self._tper
 
 
 def _bare(action: Callable[[], Mapping[str, Any]]) -> Action:
-    """Return an action that takes no parameters."""
+    """Wrap a function without parameters as an action that refuses parameters."""
 
     def run(request: Mapping[str, Any]) -> Mapping[str, Any]:
         if request:

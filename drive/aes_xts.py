@@ -1,8 +1,7 @@
-"""AES-XTS over runs of sectors: libcrypto, walked by a small compiled loop (`xts.c`).
+"""AES-XTS over runs of sectors: libcrypto, called by a small compiled loop (`xts.c`).
 
-XTS needs a call per sector, and from Python each costs several times what its cipher does. The
-system's C compiler makes the loop once; the shared object is kept in the cache under a hash of what
-it was made from.
+XTS needs one call per sector, which from Python costs several times the cipher itself. The system's
+C compiler builds the loop once; the shared object is cached under a hash of its sources.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _LIBRARIES = ("-lcrypto",)
 
 
 class CryptoError(Exception):
-    """The cipher cannot be had, or refused; the message is one sentence for people."""
+    """The cipher is not available or refused; the message is one sentence for people."""
 
 
 def _cache() -> Path:
-    """Where compiled loops are kept, for every drive of this user."""
+    """Return the folder of compiled loops, shared by all drives of this user."""
     if named := os.environ.get("VIRTUAL_DRIVE_CACHE"):
         return Path(named).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -37,7 +36,7 @@ def _cache() -> Path:
 
 
 def shared_object(cache: Path) -> Path:
-    """Return the compiled loop in `cache`, made if it is missing. Raises CryptoError.
+    """Return the compiled loop in `cache`, compiling it if it is missing. Raises CryptoError.
 
     A half-written object is never seen under its name, however many drives start at once.
     """
@@ -48,9 +47,9 @@ def shared_object(cache: Path) -> Path:
         try:
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=cache, prefix="xts-") as folder:
-                made = Path(folder) / "xts.so"
-                _compile(made)
-                made.replace(path)
+                unfinished = Path(folder) / "xts.so"
+                _compile(unfinished)
+                unfinished.replace(path)
         except OSError as error:
             raise CryptoError(
                 f"the cipher's loop cannot be kept in {cache} ({error.strerror}); "
@@ -62,9 +61,9 @@ def shared_object(cache: Path) -> Path:
 def _compile(target: Path) -> None:
     command = [_COMPILER, *_OPTIONS, "-o", str(target), str(_SOURCE), *_LIBRARIES]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        reason = next((line for line in done.stderr.splitlines() if "error" in line), "")
-        if done.returncode == 0:
+        compilation = subprocess.run(command, capture_output=True, text=True, check=False)
+        reason = next((line for line in compilation.stderr.splitlines() if "error" in line), "")
+        if compilation.returncode == 0:
             return
     except FileNotFoundError:
         reason = f"there is no {_COMPILER}"
@@ -76,7 +75,7 @@ def _compile(target: Path) -> None:
 
 @functools.cache
 def load() -> ctypes.CDLL:
-    """Return the loop, ready to be called; other threads run meanwhile. Raises CryptoError."""
+    """Load the loop, which releases the interpreter while it runs. Raises CryptoError."""
     path = shared_object(_cache())
     try:
         library = ctypes.CDLL(str(path))
@@ -92,7 +91,7 @@ def load() -> ctypes.CDLL:
 
 
 class _Context:
-    """One direction's key schedule, which threads may share; wiped when it is freed."""
+    """One direction's key schedule; threads may share it, and it is wiped when freed."""
 
     def __init__(self, key: bytes, encrypt: bool, sector_bytes: int) -> None:
         library = load()

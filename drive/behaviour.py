@@ -1,7 +1,7 @@
-"""How a disk behaves in time: arm and platter, flash, a write cache, heat, power states, TRIM.
+"""Timing model of a disk: arm and platter, flash, write cache, heat, power states, TRIM.
 
-A declared model, not a measured disk. Time is handed in, so that the same model serves a drive that
-really waits and a simulation that does not.
+A declared model, not a measured disk. Callers pass the time in, so the same model serves a drive
+that really waits and a simulation that does not.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _REGION_BYTES = _MIB  # what counts as used or trimmed as a whole
 
 
 class BehaviourError(ValueError):
-    """The parameters describe no disk; one sentence for people."""
+    """The parameters do not describe a disk; one sentence for people."""
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a disk's time and temperature depend on; a 0 switches its part off.
+    """Parameters of a disk's speed and temperature; 0 switches a part off.
 
     Writes go at `write_mib_s` into a cache of `cache_mib`, which drains at `flash_mib_s`; once it
     is full they go at the latter. `full_slowdown` divides the speed of the flash on a disk all of
@@ -82,11 +82,11 @@ class Behaviour:
 
 
 def parse(parameters: Mapping[str, Any]) -> Behaviour:
-    """From names and numbers; raises BehaviourError."""
-    known = {field.name for field in fields(Behaviour)}
+    """Build a behaviour from names and numbers; raises BehaviourError."""
+    names = {field.name for field in fields(Behaviour)}
     for name, value in parameters.items():
-        if name not in known:
-            raise BehaviourError(f"there is no parameter {name}: choose from {', '.join(known)}")
+        if name not in names:
+            raise BehaviourError(f"there is no parameter {name}: choose from {', '.join(names)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
             raise BehaviourError(f"{name} is {value!r}, which is not a number from 0 to 10⁹")
     return Behaviour(**{name: float(value) for name, value in parameters.items()})
@@ -114,12 +114,12 @@ class Timing:
 
     @property
     def throttling(self) -> bool:
-        """Whether heat makes it slower now."""
+        """Whether heat slows the disk down now."""
         return self._throttling
 
     @property
     def used_share(self) -> float:
-        """Of the disk's blocks, those that were written and not deallocated since."""
+        """Share of the disk's blocks that were written and not deallocated since."""
         return self._regions_used / len(self._used)
 
     def temperature_c(self, now_s: float) -> float:
@@ -128,7 +128,7 @@ class Timing:
             return self._temperature_c
 
     def read(self, offset_bytes: int, size_bytes: int, now_s: float) -> tuple[float, float]:
-        """Return the seconds until a read that begins now is done, and those of the medium."""
+        """Return the seconds until a read that begins now ends, and those the medium works."""
         with self._lock:
             self._advance(now_s)
             b, service_s = self.behaviour, self.behaviour.access_ms / 1e3
@@ -138,10 +138,10 @@ class Timing:
             return self._serve(service_s, now_s, (offset_bytes, size_bytes))
 
     def write(self, offset_bytes: int, size_bytes: int, now_s: float) -> tuple[float, float]:
-        """Return the same of a write."""
+        """Return the seconds until a write that begins now ends, and those the medium works."""
         with self._lock:
             self._advance(now_s)
-            self._mark(offset_bytes, size_bytes, used=True)
+            self._mark(offset_bytes, size_bytes, in_use=True)
             self._in_flash(offset_bytes, size_bytes)
             mib_s = self._flash_mib_s or self.behaviour.write_mib_s
             if self._cached_bytes + size_bytes <= self.behaviour.cache_mib * _MIB:
@@ -152,32 +152,32 @@ class Timing:
             return self._serve(service_s, now_s, (offset_bytes, size_bytes))
 
     def deallocate(self, offset_bytes: int, size_bytes: int) -> None:
-        """Note that the blocks are no longer in use."""
+        """Mark the blocks as no longer in use."""
         with self._lock:
-            self._mark(offset_bytes, size_bytes, used=False)
+            self._mark(offset_bytes, size_bytes, in_use=False)
 
     @property
     def _flash_mib_s(self) -> float:
         slowdown = 1 + (self.behaviour.full_slowdown - 1) * self.used_share
         return self.behaviour.flash_mib_s / slowdown
 
-    def _mark(self, offset_bytes: int, size_bytes: int, *, used: bool) -> None:
+    def _mark(self, offset_bytes: int, size_bytes: int, *, in_use: bool) -> None:
         end = offset_bytes + size_bytes
-        if used:
+        if in_use:
             first, last = offset_bytes // _REGION_BYTES, -(-end // _REGION_BYTES)
         else:  # only what is deallocated as a whole
             first, last = -(-offset_bytes // _REGION_BYTES), end // _REGION_BYTES
         if first < last:
             before = sum(self._used[first:last])
-            self._used[first:last] = bytes([used]) * (last - first)
-            self._regions_used += (last - first if used else 0) - before
+            self._used[first:last] = bytes([in_use]) * (last - first)
+            self._regions_used += (last - first if in_use else 0) - before
 
     def _transfer_s(self, offset_bytes: int, size_bytes: int, mib_s: float) -> float:
         slowdown = 1 + (self.behaviour.inner_slowdown - 1) * offset_bytes / self._size_bytes
         return size_bytes / (mib_s * _MIB) * slowdown if mib_s else 0.0
 
     def _in_flash(self, offset_bytes: int, size_bytes: int) -> bool:
-        """Whether a hybrid disk's flash has all of it; from now on it has, for the oldest."""
+        """Return whether a hybrid disk's flash holds all of it; cache it, evicting the oldest."""
         end = -(-(offset_bytes + size_bytes) // _REGION_BYTES)
         regions = range(offset_bytes // _REGION_BYTES, end)
         if not self.behaviour.hybrid_mib:
@@ -191,7 +191,7 @@ class Timing:
         return is_cached
 
     def _position_s(self, offset_bytes: int, begin_s: float) -> float:
-        """Until the head is at a place: the arm's way, then the platter's."""
+        """Return the seconds until the head reaches a place: seek, then rotation."""
         b, distance = self.behaviour, abs(offset_bytes - self._head_bytes)
         if not b.rpm or not distance:
             return 0.0
@@ -204,7 +204,7 @@ class Timing:
     def _serve(
         self, service_s: float, now_s: float, place: tuple[int, int] | None = None
     ) -> tuple[float, float]:
-        """Wait for the commands before; `place` is where the medium is used, None for nowhere."""
+        """Queue the command behind earlier ones; `place` is its extent if it uses the medium."""
         b = self.behaviour
         if self._throttling:
             service_s *= b.throttle_slowdown
@@ -219,7 +219,7 @@ class Timing:
         return self._busy_until_s - now_s, service_s
 
     def _advance(self, now_s: float) -> None:
-        """Drain the cache, and warm and cool the disk, from the last look until now."""
+        """Drain the cache and update the temperature from the last call until now."""
         elapsed_s = max(0.0, now_s - self._at_s)
         busy_s = min(elapsed_s, max(0.0, self._busy_until_s - self._at_s))
         self._cached_bytes = max(0.0, self._cached_bytes - elapsed_s * self._flash_mib_s * _MIB)
@@ -230,8 +230,8 @@ class Timing:
         self._throttle()
 
     def _towards(self, end_c: float, elapsed_s: float) -> None:
-        left = math.exp(-elapsed_s / self.behaviour.warm_up_s)
-        self._temperature_c = end_c + (self._temperature_c - end_c) * left
+        remaining_share = math.exp(-elapsed_s / self.behaviour.warm_up_s)
+        self._temperature_c = end_c + (self._temperature_c - end_c) * remaining_share
 
     def _throttle(self) -> None:
         b = self.behaviour

@@ -30,7 +30,7 @@ _log = logging.getLogger("drive.control")
 
 
 class ControlError(Exception):
-    """The command cannot be done; the message is one sentence for people."""
+    """The command failed; the message is one sentence for people."""
 
 
 class ControlSocket:
@@ -55,7 +55,7 @@ class ControlSocket:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Remove the socket, if it is still this one that stands there."""
+        """Remove the socket, unless another process has replaced it."""
         with contextlib.suppress(FileNotFoundError):
             if self._path.lstat().st_ino == self._inode:
                 self._path.unlink()
@@ -81,8 +81,8 @@ class ControlSocket:
             request = dict(json.loads(line))
             action = self._actions[request.pop("command")]
         except (ValueError, KeyError, TypeError, RecursionError):
-            known = ", ".join(sorted(self._actions))
-            return {"ok": False, "error": f'send {{"command": …}} with one of: {known}'}
+            commands = ", ".join(sorted(self._actions))
+            return {"ok": False, "error": f'send {{"command": …}} with one of: {commands}'}
         try:
             return {"ok": True, **action(request)}
         except (ControlError, ValueError, OSError) as error:
@@ -133,7 +133,7 @@ def _setting(text: str) -> tuple[str, int | str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 refused or no drive there."""
+    """Ask the drive; return 0 on success, 1 if the drive refuses or does not answer."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {__package__}.control", description="Ask a running virtual drive."
     )

@@ -23,7 +23,7 @@ _CAPABILITIES = (identify.QUEUE_ENTRIES - 1) | 1 << 16 | 60 << 24 | 1 << 37
 
 
 class Queue:
-    """The commands of one queue pair: admin, or I/O; `connected` is called once a host is there."""
+    """One queue pair, admin or I/O; `connected` is called when a host has connected."""
 
     def __init__(
         self, subsystem: Subsystem, connection: Connection, connected: Callable[[], None]
@@ -41,7 +41,7 @@ class Queue:
         self._commands: dict[int, Callable[[Command, memoryview], None]] = {0x7F: self._fabrics}
 
     def close(self) -> None:
-        """End a queue whose connection has ended; the admin queue's end is the controller's."""
+        """Close a queue whose connection has ended; closing the admin queue ends the controller."""
         self._commands = {}  # they refer to this queue, which would wait for the collector
         if self._controller is None:
             return
@@ -66,15 +66,17 @@ class Queue:
         self._stats.add(busy_ns=time.monotonic_ns() - begin_ns)
 
     def _meet_faults(self, command: Command, data: memoryview) -> None:
-        """Lets the command suffer what was asked for; raises what it ends with."""
+        """Apply the requested faults to the command; raises the error it ends with."""
         kind = self._kinds.get(command.opcode)
         if kind is None:
             return
         outcome = self._faults.meet(kind, _extents(command, kind, data))
         time.sleep(outcome.delay_ms / 1e3)
         if outcome.power_lost:
-            if command.opcode == _WRITE:
-                self._write_half(command, data)
+            if command.opcode == _WRITE:  # half of it, in whole blocks: hosts are promised no more
+                half = len(data) // self._config.block_bytes // 2 * self._config.block_bytes
+                with contextlib.suppress(CommandError, AccessDeniedError, OSError):
+                    self._media.write(self._extent(command)[0], data[:half])
             self._subsystem.on_power_loss()
             raise ConnectionError("power was lost")
         if outcome.media_error or outcome.io_error:
@@ -94,13 +96,6 @@ class Queue:
             wait_s, service_s = take(lba * size, blocks * size, now_s)
             time.sleep(wait_s)
             self._stats.add(service_ns=round(service_s * 1e9))
-
-    def _write_half(self, command: Command, data: memoryview) -> None:
-        """Store the first half of the blocks, as whole blocks: no more is promised to a host."""
-        half = len(data) // self._config.block_bytes // 2 * self._config.block_bytes
-        with contextlib.suppress(CommandError, AccessDeniedError, OSError):
-            lba, _ = self._extent(command)
-            self._media.write(lba, data[:half])
 
     def _unknown(self, _command: Command, _data: memoryview) -> None:
         raise CommandError(
@@ -289,13 +284,13 @@ class Queue:
     # I/O commands.
 
     def _extent(self, command: Command) -> tuple[int, int]:
-        """First block on the medium and number of blocks, checked."""
+        """Return the first block on the medium and the number of blocks, checked."""
         lba = command.cdw10 | command.cdw11 << 32
         blocks = (command.cdw12 & 0xFFFF) + 1
         return self._place(command, lba, blocks), blocks
 
     def _place(self, command: Command, lba: int, blocks: int) -> int:
-        """Where on the medium these blocks of the command's namespace begin."""
+        """Return the first block on the medium of these blocks of the command's namespace."""
         if command.nsid not in self._config.namespaces:
             raise CommandError(status.INVALID_NAMESPACE)
         start, size = self._config.namespaces[command.nsid]
@@ -313,10 +308,8 @@ class Queue:
             offset = lba * self._config.block_bytes
             self._stats.add(bytes_read=length, reads=1)
             self._connection.send_file(command.cid, self._media.fd, offset, length)
-        else:
-            self._read_through_buffer(command, lba, length)
+            return
 
-    def _read_through_buffer(self, command: Command, lba: int, length: int) -> None:
         def fill(view: memoryview) -> None:
             try:
                 self._media.read(lba, view)
@@ -377,7 +370,7 @@ class Queue:
 
 
 def _extents(command: Command, kind: Kind, data: memoryview) -> list[tuple[int, int]]:
-    """(first block, blocks) of what the command touches, unchecked."""
+    """Return (first block, blocks) of each extent that the command touches, unchecked."""
     if kind == "security":
         return []
     if command.opcode == _DATASET:

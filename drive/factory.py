@@ -1,4 +1,4 @@
-"""Puts a drive together from its files, which one process uses at a time."""
+"""Build a drive from its files, which only one process may use at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DATA_STORE_BYTES = 10 << 20  # likewise, section 4.3.7.1
 
 
 def build(options: argparse.Namespace) -> Subsystem:
-    """Open or make the files of a drive. A file that is not a drive's is left unchanged.
+    """Open or create the files of a drive. A file that is not a drive's is left unchanged.
 
     Raises UsageError, ForeignFileError, MediaError, StateError or OSError.
     """
@@ -77,7 +77,7 @@ def open_tper(
     config: DriveConfig,
     block_sid_feature: bool,
 ) -> Tper:
-    """Return the drive's TPer, powered on; its byte tables lie beside the state file."""
+    """Return the drive's TPer, powered on; its byte tables are stored next to the state file."""
     tables = {
         MBR: ByteTable(beside(file.path, "mbr"), MBR_BYTES),
         DATA_STORE: ByteTable(beside(file.path, "datastore"), DATA_STORE_BYTES),
@@ -87,7 +87,7 @@ def open_tper(
 
 
 def _lock(fd: int, path: Path) -> None:
-    """Hold the file until this process ends; raises MediaError if another one holds it."""
+    """Lock the file until this process ends; raises MediaError if another one holds it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -97,7 +97,7 @@ def _lock(fd: int, path: Path) -> None:
 def _opal_state(
     options: argparse.Namespace, file: StateFile, fd: int, config: DriveConfig
 ) -> DriveState:
-    """Return the kept state, or that of a new drive whose PSID is the label's."""
+    """Load the stored state, or create that of a new drive with the label's PSID."""
     state = file.load()
     if state is not None:
         if options.key_bits not in (None, state.key_bits):

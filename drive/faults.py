@@ -1,4 +1,4 @@
-"""Faults on request: what a drive does wrong, and the one place where the I/O path asks for it.
+"""Faults on request: their parameters, and the check that the I/O path makes for each command.
 
 A fault is described once and frozen; `Faults` holds those in force and counts them down. Commands
 are sorted into kinds: `read`, `write` (Write Zeroes and Dataset Management as well) and
@@ -41,7 +41,7 @@ class IoError:
 
 @dataclass(frozen=True)
 class MediaError:
-    """Whatever touches the `blocks` from `lba` on fails for good, until cleared."""
+    """Commands that touch the `blocks` from `lba` on fail for good, until cleared."""
 
     lba: int
     blocks: int = 1
@@ -57,7 +57,7 @@ class PowerCut:
 
 @dataclass(frozen=True)
 class AuthorityLockedOut:
-    """The authority's tries are used up, as after too many wrong PINs."""
+    """The authority has reached its try limit, as after too many wrong PINs."""
 
     authority: str
 
@@ -94,22 +94,22 @@ _LEAST = {"delay_ms": 1, "blocks": 1, "after_commands": 1}
 
 
 def describe(fault: Fault) -> dict[str, Any]:
-    """Return the fault as the control socket takes it."""
+    """Return the fault in the form that the control socket accepts."""
     return {"name": _NAMES[type(fault)], **asdict(fault)}
 
 
 def parse(name: object, parameters: Mapping[str, Any]) -> Fault:
-    """Return the fault of that name; raises FaultError, which lists the known ones."""
+    """Build the fault of that name; raises FaultError, which lists the valid names."""
     fault_type = _TYPES.get(name) if isinstance(name, str) else None
     if fault_type is None:
         raise FaultError(f"there is no fault {name!r}; known are: {', '.join(sorted(_TYPES))}")
-    known = {field.name: field for field in fields(fault_type)}
-    needed = {name for name, field in known.items() if field.default is MISSING}
-    if not needed <= parameters.keys() <= known.keys():
-        takes = ", ".join(key if key in needed else f"{key} (optional)" for key in known)
+    parameter_fields = {field.name: field for field in fields(fault_type)}
+    needed = {name for name, field in parameter_fields.items() if field.default is MISSING}
+    if not needed <= parameters.keys() <= parameter_fields.keys():
+        takes = ", ".join(key if key in needed else f"{key} (optional)" for key in parameter_fields)
         raise FaultError(f"the fault {name} takes {takes or 'no parameters'}")
     for key, value in parameters.items():
-        _check(fault_type, str(known[key].type), key, value)
+        _check(fault_type, str(parameter_fields[key].type), key, value)
     return fault_type(**parameters)
 
 
@@ -129,7 +129,7 @@ def _check(fault_type: type[Fault], type_name: str, key: str, value: object) -> 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happens to one command: it waits, then power fails, or it fails, or it is run."""
+    """Effect of the faults on one command: it waits, then power fails, or it fails, or it runs."""
 
     delay_ms: int = 0
     power_lost: bool = False
@@ -138,37 +138,37 @@ class Outcome:
 
 
 class Faults:
-    """The faults in force; `active` is all that the I/O path looks at while there are none."""
+    """The faults in force; the I/O path checks only `active` when there are none."""
 
     def __init__(self) -> None:
         self.active = False
-        self._left: dict[IoFault, int] = {}
+        self._counts: dict[IoFault, int] = {}
         self._lock = threading.Lock()
 
     def add(self, fault: IoFault) -> None:
-        """Put a fault into force, in place of an equal one."""
+        """Add a fault, replacing an equal one."""
         with self._lock:
             count = fault.after_commands if isinstance(fault, PowerCut) else 0
             if isinstance(fault, SlowReply | IoError):
                 count = fault.count
-            self._left[fault] = count
+            self._counts[fault] = count
             self.active = True
 
     def clear(self) -> None:
         with self._lock:
-            self._left.clear()
+            self._counts.clear()
             self.active = False
 
     def describe(self) -> list[dict[str, Any]]:
-        """Those in force; `left` counts the commands that still meet it (0: until cleared)."""
+        """List the faults in force; `left` counts the commands still to meet it (0: all)."""
         with self._lock:
-            return [{**describe(fault), "left": left} for fault, left in self._left.items()]
+            return [{**describe(fault), "left": count} for fault, count in self._counts.items()]
 
     def meet(self, kind: Kind, extents: list[tuple[int, int]]) -> Outcome:
-        """Return what a command of `kind` on these (first block, blocks) meets; counts it."""
+        """Return the effect on a command of `kind` on these (first block, blocks), and count it."""
         delay_ms, met = 0, set()
         with self._lock:
-            for fault in list(self._left):
+            for fault in list(self._counts):
                 match fault:
                     case SlowReply() if kind in _ALL[fault.on]:
                         delay_ms += fault.delay_ms
@@ -182,14 +182,14 @@ class Faults:
                     case MediaError(lba=lba, blocks=blocks):
                         if any(lba < at + size and at < lba + blocks for at, size in extents):
                             met.add("media")
-            self.active = bool(self._left)
+            self.active = bool(self._counts)
         return Outcome(delay_ms, "power" in met, "media" in met, "io" in met)
 
     def _count(self, fault: IoFault) -> bool:
-        """One command less; True if it was the last one."""
-        self._left[fault] -= 1
-        if self._left[fault] == 0:
-            del self._left[fault]
+        """Count the command; return whether it was the fault's last one."""
+        self._counts[fault] -= 1
+        if self._counts[fault] == 0:
+            del self._counts[fault]
             return True
-        self._left[fault] = max(self._left[fault], 0)
+        self._counts[fault] = max(self._counts[fault], 0)
         return False

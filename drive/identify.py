@@ -18,7 +18,7 @@ _SQE_BYTES = 64
 
 @dataclass(frozen=True)
 class DriveConfig:
-    """What a drive is; `blocks` × `block_bytes` is its size.
+    """Identity and geometry of a drive; `blocks` × `block_bytes` is its size.
 
     The last `second_blocks` are a second namespace, on the same security subsystem.
     """
@@ -38,7 +38,7 @@ class DriveConfig:
         return {1: (0, first)} | ({2: (first, self.second_blocks)} if self.second_blocks else {})
 
     def uuid(self, nsid: int) -> uuid.UUID:
-        """Return a namespace's UUID, the same for the same name and serial number."""
+        """Return a namespace's UUID, derived from NQN and serial number."""
         of_second = "/2" if nsid == 2 else ""
         return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{self.serial}{of_second}")
 
@@ -46,7 +46,7 @@ class DriveConfig:
 def controller(
     config: DriveConfig, controller_id: int, vices: Vices, *, measures_power: bool = False
 ) -> bytes:
-    """Identify Controller (CNS 01h), 4096 bytes."""
+    """Return Identify Controller (CNS 01h), 4096 bytes."""
     data = bytearray(4096)
     put = struct.pack_into
     serial = bytes.fromhex(vices.serial_hex) or config.serial.encode("ascii")
@@ -70,7 +70,7 @@ def controller(
 
 
 def namespace(config: DriveConfig, nsid: int, vices: Vices) -> bytes:
-    """Identify Namespace (CNS 00h), 4096 bytes."""
+    """Return Identify Namespace (CNS 00h), 4096 bytes."""
     data = bytearray(4096)
     _, blocks = config.namespaces[nsid]
     struct.pack_into("<QQQ", data, 0, blocks, blocks, blocks)
@@ -82,13 +82,13 @@ def namespace(config: DriveConfig, nsid: int, vices: Vices) -> bytes:
 
 
 def descriptors(config: DriveConfig, nsid: int) -> bytes:
-    """Namespace Identification Descriptor list (CNS 03h): NGUID and UUID, 4096 bytes."""
+    """Return the Namespace Identification Descriptor list (CNS 03h): NGUID and UUID, 4096 bytes."""
     identifier = config.uuid(nsid).bytes
     entries = b"".join(struct.pack("<BBH16s", kind, 16, 0, identifier) for kind in (2, 3))
     return entries.ljust(4096, b"\0")
 
 
 def active_namespaces(config: DriveConfig, above: int) -> bytes:
-    """Active Namespace ID list (CNS 02h) of identifiers greater than `above`, 4096 bytes."""
+    """Return the Active Namespace ID list (CNS 02h) of identifiers above `above`, 4096 bytes."""
     nsids = [nsid for nsid in config.namespaces if nsid > above]
     return struct.pack(f"<{len(nsids)}I", *nsids).ljust(4096, b"\0")

@@ -35,13 +35,13 @@ class Completion(NamedTuple):
 
 
 def receive_into(sock: socket.socket, target: memoryview) -> None:
-    """Fill `target`. Raises ConnectionError where the other side closes before."""
-    done = 0
-    while done < len(target):
-        got = sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
+    """Fill `target`. Raises ConnectionError if the other side closes before."""
+    filled = 0
+    while filled < len(target):
+        got = sock.recv_into(target[filled:], 0, socket.MSG_WAITALL)
         if not got:
             raise ConnectionError("the connection was closed by the other side")
-        done += got
+        filled += got
 
 
 class Initiator:
@@ -82,8 +82,8 @@ class Initiator:
         self, opcode: int, nsid: int = 0, data: bytes = b"", read_bytes: int = 0, **cdw: int
     ) -> Completion:
         cid = self.submit(opcode, nsid, data, read_bytes, None, **cdw)
-        done, completion = self.complete()
-        assert done == cid
+        completed_cid, completion = self.complete()
+        assert completed_cid == cid
         return completion
 
     def submit(
@@ -95,7 +95,7 @@ class Initiator:
         into: memoryview | None = None,
         **cdw: int,
     ) -> int:
-        """Send a command and return its id; what it reads goes to `into`, if that is given."""
+        """Send a command and return its id; what it reads goes to `into` if given."""
         cid = self._next_cid = (self._next_cid + 1) & 0x7FFF
         in_capsule = len(data) <= self._in_capsule_bytes
         kind = SGL_IN_CAPSULE if data and in_capsule else SGL_TRANSPORT

@@ -1,7 +1,7 @@
-"""What the disk is made of: a sparse file, bare or encrypted range by range.
+"""The disk's medium: a sparse file, bare or encrypted range by range.
 
-The file is the medium itself: what is written to it survives the end of this process, so the disk
-reports no volatile write cache. A crash of the host is outside of what is modelled.
+What is written to the file survives the end of this process, so the disk reports no volatile write
+cache. A crash of the host is not modelled.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Media(Protocol):
         """Make the blocks read as zeroes."""
 
     def deallocate(self, lba: int, blocks: int) -> None:
-        """Give the blocks' storage back; what they read as afterwards is not promised."""
+        """Free the blocks' storage; their content afterwards is undefined."""
 
 
 def open_backing(path: Path, size_bytes: int) -> int:
-    """Open or makes the sparse file; it must have `size_bytes` if it is there already."""
+    """Open or create the sparse file; an existing one must have `size_bytes`."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     actual_bytes = os.fstat(fd).st_size
     if actual_bytes == 0:
@@ -63,18 +63,18 @@ def open_backing(path: Path, size_bytes: int) -> int:
 
 
 def _read_fully(fd: int, target: memoryview, offset: int) -> None:
-    done = 0
-    while done < len(target):
-        got = os.preadv(fd, [target[done:]], offset + done)
+    read_bytes = 0
+    while read_bytes < len(target):
+        got = os.preadv(fd, [target[read_bytes:]], offset + read_bytes)
         if not got:
             raise OSError("the backing file is shorter than the disk")
-        done += got
+        read_bytes += got
 
 
 def _write_fully(fd: int, data: memoryview, offset: int) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(fd, data[done:], offset + done)
+    written_bytes = 0
+    while written_bytes < len(data):
+        written_bytes += os.pwrite(fd, data[written_bytes:], offset + written_bytes)
 
 
 def _punch(fd: int, offset: int, length: int) -> None:
@@ -83,7 +83,7 @@ def _punch(fd: int, offset: int, length: int) -> None:
 
 
 class PlainMedia:
-    """A medium that is read and written as it is addressed, without a cipher."""
+    """A medium without a cipher."""
 
     bare = True
 
@@ -114,7 +114,7 @@ class Segment(NamedTuple):
 
 
 class Shadow(NamedTuple):
-    """A file that hosts see instead of the blocks before `end_lba`."""
+    """A file that hosts see in place of the blocks before `end_lba`."""
 
     fd: int
     end_lba: int
@@ -141,9 +141,9 @@ class EncryptedMedia:
         self._stats = stats
 
     def _parts(self, lba: int, blocks: int, write: bool) -> list[tuple[AesXts, int, int]]:
-        """(cipher, first, end) of each segment touched.
+        """Return (cipher, first, end) of each segment touched.
 
-        AccessDeniedError if one is locked, or if the shadow stands before one of the blocks.
+        Raises AccessDeniedError if one is locked, or if the shadow covers one of the blocks.
         """
         parts = []
         end, shadow = lba + blocks, self.shadow
@@ -190,5 +190,5 @@ class EncryptedMedia:
         self.discard(lba, blocks)
 
     def discard(self, lba: int, blocks: int) -> None:
-        """Deallocates blocks whose key is gone, whatever is locked."""
+        """Deallocate blocks whose key is gone, even if they are locked."""
         _punch(self.fd, lba * self._block_bytes, blocks * self._block_bytes)

@@ -76,7 +76,7 @@ class Header(NamedTuple):
 
 
 def parse_header(data: bytes | memoryview) -> Header:
-    """Check the common header; raises ProtocolError for what no host may send."""
+    """Check the common header; raises ProtocolError for a PDU that no host may send."""
     header = Header._make(COMMON.unpack_from(data))
     expected = _HEADER_BYTES.get(header.type)
     if expected is None:
@@ -91,12 +91,12 @@ def parse_header(data: bytes | memoryview) -> Header:
 
 
 def parse_command(data: bytes | memoryview, offset: int = 0) -> Command:
-    """Return the 64 bytes of a submission queue entry at `offset`."""
+    """Parse the 64 bytes of a submission queue entry at `offset`."""
     return Command._make(SQE.unpack_from(data, offset))
 
 
 class Handler(Protocol):
-    """What a connection calls for each complete command; it answers through the connection."""
+    """Receiver of a connection's complete commands; it answers through the connection."""
 
     def execute(self, command: Command, data: memoryview) -> None: ...
 
@@ -122,7 +122,7 @@ class Connection:
         self.queue_entries = 1
 
     def silence(self) -> None:
-        """From now on no further command is run, though the connection still stands."""
+        """Run no further command, though the connection is still open."""
         self._silent = True
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def run(self, handler: Handler) -> None:
-        """Serve until the host leaves; raises ProtocolError after telling the host why."""
+        """Serve until the host leaves; raises ProtocolError after reporting it to the host."""
         try:
             self._handshake()
             while True:
@@ -192,16 +192,13 @@ class Connection:
             self.respond(command.cid, INVALID_FIELD)
 
     def _request_data(self) -> None:
-        """Asks for the data of commands that wait, as far as there may be buffers for it."""
+        """Ask for the data of waiting commands, as far as buffers may be allocated."""
         while self._postponed and len(self._transfers) < _MAX_TRANSFERS:
-            self._ask_for(self._postponed.popleft())
-
-    def _ask_for(self, command: Command) -> None:
-        tag = self._next_tag = (self._next_tag + 1) & 0xFFFF
-        self._transfers[tag] = command, memoryview(bytearray(command.sgl_length)), 0
-        self._sock.sendall(
-            DATA.pack(PDU_R2T, 0, 24, 0, 24, command.cid, tag, 0, command.sgl_length)
-        )
+            command = self._postponed.popleft()
+            tag = self._next_tag = (self._next_tag + 1) & 0xFFFF
+            self._transfers[tag] = command, memoryview(bytearray(command.sgl_length)), 0
+            request = DATA.pack(PDU_R2T, 0, 24, 0, 24, command.cid, tag, 0, command.sgl_length)
+            self._sock.sendall(request)
 
     def _host_data(
         self, handler: Handler, header: Header, tag: int, offset: int, length: int
@@ -226,9 +223,9 @@ class Connection:
         """Make `count` contiguous bytes available in the input buffer."""
         if self._end - self._start >= count:
             return
-        left = self._end - self._start
-        self._input[:left] = self._input[self._start : self._end]
-        self._start, self._end = 0, left
+        buffered = self._end - self._start
+        self._input[:buffered] = self._input[self._start : self._end]
+        self._start, self._end = 0, buffered
         while self._end < count:
             got = self._sock.recv_into(self._input[self._end :])
             if not got:
@@ -254,20 +251,20 @@ class Connection:
         return self._head
 
     def respond(self, cid: int, status: int = 0, result: int = 0) -> None:
-        """Completes a command with `status` (DNR is bit 14) and the 64-bit `result`."""
+        """Complete a command with `status` (DNR is bit 14) and the 64-bit `result`."""
         head = self._next_head()
         self._sock.sendall(
             RESPONSE.pack(PDU_RESPONSE, 0, 24, 0, 24, result, head, 0, cid, status << 1)
         )
 
     def send_data(self, cid: int, length: int, fill: Callable[[memoryview], None]) -> None:
-        """Lets `fill` write `length` bytes into the output buffer, then completes with them."""
+        """Let `fill` write `length` bytes into the output buffer, then complete with them."""
         fill(self._output[DATA.size : DATA.size + length])
         self._data_header(cid, length)
         self._sock.sendall(self._output[: DATA.size + length])
 
     def send_file(self, cid: int, fd: int, offset: int, length: int) -> None:
-        """Completes a read with bytes of a file that never pass through this process."""
+        """Complete a read with bytes of a file that never pass through this process."""
         self._data_header(cid, length)
         self._sock.sendall(self._output[: DATA.size], socket.MSG_MORE)
         end = offset + length

@@ -1,4 +1,4 @@
-"""The command line of the drive: its options, their defaults, and what is wrong with them."""
+"""The drive's command line: options, defaults and their checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ label) and disk.img.control (commands: power-cycle, fault, …), and prints how 
 
 
 class UsageError(Exception):
-    """Options that are wrong or do not go together; the message is one sentence for people."""
+    """Options that are wrong or conflict; the message is one sentence for people."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _bytes(text: str) -> int:
-    """Bytes, or a number with K, M, G or T, which are powers of 1024."""
+    """Parse bytes, or a number with K, M, G or T, which are powers of 1024."""
     match = re.fullmatch(r"([0-9]{1,20})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text} is not a size such as 64M or 2G")
@@ -123,7 +123,7 @@ def _fill(options: argparse.Namespace, image: Path) -> None:
 
 
 def _users(allowed: list[str]) -> frozenset[int] | None:
-    """Return the user ids whose connections are taken; None for everybody's."""
+    """Return the user ids whose connections are accepted; None for everybody's."""
     if "all" in allowed:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which files a drive may write: what is not there yet, what is empty, and what it wrote before."""
+"""The files that a drive may write: missing, empty, or written by it before."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 
 
 class ForeignFileError(Exception):
-    """A file that is not the drive's, left unchanged; the message is one sentence for people."""
+    """A file of something else, left unchanged; the message is one sentence for people."""
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """`disk.img` and `state` give `disk.img.state`."""
+    """Return the path with a suffix: `disk.img` and `state` give `disk.img.state`."""
     return path.with_name(f"{path.name}.{suffix}")
 
 
 def open_own(path: Path, option: str) -> int:
-    """Open or makes a regular file, for its one user at a time, unchanged. Raises OSError too."""
+    """Open or create a regular file and lock it, unchanged. Raises OSError too."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ForeignFileError(f"{path} is not a regular file; name another one with {option}")
@@ -53,7 +53,7 @@ def check_ready_file(path: Path) -> None:
 
 
 def check_distinct(options: argparse.Namespace) -> None:
-    """Raise ForeignFileError if two of the drive's files are one."""
+    """Raise ForeignFileError if two of the drive's files are the same."""
     named: list[tuple[str, Path]] = [("the image", options.backing), ("--control", options.control)]
     for option, path in (("--stats", options.stats), ("--ready-file", options.ready_file)):
         named += [(option, path)] if path is not None else []

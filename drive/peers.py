@@ -1,9 +1,9 @@
-"""Who stands behind a connection from this machine: the owner of the socket at its other end.
+"""The user at the other end of a local connection: the owner of the peer's socket.
 
-The kernel is asked for that one socket (sock_diag(7)). Where it cannot answer, as without its
-module tcp_diag, its tables /proc/net/tcp and tcp6 are read (proc_net_tcp in the kernel's
-documentation), which takes the longer the more sockets there are and may miss one while others come
-and go. A socket that its process has closed already has root as owner and no inode: it has no user.
+The kernel is asked for that socket (sock_diag(7)). If it cannot answer, as without its module
+tcp_diag, the tables /proc/net/tcp and tcp6 are read (proc_net_tcp in the kernel's documentation);
+that takes longer with more sockets and may miss one while others are opened and closed. A socket
+that its process has closed already has root as owner and no inode: it has no user.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _OWNER_AT, _OWNER = _ID_AT + 48 + 12, struct.Struct("=II")  # its uid and inode
 
 
 def refusal(sock: socket.socket, users: AbstractSet[int] | None) -> str | None:
-    """Why the connection is not taken, None if it is: its host is one of `users`, or of everybody.
+    """Return why to refuse the connection, None if its user is in `users` (None: everybody).
 
-    The user of a host on another machine is unknown; it reaches the drive only where that
-    listens on more than the loopback, and is accepted then.
+    The user of a host on another machine is unknown. It reaches the drive only if that listens on
+    more than the loopback, and is accepted then.
     """
     if users is None:
         return None
@@ -45,7 +45,7 @@ def refusal(sock: socket.socket, users: AbstractSet[int] | None) -> str | None:
 
 
 def unknown_hosts(address: str, users: AbstractSet[int] | None) -> str | None:
-    """Return the warning about hosts whose users are not checked; None if there are none."""
+    """Return the warning about hosts whose users are not checked, if there are any."""
     if users is None:
         return "every user of this machine can use this drive"
     if not ipaddress.ip_address(socket.gethostbyname(address)).is_loopback:
@@ -54,7 +54,7 @@ def unknown_hosts(address: str, users: AbstractSet[int] | None) -> str | None:
 
 
 def _is_local(family: int, host: str) -> bool:
-    """Whether the address is one of this machine's (of this network namespace's)."""
+    """Return whether the address belongs to this machine (to this network namespace)."""
     if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         return True
     with socket.socket(family) as probe:
@@ -66,42 +66,44 @@ def _is_local(family: int, host: str) -> bool:
 
 
 def owner(family: int, peer: tuple[str, int], local: tuple[str, int]) -> int | None:
-    """Return the user id of the socket at `peer` that is connected to `own`; None without one.
+    """Return the user id of the socket at `peer` that is connected to `local`; None without one.
 
-    Raises OSError if the kernel can be asked in neither way.
+    Raises OSError if neither way of asking the kernel works.
     """
     try:
-        socket_owner = _asked(family, peer, local)
+        socket_owner = _query_kernel(family, peer, local)
     except OSError:
         socket_owner = None
-    user, inode = socket_owner or _listed(family, peer, local)
+    user, inode = socket_owner or _read_table(family, peer, local)
     return user if inode else None
 
 
-def _asked(family: int, peer: tuple[str, int], local: tuple[str, int]) -> tuple[int, int] | None:
-    """User id and inode of the socket; None if the kernel finds none or has no tcp_diag."""
+def _query_kernel(
+    family: int, peer: tuple[str, int], local: tuple[str, int]
+) -> tuple[int, int] | None:
+    """Ask the kernel for user id and inode; None if it finds none or has no tcp_diag."""
     addresses = (_packed(family, at).ljust(16, b"\0") for at in (peer, local))
-    wanted = _PORTS.pack(peer[1], local[1]) + b"".join(addresses) + bytes(4) + _ANY_COOKIE
-    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + wanted
+    socket_id = _PORTS.pack(peer[1], local[1]) + b"".join(addresses) + bytes(4) + _ANY_COOKIE
+    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + socket_id
     head = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
         kernel.send(head + body)
         answer = kernel.recv(4096)
     if _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:
         return None
-    if not wanted.startswith(answer[_ID_AT : _ID_AT + _ID_BYTES]):
+    if not socket_id.startswith(answer[_ID_AT : _ID_AT + _ID_BYTES]):
         return None  # the kernel falls back to a listener at that port
     user, inode = _OWNER.unpack_from(answer, _OWNER_AT)
     return user, inode
 
 
-def _listed(family: int, peer: tuple[str, int], local: tuple[str, int]) -> tuple[int, int]:
-    """Return the same from the kernel's table; an inode of 0 where no process has the socket."""
-    wanted = [_entry(family, peer), _entry(family, local)]
+def _read_table(family: int, peer: tuple[str, int], local: tuple[str, int]) -> tuple[int, int]:
+    """Read user id and inode from the kernel's table; an inode of 0 if no process has it."""
+    addresses = [_entry(family, peer), _entry(family, local)]
     with _TABLES[socket.AddressFamily(family)].open() as table:
         for line in table:
             fields = line.split()
-            if fields[1:3] == wanted and fields[9] != "0":
+            if fields[1:3] == addresses and fields[9] != "0":
                 return int(fields[7]), int(fields[9])
     return 0, 0
 
@@ -111,7 +113,7 @@ def _packed(family: int, address: tuple[str, int]) -> bytes:
 
 
 def _entry(family: int, address: tuple[str, int]) -> str:
-    """Return an address as the table has it: 32-bit words in the machine's order, and the port."""
+    """Format an address as in the table: 32-bit words in the machine's order, and the port."""
     packed = _packed(family, address)
     words = struct.unpack(f"={len(packed) // 4}I", packed)
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"

@@ -1,4 +1,4 @@
-"""The drive's measurement of the power that it takes, as controllers of NVM Express 2.3 have it.
+"""The drive's measurement of its power, as controllers of NVM Express 2.3 report it.
 
 A declared model, not a measured disk: power at rest and joules per byte, from the drive's counters.
 """
@@ -24,12 +24,12 @@ _FIELDS = struct.Struct("<QI")
 
 
 class PowerError(ValueError):
-    """The coefficients describe no disk; one sentence for people."""
+    """The coefficients do not describe a disk; one sentence for people."""
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What the drive takes at rest, and for each byte that it reads or writes."""
+    """Power at rest, and joules for each byte read or written."""
 
     idle_w: float = 0.0
     j_per_byte_read: float = 0.0
@@ -37,11 +37,11 @@ class Coefficients:
 
 
 def parse(parameters: Mapping[str, Any]) -> Coefficients:
-    """From names and numbers; raises PowerError."""
-    known = {field.name for field in fields(Coefficients)}
+    """Build coefficients from names and numbers; raises PowerError."""
+    names = {field.name for field in fields(Coefficients)}
     for name, value in parameters.items():
-        if name not in known:
-            raise PowerError(f"there is no coefficient {name}: choose from {', '.join(known)}")
+        if name not in names:
+            raise PowerError(f"there is no coefficient {name}: choose from {', '.join(names)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e3:
             raise PowerError(f"{name} is {value!r}, which is not a number from 0 to 1000")
     return Coefficients(**{name: float(value) for name, value in parameters.items()})
@@ -59,10 +59,10 @@ class PowerMeter:
 
     def _energy(self) -> tuple[float, float]:
         """Return the time, and the joules until then."""
-        counts, now_s, each = self._stats.snapshot(), time.monotonic(), self._coefficients
+        counts, now_s, rates = self._stats.snapshot(), time.monotonic(), self._coefficients
         read, written = (counts[n] - self._before[n] for n in ("bytes_read", "bytes_written"))
-        moved_j = each.j_per_byte_read * read + each.j_per_byte_written * written
-        return now_s, each.idle_w * (now_s - self._start_s) + moved_j
+        moved_j = rates.j_per_byte_read * read + rates.j_per_byte_written * written
+        return now_s, rates.idle_w * (now_s - self._start_s) + moved_j
 
     def _sample(self) -> None:
         while not self._closed.wait(INTERVAL_S / _SAMPLES):

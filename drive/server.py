@@ -1,4 +1,4 @@
-"""Listens for hosts; one thread serves one connection."""
+"""Accept hosts; one thread serves one connection."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Server:
 
     @contextlib.contextmanager
     def interrupted(self) -> Iterator[None]:
-        """End every connection, as a loss of power does; the next ones wait until the block ends.
+        """End every connection, as a loss of power does; new ones wait until the block ends.
 
         So no host sees a drive that has lost its power and not yet locked.
         """
@@ -116,5 +116,5 @@ class Server:
 
 
 def _set_silence(sock: socket.socket, limit_s: int) -> None:
-    """How long the kernel waits for the peer's next bytes before reading fails; 0 is for ever."""
+    """Set how long the kernel waits for the peer's next bytes before reading fails; 0: for ever."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", limit_s, 0))

@@ -1,7 +1,7 @@
-"""What an Opal drive remembers without power, and the file that it is kept in.
+"""Persistent state of an Opal drive, and the file that stores it.
 
-A data key stands in the file in clear (`open_key`) exactly while the drive must serve its range
-after power-on before anybody has authenticated; else only wrapped.
+The file holds a data key in clear (`open_key`) exactly while the drive must serve its range after
+power-on before anybody has authenticated; otherwise only wrapped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Credential:
 
 @dataclass
 class Authority:
-    """One who may open sessions; without a credential none can, enabled or not."""
+    """An authority that may open sessions; without a credential it cannot, enabled or not."""
 
     enabled: bool = False
     credential: Credential | None = None
@@ -76,7 +76,7 @@ class RangeState:
         return keeps_read or keeps_write
 
     def lock_for_reset(self, event: int) -> None:
-        """Locks what is enabled, if `event` is one that locks."""
+        """Lock what is enabled, if `event` is one that locks."""
         if event in self.lock_on_reset:
             self.read_locked = self.read_locked or self.read_lock_enabled
             self.write_locked = self.write_locked or self.write_lock_enabled
@@ -96,17 +96,17 @@ class MbrControl:
         return self.enabled and not self.done
 
     def reset(self, event: int) -> None:
-        """Brings the shadow back, if `event` is one that does."""
+        """Show the shadow again, if `event` requires it."""
         if event in self.done_on_reset:
             self.done = False
 
 
 @dataclass
 class DriveState:
-    """Everything of one drive; `ranges[0]` is the global range.
+    """The whole state of one drive; `ranges[0]` is the global range.
 
-    `admin1` and `programmatic_reset` are the Admin SP's. `aces` and `names` hold what was changed
-    only, by UID in hexadecimal.
+    `admin1` and `programmatic_reset` are the Admin SP's. `aces` and `names` hold only changed
+    values, by UID in hexadecimal.
     """
 
     blocks: int
@@ -147,7 +147,7 @@ def dump(state: DriveState) -> bytes:
 
 
 def parse(data: bytes) -> DriveState:
-    """Read what `dump` wrote; raises StateError for anything else."""
+    """Parse the output of `dump`; raises StateError for anything else."""
     try:
         document = json.loads(data, object_hook=_revive)
         if document.pop("format") != FORMAT:
@@ -164,13 +164,13 @@ def parse(data: bytes) -> DriveState:
 
 
 class StateFile:
-    """Loads and replaces the file; at any instant it holds the old or the new state whole."""
+    """The state file; at any instant it holds the old or the new state whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self) -> DriveState | None:
-        """Return the kept state, None if there is none yet; raises StateError if it is damaged."""
+        """Return the stored state, None without a file; raises StateError if it is damaged."""
         try:
             status = self.path.lstat()
             if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
@@ -187,12 +187,12 @@ class StateFile:
             ) from error
 
     def save(self, state: DriveState) -> None:
-        """Write a new file beside, flushes it, renames it over the old one, flushes the folder."""
+        """Replace the state file atomically."""
         write_atomically(self.path, dump(state))
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`, readable by the owner only, as a whole or not at all.
+    """Replace the content of `path`, readable by the owner only, as a whole or not at all.
 
     Raises OSError with the old file in place, and never once the new one is.
     """
@@ -218,7 +218,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def sweep_leftovers(path: Path) -> None:
-    """Remove what `write_atomically` left beside `path` when it was killed, which may hold keys.
+    """Remove what a killed `write_atomically` left next to `path`, which may hold keys.
 
     No other process may be writing it.
     """

@@ -27,7 +27,7 @@ _INDEX = {name: index for index, name in enumerate(FIELDS)}
 
 
 class Stats:
-    """Nine little-endian u64 in `path`, zeroed at start; each only ever grows, the last is a mark.
+    """Nine little-endian u64 in `path`, zeroed at start; eight only grow, the last is a mark.
 
     `busy_ns` is the time between a command's arrival and its answer being handed to the
     socket, summed over the queues: two queues that work at once count twice. `service_ns` is the
@@ -58,11 +58,11 @@ class Stats:
                 self._cells[_INDEX[name]] += amount
 
     def snapshot(self) -> dict[str, int]:
-        """All counters by name."""
+        """Return all counters by name."""
         with self._lock:
             return dict(zip(FIELDS, self._cells, strict=False))
 
 
 def read(path: Path) -> dict[str, int]:
-    """Return the counters of a running drive, read from outside."""
+    """Read the counters of a running drive from its file."""
     return dict(zip(FIELDS, CELLS.unpack(path.read_bytes()), strict=False))

@@ -1,4 +1,4 @@
-"""One disk as its hosts share it: its controllers, and what stands behind them."""
+"""One disk as its hosts share it: its controllers, medium and TPer."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Subsystem:
         self._lock = threading.Lock()
 
     def open_controller(self, connection: Connection) -> Controller:
-        """Return a new controller whose admin queue `connection` is."""
+        """Create a controller with `connection` as its admin queue."""
         with self._lock:
-            used = self._controllers.keys()
-            number = next(n for i in self._ids if (n := i % _CONTROLLER_IDS + 1) not in used)
+            open_ids = self._controllers.keys()
+            number = next(n for i in self._ids if (n := i % _CONTROLLER_IDS + 1) not in open_ids)
             controller = self._controllers[number] = Controller(number)
             controller.connections.append(connection)
         return controller
 
     def join(self, controller_id: int, connection: Connection) -> Controller:
-        """Add a queue to the controller and return it; raises CommandError if there is none."""
+        """Add a queue to the controller and return it; raises CommandError if it does not exist."""
         with self._lock:
             if controller_id not in self._controllers:
                 raise CommandError(CONNECT_INVALID)
@@ -63,14 +63,14 @@ class Subsystem:
         return controller
 
     def leave(self, controller: Controller, connection: Connection) -> None:
-        """Note that an I/O queue has ended."""
+        """Remove an ended I/O queue."""
         with self._lock:
             controller.connections.remove(connection)
 
     def close_controller(self, controller: Controller) -> None:
-        """End the controller's other connections and what it had open in the TPer.
+        """End the controller's other connections and its session in the TPer.
 
-        To lose its association is a controller level reset in NVMe over Fabrics.
+        In NVMe over Fabrics, losing the association is a controller level reset.
         """
         with self._lock:
             self._controllers.pop(controller.id, None)
@@ -94,7 +94,7 @@ class Subsystem:
             self.tper.reset()
 
     def reset_controllers(self) -> None:
-        """End all controllers, as the drive is reset; their end is no further reset."""
+        """Mark all controllers as reset, so that their end is no further reset."""
         with self._lock:
             for controller in self._controllers.values():
                 controller.was_reset = True

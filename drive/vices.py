@@ -1,7 +1,7 @@
-"""What some real drives do wrong by nature: declared by the control socket, off by default.
+"""Permanent defects of some real drives: declared by the control socket, off by default.
 
-Unlike faults (`drive.faults`) these are properties: they last until they are taken back. What
-stands in Identify a host sees once it connects again.
+Unlike faults (`drive.faults`) they last until they are taken back. A host sees a change of Identify
+when it connects again.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 
 class ViceError(ValueError):
-    """The request names no vice, or gives it a wrong value; one sentence for people."""
+    """The request names an unknown vice or a wrong value; one sentence for people."""
 
 
 @dataclass(frozen=True)
 class Vices:
-    """A number of 0, an empty text and False leave the drive as it should be.
+    """The drive's vices; 0, an empty text and False mean none.
 
     `dead_after_revert`: no block can be used after a revert until a power cycle;
     `revert_unanswered`: a revert is done and answered with FAIL; `revert_ms`: how long it takes,
@@ -51,12 +51,12 @@ class Vices:
     serial_hex: str = ""
 
     def describe(self) -> dict[str, Any]:
-        """Those in force."""
+        """Return the vices in force."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
 def parse(parameters: Mapping[str, Any]) -> Vices:
-    """From names and values; 0 and 1 stand for flags. Raises ViceError."""
+    """Build vices from names and values; 0 and 1 mean flags. Raises ViceError."""
     types = {field.name: field.type for field in fields(Vices)}
     values: dict[str, Any] = {}
     for name, value in parameters.items():

@@ -1,7 +1,7 @@
-"""Access control: who may invoke what on which columns (Core 2.01, section 3.4.2).
+"""Access control: who may invoke which method on which columns (Core 2.01, section 3.4.2).
 
-A BooleanExpr is kept in postfix order, as it stands on the wire: authorities as hexadecimal
-UIDs, and the words "and", "or".
+A BooleanExpr is stored in postfix order, as on the wire: authorities as hexadecimal UIDs, and the
+words "and", "or".
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ class Ace:
 
 
 def any_of(*authorities: bytes) -> tuple[str, ...]:
-    """Return the expression that each of `authorities` satisfies."""
+    """Return the expression that any one of `authorities` satisfies."""
     return tuple(who.hex() for who in authorities) + ("or",) * (len(authorities) - 1)
 
 
 def is_satisfied(expression: Sequence[str], present: AbstractSet[bytes]) -> bool:
-    """Whether those `present` (logged in, their classes, and Anybody) satisfy it."""
+    """Return whether those `present` (logged in, their classes, and Anybody) satisfy it."""
     stack: list[bool] = []
     for term in expression:
         if term in ("and", "or"):
-            right, left = stack.pop(), stack.pop()
-            stack.append((left and right) if term == "and" else (left or right))
+            pair = stack.pop(), stack.pop()
+            stack.append(all(pair) if term == "and" else any(pair))
         else:
             stack.append(bytes.fromhex(term) in present)
     return stack == [True]
 
 
 def encode_expression(expression: Sequence[str]) -> list[Value]:
-    """Return the BooleanExpr column's value."""
+    """Encode an expression as the value of the BooleanExpr column."""
     return [
         Named(HALF_BOOLEAN_ACE, int(term == "or"))
         if term in ("and", "or")
@@ -52,13 +52,13 @@ def encode_expression(expression: Sequence[str]) -> list[Value]:
     ]
 
 
-def parse_expression(value: Value, known: AbstractSet[bytes]) -> list[str]:
-    """Read a BooleanExpr over `known` authorities; raises INVALID_PARAMETER for any other value."""
+def parse_expression(value: Value, valid: AbstractSet[bytes]) -> list[str]:
+    """Parse a BooleanExpr over `valid` authorities; raises INVALID_PARAMETER for others."""
     terms: list[str] = []
     depth = 0
     for term in value if isinstance(value, list) else [value]:
         match term:
-            case Named(name=n, value=bytes(who)) if n == HALF_AUTHORITY_REF and who in known:
+            case Named(name=n, value=bytes(who)) if n == HALF_AUTHORITY_REF and who in valid:
                 terms.append(who.hex())
                 depth += 1
             case Named(name=n, value=0 | 1 as kind) if n == HALF_BOOLEAN_ACE and depth > 1:

@@ -1,4 +1,4 @@
-"""Byte tables (the MBR shadow, the DataStore): sparse files beside the drive's state."""
+"""Byte tables (the MBR shadow, the DataStore): sparse files next to the drive's state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ByteTable:
         self._pending: list[tuple[int, bytes]] | None = None
 
     def read(self, first: int, end: int) -> bytes:
-        """Bytes `first` (included) to `end`."""
+        """Return bytes `first` (included) to `end`."""
         data = bytearray(os.pread(self.fd, end - first, first))
         for start, part in self._pending or ():
             low, high = max(first, start), min(end, start + len(part))
@@ -55,11 +55,11 @@ class ByteTable:
         os.ftruncate(self.fd, self.size_bytes)
 
     def begin(self) -> None:
-        """Keep writes back from now on."""
+        """Hold writes back until `end`."""
         self._pending = []
 
     def end(self, commit: bool) -> None:
-        """Store what was kept back, or forget it."""
+        """Store the writes held back, or drop them."""
         pending, self._pending = self._pending or [], None
         for first, data in pending if commit else ():
             os.pwrite(self.fd, data, first)

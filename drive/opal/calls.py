@@ -1,4 +1,4 @@
-"""Method calls as they stand on the wire (Core 2.01, section 3.2.4), and a record of them."""
+"""Method calls in wire format (Core 2.01, section 3.2.4), and a record of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Call:
 
 
 def parse_call(tokens: list[Token]) -> Call:
-    """Read CALL, object, method, parameters, end of data, status; raises TokenError."""
+    """Parse CALL, object, method, parameters, end of data, status; raises TokenError."""
     match parse(tokens):
         case [
             Control.CALL, bytes(invoking), bytes(method), list(parameters),
@@ -38,7 +38,7 @@ def parse_call(tokens: list[Token]) -> Call:
 def encode_call(
     invoking: bytes, method: bytes, parameters: list[Value], status: Status = Status.SUCCESS
 ) -> bytes:
-    """Return a method call as the session manager sends it."""
+    """Encode a method call as the session manager sends it."""
     return encode_all(
         [
             Control.CALL, invoking, method, parameters, Control.END_OF_DATA,
@@ -48,18 +48,18 @@ def encode_call(
 
 
 def encode_result(results: list[Value], status: Status) -> bytes:
-    """Return the answer to a method call within a session."""
+    """Encode the answer to a method call within a session."""
     return encode_all([results, Control.END_OF_DATA, [int(status), 0, 0]])
 
 
 class CallRecord:
-    """How often each method was invoked on each table, and with which status it ended."""
+    """Count of the invocations of each method on each table, by the status it ended with."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, method: str, invoking: bytes, status: Status) -> None:
-        """Note one call; `method` and the table are kept by the specification's names."""
+        """Count one call; method and table are recorded by the specification's names."""
         table = "SessionManager" if invoking == SESSION_MANAGER else schema.name_of(invoking)
         self._counts[method, table, status.name] += 1
 

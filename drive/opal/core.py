@@ -1,4 +1,4 @@
-"""State and keys of the drive that the security providers share, and who may log in."""
+"""State and keys of the drive that the security providers share, and the check of PINs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MAX_PIN_BYTES = 32
 
 @dataclass
 class Login:
-    """Who has shown a PIN, and the wrapping keys of its PINs in this session by their salts.
+    """An authority that has shown a PIN, with its PINs' wrapping keys in this session by salt.
 
-    There is more than one after a change of PIN, which the end of a transaction may undo.
+    A change of PIN adds a key, because the end of a transaction may undo the change.
     """
 
     authority: bytes
@@ -40,13 +40,13 @@ _log = logging.getLogger("drive.opal")
 
 
 def new_secret() -> bytes:
-    """Return a PIN as printed on a label: 32 capital letters and digits."""
+    """Create a PIN as printed on a label: 32 capital letters and digits."""
     letters = string.ascii_uppercase + string.digits
     return "".join(secrets.choice(letters) for _ in range(32)).encode()
 
 
 def new_state(psid: bytes, config: DriveConfig, key_bits: int) -> DriveState:
-    """Return a drive as it leaves the factory: SID has the MSID as its PIN, every range is open."""
+    """Create a drive in factory state: SID has the MSID as its PIN, every range is open."""
     msid = new_secret()
     return DriveState(
         blocks=config.blocks,
@@ -60,7 +60,7 @@ def new_state(psid: bytes, config: DriveConfig, key_bits: int) -> DriveState:
 
 
 class Core:
-    """The drive's state with its locking; changes are kept, or undone as a whole.
+    """The drive's state with its locking; a change is saved, or undone as a whole.
 
     Failed tries are counted until the next power cycle (the column Persistence is false).
     """
@@ -81,13 +81,13 @@ class Core:
         self._transaction: _Snapshot | None = None
 
     def reset(self, event: int) -> None:
-        """Put into force what a TCG reset of this type changes; an open transaction is undone."""
+        """Apply a TCG reset of this type; an open transaction is undone."""
         self.end_transaction(commit=False)
         self.locking.reset_event(event)
         self._lock_then_save()
 
     def power_on(self) -> None:
-        """Put the state into force as after a loss of power."""
+        """Apply the state as after a loss of power."""
         self.end_transaction(commit=False)
         self.tries.clear()
         self.sid_blocked = False
@@ -95,7 +95,7 @@ class Core:
         self._lock_then_save()
 
     def _lock_then_save(self) -> None:
-        """Lock what a reset locks though it cannot be kept; the next change keeps it."""
+        """Lock the ranges even if the state cannot be saved; the next change saves it."""
         self.locking.publish()
         try:
             self._save(self.state)
@@ -113,15 +113,15 @@ class Core:
         self.state.__dict__.update(state)
 
     def _keep(self) -> None:
-        """Erased data go first: no crash can leave them behind a key that is gone."""
+        """Discard erased data, then save: a crash cannot leave data whose key is gone."""
         self.locking.discard_erased()
         self._save(self.state)
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Save a change of state, then put it into force; within a transaction, at its end.
+        """Save a change of state, then apply it; within a transaction, at its end.
 
-        An exception undoes it, except that what was to be erased may have lost its data.
+        An exception undoes it, except that data that was to be erased may be lost.
         """
         before = self._snapshot()
         try:
@@ -139,13 +139,13 @@ class Core:
         return self._transaction is not None
 
     def begin_transaction(self) -> None:
-        """From now on changes can be undone together."""
+        """Start collecting changes that can be undone together."""
         self._transaction = self._snapshot()
         for table in self.byte_tables.values():
             table.begin()
 
     def end_transaction(self, commit: bool) -> None:
-        """Keep all changes since its begin, or undoes them; raises OSError having undone them."""
+        """Save or undo all changes since its begin; raises OSError after undoing them."""
         if self._transaction is None:
             return
         before, self._transaction = self._transaction, None
@@ -167,47 +167,49 @@ class Core:
     # Who may log in.
 
     def authority(self, authority: bytes) -> Authority:
-        """Return the enabled flag and credential of one who can log in; raises NOT_AUTHORIZED."""
+        """Return an authority's enabled flag and credential; raises NOT_AUTHORIZED if unknown."""
         if authority == uids.SID:
             return Authority(True, self.state.sid)
         if authority == uids.PSID:
             return Authority(True, self.state.psid)
         if authority == uids.ADMIN_SP_ADMIN1:
             return self.state.admin1
-        known = self.state.authorities.get(uids.AUTHORITY_NAMES.get(authority, ""))
-        if known is None:
+        record = self.state.authorities.get(uids.AUTHORITY_NAMES.get(authority, ""))
+        if record is None:
             raise MethodError(Status.NOT_AUTHORIZED)
-        return known
+        return record
 
     def log_in(self, authority: bytes, pin: bytes) -> Login:
         """Check a PIN; raises NOT_AUTHORIZED, or AUTHORITY_LOCKED_OUT at the try limit."""
-        known = self.authority(authority)
+        record = self.authority(authority)
         blocked = authority == uids.SID and self.sid_blocked
-        if known.credential is None or not known.enabled or blocked:
+        if record.credential is None or not record.enabled or blocked:
             raise MethodError(Status.NOT_AUTHORIZED)
         if self.tries.get(authority, 0) >= TRY_LIMIT:
             raise MethodError(Status.AUTHORITY_LOCKED_OUT)
-        wrapping_key = credentials.check(known.credential, pin) if pin else None
+        wrapping_key = credentials.check(record.credential, pin) if pin else None
         if wrapping_key is None:
             self.tries[authority] = self.tries.get(authority, 0) + 1
             raise MethodError(Status.NOT_AUTHORIZED)
         self.tries.pop(authority, None)
-        return Login(authority, {known.credential.salt: wrapping_key})
+        return Login(authority, {record.credential.salt: wrapping_key})
 
     def lock_out(self, name: str) -> None:
-        """Brings an authority to its try limit; raises ValueError for an unknown name."""
+        """Bring an authority to its try limit; raises ValueError for an unknown name."""
         by_name = {name: who for who, name in uids.AUTHORITY_NAMES.items()}
         try:
             self.authority(by_name.get(name, b""))
         except MethodError:
             active = self.state.locking_active
-            known = ["SID", "PSID", "AdminSP.Admin1", *self.state.authorities]
+            valid_names = ["SID", "PSID", "AdminSP.Admin1", *self.state.authorities]
             hint = "" if active else "; the Locking SP's are there once it is active"
-            raise ValueError(f"no authority {name!r}; known: {', '.join(known)}{hint}") from None
+            raise ValueError(
+                f"no authority {name!r}; known: {', '.join(valid_names)}{hint}"
+            ) from None
         self.tries[by_name[name]] = TRY_LIMIT
 
     def set_pin(self, authority: bytes, pin: object, logins: Logins, kek: bytes | None) -> None:
-        """Give an authority a PIN; one of the Locking SP also gets its `kek`.
+        """Set an authority's PIN; an authority of the Locking SP also gets its `kek`.
 
         If it is among the session's `logins`, it continues with the new one.
         """
@@ -231,7 +233,7 @@ class Core:
     # Life cycle.
 
     def activate(self, login: Login) -> None:
-        """Brings the Locking SP to life; Admin1 gets the SID's PIN."""
+        """Activate the Locking SP; Admin1 gets the SID's PIN."""
         self._clear_byte_tables()
         kek = os.urandom(credentials.KEK_BYTES)
         self.locking.activate(kek)
@@ -244,7 +246,7 @@ class Core:
         self.state.locking_active = True
 
     def revert_locking(self, keep_global_key: bytes | None = None) -> None:
-        """Take the Locking SP back to its factory state with new media keys."""
+        """Revert the Locking SP to its factory state with new media keys."""
         if not self.state.locking_active:
             return
         self._clear_byte_tables()
@@ -257,7 +259,7 @@ class Core:
             self.tries.pop(authority, None)
 
     def revert_drive(self) -> None:
-        """Take the whole drive back to its factory state; MSID and PSID stay."""
+        """Revert the whole drive to its factory state; MSID and PSID stay."""
         self.revert_locking()
         self.state.sid = credentials.create(self.state.msid)
         self.sid_is_msid = True
@@ -272,7 +274,7 @@ class Core:
 
 
 def check_pin(pin: object) -> bytes:
-    """Return a PIN that may be set; raises INVALID_PARAMETER for an empty or overlong one."""
+    """Return a valid new PIN; raises INVALID_PARAMETER for an empty or overlong one."""
     if not isinstance(pin, bytes) or not 0 < len(pin) <= MAX_PIN_BYTES:
         raise MethodError(Status.INVALID_PARAMETER)
     return pin

@@ -1,4 +1,4 @@
-"""PINs: kept as salted scrypt verifiers, and as keys that unwrap the Locking SP's key.
+"""PINs, stored as salted scrypt verifiers and as keys that unwrap the Locking SP's key.
 
 The PIN is hashed before the derivation because HMAC pads its key with zeroes: without that, the
 empty PIN and one of zero bytes would be the same.
@@ -19,19 +19,19 @@ KEK_BYTES = 32
 
 
 def _derive(pin: bytes, salt: bytes, cost: int) -> tuple[bytes, bytes]:
-    """Return verifier and wrapping key, 32 bytes each."""
+    """Derive verifier and wrapping key, 32 bytes each."""
     digest = hashlib.sha256(pin).digest()
     derived = hashlib.scrypt(digest, salt=salt, n=cost, r=8, p=1, dklen=64, maxmem=1 << 26)
     return derived[:32], derived[32:]
 
 
 def create(pin: bytes) -> Credential:
-    """Return a credential for `pin` that unwraps nothing."""
+    """Create a credential for `pin` that unwraps no key."""
     return create_with_key(pin, None)[0]
 
 
 def create_with_key(pin: bytes, kek: bytes | None) -> tuple[Credential, bytes]:
-    """Return a credential for `pin`, which unwraps `kek` if one is given, and its wrapping key."""
+    """Create a credential for `pin`, which unwraps `kek` if given, and its wrapping key."""
     salt = os.urandom(16)
     verifier, wrapping_key = _derive(pin, salt, COST)
     wrapped = aes_key_wrap(wrapping_key, kek) if kek else b""
@@ -45,7 +45,7 @@ def check(credential: Credential, pin: bytes) -> bytes | None:
 
 
 def adopt(credential: Credential, wrapping_key: bytes, kek: bytes) -> Credential:
-    """Return the same PIN as `credential`, now for `kek` as well."""
+    """Return a credential with the PIN of `credential` that also unwraps `kek`."""
     return Credential(
         credential.salt, credential.cost, credential.verifier, aes_key_wrap(wrapping_key, kek)
     )

@@ -23,10 +23,10 @@ def new_media_key(key_bits: int) -> bytes:
 
 
 class Locking:
-    """The ranges of `state` put into force on `media`.
+    """The ranges of `state`, applied to `media`.
 
-    A method changes `state` and the keys held in memory; `publish` makes it the media's law. Keys
-    of ranges that are locked for reading and writing are not in memory.
+    A method changes `state` and the keys in memory; `publish` applies them to the media. Keys of
+    ranges that are locked for reading and writing are not in memory.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Locking:
 
     @property
     def alignment_blocks(self) -> int:
-        """Ranges start and end on multiples of 4096 bytes."""
+        """Number of blocks that ranges are aligned to, 4096 bytes by default."""
         return self.vices.alignment_blocks or max(1, 4096 // self.block_bytes)
 
     @property
@@ -62,7 +62,7 @@ class Locking:
         return any(not (row.readable and row.writable) for row in self.state.ranges)
 
     def power_on(self) -> None:
-        """Locks what a power cycle locks and takes up the keys that need no PIN."""
+        """Lock what a power cycle locks and load the keys that need no PIN."""
         self.keys, self.dead = {}, False
         self.state.mbr.reset(POWER_CYCLE)
         for index, row in enumerate(self.state.ranges):
@@ -71,12 +71,12 @@ class Locking:
                 self.keys[index] = row.open_key
 
     def heeds(self, event: int) -> bool:
-        """Whether a reset of this type changes anything."""
+        """Return whether a reset of this type changes anything."""
         rows = self.state.ranges
         return event in self.state.mbr.done_on_reset or any(event in r.lock_on_reset for r in rows)
 
     def reset_event(self, event: int) -> None:
-        """Locks what a reset of this type locks; other keys stay in memory."""
+        """Lock what a reset of this type locks; other keys stay in memory."""
         self.state.mbr.reset(event)
         for index, row in enumerate(self.state.ranges):
             if event in row.lock_on_reset:
@@ -89,7 +89,7 @@ class Locking:
             row.wrapped_key = aes_key_wrap(kek, row.open_key)
 
     def factory_reset(self, keep_global_key: bytes | None = None) -> None:
-        """Restore the factory state with new keys; the global range may keep its own."""
+        """Restore the factory state with new keys; the global range may keep its key."""
         self.erased += [(a, b) for index, a, b in self._layout() if index or not keep_global_key]
         self.state.ranges[:] = [
             RangeState(open_key=new_media_key(self.state.key_bits)) for _ in range(RANGES)
@@ -119,7 +119,7 @@ class Locking:
             self.keys[index] = key
 
     def settle(self, index: int, kek: bytes | None) -> None:
-        """Put the range's key where its present lock state wants it to be."""
+        """Store the range's key in the place that its present lock state requires."""
         row = self.state.ranges[index]
         key = self.media_key(index, kek)
         in_use = row.readable or row.writable
@@ -145,7 +145,7 @@ class Locking:
                 raise MethodError(Status.INVALID_PARAMETER)
 
     def discard_erased(self) -> None:
-        """Give up the ciphertext of what has been erased, so that no copy of its key opens it."""
+        """Discard the ciphertext of erased blocks, so that no copy of their key opens it."""
         erased, self.erased = self.erased, []
         try:
             for start, end in erased:
@@ -155,13 +155,13 @@ class Locking:
 
     def publish(self) -> None:
         """Give the media its new segments: the ranges, and the global range between them."""
-        used = {
+        ciphers = {
             key: self._ciphers.get(key) or AesXts(key, self.block_bytes)
             for key in self.keys.values()
         }
-        self._ciphers = used
+        self._ciphers = ciphers
         self._in_force = self._layout()
-        self._media.segments = tuple(self._segment(*part, used) for part in self._in_force)
+        self._media.segments = tuple(self._segment(*part, ciphers) for part in self._in_force)
         self._media.shadow = self._shadow if self.state.mbr.shadows else None
 
     def _layout(self) -> list[tuple[int, int, int]]:

@@ -14,7 +14,7 @@ MBR_SET = uids.ace(0x3F800)
 
 
 def build(key_bits: int) -> dict[bytes, Ace]:
-    """All of them by UID."""
+    """Return all elements by UID."""
     return _fixed() | _user_aces() | _range_aces(key_bits)
 
 
@@ -29,7 +29,7 @@ def changeable(key_bits: int) -> tuple[bytes, ...]:
 
 
 def range_name(index: int) -> str:
-    """How the specification names a range in its rows and rules."""
+    """Return the specification's name of a range in its rows and rules."""
     return f"Range{index}" if index else "GlobalRange"
 
 

@@ -39,7 +39,7 @@ _GROUPS = {uids.ANYBODY: b"Anybody", uids.ADMINS_CLASS: b"Admins", uids.USERS_CL
 
 
 def build(core: Core) -> Provider:
-    """Return the Locking SP over the drive's state; it is to be offered while it is active only."""
+    """Return the Locking SP over the drive's state; offer it only while it is active."""
     provider = Provider(
         uid=uids.LOCKING_SP,
         tables=schema.locking_sp_tables(core.state.key_bits),
@@ -49,10 +49,10 @@ def build(core: Core) -> Provider:
         byte_tables=core.byte_tables,
         aces=rules.build(core.state.key_bits),
     )
-    known = frozenset((*_GROUPS, *uids.LOCKING_AUTHORITIES))
+    valid_authorities = frozenset((*_GROUPS, *uids.LOCKING_AUTHORITIES))
 
     def set_rule(row: bytes, value: Value) -> None:
-        core.state.aces[row.hex()] = parse_expression(value, known)
+        core.state.aces[row.hex()] = parse_expression(value, valid_authorities)
 
     add_aces(provider, set_rule)
     for who, name in _GROUPS.items():

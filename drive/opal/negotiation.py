@@ -1,4 +1,4 @@
-"""What TPer and host exchange outside of sessions: protocols, ComIDs, features, limits."""
+"""Exchanges between TPer and host outside of sessions: protocols, ComIDs, features, limits."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _ISSUED, _ASSOCIATED = 2, 3
 
 
 def supported_protocols(specific: int) -> bytes:
-    """Security protocol 0 (SPC-4): the list of protocols; no certificate for the others."""
+    """Answer security protocol 0 (SPC-4): the list of protocols, else no certificate."""
     return struct.pack(">6xH", 3) + b"\0\1\2" if specific == 0 else bytes(4)
 
 
 def parse_com_id_request(data: bytes) -> int | None:
-    """Return the code of a request about our ComID; None if it is none that the drive knows."""
+    """Return the code of a request about our ComID; None if it is not supported."""
     if len(data) < 8:
         return None
     com_id, extension, request = struct.unpack_from(">HHI", data)
-    known = (com_id, extension) == (COM_ID, 0) and request in (VERIFY, STACK_RESET)
-    return int(request) if known else None
+    supported = (com_id, extension) == (COM_ID, 0) and request in (VERIFY, STACK_RESET)
+    return int(request) if supported else None
 
 
 def com_id_answer(request: int, associated: bool) -> bytes:
-    """Return the answer to VERIFY (a static ComID has no times to report) or STACK_RESET (done)."""
+    """Answer VERIFY (a static ComID has no times to report) or STACK_RESET (done)."""
     if request == STACK_RESET:
         body = bytes(4)
     else:
@@ -48,7 +48,7 @@ def _feature(code: int, body: bytes) -> bytes:
 
 
 def discover(core: Core, block_sid_feature: bool, cleared_by_reset: bool) -> bytes:
-    """Header and features: TPer, Locking, Geometry, Opal 2, and Block SID where it is offered."""
+    """Build header and features: TPer, Locking, Geometry, Opal 2, and Block SID if offered."""
     locking = core.locking
     align, vices = locking.alignment_blocks, locking.vices
     block_bytes = vices.opal_block_bytes or locking.block_bytes
@@ -67,7 +67,7 @@ def discover(core: Core, block_sid_feature: bool, cleared_by_reset: bool) -> byt
 
 
 def _locking_flags(core: Core) -> int:
-    """Supported, enabled, locked, media encryption, MBR enabled, MBR done: bits 0 to 5."""
+    """Return supported, enabled, locked, media encryption, MBR enabled, MBR done: bits 0 to 5."""
     state = core.state
     bits = (
         True, state.locking_active, core.locking.any_locked,
@@ -103,7 +103,7 @@ _HOST_MINIMA = {
 
 
 def accept_properties(call: Call) -> dict[bytes, int]:
-    """Return the host's own limits as far as they mean something here, none below its minimum."""
+    """Return those of the host's limits that matter here, each at least its minimum."""
     proposed = call.named.get(0)
     accepted = {}
     for pair in proposed if isinstance(proposed, list) else []:
@@ -114,7 +114,7 @@ def accept_properties(call: Call) -> dict[bytes, int]:
 
 
 def properties_answer(accepted: dict[bytes, int]) -> list[Value]:
-    """Parameters of the answer: the TPer's properties, and the host's as accepted."""
+    """Build the answer's parameters: the TPer's properties, and the host's as accepted."""
     values: list[Value] = [[Named(name, value) for name, value in TPER_PROPERTIES.items()]]
     if accepted:
         values.append(Named(0, [Named(name, value) for name, value in accepted.items()]))

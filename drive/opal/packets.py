@@ -1,6 +1,6 @@
 """Token stream of the TCG Storage Core Specification 2.01, section 3.2.2.3.
 
-Values are ints, byte strings, lists (`[…]`) and `Named` pairs; control tokens stand for themselves.
+Values are ints, byte strings, lists (`[…]`) and `Named` pairs; control tokens are `Control`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CONTROLS = frozenset(Control)
 
 
 def encode(value: Value | Control) -> bytes:
-    """One value as its shortest tokens; integers have at most 8 bytes."""
+    """Encode one value as its shortest tokens; integers have at most 8 bytes."""
     if isinstance(value, Control):
         return bytes([value])
     if isinstance(value, int):
@@ -60,7 +60,7 @@ def encode(value: Value | Control) -> bytes:
 
 
 def encode_all(values: Sequence[Value | Control]) -> bytes:
-    """Several values one after the other."""
+    """Encode several values one after the other."""
     return b"".join([encode(value) for value in values])
 
 
@@ -87,7 +87,7 @@ def _encode_bytes(value: bytes) -> bytes:
 
 
 def decode(data: bytes) -> list[Token]:
-    """All tokens of a stream; empty tokens are left out. Raises TokenError."""
+    """Decode all tokens of a stream, without empty tokens. Raises TokenError."""
     tokens: list[Token] = []
     position = 0
     while position < len(data):
@@ -115,7 +115,7 @@ def decode(data: bytes) -> list[Token]:
 
 
 def _atom_header(data: bytes, position: int) -> tuple[int, int, bool, bool]:
-    """Header size, value size, whether it is bytes, whether it is signed."""
+    """Return header size, value size, whether it is bytes, whether it is signed."""
     first = data[position]
     if first < 0xC0:
         return 1, first & 0x0F, bool(first & 0x20), bool(first & 0x10)
@@ -200,7 +200,7 @@ class Message:
 
 
 def unpack(data: bytes) -> Message:
-    """Read a ComPacket; what follows its declared length is padding. Raises PacketError."""
+    """Parse a ComPacket; bytes after its declared length are padding. Raises PacketError."""
     if len(data) < _HEADERS_BYTES:
         raise PacketError("shorter than its headers")
     com_id, extension, _, _, com_bytes = _COM.unpack_from(data)
@@ -215,7 +215,7 @@ def unpack(data: bytes) -> Message:
 
 
 def pack(message: Message) -> bytes:
-    """Return a whole ComPacket; nothing is outstanding after it."""
+    """Build a ComPacket with nothing outstanding after it."""
     sub = _SUB.pack(0, len(message.payload)) + message.payload
     sub += bytes(-len(sub) % 4)
     packet = _PACKET.pack(message.tper_session, message.host_session, 0, 0, 0, 0, len(sub)) + sub
@@ -223,5 +223,5 @@ def pack(message: Message) -> bytes:
 
 
 def pack_empty(outstanding_bytes: int = 0) -> bytes:
-    """Return a ComPacket without content; `outstanding_bytes` wait for a larger buffer."""
+    """Build a ComPacket without content; `outstanding_bytes` wait for a larger buffer."""
     return _COM.pack(COM_ID, 0, outstanding_bytes, outstanding_bytes, 0)

@@ -1,4 +1,4 @@
-"""A security provider: its objects, and who may do what with them.
+"""A security provider: its objects, and who may invoke which method on them.
 
 The specification's preconfiguration tables become three dictionaries: objects, ACEs, and the
 access control list of each pair of object and method.
@@ -26,7 +26,7 @@ _NULL_UID = bytes(8)
 
 @dataclass(frozen=True)
 class Writer:
-    """Who is writing, and the Locking SP's key if one of them gave it."""
+    """The logins of a writing session, and the Locking SP's key if one of them has it."""
 
     logins: Logins
     kek: bytes | None
@@ -34,7 +34,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Object:
-    """A row: `read` gives its columns; `write` changes some and raises MethodError if unfit."""
+    """A row: `read` returns its columns; `write` changes some or raises MethodError."""
 
     read: Callable[[], Row]
     write: Callable[[Row, Writer], None] | None = None
@@ -55,7 +55,7 @@ class Provider:
     acl: dict[tuple[bytes, bytes], tuple[bytes, ...]] = field(default_factory=dict)
 
     def grant(self, method: bytes, aces: Sequence[bytes], *rows: bytes) -> None:
-        """Lets those who satisfy one of `aces` invoke `method` on `rows`."""
+        """Let those who satisfy one of `aces` invoke `method` on `rows`."""
         for row in rows:
             self.acl[row, method] = tuple(aces)
 
@@ -64,7 +64,7 @@ class Provider:
         return self.changed_rules().get(ace.hex(), self.aces[ace].expression)
 
     def present(self, logins: Iterable[bytes]) -> frozenset[bytes]:
-        """Those logged in, the classes that they belong to, and Anybody."""
+        """Return those logged in, the classes that they belong to, and Anybody."""
         who = {uids.ANYBODY, *logins}
         if not who.isdisjoint(self.admins):
             who.add(uids.ADMINS_CLASS)
@@ -73,7 +73,7 @@ class Provider:
         return frozenset(who)
 
     def permitted(self, row: bytes, method: bytes, logins: Iterable[bytes]) -> frozenset[int]:
-        """Return the columns that `method` may use; raises NOT_AUTHORIZED if it may not be used."""
+        """Return the columns that `method` may use; raises NOT_AUTHORIZED if not granted."""
         present = self.present(logins)
         columns: set[int] = set()
         satisfied = False
@@ -92,7 +92,7 @@ class Provider:
 
 
 def static(row: Row) -> Object:
-    """Return a row that never changes."""
+    """Return an object whose row never changes."""
     return Object(lambda: row)
 
 
@@ -131,7 +131,7 @@ def _descriptor(provider: Provider, table: Table) -> Row:
 
 
 def add_aces(provider: Provider, set_rule: Callable[[bytes, Value], None]) -> None:
-    """Rows for the ACEs; `set_rule` stores a new BooleanExpr."""
+    """Add rows for the ACEs; `set_rule` stores a new BooleanExpr."""
 
     def row(ace: bytes) -> Object:
         def read() -> Row:
@@ -146,7 +146,7 @@ def add_aces(provider: Provider, set_rule: Callable[[bytes, Value], None]) -> No
 
 
 def authority_row(who: bytes, name: bytes, enabled: bool, common_name: bytes, owner: bytes) -> Row:
-    """Return an Authority row; `owner` is the class that it belongs to, or the null UID."""
+    """Build an Authority row; `owner` is the class that it belongs to, or the null UID."""
     is_class = who in (uids.ADMINS_CLASS, uids.USERS_CLASS)
     by_pin = who != uids.ANYBODY and not is_class
     return {

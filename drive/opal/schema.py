@@ -1,4 +1,4 @@
-"""Names and columns of the tables that an Opal 2.01 drive has (Core 2.01, chapter 5)."""
+"""Names and columns of the tables of an Opal 2.01 drive (Core 2.01, chapter 5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """A table: the upper half of its rows' UIDs, and its columns by number; none: a byte table."""
+    """A table: the upper half of its rows' UIDs, and its columns by number (byte table: none)."""
 
     name: str
     number: int
@@ -15,7 +15,7 @@ class Table:
 
     @property
     def uid(self) -> bytes:
-        """The UID that the table itself is called by."""
+        """The UID of the table itself."""
         return self.number.to_bytes(4, "big") + bytes(4)
 
     @property

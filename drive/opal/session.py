@@ -39,7 +39,7 @@ _ENDING = {(uids.REVERT, uids.ADMIN_SP), (uids.REVERT_SP, uids.THIS_SP)}  # they
 
 
 class Session:
-    """A session; `open` turns false when it has ended. `numbers` are the TPer's and the host's."""
+    """A session, with the TPer's and the host's `numbers`; `open` is false once it has ended."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Session:
         self._core.end_transaction(commit=False)
 
     def handle(self, payload: bytes) -> bytes:
-        """Answers one packet; what cannot be read ends the session."""
+        """Answer one packet; an unreadable one ends the session."""
         try:
             return self._answer(decode(payload))
         except TokenError as error:
@@ -95,7 +95,7 @@ class Session:
             )
 
     def _answer(self, tokens: list[Token]) -> bytes:
-        """Build a packet: end of session, or a call with a transaction's begin or end."""
+        """Build the answer: end of session, or a call with a transaction's begin or end."""
         if tokens and tokens[0] is Control.END_OF_SESSION:  # Linux lets more tokens follow
             self.close()
             return encode(Control.END_OF_SESSION)
@@ -211,7 +211,7 @@ class Session:
             write(values, Writer(self.logins, self._kek()))
 
     def _next(self, call: Call) -> list[Value]:
-        """Rows of a table after `Where`, at most `Count` of them."""
+        """Return the rows of a table after `Where`, at most `Count`."""
         where, count = call.named.get(0, b""), call.named.get(1, 1 << 16)
         if call.positional or not call.named.keys() <= {0, 1}:
             raise MethodError(Status.INVALID_PARAMETER)
@@ -221,7 +221,7 @@ class Session:
         return [rows[:count]]
 
     def _get_acl(self, call: Call) -> list[Value]:
-        """Return the ACEs of an object and method; INVALID_PARAMETER if there is no such pair."""
+        """Return the ACEs of an object and method; INVALID_PARAMETER for an unknown pair."""
         match call:
             case Call(positional=[bytes(row), bytes(method)], named={}) if not call.named:
                 aces = self.provider.acl.get((row, method))
@@ -273,7 +273,7 @@ class Session:
     # leaves them open there, and half of a revert must not be undone.
 
     def _activate(self, call: Call) -> None:
-        """Activates the Locking SP; nothing happens if it is active."""
+        """Activate the Locking SP unless it is active."""
         self._refuse_in_transaction()
         if call.positional or call.named:  # single user mode is not offered
             raise MethodError(Status.INVALID_PARAMETER)
@@ -290,19 +290,19 @@ class Session:
             self._core.revert_locking()
 
     def _revert_sp(self, call: Call) -> None:
-        """Only the Locking SP grants it; the global range's data may stay if it is not locked."""
+        """Revert the Locking SP; the global range's data may stay if it is not locked."""
         self._refuse_in_transaction()
         names = {_KEEP_GLOBAL_RANGE_KEY, _KEEP_GLOBAL_RANGE_KEY.to_bytes(3, "big")}
         values = list(call.named.values())
         if call.positional or not call.named.keys() <= names or values not in ([], [0], [1]):
             raise MethodError(Status.INVALID_PARAMETER)
-        kept = None
+        global_key = None
         if values == [1]:
             row = self._core.state.ranges[0]
             if not (row.readable or row.writable):
                 raise MethodError(Status.FAIL)
-            kept = self._core.locking.media_key(0, self._kek())
-        self._core.revert_locking(kept)
+            global_key = self._core.locking.media_key(0, self._kek())
+        self._core.revert_locking(global_key)
 
     def _refuse_in_transaction(self) -> None:
         if self._core.in_transaction:
@@ -310,7 +310,7 @@ class Session:
 
 
 def _cell_block(call: Call) -> dict[int, int]:
-    """Return the bounds that a Get names; raises INVALID_PARAMETER for what is no cell block."""
+    """Return the bounds that a Get names; raises INVALID_PARAMETER for anything else."""
     if len(call.positional) > 1 or (call.named and call.positional):
         raise MethodError(Status.INVALID_PARAMETER)
     bounds = call.positional[0] if call.positional else []
@@ -328,7 +328,7 @@ def _cell_block(call: Call) -> dict[int, int]:
 
 
 def _columns(pairs: list[Value]) -> dict[int, Value]:
-    """Columns and values of a Set; raises INVALID_PARAMETER."""
+    """Return columns and values of a Set; raises INVALID_PARAMETER."""
     values: dict[int, Value] = {}
     for pair in pairs:
         match pair:

@@ -1,4 +1,4 @@
-"""The trusted peripheral: ComIDs, the session manager, resets, and what firmware may do to it."""
+"""The trusted peripheral: ComIDs, the session manager, resets, and faults of its firmware."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HOST_CHALLENGE, _HOST_SIGNING_AUTHORITY, _SESSION_TIMEOUT = 0, 3, 5
 
 @dataclass
 class Host:
-    """What the TPer keeps of one controller: answers that wait, by protocol, and its limit."""
+    """The TPer's state for one controller: waiting answers by protocol, and its size limit."""
 
     answers: dict[int, bytes] = field(default_factory=dict)
     max_com_packet_bytes: int = negotiation.INITIAL_HOST_BYTES
@@ -78,7 +78,7 @@ class Tper:
     def reset(self) -> None:
         """Reset the hardware, which for NVMe is a reset of one controller.
 
-        Other controllers' sessions continue, unless there is something that the reset locks.
+        Other controllers' sessions continue, unless the reset locks something.
         """
         with self._lock:
             if self._core.locking.heeds(HARDWARE):
@@ -109,20 +109,20 @@ class Tper:
     # What firmware and wear do to drives, for tests of what hosts make of it.
 
     def lock_out(self, name: str) -> None:
-        """Brings an authority ("SID", "Admin1", "User3", …) to its try limit.
+        """Bring an authority ("SID", "Admin1", "User3", …) to its try limit.
 
-        Raises ValueError, with the names there are.
+        Raises ValueError, with the valid names.
         """
         with self._lock:
             self._core.lock_out(name)
 
     def block_sid(self) -> None:
-        """Blocks the SID until the next power cycle, as firmware does before it boots a system."""
+        """Block the SID until the next power cycle, as firmware does before it boots a system."""
         with self._lock:
             self._core.sid_blocked = True
 
     def show_shadow(self) -> None:
-        """Leaves the MBR shadow on; raises ValueError while the Locking SP is not active."""
+        """Leave the MBR shadow on; raises ValueError while the Locking SP is not active."""
         with self._lock:
             if not self._core.state.locking_active:
                 raise ValueError("the MBR shadow is there once the Locking SP is active")
@@ -130,7 +130,7 @@ class Tper:
                 self._core.state.mbr.enabled, self._core.state.mbr.done = True, False
 
     def set_vices(self, vices: Vices) -> None:
-        """Set what the drive does wrong from now on."""
+        """Set the drive's vices from now on."""
         with self._lock:
             self._core.locking.set_vices(vices)
 
@@ -159,7 +159,7 @@ class Tper:
             }
 
     def calls(self) -> list[dict[str, object]]:
-        """How often each method ran on each table since the start, and how it ended."""
+        """Return how often each method ran on each table since the start, and how it ended."""
         with self._lock:
             return self._record.as_list()
 
@@ -183,7 +183,7 @@ class Tper:
             return True
 
     def receive(self, owner: int, protocol: int, specific: int, length: int) -> bytes | None:
-        """Return the answer that waits; one that does not fit stays and announces its size."""
+        """Return the waiting answer; one that does not fit stays and announces its size."""
         with self._lock:
             if protocol == 0:
                 return negotiation.supported_protocols(specific)
@@ -201,7 +201,7 @@ class Tper:
             return answer
 
     def _manage(self, owner: int, host: Host, specific: int, data: bytes) -> bool:
-        """Security protocol 2: ComID management, TPER_RESET, Block SID."""
+        """Handle security protocol 2: ComID management, TPER_RESET, Block SID."""
         if specific == negotiation.TPER_RESET and self._core.state.programmatic_reset:
             self._reset(PROGRAMMATIC)
         elif specific == negotiation.BLOCK_SID and self._block_sid_feature and data:
@@ -285,10 +285,10 @@ class Tper:
     def _open_session(self, call: Call, host_number: int) -> Session:
         if self.refusing:
             raise MethodError(Status.FAIL)
-        known = {_HOST_CHALLENGE, _HOST_SIGNING_AUTHORITY, _SESSION_TIMEOUT}
+        optional_names = {_HOST_CHALLENGE, _HOST_SIGNING_AUTHORITY, _SESSION_TIMEOUT}
         match call.positional:
             case [int(number), bytes(sp), (0 | 1) as write] if (
-                number == host_number and call.named.keys() <= known
+                number == host_number and call.named.keys() <= optional_names
             ):
                 pass
             case _:
@@ -305,7 +305,9 @@ class Tper:
             or (sp == uids.LOCKING_SP and not self._core.state.locking_active)
         ):
             raise MethodError(Status.INVALID_PARAMETER)
-        self._end_idle_session()
+        idle_ns = time.monotonic_ns() - self._session_used_ns
+        if self._session_timeout_ns and idle_ns > self._session_timeout_ns:
+            self._end_session()
         if self._session is not None or self._core.locking.vices.no_session:
             raise MethodError(Status.NO_SESSIONS_AVAILABLE)
         number = _FIRST_SESSION + next(self._numbers) % (1 << 31)
@@ -315,8 +317,3 @@ class Tper:
             session.log_in(authority, pin)
         self._session_timeout_ns = timeout_ms * 1_000_000
         return session
-
-    def _end_idle_session(self) -> None:
-        idle_ns = time.monotonic_ns() - self._session_used_ns
-        if self._session_timeout_ns and idle_ns > self._session_timeout_ns:
-            self._end_session()

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 def uid(number: int) -> bytes:
-    """Eight bytes, big-endian."""
+    """Encode a number as eight bytes, big-endian."""
     return number.to_bytes(8, "big")
 
 
@@ -97,7 +97,7 @@ C_PIN_SID = uid(0x0000000B00000001)
 
 
 def c_pin(authority: bytes) -> bytes:
-    """Return the C_PIN row of an authority: the same lower half, but for the SID's."""
+    """Return an authority's C_PIN row: the same lower half, except for the SID's."""
     return C_PIN_SID if authority == SID else b"\x00\x00\x00\x0b" + authority[4:]
 
 
@@ -110,7 +110,7 @@ LOCKING_ROWS = (
 
 
 def key_rows(key_bits: int) -> tuple[bytes, ...]:
-    """Rows of K_AES_128 or K_AES_256, one a range."""
+    """Return the rows of K_AES_128 or K_AES_256, one a range."""
     table = 0x0000080500000000 if key_bits == 128 else 0x0000080600000000
     return (uid(table + 1), *(uid(table + 0x30000 + n) for n in range(1, RANGES)))
 
@@ -139,7 +139,7 @@ ACE_DATA_STORE_SET = ace(0x3FC01)
 
 
 def ace_gen_key(key_bits: int) -> tuple[bytes, ...]:
-    """ACEs of GenKey on K_AES_128 or K_AES_256, one a range."""
+    """Return the ACEs of GenKey on K_AES_128 or K_AES_256, one a range."""
     return _aces(0x3B000 if key_bits == 128 else 0x3B800, RANGES)
 
 

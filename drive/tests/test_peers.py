@@ -104,11 +104,11 @@ def test_other_connections_of_an_allowed_user_are_not_taken_for_it(pair: Pair) -
 def test_the_kernels_answer_and_its_table_agree(pair: Pair) -> None:
     ours, theirs = pair
     ends = ours.family, theirs.getsockname()[:2], ours.getsockname()[:2]
-    if (asked := peers._asked(*ends)) is None:
+    if (answer := peers._query_kernel(*ends)) is None:
         pytest.skip("this kernel has no tcp_diag")
-    assert asked == peers._listed(*ends)
-    assert asked[0] == os.geteuid()
-    assert asked[1] == os.fstat(theirs.fileno()).st_ino
+    assert answer == peers._read_table(*ends)
+    assert answer[0] == os.geteuid()
+    assert answer[1] == os.fstat(theirs.fileno()).st_ino
 
 
 def test_what_nobody_can_check_is_said_at_start(plain: Drive) -> None:
