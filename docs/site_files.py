@@ -1,4 +1,4 @@
-"""MkDocs hook: the site's pages are the repository's Markdown files, each at its own path.
+"""MkDocs hook: publish the repository's Markdown files, each at its own path.
 
 So a link between pages is the same in a checkout and on the site, and a strict build checks all of
 them. Of other files the site has those that a page links to, and what `make docs` has written

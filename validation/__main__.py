@@ -19,7 +19,7 @@ BENCHMARKS = {
 
 
 def main(arguments: list[str]) -> int:
-    """1 where a figure misses its target."""
+    """Run a benchmark; return 1 if a figure misses its target."""
     if not arguments or arguments[0] not in BENCHMARKS:
         print(f"usage: python -m validation {{{','.join(BENCHMARKS)}}} …", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""What the benchmarks of this project share: their figures, the table, and the file in build/bench.
+"""Figures of the benchmarks with their targets, the printed table, and the file in build/bench.
 
 A benchmark is a package whose parts are modules with `measure(quick) -> list[Figure]` and, where a
 picture shows more than the figure, `plot(path)`.
@@ -28,7 +28,7 @@ FOLDER = REPOSITORY / "build" / "bench"
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured, against which target; `meets` is None where there is no target.
+    """A measured figure and its target; `meets` is None without a target.
 
     A target that is a range is given as text: `94–96`. With `allowed` a miss is shown, but is no
     failure of the program.
@@ -56,7 +56,7 @@ def at_least(figure: str, value: float, unit: str, target: float) -> Figure:
 
 
 def within(figure: str, value: float, unit: str, least: float, most: float) -> Figure:
-    """Return a figure that meets its target when it lies in the range, its limits included."""
+    """Return a figure that meets its target if it is in the range, limits included."""
     return Figure(figure, value, unit, f"{least:g}–{most:g}", least <= value <= most)
 
 
@@ -74,14 +74,14 @@ class Bench:
 
     @classmethod
     def from_package(cls, name: str, package: str, subject: str) -> Bench:
-        """Of every module of the package that measures something, by name."""
+        """Build a benchmark from every module of the package that has `measure`, by name."""
         names = sorted(m.name for m in iter_modules(import_module(package).__path__))
         modules = {n: import_module(f"{package}.{n}") for n in names if not n.startswith("_")}
         parts = tuple(n for n, module in modules.items() if hasattr(module, "measure"))
         return cls(name, package, parts, subject)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Return the command line; 1 where a figure misses its target."""
+        """Run the command line; return 1 if a figure misses its target."""
         options = self._parsed(arguments)
         parts = [part for part in self.parts if not options.parts or part in options.parts]
         load_1_min = os.getloadavg()[0]
@@ -101,8 +101,8 @@ class Bench:
 
     def merged(self, path: Path, fresh: Sequence[Row]) -> list[Row]:
         """Return the file's figures of the other parts and the new figures, in the parts' order."""
-        known = [row for row in merged(path, fresh) if row["part"] in self.parts]
-        return sorted(known, key=lambda row: self.parts.index(row["part"]))
+        rows = [row for row in merged(path, fresh) if row["part"] in self.parts]
+        return sorted(rows, key=lambda row: self.parts.index(row["part"]))
 
     def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         parser = argparse.ArgumentParser(prog=f"python -m {self.package.replace('.', ' ')}")
@@ -132,22 +132,22 @@ def rows_of(part: str, figures: Iterable[Figure]) -> list[Row]:
 
 
 def missed(rows: Iterable[Row]) -> bool:
-    """Whether a figure misses its target by more than is allowed."""
+    """Return whether a figure misses its target by more than is allowed."""
     return any(row["meets"] is False and not row.get("allowed") for row in rows)
 
 
 def merged(path: Path, fresh: Sequence[Row]) -> list[Row]:
-    """Return what the file holds of the other parts, then the new figures."""
+    """Return the file's figures of the other parts, then the new figures."""
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         before = []
-    done = {row["part"] for row in fresh}
-    return [row for row in before if row.get("part") not in done] + list(fresh)
+    fresh_parts = {row["part"] for row in fresh}
+    return [row for row in before if row.get("part") not in fresh_parts] + list(fresh)
 
 
 def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> dict[str, Any]:
-    """Return the figures, and beside them the commit and the machine, which are returned."""
+    """Write the figures, and next to them commit and machine; return the latter."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(list(rows), indent=2) + "\n", encoding="utf-8")
     where: dict[str, Any] = machine(subject)
@@ -158,7 +158,7 @@ def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> d
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the figures for people, a line each, a heading for each part."""
+    """Format the figures for people, a line each, a heading for each part."""
     width = max((len(row["figure"]) for row in rows), default=0)
     lines = [f"{'figure':{width}} {'value':>12} {'unit':6} {'target':>9}  meets"]
     part = ""

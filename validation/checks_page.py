@@ -60,12 +60,12 @@ def document() -> str:
     rows = "".join(
         f"| `{c.name}` | {c.when} | {_severity(c)} | {c.what} | {c.remedy} |\n" for c in TABLE
     )
-    kept = ", ".join(f"`{name}`" for name in quiet.KEPT)
+    kept_timers = ", ".join(f"`{name}`" for name in quiet.KEPT)
     groups = "\n".join(
         f"| `{group}` | {', '.join(f'`{unit}`' for unit in units)} |"
         for group, units in quiet.GROUPS.items()
     )
-    services = QUIET.format(groups=groups, kept=kept)
+    services = QUIET.format(groups=groups, kept=kept_timers)
     grave, allowed = (
         "\n".join(
             f"- `{pattern.expression.pattern}`: {pattern.reason}"

@@ -24,7 +24,7 @@ from analysis.suite.suite_folder import read
 
 @dataclass(frozen=True)
 class PhaseEnergy:
-    """One phase: what the analysis found, and the integral of what the meter was fed."""
+    """Energy of one phase: the analysis's figure, and the integral of the meter's input."""
 
     run_id: str
     phase: str
@@ -34,12 +34,12 @@ class PhaseEnergy:
 
     @property
     def error_percent(self) -> float:
-        """Of the true energy, signed."""
+        """Error in % of the true energy, signed."""
         return 100 * (self.energy_j / self.truth_j - 1)
 
 
 def phases(suite_dir: Path, truth_file: Path) -> Iterator[PhaseEnergy]:
-    """Every measured phase of the finished runs, for the whole system."""
+    """Yield every measured phase of the finished runs, for the whole system."""
     suite = read(suite_dir)
     clock = TargetClock.fit(suite.clock)
     truth = [json.loads(line) for line in truth_file.read_text(encoding="utf-8").splitlines()]

@@ -97,7 +97,7 @@ def count(names: list[str]) -> Counter[str]:
 
 
 def main() -> int:
-    """Print the lines of each part; 1 if one has more than its limit."""
+    """Print the lines of each part; return 1 if one has more than its limit."""
     listed = subprocess.check_output(["git", "ls-files", "-z"], text=True).split("\0")
     lines, limits = count(listed[:-1]), tomllib.loads(LIMITS.read_text(encoding="utf-8"))
     for part, limit in limits.items():

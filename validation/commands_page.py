@@ -41,7 +41,7 @@ checkout, elsewhere to `fde-suites` in the current folder, or where `--out` poin
 
 
 def commands() -> dict[str, Any]:
-    """All commands by name, in the order of the help."""
+    """Return all commands by name, in the order of the help."""
     subcommands: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009
     return {name: command for name, command in subcommands.items() if not command.hidden}
 
@@ -62,7 +62,7 @@ def parameters(command: Any) -> Iterator[tuple[str, str]]:
 
 
 def markdown() -> str:
-    """docs/commands.md."""
+    """Return the text of docs/commands.md."""
     text = HEAD
     for title, entries in TABLES.items():
         text += f"\n## {title}\n| | |\n|---|---|\n"
@@ -72,7 +72,7 @@ def markdown() -> str:
         if rows := [row for row in parameters(command) if row[0] != "--json"]:
             text += "\n| | |\n|---|---|\n"
             cells = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-            text += "".join(f"| `{left}` | {right} |\n" for left, right in cells)
+            text += "".join(f"| `{name}` | {text} |\n" for name, text in cells)
         if name in COMMANDS:
             text += f"\n`--json`: [fde-{name}.json](../data/schema/fde-{name}.json)\n"
     return text
@@ -82,7 +82,7 @@ def picture() -> str:
     """Draw the help as a terminal shows it, as SVG."""
     width = str(PICTURE_COLUMNS)
     terminal = {"TERMINAL_WIDTH": width, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
-    done = subprocess.run(
+    help_text = subprocess.run(
         module_command("controller", "--help"),
         env={**os.environ, **terminal},
         capture_output=True,
@@ -90,13 +90,13 @@ def picture() -> str:
         check=True,
     )
     console = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO())
-    console.print(Text.from_ansi(done.stdout.strip("\n")))
+    console.print(Text.from_ansi(help_text.stdout.strip("\n")))
     drawn = console.export_svg(title="fde --help", unique_id="fde-help")
     return FONT_FACES.sub("", drawn).replace("Fira Code", "DejaVu Sans Mono") + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Print what is asked for; 0 printed, 2 wrong usage."""
+    """Print the requested document; return 0, or 2 for wrong usage."""
     printed = {"--markdown": markdown, "--picture": picture}.get(" ".join(arguments))
     if printed is None:
         print("usage: python -m validation.commands_page --markdown|--picture", file=sys.stderr)

@@ -23,7 +23,7 @@ CONTRACTS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --fde-contract."""
+    """Add the option --fde-contract."""
     parser.addoption(
         "--fde-contract", metavar="PACKAGE", help="hold what an installed package adds against ours"
     )
@@ -37,13 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of what the package adds."""
+    """Keep only the tests of names that the package adds."""
     if not (package := config.getoption("--fde-contract")):
         return
     added = _added(package)
-    kept = [item for item in items if added.get(item.path, set()) & _values(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    selected = [item for item in items if added.get(item.path, set()) & _values(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = selected
 
 
 def _added(package: str) -> Mapping[Path, set[str]]:

@@ -17,14 +17,14 @@ QUIET_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Host:
-    """Processors that this process may use, and how many others kept busy; None: unknown."""
+    """Processors that this process may use, and how many of them others use; None: unknown."""
 
     cpus: int
     busy_cpus: float | None
 
     @classmethod
     def measure(cls, window_s: float = LOAD_WINDOW_S) -> Host:
-        """From /proc/stat at both ends of a window of `window_s` seconds."""
+        """Measure from /proc/stat at both ends of a window of `window_s` seconds."""
         cpus = os.sched_getaffinity(0)
         before = cpu_ticks(cpus)
         time.sleep(window_s)
@@ -34,9 +34,9 @@ class Host:
         """Describe other programs' load if it disturbs that many labs; empty if it does not."""
         if self.busy_cpus is None:
             return "How busy this machine is could not be read from /proc/stat."
-        wanted = min(self.cpus, labs * CPUS_OF_A_LAB)
-        lacking = wanted - min(wanted, self.cpus - self.busy_cpus)
-        if lacking <= QUIET_SHARE * wanted:
+        needed_cpus = min(self.cpus, labs * CPUS_OF_A_LAB)
+        lacking = needed_cpus - min(needed_cpus, self.cpus - self.busy_cpus)
+        if lacking <= QUIET_SHARE * needed_cpus:
             return ""
         processors = "the only processor" if self.cpus == 1 else f"{self.cpus} processors"
         return f"Other programs keep {self.busy_cpus:.1f} of {processors} busy."
@@ -62,7 +62,7 @@ def cpu_ticks(cpus: Collection[int]) -> tuple[int, int] | None:
 
 
 def busy(before: tuple[int, int] | None, after: tuple[int, int] | None, cpus: int) -> float | None:
-    """How many of so many processors were at work between two `cpu_ticks`; None: unknown."""
+    """Return how many of the processors were busy between two `cpu_ticks`; None: unknown."""
     if before is None or after is None or after[1] <= before[1]:
         return None
     share = (after[0] - before[0]) / (after[1] - before[1])

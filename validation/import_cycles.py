@@ -1,4 +1,4 @@
-"""List modules that import themselves by way of others, for which import-linter has no rule."""
+"""List modules that import themselves through others, for which import-linter has no rule."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_graph() -> dict[str, set[str]]:
 
 
 def in_cycles(graph: Mapping[str, set[str]]) -> set[str]:
-    """Return the modules that import themselves by way of others."""
+    """Return the modules that import themselves through others."""
     return {module for module in graph if module in _reached(graph, module)}
 
 
@@ -49,7 +49,7 @@ def _reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Yield what is imported with the module: neither for types alone nor within a function."""
+    """Yield the modules imported at run time with the module, not within a function."""
     for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)

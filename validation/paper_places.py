@@ -1,4 +1,4 @@
-"""`python -m validation.paper_places`: write docs/papers.md, where each figure of the papers is."""
+"""`python -m validation.paper_places`: write docs/papers.md, the place of each published figure."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _uncovered(paper: str) -> str:
 
 
 def _counterparts(paper: str) -> str:
-    """Return how many figures have a counterpart and how many of these count for agreement."""
+    """Return how many figures have a counterpart, and how many of them count for agreement."""
     row = next(row for row in rows("counterparts") if row["paper"] == paper)
     text = f"Of these {row['counterparts']} have a counterpart here"
     if row["external"] != "0":

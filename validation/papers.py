@@ -39,7 +39,7 @@ REGRESSION = 0.1
 
 @dataclass(frozen=True)
 class Ran:
-    """One suite: its folder (None without a plan), its seconds, and what went wrong, if it did."""
+    """Result of one suite: its folder (None without a plan), its seconds, and the error, if any."""
 
     suite: str
     suite_dir: Path | None
@@ -48,7 +48,7 @@ class Ran:
 
 
 def ran(scene: Scene, suite: str, seed: int) -> Ran:
-    """One suite to its verified report; a failure is in the outcome's `error`."""
+    """Run one suite to its verified report; a failure is stored in `error`."""
     start_s = time.monotonic()
     suite_dir: Path | None = None
     error = ""
@@ -60,9 +60,11 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
         if run.returncode:
             raise LabError(f"the run ended with {run.returncode}: see its output above")
         for verb in ("report", "verify"):
-            done = scene.python("controller", verb, str(suite_dir))
-            if done.returncode:
-                raise LabError(f"{verb} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+            result = scene.python("controller", verb, str(suite_dir))
+            if result.returncode:
+                raise LabError(
+                    f"{verb} ended with {result.returncode}: {result.stderr.strip()[-400:]}"
+                )
     except (LabError, subprocess.TimeoutExpired) as failed:
         error = str(failed)
         scene.say(f"{suite}: NO END: {error}")
@@ -71,25 +73,25 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
     return Ran(suite, suite_dir, took_s, error)
 
 
-def rows(done: Sequence[Ran], total_s: float) -> list[Row]:
+def rows(outcomes: Sequence[Ran], total_s: float) -> list[Row]:
     """Return the figures of every suite, then those over all of them."""
     figures: list[Row] = []
-    for suite_run in done:
+    for suite_run in outcomes:
         figures += rows_of(suite_run.suite, counts(suite_run))
         if suite_run.suite_dir is not None and not suite_run.error:
             figures += rows_of(
                 suite_run.suite, own_figures(suite_run.suite, read(suite_run.suite_dir))
             )
-    sound = sum(not suite_run.error for suite_run in done)
+    sound = sum(not suite_run.error for suite_run in outcomes)
     overall = (
         Figure("all suites, with the lab", round(total_s / 60, 1), "min"),
-        at_least("suites with a verified report", sound, "", len(done)),
+        at_least("suites with a verified report", sound, "", len(outcomes)),
     )
     return figures + rows_of("all suites", overall)
 
 
 def counts(suite_run: Ran) -> list[Figure]:
-    """How long it took, and how much of what was planned came to its end."""
+    """Return the time of a suite, and how much of its plan was finished."""
     figures = [Figure(f"{suite_run.suite}: time", round(suite_run.took_s / 60, 1), "min")]
     if suite_run.suite_dir is None:
         return [*figures, at_least(f"{suite_run.suite}: verified report", 0, "", 1)]
@@ -123,7 +125,7 @@ def last_attempts(suite_dir: Path) -> list[dict[str, Any]]:
 
 
 def own_figures(suite_name: str, suite: Suite) -> list[Figure]:
-    """Of every entry the phase in which our share is the largest, as the report has it."""
+    """Return the largest own share of each entry's phases, as in the report."""
     figures = []
     by_workload: dict[str, list[run_checks.OwnShare]] = {}
     for phase_share in run_checks.own_shares(suite):
@@ -140,7 +142,7 @@ def own_figures(suite_name: str, suite: Suite) -> list[Figure]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where all suites came to a verified report, and no figure misses more than is allowed."""
+    """Return 0 if all suites have a verified report, and no figure misses more than allowed."""
     parser = lab_parser("validation.papers", __doc__, PLACE)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
     options = parser.parse_args(arguments)
@@ -155,10 +157,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work() -> int:
         scene.ready()
         machine = scene.machine.name
-        done = [ran(scene, suite, options.seed) for suite in options.suites or SUITES]
-        figures.extend(rows(done, time.monotonic() - start_s))
+        outcomes = [ran(scene, suite, options.seed) for suite in options.suites or SUITES]
+        figures.extend(rows(outcomes, time.monotonic() - start_s))
         print(bench.table(figures))
-        for suite_run in done:
+        for suite_run in outcomes:
             folder = suite_run.suite_dir
             print(f"{suite_run.suite}: {folder / 'report.html' if folder else 'no plan'}")
         bench.write(papers_native.BENCH, figures, machine, load_1_min)

@@ -90,7 +90,7 @@ class Taken:
 
     @property
     def share(self) -> tuple[float, bool]:
-        """Our share, and whether it is of the time."""
+        """Our share, and whether it is a share of the time."""
         return run_checks.own_share(self.own_s, min(self.busy_s, self.children_s), self.took_s)
 
 
@@ -109,7 +109,7 @@ class Native:
         parameters: Mapping[str, ParameterValue],
         assets: Mapping[str, Path],
     ) -> list[Taken]:
-        """Yield what each phase of one run took. Raises WorkloadError."""
+        """Return the CPU times of each phase of one run. Raises WorkloadError."""
         with PowercapSource.open(self._zones) as source, self._places() as places:
             sampler = Sampler(source, self._rapl_hz)
             marks = Marks(source, sampler)
@@ -129,7 +129,7 @@ class Native:
                 seed=SEED,
                 phase=phase,
                 drop_caches=self._drop_caches,
-                leave_out=lambda what, reason: say(f"{workload.name}: without {what}: {reason}"),
+                leave_out=lambda part, reason: say(f"{workload.name}: without {part}: {reason}"),
             )
             try:
                 workload.prepare(context)
@@ -212,7 +212,7 @@ def provide(folder: Path) -> Assets:
 def sized(
     workload: str, parameters: Mapping[str, ParameterValue], mib_per_s: float
 ) -> dict[str, ParameterValue]:
-    """Return an entry's parameters, all of them, at the sizes for this machine."""
+    """Return all of an entry's parameters, at the sizes for this machine."""
     values = registry.complete(workload, {**parameters, **SIZES.get(workload, {})})
     if workload == "file_io":
         most_mib = max(1, int(mib_per_s * LONGEST_S))
@@ -228,7 +228,7 @@ def entry_figures(
     assets: Mapping[str, Path],
     mib_per_s: float,
 ) -> list[Figure]:
-    """Of one of the suite's entries: the worst of its phases, or why it has none.
+    """Return the worst phase of one of the suite's entries, or why it has none.
 
     Raises LabError where there is no room for what can run here.
     """
@@ -246,7 +246,7 @@ def entry_figures(
 
 
 def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
-    """Our share in the phase where it is the largest, and in the worst that took `LONG_S`."""
+    """Return our share in its largest phase, and in the worst that took `LONG_S`."""
     worst = max(phases, key=lambda phase: phase.share)
     figures = _phase_figures(f"{name}: our own share, worst phase", worst)
     long = [phase for phase in phases if phase.took_s >= LONG_S]
@@ -257,7 +257,7 @@ def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
 
 
 def _phase_figures(title: str, taken: Taken) -> list[Figure]:
-    """Return the share in one phase, and what it was made of."""
+    """Return the share in one phase, and its components."""
     share, at_rest = taken.share
     base = "its time, for it is at rest" if at_rest else "its CPU time"
     percent, is_short = round(100 * share, 3), taken.took_s < LONG_S
@@ -306,7 +306,7 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
 
 
 def _write_rate(path: Path) -> float:
-    """MiB/s onto this disk, until it has the data."""
+    """Measure the MiB/s written to this disk, until the data is on it."""
     block = bytes(MIB)
     start_s = time.monotonic()
     with path.open("wb", buffering=0) as file:
@@ -318,7 +318,7 @@ def _write_rate(path: Path) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where our share meets its target in every phase of a second or more."""
+    """Return 0 if our share meets its target in every phase of a second or more."""
     parser = argparse.ArgumentParser(prog="python -m validation.papers_native", description=__doc__)
     parser.add_argument("--dir", type=Path, default=SCRATCH_ROOT, help="default /var/tmp")
     options = parser.parse_args(arguments)

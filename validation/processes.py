@@ -1,4 +1,4 @@
-"""What a process uses, from /proc (proc_pid_stat(5), proc_pid_status(5), proc_pid_smaps(5))."""
+"""Resources of a process, from /proc (proc_pid_stat(5), proc_pid_status(5), proc_pid_smaps(5))."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def cpu_s(pid: int, *, waited_children: bool = False) -> float:
-    """CPU time in user and kernel mode, in s. Raises OSError where there is no such process.
+    """Return CPU time in user and kernel mode, in s. Raises OSError for an unknown process.
 
     `waited_children` adds that of its children which have ended and been waited for.
     """
@@ -26,7 +26,7 @@ def peak_mb(pid: int) -> float:
 
 
 def proportional_mb(pid: int) -> float:
-    """Its memory now, a page that several share by its part, in 10⁶ bytes; 0 once it has ended."""
+    """Return its memory in 10⁶ bytes, shared pages by their part; 0 once it has ended."""
     lines: list[str] = []
     with suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()

@@ -32,7 +32,7 @@ QUICK = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
 @dataclass(frozen=True)
 class Scene:
-    """`folder` is where trials and their logs go, `build` what the plays build."""
+    """A lab; `folder` is for trials and their logs, `build` for what the plays build."""
 
     folder: Path
     layout: Layout
@@ -54,7 +54,7 @@ class Scene:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of every command on the controller's side."""
+        """Environment of every command on the controller's side."""
         return {
             **os.environ,
             "ANSIBLE_CONFIG": str(REPOSITORY / "ansible" / "ansible.cfg"),
@@ -68,7 +68,7 @@ class Scene:
 
     @property
     def target_file(self) -> Path:
-        """The resolved target, there once the lab is provisioned."""
+        """The resolved target, available once the lab is provisioned."""
         return self.build / "targets" / "target.json"
 
     @property
@@ -78,12 +78,12 @@ class Scene:
 
     @property
     def state(self) -> LabState:
-        """Return the lab's state."""
+        """The lab's state."""
         return power.require_state(self.layout)
 
     @property
     def machine(self) -> Machine:
-        """What the guest runs on; the lab must be up."""
+        """The guest's machine; the lab must be up."""
         return power.machine_of(self.state)
 
     def drive(self, role: str) -> Path:
@@ -91,7 +91,7 @@ class Scene:
         return Path(self.state["drives"][role]["control"])
 
     def ready(self) -> None:
-        """Have the lab up and provisioned with the sources as they are; raises LabError."""
+        """Start and provision the lab with the present sources; raises LabError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lifecycle.up(self.layout, self.say, lifecycle.LabOptions())
         if self._provisioned():
@@ -111,10 +111,10 @@ class Scene:
         playbook = REPOSITORY / "ansible" / "playbooks" / "site.yml"
         argv = [program, "-i", str(INVENTORY), str(playbook)]
         with self._log.open("w", encoding="utf-8") as log:
-            done = subprocess.run(
+            result = subprocess.run(
                 argv, env=self.environment, stdout=log, stderr=subprocess.STDOUT, check=False
             )
-        return done.returncode == 0
+        return result.returncode == 0
 
     def ssh_argv(self, command: Sequence[str]) -> list[str]:
         """Return the argument list that runs a command in the guest."""
@@ -129,18 +129,18 @@ class Scene:
         stdin: bytes = b"",
         limit_s: float = SSH_LIMIT_S,
     ) -> str:
-        """Run a shell command in the guest; what it printed. LabError where it fails."""
+        """Run a shell command in the guest and return its output. Raises LabError if it fails."""
         argv = self.ssh_argv(["sh", "-c", command])
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 argv, input=stdin, capture_output=True, timeout=limit_s, check=False
             )
         except subprocess.TimeoutExpired:
             raise LabError(f"in the guest, `{command}` did not end in {limit_s:g} s") from None
-        if check and done.returncode:
-            message = done.stderr.decode(errors="replace").strip()
-            raise LabError(f"in the guest, `{command}` ended with {done.returncode}: {message}")
-        return done.stdout.decode(errors="replace")
+        if check and result.returncode:
+            message = result.stderr.decode(errors="replace").strip()
+            raise LabError(f"in the guest, `{command}` ended with {result.returncode}: {message}")
+        return result.stdout.decode(errors="replace")
 
     def put(self, source: Path, place: str) -> None:
         """Copy a small file into the guest."""
@@ -154,7 +154,7 @@ class Scene:
         return self.ssh(f"cd {HOME} && PYTHONPATH={HOME}:{HOME}/lib {command}", check=check)
 
     def python(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Return a module of ours on the controller's side, to its end."""
+        """Run a module of ours on the controller's side, to its end."""
         return subprocess.run(
             [sys.executable, "-m", module, *arguments],
             env=self.environment,
@@ -166,16 +166,16 @@ class Scene:
         )
 
     def plan(self, suite: str, scale: str, seed: int, out: Path, blocks: int | None = None) -> Path:
-        """Return the folder of a new suite below `out`. Raises LabError where there is no plan."""
-        more = ["--blocks", str(blocks)] if blocks else []
-        done = self.python(
+        """Create a new suite below `out` and return its folder. Raises LabError without a plan."""
+        blocks_option = ["--blocks", str(blocks)] if blocks else []
+        result = self.python(
             "controller",
-            *("plan", "--suite", suite, "--scale", scale, "--seed", str(seed), *more),
+            *("plan", "--suite", suite, "--scale", scale, "--seed", str(seed), *blocks_option),
             *("--target", str(self.target_file), "--out", str(out.absolute())),
         )
-        if done.returncode:
-            raise LabError(f"{suite} has no plan: {done.stderr.strip()}")
-        return Path(done.stdout.split()[-1])
+        if result.returncode:
+            raise LabError(f"{suite} has no plan: {result.stderr.strip()}")
+        return Path(result.stdout.split()[-1])
 
     def session_argv(self, verb: str, suite_dir: Path, target: Path | None = None) -> list[str]:
         """Return the controller's command, `run` or `resume`, for this resolved target or ours."""
@@ -183,10 +183,10 @@ class Scene:
         argv += ["--no-report", "--inventory", str(INVENTORY)]
         return [*argv, "--target", str(target or self.target_file)]
 
-    def run(self, work: Callable[[], int], keep_lab: bool, kept: Path) -> int:
-        """Return the exit status of `work`; 1 after LabError, 130 after Ctrl-C. Takes the lab down.
+    def run(self, work: Callable[[], int], keep_lab: bool, results: Path) -> int:
+        """Run `work`, then stop the lab; return its exit status, 1 for LabError, 130 for Ctrl-C.
 
-        `kept` is the folder of what an interrupted one leaves.
+        `results` is the folder with the results of an interrupted one.
         """
         try:
             with term_interrupts():
@@ -195,7 +195,7 @@ class Scene:
             print(f"fde: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
-            print(f"fde: interrupted; what was measured is kept below {kept}", file=sys.stderr)
+            print(f"fde: interrupted; what was measured is kept below {results}", file=sys.stderr)
             return 130
         finally:
             if not keep_lab:
@@ -203,7 +203,7 @@ class Scene:
 
 
 def lab_parser(module: str, description: str | None, place: Path) -> argparse.ArgumentParser:
-    """Return a command line with the options of all that runs in a separate lab."""
+    """Return a command line with the options of all programs that run in a separate lab."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--seed", type=int, default=1, help="of the plans and of what is random")
     default = place.relative_to(REPOSITORY)

@@ -1,4 +1,4 @@
-"""`make testbed`: all steps in order, timed; the lab is taken down whatever happens.
+"""`make testbed`: run all steps in order, timed; the lab is always stopped at the end.
 
 Runs on the system's Python with only the standard library: before its second step there is no
 virtual environment. Times, sizes and memory of the run are written to build/bench/testbed.json.
@@ -31,7 +31,7 @@ from validation.testbed_figures import GB, Build, LabMemory, LabState, figures, 
 
 @dataclass(frozen=True)
 class Step:
-    """What a step does, and its seconds on two quiet processors; those of a lab only with one."""
+    """A step's text, and its seconds on two quiet processors."""
 
     text: str
     seconds: float
@@ -78,24 +78,24 @@ class Log:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long the steps to come will take; that of another suite than smoke is unknown."""
+    """Expected duration of the remaining steps; unknown for suites other than smoke."""
 
     steps: Mapping[str, Step]
     factor: float = 1.0
-    known: bool = True
+    is_known: bool = True
 
     def minutes_left(self, step: str) -> str:
         """Return about how many minutes are left when a step begins; empty if unknown."""
         names = list(self.steps)
         left_s = sum(self.steps[name].seconds for name in names[names.index(step) :])
-        if not self.known:
+        if not self.is_known:
             return ""
         minutes = self.factor * left_s / 60
         return f"about {minutes:.0f} min left" if minutes >= 1 else "less than a minute left"
 
 
 class StepError(Exception):
-    """A step ended with a code that is not 0; its output stands above."""
+    """A step ended with a code other than 0; its output was printed."""
 
 
 @term_interrupts()
@@ -164,11 +164,11 @@ def _forecast(host: Host, suite: str, labs: int) -> Forecast:
     if labs and _new_image():
         steps["image"] = NEW_IMAGE
     factor = BUSY_FACTOR if host.busy_sentence(labs) else 1.0
-    return Forecast(steps, factor, known=(labs, suite) == (1, "smoke"))
+    return Forecast(steps, factor, is_known=(labs, suite) == (1, "smoke"))
 
 
 def _new_image() -> bool:
-    """Whether the guest's image is not in the cache; the step itself reports what prevents it."""
+    """Return whether the guest's image is not in the cache; its step reports any error."""
     try:
         return not image.location().directory.exists()
     except LabError:
@@ -176,9 +176,9 @@ def _new_image() -> bool:
 
 
 def _opening(host: Host, forecast: Forecast, labs: int) -> str:
-    """Return the first lines: what comes, how long it takes and why, in `COLUMNS` columns."""
+    """Return the first lines: the steps' duration and its reasons, in `COLUMNS` columns."""
     minutes = forecast.minutes_left(next(iter(forecast.steps))).removesuffix(" left")
-    made = [
+    new_parts = [
         text
         for name, step, text in (
             ("venv", NEW_VENV, "the Python environment"),
@@ -187,7 +187,7 @@ def _opening(host: Host, forecast: Forecast, labs: int) -> str:
         if forecast.steps.get(name) is step
     ]
     sentences = ["From nothing to a report" + f", in {minutes}" * bool(minutes) + "."]
-    sentences += [f"This first time {' and '.join(made)} must be made."] * bool(made)
+    sentences += [f"This first time {' and '.join(new_parts)} must be made."] * bool(new_parts)
     if busy := host.busy_sentence(labs):
         sentences.append(f"{busy} Times are longer and intervals wider for it.")
     return textwrap.fill(" ".join(sentences), COLUMNS)
@@ -205,7 +205,7 @@ def _wrong_name(suite: str, inventory: str) -> str:
 def _all(
     forecast: Forecast, further: Mapping[str, Sequence[str]], log: Log, memory: LabMemory
 ) -> int:
-    """Run the steps; the lab goes down in the end, also after a failure or an interruption."""
+    """Run the steps; the lab is stopped in the end, also after a failure or an interruption."""
     last = "lab-down"
     steps = forecast.steps
     quiet = QUIET if last in steps else QUIET_ON_HARDWARE
@@ -235,13 +235,13 @@ def _all(
 
 @contextmanager
 def beside_guests(states: Sequence[Path]) -> Iterator[None]:
-    """Keep what is started within the context, the recorder above all, off the guests' processors.
+    """Keep processes started within the context, above all the recorder, off the guests' CPUs.
 
     `states` are the state files of their labs. Where no other processor is left, nothing changes.
     """
     usable = os.sched_getaffinity(0)
-    rest = usable - {LabState.from_file(path).processor for path in states}
-    os.sched_setaffinity(0, rest or usable)
+    free_cpus = usable - {LabState.from_file(path).processor for path in states}
+    os.sched_setaffinity(0, free_cpus or usable)
     try:
         yield
     finally:
@@ -251,14 +251,14 @@ def beside_guests(states: Sequence[Path]) -> Iterator[None]:
 def announce(step: str, forecast: Forecast, log: Log) -> None:
     """Print the time, which step of how many begins, what it does, and the minutes left."""
     names = list(forecast.steps)
-    left = forecast.minutes_left(step)
+    minutes = forecast.minutes_left(step)
     number = f"{names.index(step) + 1}/{len(names)}"
     text = forecast.steps[step].text
-    print(f"{log.clock()}  {number}  {text}" + f" ({left})" * bool(left), flush=True)
+    print(f"{log.clock()}  {number}  {text}" + f" ({minutes})" * bool(minutes), flush=True)
 
 
 def run_step(name: str, further: Sequence[str], log: Log, quiet: bool = False) -> None:
-    """Run a step, its time kept. Raises StepError, KeyboardInterrupt.
+    """Run a step and record its time. Raises StepError, KeyboardInterrupt.
 
     Its output is streamed, or if `quiet` printed only if it fails. Ctrl-C reaches the step itself
     (it is of the same process group), which then ends in order: it is waited for. A SIGTERM comes
@@ -290,7 +290,7 @@ def run_step(name: str, further: Sequence[str], log: Log, quiet: bool = False) -
 
 
 def _let_end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for an interrupted step, whatever more signals come, for two minutes at most."""
+    """Wait for an interrupted step through further signals, for two minutes at most."""
     with uninterrupted():
         try:
             process.terminate()

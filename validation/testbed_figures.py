@@ -1,4 +1,4 @@
-"""Figures of the testbed as a whole, and the machine they were taken on."""
+"""Figures of the whole testbed, and the machine on which they were measured."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MEASURING_PERCENT = 75.0
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a lab; `pid` is 0 where it has ended."""
+    """A process of a lab; `pid` is 0 if it has ended."""
 
     pid: int = 0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a guest runs on: kvm, uml or tcg."""
+    """The guest's machine: kvm, uml or tcg."""
 
     name: str = ""
 
@@ -56,7 +56,7 @@ class LabState:
 
     @classmethod
     def from_file(cls, path: Path) -> LabState:
-        """Read the state; that of a lab which is not up is empty."""
+        """Read the state; it is empty for a lab that is not up."""
         return schema.read(cls, read_object(path))
 
     @property
@@ -196,7 +196,7 @@ def machine(lab_machine: str) -> dict[str, object]:
 
 def _git(*arguments: str) -> str:
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        result = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
-    return done.stdout.strip()
+    return result.stdout.strip()

@@ -186,7 +186,7 @@ TIMED = Options(
     workloads=("file_io",),
     interval_ms=100,
     slower=SAME,
-    done={SLOW: 1 / FIFTH},
+    work_share={SLOW: 1 / FIFTH},
 )
 
 
@@ -195,8 +195,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return a suite with a fifth of the work on one configuration, and one with half of it all."""
     root = tmp_path_factory.mktemp("timed")
     write_suite(root / "a", TIMED)
-    later = {name: 0.5 * TIMED.done.get(name, 1.0) for name in TIMED.configurations}
-    write_suite(root / "b", replace(TIMED, host="later", seed=8, done=later))
+    later = {name: 0.5 * TIMED.work_share.get(name, 1.0) for name in TIMED.configurations}
+    write_suite(root / "b", replace(TIMED, host="later", seed=8, work_share=later))
     return root / "a", root / "b"
 
 

@@ -51,7 +51,7 @@ MEMORY_LIMIT_MB = 100
 
 
 class Load(NamedTuple):
-    """A stream of equal requests, `depth` of them under way at once."""
+    """A stream of equal requests, with `depth` of them under way at once."""
 
     name: str
     writes: bool
@@ -70,7 +70,7 @@ LOADS = (
 
 
 class Sample(NamedTuple):
-    """What one turn of a load came to; CPU seconds of the server and of this process."""
+    """Result of one turn of a load, with CPU seconds of the server and of this process."""
 
     requests: int
     duration_s: float
@@ -82,12 +82,12 @@ Samples = Mapping[tuple[str, Load], list[Sample]]
 
 
 def rounded(value: float) -> float:
-    """Return a figure as build/bench keeps it."""
+    """Round a figure as build/bench stores it."""
     return round(value, 3 if value < 10 else 1)
 
 
 def _speed(sample: Sample, load: Load) -> float:
-    """MB/s of large requests, requests per second of small ones."""
+    """Return MB/s of large requests, requests per second of small ones."""
     per_s = sample.requests / sample.duration_s
     return per_s * load.size_bytes / 1e6 if load.size_bytes == MIB else per_s
 
@@ -99,7 +99,7 @@ def _figure(name: str, value: float, unit: str, limit: float | None) -> Figure:
 
 
 def figures(samples: Samples) -> list[Figure]:
-    """Speeds with their targets, ratios to the plain drive, CPU seconds per GB read."""
+    """Return speeds with their targets, ratios to the plain drive, CPU seconds per GB read."""
     results = []
     for (disk, load), taken in samples.items():
         limit: float | None = None
@@ -120,7 +120,7 @@ def figures(samples: Samples) -> list[Figure]:
 
 
 def _ratios(samples: Samples, base: str, words: str) -> Iterator[Figure]:
-    """Speeds of large requests as shares of those of the disk `base` in the same round."""
+    """Yield speeds of large requests as shares of the disk `base` in the same round."""
     for (disk, load), taken in samples.items():
         if load.size_bytes != MIB or disk == base or (base, load) not in samples:
             continue
@@ -133,7 +133,7 @@ def _ratios(samples: Samples, base: str, words: str) -> Iterator[Figure]:
 
 
 def speed_table(samples: Samples) -> str:
-    """Speeds, then CPU times: a line per disk, a column per load."""
+    """Format speeds, then CPU times: a line per disk, a column per load."""
     disks = list(dict.fromkeys(disk for disk, _ in samples))
     lines = [f"{'MB/s; 4 KiB: requests per s':28}" + "".join(f"{load.name:>17}" for load in LOADS)]
     for disk in disks:
@@ -154,7 +154,7 @@ def _cpu_unit(load: Load) -> tuple[float, str]:
 
 
 def _cpu(samples: list[Sample], load: Load) -> tuple[float, float]:
-    """CPU time of the server and of the host, per GB of large requests or per small one."""
+    """Return CPU time of server and host, per GB of large requests or per small one."""
     scale = _cpu_unit(load)[0] / sum(sample.requests for sample in samples)
     server_s = sum(sample.server_cpu_s for sample in samples)
     return server_s * scale, sum(sample.host_cpu_s for sample in samples) * scale
@@ -172,15 +172,15 @@ def run_load(disk: Disk, load: Load, duration_s: float) -> Sample:
         order = random.Random(1).sample(order, 8192)
     data = os.urandom(load.size_bytes)
     buffers = [memoryview(bytearray(load.size_bytes)) for _ in range(load.depth)]
-    done = under_way = 0
+    requests = under_way = 0
     cpu_s, own_s, begin = _server_cpu_s(disk), time.process_time(), time.perf_counter()
     while time.perf_counter() - begin < duration_s:
-        offset = order[done % len(order)]
+        offset = order[requests % len(order)]
         if load.writes:
             disk.write(offset, data)
         else:
-            disk.read(offset, buffers[done % load.depth])
-        done += 1
+            disk.read(offset, buffers[requests % load.depth])
+        requests += 1
         under_way += 1
         if under_way == load.depth:
             disk.complete()
@@ -188,11 +188,11 @@ def run_load(disk: Disk, load: Load, duration_s: float) -> Sample:
     for _ in range(under_way):
         disk.complete()
     passed_s = time.perf_counter() - begin
-    return Sample(done, passed_s, _server_cpu_s(disk) - cpu_s, time.process_time() - own_s)
+    return Sample(requests, passed_s, _server_cpu_s(disk) - cpu_s, time.process_time() - own_s)
 
 
 def open_disks(folder: Path, stack: contextlib.ExitStack) -> tuple[dict[str, Disk], list[str]]:
-    """All disks, filled once so that every block has its place; and why one is missing."""
+    """Open all disks, filled once so that every block is allocated; list the missing ones."""
     (folder / "file").touch()
     os.truncate(folder / "file", DISK_BYTES)
     disks: dict[str, Disk] = {"backing file": FileDisk(folder / "file")}
@@ -221,7 +221,7 @@ def open_disks(folder: Path, stack: contextlib.ExitStack) -> tuple[dict[str, Dis
 
 
 def measure_memory(folder: Path) -> float:
-    """Peak resident MB of an unlocked Opal drive of 1 TiB while nine queues work at once."""
+    """Measure peak resident MB of an unlocked Opal drive of 1 TiB with nine busy queues."""
     with running_drive(folder / "large", LARGE_DISK_BYTES, 4096, "locking") as (port, pid):
         disks = [NvmeDisk(port, pid, 4096) for _ in range(QUEUES)]
         for index, disk in enumerate(disks * 4):
@@ -238,7 +238,7 @@ def measure_memory(folder: Path) -> float:
 
 
 def _s_per_gb(work: Callable[[], None], work_bytes: int) -> float:
-    """Best of several: seconds of `work`, per 10⁹ bytes of it."""
+    """Return the seconds of `work` per 10⁹ bytes, best of nine."""
     times = []
     for _ in range(9):
         begin = time.perf_counter()
@@ -248,7 +248,7 @@ def _s_per_gb(work: Callable[[], None], work_bytes: int) -> float:
 
 
 def measure_parts(file: Disk) -> dict[str, float]:
-    """Seconds per GB of what a read is made of, each alone."""
+    """Measure the parts of a read separately, in seconds per GB."""
     buffer = memoryview(bytearray(MIB))
     parts = {"file read": _s_per_gb(lambda: file.read(0, buffer), MIB)}
     for sector_bytes in (4096, 512):
@@ -299,6 +299,6 @@ def _measure_in(folder: Path, rounds: int, duration_s: float) -> list[Figure]:
     for line in missing:
         print(f"not measured: {line}")
     alone = [Figure(f"alone: {name}", rounded(s), "s/GB") for name, s in parts.items()]
-    what = f"peak memory, 1 TiB Opal disk, {QUEUES} queues"
-    memory = at_most(what, rounded(measure_memory(folder)), "MB", MEMORY_LIMIT_MB)
+    title = f"peak memory, 1 TiB Opal disk, {QUEUES} queues"
+    memory = at_most(title, rounded(measure_memory(folder)), "MB", MEMORY_LIMIT_MB)
     return [*figures(samples), *alone, memory]

@@ -1,4 +1,4 @@
-"""The disks that the benchmark compares, each with the same small face."""
+"""The disks that the benchmark compares, all with the same interface."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BenchError(Exception):
 
 
 class Disk(Protocol):
-    """`read` and `write` begin a request, `complete` waits for the end of any one.
+    """A disk: `read` and `write` begin a request, `complete` waits for any one to end.
 
     `pid` is the server's process, 0 where there is none.
     """
@@ -56,7 +56,7 @@ class Disk(Protocol):
 
 
 class FileDisk:
-    """The backing file, by system calls of this process; nothing is ever under way."""
+    """The backing file, by system calls of this process; no request is ever under way."""
 
     pid = 0
 
@@ -79,7 +79,7 @@ class FileDisk:
 
 
 class NbdDisk:
-    """Another server's disk, over one connection; OSError for whatever the server refuses.
+    """Another server's disk, over one connection; OSError for any refusal of the server.
 
     Protocol: the NBD project's doc/proto.md, fixed newstyle handshake with the default export,
     simple replies. It is built as our NVMe/TCP host is, so that the two cost about the same.
@@ -167,13 +167,13 @@ class NvmeDisk:
 
 
 @contextmanager
-def _running(command: list[str], ready: Path, what: str) -> Iterator[int]:
+def _running(command: list[str], ready: Path, server: str) -> Iterator[int]:
     """Run a server until it has written `ready`; yields its process id."""
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
     try:
         wait_for(lambda: ready.exists() or process.poll() is not None, _START_S)
         if not ready.exists():
-            raise BenchError(f"{what} did not start: see its output above")
+            raise BenchError(f"{server} did not start: see its output above")
         yield process.pid
     finally:
         process.terminate()
@@ -207,7 +207,7 @@ def running_drive(
 
 @contextmanager
 def running_nbdkit(folder: Path, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """`nbdkit` with its file plugin; BenchError if it is not installed."""
+    """Run `nbdkit` with its file plugin; raises BenchError if it is not installed."""
     program = shutil.which("nbdkit", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         raise BenchError("nbdkit is not installed (Debian package nbdkit)")

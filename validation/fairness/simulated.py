@@ -1,4 +1,4 @@
-"""A suite on modelled disks, in simulated time: what the disks do, and no effect of encryption.
+"""A suite on modelled disks in simulated time: effects of the disks, and none of encryption.
 
 The order of runs is the planner's own, the disks are those of `drive.behaviour`, the joules
 those of the lab's power model plus scatter. All is modelled; nothing here was measured on a disk.
@@ -38,7 +38,7 @@ POWER = PowerModel.load()
 
 @dataclass(frozen=True)
 class Rules:
-    """What the testbed does about it; without all of them it is as it was.
+    """Countermeasures of the testbed; all are on by default.
 
     `discard_first`: every entry discards the whole extent, else mkfs discards where the stack lets
     it through (not dm-crypt). `await_temperature`: a run waits for its disk to be as warm as at
@@ -58,7 +58,7 @@ BEFORE = Rules(discard_first=False, await_temperature=False, void_throttled=Fals
 
 @dataclass
 class Suite:
-    """One suite as it goes; `ratio` is the true effect on the joules of the stacks under dm-crypt.
+    """One running suite; `ratio` is the true effect on the joules of the dm-crypt stacks.
 
     `throttled` counts runs during which a disk throttled, `counted` those of them that count.
     """
@@ -75,7 +75,7 @@ class Suite:
     joules: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Go through all runs."""
+        """Simulate all runs."""
         scatter = np.random.default_rng(self.seed)
         disks = {role: Timing(b, EXTENT_MIB * _MIB) for role, b in self.model.behaviours.items()}
         now_s, entered, entry = 0.0, ("", -1), 0.0
@@ -98,7 +98,7 @@ class Suite:
     def _measure(
         self, disk: Timing, role: str, workload: str, now_s: float
     ) -> tuple[float | None, float]:
-        """Joules of one try, None where it is void, and when it ended."""
+        """Return the joules of one attempt, None if it is void, and its end."""
         now_s = self._transfer(disk, PREPARED_MIB, 0, now_s)
         now_s = self._wait(disk, self.first_c.get(role), now_s)
         self.first_c.setdefault(role, disk.temperature_c(now_s))
@@ -117,7 +117,7 @@ class Suite:
         return power.system_w * duration_s, now_s
 
     def comparisons(self) -> dict[str, Comparison]:
-        """Each stack against the plain one, over all workloads, judged as one family."""
+        """Compare each stack with the plain one, over all workloads, judged as one family."""
         joules = {
             name: {
                 block: math.exp(float(np.mean(np.log(values))))
@@ -128,9 +128,11 @@ class Suite:
         }
         results = {}
         for name in list(ENTRY_S)[1:]:
-            both = sorted(joules[BASE].keys() & joules[name].keys())
+            common_blocks = sorted(joules[BASE].keys() & joules[name].keys())
             comparison = compare(
-                [joules[BASE][b] for b in both], [joules[name][b] for b in both], MARGIN
+                [joules[BASE][b] for b in common_blocks],
+                [joules[name][b] for b in common_blocks],
+                MARGIN,
             )
             if comparison is not None:
                 results[name] = comparison
@@ -144,7 +146,7 @@ class Suite:
         return self._transfer(disk, 32, 0, now_s)
 
     def _transfer(self, disk: Timing, write_mib: int, read_mib: int, now_s: float) -> float:
-        """One request after the other, new files behind older ones; the time when all are done."""
+        """Send requests one by one, new files after older ones; return the end."""
         size_bytes = REQUEST_MIB * _MIB
         for _ in range(write_mib // REQUEST_MIB):
             now_s += disk.write(self.place_mib % EXTENT_MIB * _MIB, size_bytes, now_s)[0]

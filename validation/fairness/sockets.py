@@ -22,7 +22,7 @@ S = 1_000_000_000
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Every tree: its packages and its memory as the report adds them; when quick, every third."""
+    """Count the trees whose packages and memory add up as in the report; if quick, every third."""
     with TemporaryDirectory(prefix="fde-sockets-") as folder:
         write_suite(Path(folder) / "suite", Options(blocks=1, workloads=("idle",)))
         suite = read(Path(folder) / "suite")
@@ -38,7 +38,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def energies(tree: Tree, suite: Suite, root: Path) -> dict[str, float]:
-    """Joules by component of a run in which each zone of the tree counted 10ⁿ J, n its place.
+    """Return joules by component of a run in which the nth zone of the tree counted 10ⁿ J.
 
     `suite` is one with a run, whose counters are replaced.
     """
@@ -64,7 +64,7 @@ def energies(tree: Tree, suite: Suite, root: Path) -> dict[str, float]:
 
 
 def expected(tree: Tree) -> dict[str, float | None]:
-    """Joules of all packages and of all memory; None for a tree without."""
+    """Return the joules of all packages and of all memory; None for a tree without."""
     used_j = _used_j(tree)
     memory = [name for name in tree.add_up if name.endswith("dram")]
     packages = [name for name in tree.add_up if name not in memory]

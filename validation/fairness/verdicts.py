@@ -1,4 +1,4 @@
-"""How often a change from plain is claimed where only the disks make a difference."""
+"""How often a change from plain is claimed although only the disks differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BIASES = {
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Each bias before and after what is done about it; then a true effect through all of them."""
+    """Measure each bias with and without its countermeasure, then a true effect under all."""
     suites = FEW if quick else SUITES
     models = devices.load()
     figures = []
@@ -62,13 +62,13 @@ def _differing(model: DiskModel, rules: Rules, suites: int) -> tuple[float, floa
             ratios.setdefault(name, []).append(comparison.ratio)
             differ += comparison.verdict == "differs" or comparison.equivalent_but_changed
     # Where every run was void there is no verdict, so none is false.
-    made = max(1, sum(len(some) for some in ratios.values()))
+    comparisons = max(1, sum(len(some) for some in ratios.values()))
     worst = max((abs(100 * (sum(s) / len(s) - 1)) for s in ratios.values()), default=0.0)
-    return 100 * differ / made, worst, counted
+    return 100 * differ / comparisons, worst, counted
 
 
 def _detected_percent(model: DiskModel, suites: int) -> float:
-    """Share of suites in which both dm-crypt stacks are judged to differ, in %."""
+    """Return the share of suites that find both dm-crypt stacks to differ, in %."""
     detected = 0
     for number in range(suites):
         suite = Suite(Rules(), model, SEED + number, ratio=EFFECT)

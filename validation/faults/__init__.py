@@ -1,4 +1,4 @@
-"""Faults done to a suite in the virtual lab, for real, and what became of it.
+"""Real faults, injected into a suite in the virtual lab, and their outcomes.
 
 One module holds the faults of one kind; `__main__.FAULTS` lists them all. Each is injected into a
 trial (a small suite under the real controller), which then comes to its end; `oracle`

@@ -45,7 +45,7 @@ NAMES = tuple(fault.name for fault in FAULTS)
 
 
 def inject(scene: Scene, fault: Fault, seed: int, quick: bool, ready: bool) -> Outcome:
-    """One fault; whatever fails, there is an outcome. The lab is made ready where it is not."""
+    """Inject one fault and return its outcome, also after an error; prepare the lab first."""
     scene.say(f"{fault.name}: {fault.does}; then {fault.undone}")
     started = time.monotonic()
     try:
@@ -65,7 +65,7 @@ def inject(scene: Scene, fault: Fault, seed: int, quick: bool, ready: bool) -> O
 
 
 def _try_all(scene: Scene, chosen: Sequence[Fault], seed: int, quick: bool) -> None:
-    """One after the other; what the guest's machine lacks the abilities for is left out."""
+    """Inject one fault after another, except those that this guest's machine cannot have."""
     scene.ready()
     ready, machine = True, scene.machine
     for fault in chosen:
@@ -79,8 +79,8 @@ def _try_all(scene: Scene, chosen: Sequence[Fault], seed: int, quick: bool) -> N
 
 
 def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
-    known = read_outcomes(scene.folder)
-    outcomes = [known[name] for name in (*NAMES, "overnight") if name in known]
+    stored = read_outcomes(scene.folder)
+    outcomes = [stored[name] for name in (*NAMES, "overnight") if name in stored]
     rows = results.rows(outcomes, overnight)
     machines = sorted({outcome.machine for outcome in outcomes})
     text = f"{table(rows)}\n\n{results.matrix(outcomes)}"
@@ -92,17 +92,17 @@ def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where all figures meet their targets, else 1; 130 after Ctrl-C."""
+    """Run the trials; return 0 if all figures meet their targets, else 1; 130 after Ctrl-C."""
     parser = lab_parser("validation.faults", __doc__, PLACE)
-    known = ", ".join(NAMES)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{known}, or how they begin")
+    names = ", ".join(NAMES)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{names}, or how they begin")
     parser.add_argument("--quick", action="store_true", help="shorten what takes long")
     parser.add_argument("--overnight", type=Path, help="suite whose measuring share is shown, too")
     parser.add_argument("--table", action="store_true", help="only of what was tried before")
     options = parser.parse_args(arguments)
     for part in options.parts:
         if not any(name.startswith(part) for name in NAMES):
-            parser.error(f"there is no fault {part}: there are {known}")
+            parser.error(f"there is no fault {part}: there are {names}")
     # A background job's shell switches Ctrl-C off, also for the controllers that are to get it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     scene = Scene.at(options.dir.absolute())

@@ -1,4 +1,4 @@
-"""What is away for a while and comes back: the target's network, the meter's cable."""
+"""Interruptions of the target's network and of the meter's cable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _network(trial: Trial, outcome: Outcome) -> None:
 
 
 def _meter(trial: Trial, outcome: Outcome) -> None:
-    """No run may count that was not metered; the agent must wait, not measure."""
+    """Pull the meter's cable: no unmetered run may count; the agent must wait, not measure."""
     outcome.struck(trial.wait_state("running").entry.state)
     power.meter(trial.scene.layout, plugged=False)
     try:
@@ -56,7 +56,7 @@ def _note_finished(trial: Trial, outcome: Outcome, start: int) -> None:
 
 
 def _cost_percent(trial: Trial) -> float:
-    """Of one CPU, while the agent waits for half a minute; the kernel's own account of its unit."""
+    """Return the agent's share of one CPU while it waits, by the kernel's account of its unit."""
     command = (
         f"systemctl show --property=CPUUsageNSec --value {trial.unit}; cut -d' ' -f1 /proc/uptime"
     )

@@ -57,7 +57,7 @@ class Controller:
         return self._process is not None and self._process.poll() is None
 
     def wait(self, limit_s: float) -> int:
-        """Its exit status. Raises LabError where it does not end."""
+        """Return its exit status. Raises LabError if it does not end."""
         assert self._process is not None
         try:
             return self._process.wait(timeout=limit_s)
@@ -65,12 +65,12 @@ class Controller:
             raise LabError(f"the controller has not ended in {limit_s:.0f} s") from None
 
     def kill(self) -> None:
-        """SIGKILL, to itself alone: what it has started is left to itself."""
+        """Send SIGKILL to the controller only, not to its children."""
         os.kill(self.pid, signal.SIGKILL)
         self.wait(10)
 
     def interrupt(self) -> None:
-        """Ctrl-C, which a terminal sends to the whole group."""
+        """Send Ctrl-C, as a terminal does, to the whole group."""
         os.killpg(self.pid, signal.SIGINT)
 
     def recorders(self) -> set[int]:
@@ -88,7 +88,7 @@ class Controller:
         return pids
 
     def end(self) -> None:
-        """Kill what is left of it: itself, its group, its recorders."""
+        """Kill the controller, its group and its recorders."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)

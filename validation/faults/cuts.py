@@ -1,4 +1,4 @@
-"""The target without power, and the target that hangs until its watchdog resets it."""
+"""A target without power, and a target that hangs until its watchdog resets it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HANG += "echo c > /proc/sysrq-trigger"
 
 
 def cut(trial: Trial, chance: random.Random) -> None:
-    """No power for some seconds; returns once the machine boots."""
+    """Cut the power for some seconds; returns when the machine boots."""
     power.power_cut(trial.scene.layout)
     time.sleep(chance.uniform(0, OFF_S))
     for tries in range(POWER_ON_TRIES):
@@ -45,7 +45,7 @@ def cut(trial: Trial, chance: random.Random) -> None:
 
 
 def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
-    """From the target's SSH server being there to its first line of work, by the target's clock.
+    """Return the seconds from the target's SSH server to its first line of work, by its clock.
 
     `start` is the observer's line from which on to look. Raises LabError where none came.
     """
@@ -62,7 +62,7 @@ def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
 
 
 def _power(trial: Trial, outcome: Outcome) -> None:
-    """All cuts within one suite, which is long enough for them."""
+    """Make all cuts within one suite, which is long enough for them."""
     chance = random.Random(f"power-cut/{trial.seed}")
     outcome.wanted = QUICK_CUTS if outcome.quick else CUTS
     trial.wait_state(*AT_WORK)
@@ -73,7 +73,7 @@ def _power(trial: Trial, outcome: Outcome) -> None:
 
 
 def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
-    """Wait for the moment, cut, and wait until work continues; true where nothing is left to do."""
+    """Wait for a random moment, cut, wait for work to continue; return true after the end."""
     early = outcome.times > 0 and chance.random() < EARLY
     time.sleep(chance.uniform(0, EARLY_S if early else SPREAD_S))
     lines = trial.observer.lines()
@@ -108,7 +108,7 @@ def _watchdog(trial: Trial, outcome: Outcome) -> None:
 
 
 def _hang(trial: Trial, outcome: Outcome) -> None:
-    """Stop the guest's processes: no watchdog, no network, nothing but its power switch helps."""
+    """Stop the guest's processes: only its power switch helps, not a watchdog or the network."""
     before = trial.wait_state("running").entry
     start = trial.mark()
     outcome.struck(before.state)

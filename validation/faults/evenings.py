@@ -1,4 +1,4 @@
-"""A suite over three evenings, each on a controller that was booted since, once within a run."""
+"""A suite over three evenings, each on a rebooted controller, once rebooted within a run."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _boot(trial: Trial) -> None:
     clocks = ["--time", f"--monotonic={-up_s}", f"--boottime={-up_s - slept_s}"]
     unshare = ["unshare", "--fork", "--kill-child", "--mount", *clocks]
     prefix = [*unshare, "sh", "-c", ON_A_NEW_BOOT, str(boot_id)]
-    done = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LabError(f"a new boot needs root and namespaces of time: {done.stderr.strip()}")
+    check = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
+    if check.returncode:
+        raise LabError(f"a new boot needs root and namespaces of time: {check.stderr.strip()}")
     trial.controller.prefix = prefix
 
 
 def _evening(trial: Trial, outcome: Outcome, *, rebooted: bool) -> float:
-    """Return how many seconds behind the hard end the evening's last line came; 0 if before.
+    """Run one evening; return by how many seconds its last line missed the hard end.
 
     `rebooted`: the controller is, in the middle of a run; its user resumes until the same time.
     """
@@ -62,7 +62,7 @@ def _evening(trial: Trial, outcome: Outcome, *, rebooted: bool) -> float:
 
 
 def _evenings(trial: Trial, outcome: Outcome) -> None:
-    """Two end at their time, the second in spite of a reboot; the third sees the seal."""
+    """Run two evenings that end at their time, the second with a reboot, and one until the seal."""
     outcome.wanted = EVENINGS
     late_s = [_evening(trial, outcome, rebooted=bool(n)) for n in range(EVENINGS - 1)]
     outcome.extra = [("a line behind the hard end", round(max(late_s), 1), "s", 0.0)]

@@ -1,4 +1,4 @@
-"""Disks without room: the controller's, which holds the recordings, and the target's."""
+"""Disks without free space: the controller's, which holds the recordings, and the target's."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def small_disk(folder: Path) -> Iterator[Path]:
     place = folder / "disk"
     place.mkdir(parents=True, exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "fde-faults", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LabError(f"a small disk needs the right to mount one: {done.stderr.strip()}")
+    mount = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mount.returncode:
+        raise LabError(f"a small disk needs the right to mount one: {mount.stderr.strip()}")
     try:
         yield place
         subprocess.run(["cp", "-a", f"{place}/.", str(folder / "suites")], check=False)
@@ -41,7 +41,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def _fill(place: Path) -> Path:
-    """Nothing fits any more: a file that takes all that is left."""
+    """Create a file that takes all free space."""
     ballast = place / "ballast"
     piece = bytes(1 << 20)
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:

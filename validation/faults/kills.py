@@ -1,4 +1,4 @@
-"""SIGKILL at every line of the journal: of the agent, of the recorder, of the controller.
+"""SIGKILL at every line of the journal: for the agent, the recorder, the controller.
 
 A suite is brought to the states that do not come by themselves.
 """
@@ -44,7 +44,7 @@ MODULE = "-m agent "
 
 
 def hold(trial: Trial, seconds: float) -> None:
-    """Let the next run wait so long."""
+    """Make the next run wait this long."""
     trial.scene.agent("hold", "--reason", "a trial of the lab", "--for", f"{seconds:g}")
 
 
@@ -54,7 +54,7 @@ def kill_agent(trial: Trial, name: str) -> None:
 
 
 def until(trial: Trial, state: str) -> Line:
-    """Return the next line of this state, provoked where it would not come."""
+    """Return the next line of this state, provoking it if necessary."""
     trial.mark()
     if state == "waiting":
         hold(trial, HOLD_S)
@@ -67,7 +67,7 @@ def until(trial: Trial, state: str) -> Line:
 
 
 def order(scene: Scene, orders: Sequence[tuple[str, str]]) -> None:
-    """From the next start of the agent on: die at these (state, moment)s."""
+    """Make the agent die at these (state, moment)s from its next start on."""
     scene.put(KILLED_AGENT, LAUNCHER)
     unit = scene.ssh("cat '/etc/systemd/system/fde-agent@.service'")
     (command,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
@@ -87,14 +87,14 @@ def clear(scene: Scene) -> None:
     scene.ssh(f"rm -f {DROP_IN} {RECORD}; rm -rf /run/fde-faults; systemctl daemon-reload")
 
 
-def done(scene: Scene) -> list[dict[str, Any]]:
-    """Return the kills so far, in their order: the journal's entry, and the moment."""
+def read_kills(scene: Scene) -> list[dict[str, Any]]:
+    """Return the kills so far, in order: the journal's entry, and the moment."""
     text = scene.ssh(f"cat {RECORD} 2>/dev/null || true")
     return [json.loads(line) for line in text.splitlines()]
 
 
 def _agent(trial: Trial, outcome: Outcome) -> None:
-    """Three moments at each of the nine states, one after the other, within one suite."""
+    """Kill the agent at three moments of each of the nine states, within one suite."""
     moments = ("after",) if outcome.quick else MOMENTS
     orders = [(state, moment) for state in STATES for moment in moments]
     natural = [pair for pair in orders if pair[0] not in FORCED]
@@ -109,7 +109,7 @@ def _agent(trial: Trial, outcome: Outcome) -> None:
         _forced(trial, "suite-failed", len(moments))
         _until_all(trial, natural)
         trial.finish()
-        kills = done(trial.scene)
+        kills = read_kills(trial.scene)
     finally:
         with contextlib.suppress(LabError):
             clear(trial.scene)
@@ -119,9 +119,9 @@ def _agent(trial: Trial, outcome: Outcome) -> None:
 
 
 def _forced(trial: Trial, state: str, count: int) -> None:
-    """Until the agent has died so often at this state, led there where it must be led."""
+    """Lead the agent to this state until it has died there `count` times."""
     deadline = time.monotonic() + END_LIMIT_S
-    while sum(kill["state"] == state for kill in done(trial.scene)) < count:
+    while sum(kill["state"] == state for kill in read_kills(trial.scene)) < count:
         if time.monotonic() > deadline:
             raise LabError(f"the agent does not die at {state}: {trial.last()}")
         trial.keep_going()
@@ -133,10 +133,10 @@ def _forced(trial: Trial, state: str, count: int) -> None:
 
 
 def _until_all(trial: Trial, orders: list[tuple[str, str]]) -> None:
-    """Until all kills are done that come by themselves, the last ones at the suite's end."""
+    """Wait for all unprovoked kills, the last ones at the suite's end."""
     deadline = time.monotonic() + END_LIMIT_S
-    wanted = set(orders)
-    while missing := wanted - {(k["state"], k["moment"]) for k in done(trial.scene)}:
+    missing_orders = set(orders)
+    while missing := missing_orders - {(k["state"], k["moment"]) for k in read_kills(trial.scene)}:
         if time.monotonic() > deadline or (trial.sealed and not trial.controller.running()):
             raise LabError(f"not reached: {sorted(missing)}; {trial.last()}")
         trial.keep_going()
@@ -175,7 +175,7 @@ def _at_each_state(kill: Callable[[Trial], bool], trial: Trial, outcome: Outcome
 
 
 def _kill_controller(trial: Trial) -> bool:
-    """Kill the session and start it again at once, as a user who watches."""
+    """Kill the session and start it again at once, as a watching user would."""
     if not trial.controller.running():
         return False
     trial.controller.kill()
@@ -184,7 +184,7 @@ def _kill_controller(trial: Trial) -> bool:
 
 
 def _kill_recorder(trial: Trial) -> bool:
-    """And wait until another one is at work, or none is needed any more."""
+    """Kill the recorder; wait until another one works, or none is needed any more."""
     deadline = time.monotonic() + RECORDER_LIMIT_S
     while not (before := trial.controller.recorders()):
         if time.monotonic() > deadline or trial.sealed:

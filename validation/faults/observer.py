@@ -30,13 +30,13 @@ class Observer:
     """Follows one suite's journal over SSH from a thread, through every cut.
 
     It shares nothing with the product but the format of a line. Its lines are also written to the
-    file `kept`.
+    file `lines_file`.
     """
 
-    def __init__(self, scene: Scene, suite_id: str, kept: Path) -> None:
+    def __init__(self, scene: Scene, suite_id: str, lines_file: Path) -> None:
         self._scene = scene
         self._path = f"{SUITES}/{suite_id}/journal.jsonl"
-        self._kept = kept
+        self._lines_file = lines_file
         self._lines: list[Line] = []
         self._known: set[Entry] = set()
         self._news = threading.Condition()
@@ -54,14 +54,14 @@ class Observer:
         self._thread.join(timeout=10)
 
     def lines(self, start: int = 0) -> list[Line]:
-        """Return what was seen from number `start` on, in the order of arrival."""
+        """Return the lines from number `start` on, in the order of arrival."""
         with self._news:
             return self._lines[start:]
 
     def wait(
-        self, wanted: Callable[[Line], bool], *, start: int, limit_s: float, what: str
+        self, matches: Callable[[Line], bool], *, start: int, limit_s: float, event: str
     ) -> Line:
-        """Return the first line from number `start` on that is wanted, as soon as it arrives.
+        """Return the first matching line from number `start` on, as soon as it arrives.
 
         Raises LabError, with the last line that came, where none was in `limit_s`.
         """
@@ -70,14 +70,14 @@ class Observer:
         with self._news:
             while True:
                 for line in self._lines[at:]:
-                    if wanted(line):
+                    if matches(line):
                         return line
                 at = len(self._lines)
                 if not self._news.wait(timeout=min(1.0, deadline - time.monotonic())) and (
                     time.monotonic() > deadline
                 ):
                     last = self._lines[-1].entry if self._lines else "nothing at all"
-                    raise LabError(f"no {what} in {limit_s:.0f} s; the journal's last: {last}")
+                    raise LabError(f"no {event} in {limit_s:.0f} s; the journal's last: {last}")
 
     def _follow(self) -> None:
         command = ["python3", "-u", "-c", WATCH.read_text(encoding="utf-8"), self._path]
@@ -105,7 +105,7 @@ class Observer:
             return
         self._known.add(entry)
         line = Line(entry, time.monotonic())
-        with self._kept.open("a", encoding="utf-8") as file:
+        with self._lines_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**asdict(entry), "received_s": line.received_s}) + "\n")
         with self._news:
             self._lines.append(line)

@@ -1,4 +1,4 @@
-"""What must hold after every fault, checked in the sealed suite and against the observer's lines.
+"""Conditions after every fault, checked in the sealed suite and against the observer's lines.
 
 - A run whose `finished` line was ever seen is finished in the end, unless a request took it back
   and it was repeated: else it is *lost*.
@@ -31,7 +31,7 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was found; a sentence for each thing that does not hold."""
+    """Result of the checks; a sentence for each condition that does not hold."""
 
     observed: int
     runs: int
@@ -45,13 +45,13 @@ class Judgement:
 
 def lost(observed: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
     """Return a sentence for each run that was seen to be finished and is not in the end."""
-    kept = set(final)
+    final_entries = set(final)
     states = journal.last_states(list(final))
     sentences = []
     for entry in observed:
         if entry.state != "finished":
             continue
-        if entry not in kept:
+        if entry not in final_entries:
             sentences.append(f"the line {entry.seq} `finished` of {entry.run_id} is gone")
         elif states.get(entry.run_id) != "finished":
             sentences.append(f"{entry.run_id} was finished and is {states.get(entry.run_id)}")
@@ -97,7 +97,7 @@ def text_of(page: Path) -> str:
 
 
 def codes(incidents: IncidentLog, checks: Collection[str]) -> set[str]:
-    """Return what befell a suite: `reboots`, `silences` …, `waited:held` …, `check:clock` ….
+    """Return the codes of a suite's incidents: `reboots` …, `waited:held` …, `check:clock` ….
 
     They are the names of what its incidents have besides those of an undisturbed suite, of what it
     waited for, and of the checks that finished runs did not pass.
@@ -110,13 +110,13 @@ def codes(incidents: IncidentLog, checks: Collection[str]) -> set[str]:
 
 
 def _unnamed(suite_dir: Path, reported: Sequence[Collection[str]]) -> Iterator[str]:
-    """Yield a sentence where what befell a suite is not what did, or is not in its report."""
+    """Yield a sentence for each expected incident that the analysis or the report lacks."""
     suite = read(suite_dir)
     incidents, checks = incident_log(suite), run_checks.warnings(suite)
     befallen = codes(incidents, [name for name, _, _ in checks])
-    for wanted in reported:
-        if befallen.isdisjoint(wanted):
-            yield f"the analysis has none of {', '.join(wanted)}: {', '.join(sorted(befallen))}"
+    for expected in reported:
+        if befallen.isdisjoint(expected):
+            yield f"the analysis has none of {', '.join(expected)}: {', '.join(sorted(befallen))}"
     page = suite_dir / "report.html"
     text = text_of(page) if page.exists() else ""
     messages = [message for _, message, _ in checks]
@@ -131,15 +131,15 @@ def judge(
     observed: Sequence[Entry],
     reported: Sequence[Collection[str]],
 ) -> Judgement:
-    """Check all four; of each of the `reported` one code must have been found."""
+    """Check all four conditions; the analysis must find one code of each of `reported`."""
     final = journal.read(suite_dir / "journal.jsonl")
     states = journal.last_states(final)
     plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
     problems = []
     for verb in ("report", "verify"):
-        done = scene.python("controller", verb, str(suite_dir))
-        if done.returncode:
-            problems.append(f"{verb}: {(done.stdout + done.stderr).strip()[-600:]}")
+        command = scene.python("controller", verb, str(suite_dir))
+        if command.returncode:
+            problems.append(f"{verb}: {(command.stdout + command.stderr).strip()[-600:]}")
     unnamed = [*_unnamed(suite_dir, reported)]
     return Judgement(
         observed=sum(entry.state == "finished" for entry in observed),
@@ -147,7 +147,7 @@ def judge(
         finished=sum(states.get(run["run_id"]) == "finished" for run in plan["runs"]),
         lost=lost(observed, final),
         false=false(suite_dir, final),
-        verified=done.returncode == 0,
+        verified=command.returncode == 0,
         named=not unnamed,
         problems=problems + unnamed,
     )

@@ -28,16 +28,18 @@ END_LIMIT_S = 6 * 3600.0
 
 
 def moments(seed: int, runs: int) -> list[tuple[int, str]]:
-    """After so many finished runs, what happens: one thing in each quarter of the suite."""
+    """Return the faults of a night by the number of finished runs before: one in each quarter."""
     chance = random.Random(f"overnight/{seed}")
-    what = [CUT, CUT, CUT, UNPLUG]
-    chance.shuffle(what)
-    shares = [(quarter + chance.uniform(0.2, 0.8)) / len(what) for quarter in range(len(what))]
-    return [(max(1, round(share * runs)), each) for share, each in zip(shares, what, strict=True)]
+    events = [CUT, CUT, CUT, UNPLUG]
+    chance.shuffle(events)
+    shares = [(quarter + chance.uniform(0.2, 0.8)) / len(events) for quarter in range(len(events))]
+    return [
+        (max(1, round(share * runs)), event) for share, event in zip(shares, events, strict=True)
+    ]
 
 
 def _reach(trial: Trial, count: int) -> bool:
-    """Wait until so many runs are finished; false where the suite has ended before."""
+    """Wait until this many runs are finished; return false if the suite has ended before."""
     while trial.finished() < count:
         trial.keep_going()
         if trial.sealed:
@@ -46,12 +48,12 @@ def _reach(trial: Trial, count: int) -> bool:
     return True
 
 
-def _happen(trial: Trial, what: str, chance: random.Random, outcome: Outcome) -> None:
+def _happen(trial: Trial, event: str, chance: random.Random, outcome: Outcome) -> None:
     time.sleep(chance.uniform(0, SPREAD_S))
     last = trial.observer.lines()[-1].entry
     start = trial.mark()
-    trial.say(f"{what} while {last.state} {last.run_id} (line {last.seq})")
-    if what == CUT:
+    trial.say(f"{event} while {last.state} {last.run_id} (line {last.seq})")
+    if event == CUT:
         cuts.cut(trial, chance)
         took_s = cuts.resumed_s(trial, last.boot_id, start)
     else:
@@ -65,28 +67,28 @@ def _happen(trial: Trial, what: str, chance: random.Random, outcome: Outcome) ->
 
 
 def night(scene: Scene, suite_dir: Path, seed: int) -> Outcome:
-    """Run it, harm it, judge it."""
+    """Run the suite, inject the faults, judge the result."""
     chance = random.Random(f"overnight/{seed}/when")
     outcome = Outcome(NAME, wanted=4, suite=str(suite_dir))
     started = time.monotonic()
     with Trial(scene, NAME, suite_dir) as trial:
         trial.wait_state("running", limit_s=1200)
         plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
-        for count, what in moments(seed, len(plan["runs"])):
+        for count, event in moments(seed, len(plan["runs"])):
             if not _reach(trial, count):
                 break
-            _happen(trial, what, chance, outcome)
+            _happen(trial, event, chance, outcome)
         trial.finish(END_LIMIT_S)
         outcome.took_s = round(time.monotonic() - started, 1)
         outcome.judgement = trial.judge(cuts.WENT_DOWN, away.SILENT)
         for command in ("verify", "summary"):
-            done = scene.python("controller", command, str(suite_dir))
-            trial.say(f"{command}, status {done.returncode}:\n{done.stdout}{done.stderr}")
+            result = scene.python("controller", command, str(suite_dir))
+            trial.say(f"{command}, status {result.returncode}:\n{result.stdout}{result.stderr}")
     return outcome
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where nothing was lost, nothing false, `verify` passes and the report shows it all."""
+    """Return 0 if no run was lost or false, `verify` passes and the report shows every incident."""
     parser = lab_parser("validation.faults.overnight", __doc__, PLACE)
     parser.add_argument("--suite", default="overnight")
     parser.add_argument("--scale", default="lab")

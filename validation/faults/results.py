@@ -32,8 +32,8 @@ def _figures(outcome: Outcome) -> list[Figure]:
     figures = [at_least(f"{name}: times", outcome.times, "", outcome.wanted)]
     if outcome.wanted_reached:
         reached = len(set(outcome.reached))
-        wanted = outcome.wanted_reached
-        figures.append(at_least(f"{name}: transitions reached", reached, "", wanted))
+        expected_reached = outcome.wanted_reached
+        figures.append(at_least(f"{name}: transitions reached", reached, "", expected_reached))
     judged = outcome.judgement
     if not judged:
         return [*figures, at_most(f"{name}: came to no end", 1, "", 0)]
@@ -49,7 +49,7 @@ def _figures(outcome: Outcome) -> list[Figure]:
         longest = round(max(outcome.resumed_s), 1)
         figures.append(at_most(f"{name}: resumed, longest", longest, "s", RESUMED_S))
     figures += [
-        at_most(f"{name}: {what}", value, unit, most) for what, value, unit, most in outcome.extra
+        at_most(f"{name}: {title}", value, unit, most) for title, value, unit, most in outcome.extra
     ]
     figures.append(at_least(f"{name}: verify passes", int(judged["verified"]), "", 1))
     figures.append(at_least(f"{name}: the report names it", int(judged["named"]), "", 1))
@@ -75,7 +75,7 @@ def _overall(outcomes: Sequence[Outcome]) -> list[Figure]:
 
 
 def _overnight(suite_dir: Path) -> list[Figure]:
-    """Return what `fde summary` shows first, from the suite's own timing.json."""
+    """Return the first figures of `fde summary`, from the suite's own timing.json."""
     timing: Mapping[str, Any] = json.loads((suite_dir / "timing.json").read_text(encoding="utf-8"))
     share = round(float(timing["measuring_share"]), 3)
     figures = [
@@ -101,7 +101,7 @@ def _idle_cost_percent(suite_dir: Path) -> float:
 
 
 def matrix(outcomes: Sequence[Outcome]) -> str:
-    """One line a fault, for people."""
+    """Format the outcomes for people, one line a fault."""
     lines = [HEADS, *(_cells(outcome) for outcome in outcomes)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADS))]
     return "\n".join(

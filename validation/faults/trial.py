@@ -1,4 +1,4 @@
-"""One suite under a fault: planned, started, watched, brought to its end, judged."""
+"""One suite under a fault: planned, started, watched, finished, judged."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FILE_IO: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Small:
-    """What differs from one small suite to another."""
+    """Parameters of one small suite."""
 
     blocks: int = 2
     run_limit_s: float = 600.0
@@ -86,7 +86,7 @@ class Small:
 
 @dataclass
 class Outcome:
-    """What the table shows of one fault. `reached` are the states in which it struck."""
+    """Result of one fault, as the table shows it. `reached` are the states in which it struck."""
 
     name: str
     times: int = 0
@@ -126,8 +126,8 @@ class Trial(AbstractContextManager["Trial"]):
         self.suite_dir = suite_dir
         self.suite_id = self.suite_dir.name
         self.unit = f"fde-agent@{self.suite_id}.service"
-        kept = self.folder / f"{self.suite_id}.observed.jsonl"
-        self.observer = Observer(scene, self.suite_id, kept)
+        lines_file = self.folder / f"{self.suite_id}.observed.jsonl"
+        self.observer = Observer(scene, self.suite_id, lines_file)
         self._messages = self.folder / f"{self.suite_id}.messages.jsonl"
         target = self.folder / "target.json"
         write_json(target, scene.target | self._additions(power))
@@ -136,7 +136,7 @@ class Trial(AbstractContextManager["Trial"]):
         self._at = 0
 
     def _additions(self, power: bool) -> dict[str, Any]:
-        """Return what the inventory has besides: a receiver of messages, perhaps a power switch."""
+        """Return additions to the inventory: a receiver of messages, perhaps a power switch."""
         note = [sys.executable, "-IS", "-c", NOTE_MESSAGE, str(self._messages)]
         receiver = {"name": "trial", "kind": "program", "argv": note}
         argv = module_command("lab", "switch", "--dir", str(self.scene.layout.directory))
@@ -147,13 +147,13 @@ class Trial(AbstractContextManager["Trial"]):
         }
 
     def message_s(self, events: Sequence[str], since_s: float) -> float:
-        """Seconds from a moment to the first message of these events; infinite where none came.
+        """Return seconds to the first message of these events; infinite if none arrived.
 
         The session may see the journal's line some seconds before the observer does.
         """
         lines = self._messages.read_text("utf-8").splitlines() if self._messages.exists() else []
-        came = (json.loads(line) for line in lines)
-        later = [at_s for at_s, event in came if event in events and at_s >= since_s - EARLY_S]
+        messages = (json.loads(line) for line in lines)
+        later = [at_s for at_s, event in messages if event in events and at_s >= since_s - EARLY_S]
         return max(0.0, later[0] - since_s) if later else math.inf
 
     def __enter__(self) -> Trial:
@@ -179,44 +179,44 @@ class Trial(AbstractContextManager["Trial"]):
         self.scene.say(f"{self.name}: {line}")
 
     def finished(self, start: int = 0) -> int:
-        """How many runs finished from line `start` on."""
+        """Count the runs that finished from line `start` on."""
         return sum(line.entry.state == "finished" for line in self.observer.lines(start))
 
     def wait(
         self,
-        wanted: Callable[[Line], bool],
-        what: str,
+        matches: Callable[[Line], bool],
+        event: str,
         limit_s: float = LINE_LIMIT_S,
         start: int | None = None,
     ) -> Line:
-        """Return the next wanted line from `mark` on; continues with the suite meanwhile."""
+        """Return the next matching line from `mark` on; continues with the suite meanwhile."""
         deadline = time.monotonic() + limit_s
         start = self._at if start is None else start
         while True:
             self.keep_going()
             try:
-                return self.observer.wait(wanted, start=start, limit_s=5.0, what=what)
+                return self.observer.wait(matches, start=start, limit_s=5.0, event=event)
             except LabError:
                 if time.monotonic() > deadline:
-                    raise LabError(f"no {what} in {limit_s:.0f} s: {self.last()}") from None
+                    raise LabError(f"no {event} in {limit_s:.0f} s: {self.last()}") from None
 
     def wait_state(self, *states: str, limit_s: float = LINE_LIMIT_S) -> Line:
         return self.wait(lambda line: line.entry.state in states, "/".join(states), limit_s)
 
     def wait_resumed(
-        self, what: str, limit_s: float = LINE_LIMIT_S, states: frozenset[str] = AT_WORK
+        self, event: str, limit_s: float = LINE_LIMIT_S, states: frozenset[str] = AT_WORK
     ) -> float:
-        """Seconds from now to the next line of these states."""
+        """Return the seconds from now to the next line of these states."""
         now_s = time.monotonic()
         line = self.wait(
             lambda line: line.received_s > now_s and line.entry.state in states,
-            f"line of work after {what}",
+            f"line of work after {event}",
             limit_s,
         )
         return line.received_s - now_s
 
     def mark(self) -> int:
-        """From here on `wait` looks at new lines only; returns the number."""
+        """Make `wait` look only at lines from here on; return the number of lines so far."""
         self._at = len(self.observer.lines())
         return self._at
 
@@ -232,7 +232,7 @@ class Trial(AbstractContextManager["Trial"]):
             time.sleep(1)
 
     def keep_going(self) -> None:
-        """Start the controller again where it has ended before the suite was sealed."""
+        """Start the controller again if it has ended before the suite was sealed."""
         if self.sealed or self.controller.running():
             return
         if self.controller.starts:
@@ -246,7 +246,7 @@ class Trial(AbstractContextManager["Trial"]):
         self.controller.start()
 
     def finish(self, limit_s: float = END_LIMIT_S) -> None:
-        """Let the suite come to its end and be sealed. Raises LabError where it does not."""
+        """Wait until the suite ends and is sealed. Raises LabError if it does not."""
         deadline = time.monotonic() + limit_s
         while not self.sealed or self.controller.running():
             if time.monotonic() > deadline:
@@ -316,7 +316,7 @@ class Fault:
         return outcome
 
     def _judge_message(self, trial: Trial, outcome: Outcome) -> None:
-        """Note how long after the fault, or what it led to, its first message came."""
+        """Note how long after the fault, or its consequence, its first message arrived."""
         if not self.events or not outcome.struck_s:
             return
         since_s = outcome.struck_s[0]
@@ -329,14 +329,14 @@ class Fault:
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:
-    """Kept beside the trial, so that a table can be made of trials of several days."""
+    """Store the outcome next to the trial, for a table of trials of several days."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(outcome), indent=2) + "\n"
     (folder / "outcome.json").write_text(text, encoding="utf-8")
 
 
 def read_outcomes(folder: Path) -> dict[str, Outcome]:
-    """All that were kept, by name."""
+    """Read all stored outcomes, by name."""
     outcomes = {}
     for path in sorted(folder.glob("*/outcome.json")):
         outcome = Outcome(**json.loads(path.read_text(encoding="utf-8")))

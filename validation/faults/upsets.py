@@ -1,4 +1,4 @@
-"""What disturbs single runs: a stepped clock, a drive with errors, programs that hang, Ctrl-C."""
+"""Disturbances of single runs: a stepped clock, drive errors, hanging programs, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 def _clock(trial: Trial, outcome: Outcome) -> None:
-    """There and back, twice: monotonic time does not care, and runs it hits are repeated."""
+    """Step the clock there and back, twice; the runs it hits are repeated."""
     outcome.wanted = len(STEPS)
     for step in STEPS:
         trial.mark()
@@ -43,7 +43,7 @@ def _ask_drive(scene: Scene, role: str, command: str, **parameters: Any) -> None
 
 
 def _drive(trial: Trial, outcome: Outcome) -> None:
-    """Errors that a retry cures, a medium that cannot be read, replies that come late."""
+    """Make the drive return transient errors, an unreadable medium, late replies."""
     kinds: tuple[dict[str, Any], ...] = (
         {"name": "io-error", "count": 12, "on": "write"},
         {"name": "media-error", "lba": 4096, "blocks": 1 << 19},
@@ -87,7 +87,7 @@ def _run_hangs(trial: Trial, outcome: Outcome) -> None:
 
 
 def _kernel_hangs(trial: Trial, outcome: Outcome) -> None:
-    """Every command of the disk takes 20 s: programs sit in the kernel, where no signal helps."""
+    """Delay every command of the disks by 20 s: programs block in the kernel, deaf to signals."""
     before = trial.wait_state("running").entry
     try:
         for role in ("plain", "sed"):
@@ -103,7 +103,7 @@ def _kernel_hangs(trial: Trial, outcome: Outcome) -> None:
 
 
 def _ctrl_c(trial: Trial, outcome: Outcome) -> None:
-    """In a run, in its proof, and while the results come over."""
+    """Press Ctrl-C in a run, in its proof, and while the results are fetched."""
     outcome.wanted = len(CTRL_C_STATES)
     for state in CTRL_C_STATES:
         trial.mark()

@@ -1,1 +1,1 @@
-"""What a new user meets: mistakes planted on a machine, and what a night could have found."""
+"""Checks of a first use: mistakes planted on a machine, and the predicted resolution of a night."""

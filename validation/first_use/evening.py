@@ -1,4 +1,4 @@
-"""A first evening: from an empty inventory to a finished suite `one-disk`, in lines that are typed.
+"""A first evening: from an empty inventory to a finished suite `one-disk`, by typed lines.
 
 Every line is typed into a shell as a user would type it, with `fde` for this checkout's command; no
 file is edited. The drive's PSID, which is asked for at a terminal, is answered there. One block at
@@ -21,7 +21,7 @@ from validation.first_use.guest import Guest, foreign
 
 
 def measure(quick: bool = False) -> list[Figure]:  # noqa: ARG001 - one evening is as short as it can be
-    """Lines typed until the report is there and the disk given back, and what each took."""
+    """Count the lines typed until the report is made and the disk returned, and time each."""
     with foreign() as guest, tempfile.TemporaryDirectory(prefix="fde-evening-") as name:
         folder = Path(name)
         took = [(line, *_typed(line, guest, folder)) for line in _lines(guest)]
@@ -53,7 +53,7 @@ def _lines(guest: Guest) -> Iterator[str]:
 
 
 def _typed(line: str, guest: Guest, folder: Path) -> tuple[int, float]:
-    """Return exit status and seconds of a line at a terminal, which shows its output."""
+    """Run a line at a terminal, which shows its output; return exit status and seconds."""
     link = guest.state["ssh"]
     known_hosts = f'UserKnownHostsFile="{link["known_hosts"]}"'
     config = [f'IdentityFile="{link["key"]}"', known_hosts, *link["options"]]

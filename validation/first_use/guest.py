@@ -32,7 +32,7 @@ BACK = "[ ! -e /run/overs ] || tac /run/overs | xargs -n1 umount -R -l; rm -f /r
 
 @dataclass(frozen=True)
 class Guest:
-    """`state` is that of the lab's state.json."""
+    """A lab's guest; `state` is the content of the lab's state.json."""
 
     state: dict[str, Any]
 
@@ -41,19 +41,19 @@ class Guest:
         return cls(json.loads(Layout(folder).state.read_text(encoding="utf-8")))
 
     def sh(self, script: str, data: bytes | None = None) -> str:
-        """Return what a script prints, which may read `data`. Raises RuntimeError with its end."""
+        """Run a script, which may read `data`, and return its output. Raises RuntimeError."""
         remote, stdin = ["sh", "-eu"], script.encode()
         if data is not None:
             remote, stdin = [f"set -eu\n{script}"], data
         argv = ssh.command(self.state["ssh"], remote, connect_s=120)
-        done = subprocess.run(argv, input=stdin, capture_output=True, check=False)
-        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
-        if done.returncode:
+        result = subprocess.run(argv, input=stdin, capture_output=True, check=False)
+        out, err = (text.decode(errors="replace") for text in (result.stdout, result.stderr))
+        if result.returncode:
             raise RuntimeError(f"{script.strip()[:200]}: {err.strip()[-400:]}")
         return out
 
     def target(self) -> dict[str, Any]:
-        """As `fde init` describes it: a resolved target without a word of the lab's inventory."""
+        """Return a resolved target as `fde init` describes it, without the lab's inventory."""
         drives, link = self.state["drives"], self.state["ssh"]
         place = "/usr/share/fde-testbed"
         return {
@@ -99,7 +99,7 @@ class Guest:
 
 @contextmanager
 def foreign() -> Iterator[Guest]:
-    """Yield a guest of the bench's own, or the one whose folder FDE_FIRST_USE_LAB names."""
+    """Yield a guest of this benchmark, or the one whose folder FDE_FIRST_USE_LAB names."""
     if lab_folder := os.environ.get("FDE_FIRST_USE_LAB"):
         yield Guest.from_folder(Path(lab_folder))
         return

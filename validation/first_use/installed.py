@@ -44,9 +44,11 @@ env/bin/pip install --quiet --no-index --find-links wheels ./fde-testbed
 def wheels(say: cache.Say) -> Path:
     """Fetch wheels for the guest's Python, pinned by the lock. Raises LabError."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = [*BUILD, *project["project"]["dependencies"]]
+    requirements = [*BUILD, *project["project"]["dependencies"]]
     lock = REPOSITORY / "requirements.lock"
-    folder = cache_dir() / "wheels" / cache.content_hash([lock], REPOSITORY, f"{wanted} {PYTHON}")
+    folder = (
+        cache_dir() / "wheels" / cache.content_hash([lock], REPOSITORY, f"{requirements} {PYTHON}")
+    )
 
     def fetch(target: Path) -> None:
         with cache.work_directory("wheels", ROOM_BYTES, target) as (work, log):
@@ -55,14 +57,14 @@ def wheels(say: cache.Say) -> Path:
             options = ["--quiet", "--dest", str(target), "--constraint", str(pins)]
             options += ["--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON}"]
             options += [f"--platform={name}" for name in PLATFORMS]
-            cache.run([sys.executable, "-P", "-m", "pip", "download", *options, *wanted], log)
+            cache.run([sys.executable, "-P", "-m", "pip", "download", *options, *requirements], log)
 
     cache.ensure(folder, "wheels", ROOM_BYTES, fetch, say)
     return folder
 
 
 def _pins(lock: str) -> Iterator[str]:
-    """Those for the guest's Python: pip would take markers by the Python that runs it."""
+    """Yield the pins for the guest's Python; pip would evaluate markers for the running one."""
     for line in PINNED.findall(lock):
         requirement = Requirement(line)
         environment = {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}
@@ -98,7 +100,7 @@ def as_user(script: str) -> str:
 
 
 def measure(quick: bool = False) -> list[Figure]:  # noqa: ARG001 - it is as short as it can be
-    """Minutes from a clone to the first joule of `fde run`, by RAPL."""
+    """Measure the minutes from a clone to the first joule of `fde run`, by RAPL."""
     try:
         packages = wheels(lambda line: print(line, file=sys.stderr))
     except LabError as error:

@@ -78,7 +78,7 @@ class Mistake:
 
 
 def secrets(**changes: Any) -> Callable[[Patient], None]:
-    """Plant other secrets."""
+    """Return a function that plants other secrets."""
 
     def plant(patient: Patient) -> None:
         path = Path(patient.target["secrets_file"])
@@ -89,7 +89,7 @@ def secrets(**changes: Any) -> Callable[[Patient], None]:
 
 
 def of_target(key: str, value: Any) -> Callable[[Patient], None]:
-    """Plant another value in the target's description."""
+    """Return a function that plants another value in the target's description."""
 
     def plant(patient: Patient) -> None:
         patient.target[key] = value
@@ -98,12 +98,12 @@ def of_target(key: str, value: Any) -> Callable[[Patient], None]:
 
 
 def of_disk(role: str, **changes: Any) -> Callable[[Patient], None]:
-    """Plant other values in a disk's entry."""
+    """Return a function that plants other values in a disk's entry."""
     return lambda patient: patient.target["disks"][role].update(changes)
 
 
 def of_ssh(**changes: Any) -> Callable[[Patient], None]:
-    """Plant other values in the target's `ssh`."""
+    """Return a function that plants other values in the target's `ssh`."""
     return lambda patient: patient.target["ssh"].update(changes)
 
 
@@ -114,7 +114,7 @@ def wrong_role(patient: Patient) -> None:
 
 
 def played(kind: str, watts: list[float], **settings: Any) -> Callable[[Patient], None]:
-    """Another meter at the port: one that a simulator plays."""
+    """Return a function that connects another meter, played by a simulator."""
 
     def plant(patient: Patient) -> None:
         link, ended = patient.folder / "other-meter", threading.Event()
@@ -130,7 +130,7 @@ def played(kind: str, watts: list[float], **settings: Any) -> Callable[[Patient]
 
 
 def silent(patient: Patient) -> None:
-    """Have the meter's port open, with no meter that sends."""
+    """Open the meter's port without a meter that sends."""
     port = SimulatedPort(patient.folder / "silent-meter")
     patient.undo.callback(port.close)
     patient.meter["port"] = str(port.link)
@@ -145,7 +145,7 @@ def busy_port(patient: Patient) -> None:
 
 
 def program(name: str) -> Callable[[Patient], None]:
-    """Plant a process of that name."""
+    """Return a function that plants a process of that name."""
 
     def plant(patient: Patient) -> None:
         path = patient.folder / name
@@ -158,7 +158,7 @@ def program(name: str) -> Callable[[Patient], None]:
 
 
 def on_controller(script: str) -> Callable[[Patient], None]:
-    """Run shell lines before the command."""
+    """Return a function that adds shell lines before the command."""
     return lambda patient: patient.shell_lines.append(script.format(folder=patient.folder))
 
 
@@ -173,7 +173,7 @@ RUN = "systemd-run --quiet --collect --unit=fde-{0} "
 
 
 def overlaid(folder: str, files: dict[str, str]) -> str:
-    """Files in a folder of sysfs, from a script in the guest."""
+    """Return a script for the guest that puts files over a folder of sysfs."""
     lines = [OVER, f'd=$(readlink -f "{folder}"); over "$d"']
     for path, text in files.items():
         place = f"$d/{Path(path).parent}"
@@ -413,7 +413,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _patient(guest: Guest, folder: Path) -> Patient:
-    """Return the sound machine: its description, and secrets that are whole."""
+    """Return the sound machine: its description, and complete secrets."""
     target = deepcopy(guest.target())
     path = folder / "secrets.json"
     write_json(
@@ -456,20 +456,20 @@ def _judged(mistake: Mistake, findings: list[dict[str, Any]]) -> dict[str, Any]:
         and finding["remedy"]
         and mistake.word in finding["sentence"] + finding["remedy"]
     ]
-    rest = [finding for finding in findings if finding["code"] == mistake.code]
+    others = [finding for finding in findings if finding["code"] == mistake.code]
     return {
         "name": mistake.name,
         "how": mistake.how,
         "code": mistake.code,
         "found": bool(matching),
         "said": " | ".join(
-            f"{o['state']}: {o['sentence']} {o['remedy']}" for o in matching or rest
+            f"{o['state']}: {o['sentence']} {o['remedy']}" for o in matching or others
         ),
     }
 
 
 def _looked(patient: Patient) -> list[dict[str, Any]]:
-    """Return the check's lines, in a new mount namespace."""
+    """Return the check's lines, run in a new mount namespace."""
     write_json(patient.folder / "target.json", patient.target, mode=0o600)
     script = "\n".join(
         [
@@ -479,7 +479,7 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
             f"{patient.folder}/target.json {patient.folder}/out",
         ]
     )
-    done = subprocess.run(
+    check = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
@@ -487,9 +487,9 @@ def _looked(patient: Patient) -> list[dict[str, Any]]:
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise RuntimeError(f"the check failed: {done.stderr[-2000:]}")
-    findings: list[dict[str, Any]] = json.loads(done.stdout)
+    if check.returncode:
+        raise RuntimeError(f"the check failed: {check.stderr[-2000:]}")
+    findings: list[dict[str, Any]] = json.loads(check.stdout)
     return findings
 
 

@@ -1,4 +1,4 @@
-"""The smallest change that `fde check --noise` predicts, against what simulated nights find.
+"""The smallest change that `fde check --noise` predicts, against that of simulated nights.
 
 Power is a mean with scatter from reading to reading and a part that is tied over a second (AR(1)).
 Each night has two minutes from which the check predicts, and blocks of two runs of one length
@@ -23,7 +23,7 @@ LIMIT = 0.25
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Nights whose prediction holds, and by how much predictions are off in the mean."""
+    """Count the nights whose prediction holds, and measure the mean error of predictions."""
     generator = np.random.default_rng(SEED)
     errors = [_night(generator) for _ in range(5 if quick else NIGHTS)]
     held = sum(abs(error) <= LIMIT for error in errors)
@@ -35,7 +35,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _night(generator: np.random.Generator) -> float:
-    """Predicted change over the one found, less 1."""
+    """Simulate a night; return the predicted change over the actual one, less 1."""
     mean_w = generator.uniform(8, 60)
     white, tied = generator.uniform(0.01, 0.08, 2) * mean_w
     tau_s = generator.uniform(0.1, 0.4)
@@ -45,9 +45,9 @@ def _night(generator: np.random.Generator) -> float:
     def power(seconds: float) -> Floats:
         return mean_w + _scatter(generator, round(seconds / STEP_S), white, tied, tau_s)
 
-    rest = power(STRETCH_S)
+    idle_w = power(STRETCH_S)
     predicted = detectable_change(
-        stretch(STEP_S * np.arange(len(rest), dtype=np.float64), rest), run_s, blocks
+        stretch(STEP_S * np.arange(len(idle_w), dtype=np.float64), idle_w), run_s, blocks
     )
     means = np.array([[power(run_s).mean() for _ in range(2)] for _ in range(blocks)])
     ratio = LogRatio.from_logs(np.log(means[:, 1] / means[:, 0]))

@@ -1,4 +1,4 @@
-"""Our own few lines held against statsmodels, which the analysis itself does not need."""
+"""Our own statistics against statsmodels, which the analysis itself does not need."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _holm(generator: np.random.Generator, cases: int) -> float:
-    """Families of one to forty, with ties and with p-values of 0 and 1 among them."""
+    """Return the largest difference for families of one to forty, with ties, p of 0 and of 1."""
     apart = 0.0
     for _ in range(cases):
         p = generator.uniform(0, 1, generator.integers(1, 41)) ** 4
@@ -45,7 +45,7 @@ def _holm(generator: np.random.Generator, cases: int) -> float:
 
 
 def _tost(generator: np.random.Generator, cases: int) -> float:
-    """Of Student's t, which statsmodels has alone; what skewed blocks add is left out."""
+    """Return the largest difference for Student's t; our term for skewed blocks is left out."""
     apart, limit = 0.0, math.log1p(MARGIN)
     for _ in range(cases):
         n = int(generator.integers(6, 30))

@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of uncertainty budgets hold the truth, over meters that err.
+"""How often the 95 % intervals of uncertainty budgets hold the truth, over imperfect meters.
 
 Each suite has another meter, drawn within the limits that its budget has: a gain that all
 readings share, and for each configuration a deviation from the straight line, a share of the range
@@ -40,7 +40,7 @@ FIGURES = ("joules", "ratio", "saving")
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """For four meters: whose error is small beside the scatter, as large, and larger."""
+    """Measure four meters, with errors smaller than the scatter, as large, and larger."""
     suites = FEW if quick else SUITES
     return [
         within(f"true {figure} within the budget's interval, {name}", share(held), "%", 94, 97)
@@ -63,7 +63,7 @@ def _held(limits: Mapping[str, float], suites: int, seed: int) -> np.ndarray:
 def _intervals(
     logs: Floats, terms: Sequence[ErrorTerm], generator: np.random.Generator
 ) -> list[Estimate]:
-    """Of one suite (blocks × configurations), software first, as one drawn meter read it."""
+    """Return the intervals of one suite (blocks × configurations), software first, by one meter."""
     true_j, seconds = RUN_J * np.exp(logs), RUN_S * np.exp(TIME_OF_ENERGY * logs)
     read_j = _read(true_j, seconds, terms, generator)
     means: list[Mean] = list(zip(read_j.mean(axis=0), seconds.mean(axis=0), strict=True))

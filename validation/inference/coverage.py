@@ -15,12 +15,12 @@ RATIO = 1.05
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """For few and many blocks, one workload and five, drift mild and strong; and heavy tails."""
+    """Measure few and many blocks, one and five workloads, mild and strong drift, heavy tails."""
     suites = FEW if quick else SUITES
     scenes = [
-        (f"{n} blocks, {what}", Scene(blocks=n, ratio=RATIO, **more))
+        (f"{n} blocks, {title}", Scene(blocks=n, ratio=RATIO, **changes))
         for n in BLOCKS
-        for what, more in (
+        for title, changes in (
             ("one workload", {}),
             ("five workloads", {"workloads": 5}),
             ("one workload, drift four times", {"drift_per_h": 0.008, "swing": 0.008}),

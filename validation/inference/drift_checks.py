@@ -1,4 +1,4 @@
-"""How often the drift check moves, where nothing changed and where something did."""
+"""How often the drift check moves, with and without a change."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _moves(checks: int, sd: float, suites: int) -> list[Figure]:
 
 
 def _moved(logs: Floats) -> Floats:
-    """Return whether each suite moved, as `analysis.stats.drift_check` finds it.
+    """Return whether each suite moved, as `analysis.stats.drift_check` decides.
 
     `logs` has the readings along its last axis but one.
     """

@@ -1,4 +1,4 @@
-"""False verdicts among all that a suite's report gives, where nothing differs or all is too much.
+"""False verdicts among all of a suite's report, without differences or with too large ones.
 
 Family a: the answer's contrasts over all workloads; here the five that suites declare, among four
 configurations. Family b: every workload × configuration against the baseline.
@@ -38,7 +38,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _measure_size(blocks: int, suites: int) -> list[Figure]:
-    """In `BATCHES`, so that chance moves the shares little."""
+    """Measure in `BATCHES`, so that chance moves the shares little."""
     rates = np.mean([_false(blocks, suites, SEED + 100 * k) for k in range(BATCHES)], axis=0)
     differs = f"A/A suites with a false “differs”, {blocks} blocks"
     equivalent = f"false “equivalent” with the ratio on the margin, {blocks} blocks"
@@ -56,7 +56,7 @@ def _measure_size(blocks: int, suites: int) -> list[Figure]:
 
 
 def _false(blocks: int, suites: int, seed: int) -> list[float]:
-    """Shares in %, in the order of the titles."""
+    """Return shares in %, in the order of the titles."""
     same = simulate(_scene(blocks), suites, np.random.default_rng(seed + 1)).logs
     beyond = simulate(_scene(blocks, 1 + MARGIN), suites, np.random.default_rng(seed + 2)).logs
     a, b = (_any(tests(family(same))[1][:, 0]) for family in (family_a, family_b))
@@ -71,7 +71,7 @@ def _any(p_values: Floats) -> float:
 
 
 def _mixed(blocks: int, suites: int) -> Figure:
-    """Any false verdict where one configuration is the baseline's equal, two are on the margin."""
+    """Measure any false verdict with one configuration equal to the baseline, two on the margin."""
     truth = np.array([1.0, 1 + MARGIN, 1 + MARGIN])
     scene = Scene(blocks=blocks, workloads=WORKLOADS, ratio=tuple(truth.tolist()))
     effects = np.log([1.0, *truth])
@@ -87,7 +87,7 @@ def _mixed(blocks: int, suites: int) -> Figure:
 
 
 def _power(suites: int) -> Figure:
-    """Return a change of 1 % beside two large ones, found in spite of them; that alone: 80 %."""
+    """Measure how often a change of 1 % is detected next to two large ones."""
     scene = Scene(workloads=WORKLOADS, ratio=(1.01, 1.2, 1.2), entry_sd=0.0066, run_sd=0.003)
     logs = simulate(scene, suites, np.random.default_rng(SEED + 30)).logs
     alone, adjusted = (tested[:, 0, 0] for tested in tests(family_a(logs)))
@@ -96,14 +96,14 @@ def _power(suites: int) -> Figure:
 
 
 def family_a(logs: Floats) -> LogRatio:
-    """Contrasts along the last axis."""
+    """Return the contrasts along the last axis."""
     means = np.mean(logs, axis=1)
     base, other = (np.stack([means[..., pair[k]] for pair in CONTRASTS], axis=1) for k in (0, 1))
     return LogRatio.from_logs(other - base)
 
 
 def family_b(logs: Floats) -> LogRatio:
-    """Workload × configuration along the last axis."""
+    """Return workload × configuration along the last axis."""
     others = np.moveaxis(logs[..., 1:], -1, 2)
     base = np.broadcast_to(logs[:, :, None, :, 0], others.shape)
     logs = others - base
@@ -115,6 +115,6 @@ def _scene(blocks: int, ratio: float = 1.0) -> Scene:
 
 
 def tests(family: LogRatio) -> tuple[Floats, Floats]:
-    """p-values of both tests (suites × tests × comparisons), and adjusted as the report's are."""
+    """Return p-values of both tests (suites × tests × comparisons), and adjusted as reported."""
     p_values = np.stack([family.p_value(), family.p_equivalence(MARGIN)], axis=-2)
     return p_values, step_down(p_values, settled_p_values(p_values, family.p_beyond(MARGIN)))

@@ -17,18 +17,18 @@ def measure(quick: bool = False) -> list[Figure]:
     """Return the coverage with missing runs."""
     suites = FEW if quick else SUITES
     figures = []
-    for blocks, more in (
+    for blocks, changes in (
         *((n, {"workloads": 5}) for n in (3, 5, 10, 20)),
         (10, {}),
         (10, {"workloads": 5, "configurations": 2}),
     ):
-        scene = Scene(blocks=blocks, ratio=RATIO, **more)
+        scene = Scene(blocks=blocks, ratio=RATIO, **changes)
         figures += _voids(scene, suites // 5)
     return figures
 
 
 def _voids(scene: Scene, suites: int) -> list[Figure]:
-    """Measure how often the interval over whole blocks has the true ratio if runs are void."""
+    """Measure how often the interval over complete blocks has the true ratio if runs are void."""
     generator = np.random.default_rng(SEED + 40)
     logs = simulate(scene, suites, generator).logs
     logs[generator.uniform(size=logs.shape) < VOID] = np.nan

@@ -1,4 +1,4 @@
-"""How often the stated intervals of what is saved, and when it is repaid, hold the truth."""
+"""How often the stated intervals of saving and payback hold the truth."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BATTERY_J = ASSUMPTIONS.battery_wh * 3600
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """For few and many blocks, with drift, order and block effects; and where nothing is saved."""
+    """Measure few and many blocks, with drift, order and block effects, and without a saving."""
     suites = FEW if quick else SUITES
     return [figure for blocks in BLOCKS for figure in _measure_size(blocks, suites)]
 
@@ -72,22 +72,22 @@ def _measure_size(blocks: int, suites: int) -> list[Figure]:
 
 
 def _mean_factor(scene: Scene, exponent: float) -> float:
-    """Mean of exp(`exponent` × logarithm) over runs at any place of every block of the suite."""
+    """Return the mean of exp(`exponent` × logarithm) over runs at all places of all blocks."""
     places = np.arange(scene.configurations)
     hours = (np.arange(scene.blocks)[:, None] * scene.configurations + places) * scene.run_h
-    known = np.exp(exponent * (scene.drift_per_h * hours + scene.place * places))
+    factors = np.exp(exponent * (scene.drift_per_h * hours + scene.place * places))
     variance = scene.block_sd**2 + scene.entry_sd**2 + scene.run_sd**2
-    return float(np.mean(known)) * math.exp(exponent**2 * variance / 2)
+    return float(np.mean(factors)) * math.exp(exponent**2 * variance / 2)
 
 
 def _payback(logs: Floats) -> Payback:
-    """Of one suite (blocks × configurations): software first, the self-encrypting disk second."""
+    """Return the payback of one suite (blocks × configurations): software first, then the SED."""
     base_j, sed_j = (RUN_J * np.exp(logs[:, k]) for k in (0, 1))
     return paid_back(base_j.tolist(), sed_j.tolist())
 
 
 def _held(logs: Floats, truth: Mapping[str, float]) -> list[bool]:
-    """Whether each interval holds its truth; what is not demonstrated states none."""
+    """Return whether each interval holds its truth; without a demonstrated saving none does."""
     payback = _payback(logs)
     battery = estimate((RUN_J * np.exp(logs[:, 0])).tolist()).dividing(BATTERY_J)
     saving = Estimate(payback.saving_j.mean, payback.saving_j.low, payback.saving_j.high)

@@ -1,4 +1,4 @@
-"""Whether suites find what is detectable."""
+"""How often suites find the change that is called detectable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _power(blocks: int, suites: int) -> Figure:
-    """Suites whose true ratio is the detectable one, of those found to differ."""
+    """Measure the share of suites found to differ if the true ratio is the detectable one."""
     scene = replace(STILL, blocks=blocks)
     error = scene.differences_sd / math.sqrt(blocks)
     ratio = detectable(Comparison(blocks, 1.0, 0.02, error, blocks - 1.0))

@@ -1,4 +1,4 @@
-"""How often a whole page has any false verdict, in suites whose data are not kind.
+"""How often a whole page has any false verdict, in suites with awkward data.
 
 The simulators here draw logarithms of joules by themselves and share nothing with the analysis;
 what is judged is what `analysis.stats.family.judge` and `compare --fail-on` decide.
@@ -61,7 +61,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _kind(generator: np.random.Generator, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms (workloads × blocks × configurations), and the true mean of each."""
+    """Draw logarithms (workloads × blocks × configurations), and return the true mean of each."""
     shape = len(WORKLOADS), blocks, len(CONFIGURATIONS)
     logs = generator.normal(0, 0.01, (1, blocks, 1)) + generator.normal(0, 0.004, shape)
     return logs, np.zeros(shape[::2])
@@ -122,7 +122,7 @@ def list_words(family: Family, truth: np.ndarray) -> list[tuple[str, float]]:
 
 
 def is_false(words: list[tuple[str, float]]) -> bool:
-    """Whether any of these words is false."""
+    """Return whether any of these words is false."""
     return any(
         (word == "differs" and true == 0)
         or (word == "equivalent" and abs(true) > math.log1p(MARGIN))
@@ -140,7 +140,7 @@ def _false(draw: Draw, suites: int, blocks: int) -> float:
 
 
 def _power(suites: int) -> float:
-    """Of a change of 3 % of one configuration in every workload, all rows and contrasts of it."""
+    """Return how often a change of 3 % of one configuration is found, in rows and contrasts."""
     detections = []
     for number in range(suites):
         logs, truth = _kind(np.random.default_rng(SEED + number), 10)
@@ -163,8 +163,8 @@ def _alarm(night_sd: float, seed: int) -> bool:
                 effects = common + generator.normal(0, night_sd / 3)
                 for block in range(10):
                     joules = 1000 * math.exp(effects + generator.normal(0, 0.005))
-                    what = {"workload": workload, "configuration": name, "block": block}
-                    rows.append({**what, "energy_j": joules})
+                    key = {"workload": workload, "configuration": name, "block": block}
+                    rows.append({**key, "energy_j": joules})
         plan = {"suite_id": f"n{night}", "created_wall": f"2026-01-{night + 1:02d}T00:00:00"}
         kinds = {name: KINDS[name] for name in CONFIGURATIONS[:2]}
         read.append((suite_of(kinds, WORKLOADS[:2], (), (), **plan), energy_of(rows)))

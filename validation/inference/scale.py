@@ -37,7 +37,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Took:
-    """What a command took, with all its processes."""
+    """Time, CPU time and memory of a command with all its processes."""
 
     wall_s: float
     cpu_s: float
@@ -45,7 +45,7 @@ class Took:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Return the figures of the full suite, or of a tiny one where `quick`."""
+    """Return the figures of the full suite, or of a tiny one if `quick`."""
     size = QUICK if quick else FULL
     folder = suite(size)
     for name in (*DERIVED, *PAGES):
@@ -68,7 +68,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def suite(size: large.Size) -> Path:
-    """Return the folder of a suite of this size, made where it is not there yet."""
+    """Return the folder of a suite of this size, created if it is missing."""
     made_by = hashlib.sha256()
     for path in sorted(Path(large.__file__).parent.glob("*.py")):
         made_by.update(path.read_bytes())
@@ -84,13 +84,13 @@ def suite(size: large.Size) -> Path:
 
 
 def run(command: list[str]) -> Took:
-    """Run a command. Raises RuntimeError where it fails."""
+    """Run a command. Raises RuntimeError if it fails."""
     start_s = time.monotonic()
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
     most_mb = 0.0
     while True:
         # By wait4 and not by poll: it alone gives what the process and its children have used.
-        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             break
         members = (process.pid, *processes.descendants(process.pid))
@@ -100,4 +100,4 @@ def run(command: list[str]) -> Took:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    return Took(wall_s, used.ru_utime + used.ru_stime, most_mb)
+    return Took(wall_s, usage.ru_utime + usage.ru_stime, most_mb)

@@ -1,4 +1,4 @@
-"""Suites as they really go wrong: blocks that differ, drift, an effect of the order, and scatter.
+"""Simulated suites with different blocks, drift, an effect of the order, and scatter.
 
 Only the logarithms of joules, for ten thousand suites at once: what the tests of the analysis are
 made of.
@@ -52,7 +52,7 @@ class Scene:
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """Logarithms (suites × workloads × blocks × configurations), and what they are made of.
+    """Logarithms (suites × workloads × blocks × configurations), and their components.
 
     Hours, places, the configuration that ran just before (−1: none) and the blocks' own true
     effects are suites × blocks × configurations.
@@ -66,7 +66,7 @@ class Simulated:
 
 
 def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simulated:
-    """Random order within each block, one entry of each configuration in it."""
+    """Simulate suites with random order within each block, one entry of each configuration."""
     s = scene
     shape = suites, s.blocks, s.configurations
     places = generator.permuted(np.broadcast_to(np.arange(s.configurations), shape), axis=-1)
@@ -98,7 +98,7 @@ def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simul
 
 
 def log_ratios(logs: Floats) -> Floats:
-    """Suites × blocks: the second configuration against the first, over all workloads."""
+    """Return suites × blocks: the second configuration against the first, over all workloads."""
     means = np.mean(logs, axis=1)
     return np.asarray(means[..., 1] - means[..., 0])
 
@@ -106,7 +106,7 @@ def log_ratios(logs: Floats) -> Floats:
 def autoregressive(
     generator: np.random.Generator, shape: tuple[int, ...], correlation: float
 ) -> Floats:
-    """Series along the last axis with variance 1, neighbours correlated (first order)."""
+    """Return series along the last axis with variance 1, neighbours correlated (first order)."""
     values = generator.normal(0, 1, shape)
     for at in range(1, shape[-1]):
         values[..., at] *= math.sqrt(1 - correlation**2)
@@ -115,29 +115,29 @@ def autoregressive(
 
 
 def holds(span: Estimate | None, true: float) -> bool:
-    """Whether an interval has the truth within it; one that states no limit has not."""
+    """Return whether an interval contains the truth; one without limits does not."""
     if span is None or span.low is None or span.high is None:
         return False
     return span.low <= true <= span.high
 
 
 def share(held: Floats | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> float:
-    """Of suites, in %."""
+    """Return a share of suites, in %."""
     return 100 * float(np.mean(held))
 
 
 def covered(interval: tuple[Floats, Floats], truth: float | Floats) -> float:
-    """Share in % of the intervals (low, high) that hold the truth."""
+    """Return the share in % of the intervals (low, high) that hold the truth."""
     low, high = interval
     return share((low <= truth) & (truth <= high))
 
 
 def no_more_by_chance(figure: str, value: float, suites: int, target: float) -> Figure:
-    """Return a share in % that may lie above its target by what so many suites scatter (99 %)."""
-    more = chance(suites, target)
-    return Figure(figure, value, "%", f"≤{target:g}+{more:.1g}", value <= target + more)
+    """Return a share in % that may exceed its target by the scatter of that many suites (99 %)."""
+    scatter = chance(suites, target)
+    return Figure(figure, value, "%", f"≤{target:g}+{scatter:.1g}", value <= target + scatter)
 
 
 def chance(suites: int, target: float) -> float:
-    """Return by how much so many suites scatter about a share in %."""
+    """Return the scatter of a share in % over that many suites."""
     return 2.33 * 100 * math.sqrt(target / 100 * (1 - target / 100) / suites)

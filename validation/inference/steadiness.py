@@ -25,7 +25,7 @@ CARRY = 0.005  # of the joules, after one of the configurations
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """For few and many blocks."""
+    """Measure for few and many blocks."""
     suites = FEW if quick else SUITES
     return [figure for blocks in BLOCKS for figure in _measure_size(blocks, suites)]
 
@@ -41,7 +41,7 @@ def _measure_size(blocks: int, suites: int) -> list[Figure]:
 def _of_carry_over(
     scene: Scene, layout: Layout, simulated: Simulated, generator: np.random.Generator
 ) -> list[Figure]:
-    """Of suites without carry-over, and of suites with one."""
+    """Measure suites without carry-over, and suites with one."""
     suites = len(simulated.logs)
     carried = simulate(replace(scene, carry=CARRY), suites, generator)
     change = np.mean(carried.logs[:, 0, :, -1] - carried.logs[:, 0, :, 0]) - np.log(scene.ratio)
@@ -67,7 +67,7 @@ def _of_carry_over(
 
 
 def layout_of(scene: Scene) -> Layout:
-    """Every configuration once in each block."""
+    """Return the layout of suites with every configuration once in each block."""
     blocks = np.repeat(np.arange(scene.blocks), scene.configurations)
     configurations = np.tile(np.arange(scene.configurations), scene.blocks)
     layout = Layout.from_cells(tuple(blocks.tolist()), tuple(configurations.tolist()))
@@ -77,12 +77,12 @@ def layout_of(scene: Scene) -> Layout:
 
 
 def flat(part: Floats) -> Floats:
-    """Suites × runs, a block after the other."""
+    """Return suites × runs, one block after another."""
     return part.reshape(part.shape[0], -1)
 
 
 def _carried(layout: Layout, simulated: Simulated) -> Floats:
-    """Suites in which the test of carry-over rejects that there is none."""
+    """Return the suites in which the test finds carry-over."""
     after = simulated.after.reshape(len(simulated.after), -1)
     p_values = layout.carry_over(flat(simulated.logs[:, 0]), after, flat(simulated.places))[0]
     return np.asarray(p_values < LEVEL)

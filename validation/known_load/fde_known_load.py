@@ -1,4 +1,4 @@
-"""`plain` with a known load beside it, to see whether an effect of known size is found.
+"""`plain` with a known load, to check whether an effect of known size is found.
 
 A program of the highest priority keeps a processor busy for an even share of the time, so that what
 needs the processor alone takes longer by `slowdown`.

@@ -1,1 +1,1 @@
-"""Everything that gives a figure of time or energy, held against a known truth."""
+"""All figures of time and energy, held against a known truth."""

@@ -1,4 +1,4 @@
-"""Alignment by the load watermark, and by the clock link, against a truth that is known.
+"""Alignment by the load watermark, and by the clock link, against a known truth.
 
 An error of alignment is how far the offset that is found (of the stamps of the windows against the
 target's clock) is from the true one, at the watermarks; an error of skew is against the skew that
@@ -69,7 +69,7 @@ SCENES = (Scene("1 Hz", 1.0, 0.2, 20.0, 10.0), Scene("10 Hz", 0.1, 0.3, 3.0, 3.0
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """What a session leaves behind, and the truth, in s of the true time.
+    """Records of a session, and the truth, in s of the true time.
 
     `end_s` are the true ends of windows and `arrival_s` when their records came. The target's clock
     shows `offset_s` + (1 + `skew`) × true time.
@@ -89,7 +89,7 @@ class Session:
 
 
 def session(scene: Scene, generator: np.random.Generator, swing_w: float = SWING_W) -> Session:
-    """One session."""
+    """Simulate one session."""
     chip, pad = chip_s(scene.period_s), pad_s(scene.period_s)
     places = np.flatnonzero(np.diff([0, *CHIPS, 0]))
     first, second = (
@@ -104,12 +104,12 @@ def session(scene: Scene, generator: np.random.Generator, swing_w: float = SWING
     power += generator.normal(0, scene.noise_w, len(end))
     delay = generator.uniform(0, LATENCY_S, len(end))
     delay += generator.uniform(LEAST_DELAY_S, MOST_DELAY_S, len(end))
-    kept = generator.random(len(end)) >= DROPPED
+    stored = generator.random(len(end)) >= DROPPED
     return Session(
         scene=scene,
-        end_s=end[kept],
-        arrival_s=(end + delay)[kept],
-        power_w=power[kept],
+        end_s=end[stored],
+        arrival_s=(end + delay)[stored],
+        power_w=power[stored],
         edges_s=(first, second),
         offset_s=generator.uniform(-1.0, 1.0),
         skew=generator.uniform(-100e-6, 100e-6),
@@ -117,7 +117,7 @@ def session(scene: Scene, generator: np.random.Generator, swing_w: float = SWING
 
 
 def loaded_s(loads: Floats, start: Floats, end: Floats) -> Floats:
-    """Seconds of load in each window, summed interval by interval."""
+    """Return the seconds of load in each window, summed interval by interval."""
     total = np.zeros(len(end))
     for low, high in loads:
         rows = slice(np.searchsorted(end, low), np.searchsorted(start, high))
@@ -127,7 +127,7 @@ def loaded_s(loads: Floats, start: Floats, end: Floats) -> Floats:
 
 
 def stamps_s(simulated: Session) -> Floats:
-    """End of the windows as the analysis makes them, from numbered arrivals."""
+    """Return the windows' ends as the analysis computes them, from numbered arrivals."""
     count = len(simulated.end_s)
     table = pl.DataFrame(
         {
@@ -158,7 +158,7 @@ def link(simulated: Session, generator: np.random.Generator, wrong_s: float = 0.
 
 
 def watermarks(simulated: Session, clock: TargetClock | None = None) -> list[Watermark]:
-    """Return the edges by the target's clock, or where the clock link puts them."""
+    """Return the edges by the target's clock, or as the clock link places them."""
     marks = []
     for edges in simulated.edges_s:
         times = ns(simulated.target_s(edges)).tolist()
@@ -192,13 +192,13 @@ class Errors(NamedTuple):
 
 
 def _lag_s(simulated: Session, ends_s: Floats, k: int) -> float:
-    """How late the stamps are around a watermark, in true time."""
+    """Return how late the stamps are around a watermark, in true time."""
     near = np.abs(simulated.end_s - simulated.edges_s[k].mean()) < 30
     return float(np.mean((ends_s - simulated.end_s)[near]))
 
 
 def _note(errors: Errors, simulated: Session, ends_s: Floats, fits: list[Fit]) -> None:
-    """Add what the fits against the target's own clock got wrong."""
+    """Add the errors of the fits against the target's own clock."""
     middles_s = [(edges[0] + edges[-1]) / 2 for edges in simulated.edges_s]
     for k, (result, middle_s) in enumerate(zip(fits, middles_s, strict=True)):
         middle = np.array([middle_s])
@@ -212,7 +212,7 @@ def _note(errors: Errors, simulated: Session, ends_s: Floats, fits: list[Fit]) -
 
 
 def _note_link(errors: Errors, simulated: Session, ends_s: Floats, clock: TargetClock) -> None:
-    """Add what stamps and clock link alone get wrong."""
+    """Add the errors of stamps and clock link without a watermark."""
     model = clock.models[BOOT]
     for k, edges in enumerate(simulated.edges_s):
         target = ns(simulated.target_s(edges))
@@ -224,7 +224,7 @@ def _note_link(errors: Errors, simulated: Session, ends_s: Floats, clock: Target
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """What the sessions of one meter showed."""
+    """Results of the sessions of one meter."""
 
     scene: Scene
     watermark: Errors = field(default_factory=lambda: Errors([], [], [], []))
@@ -237,14 +237,14 @@ class Tally:
 
     @classmethod
     def from_trials(cls, scene: Scene, trials: int) -> Tally:
-        """So many sessions, the same ones each time."""
+        """Simulate this many sessions, the same ones each time."""
         tally = cls(scene)
         for trial in range(trials):
             tally.add(np.random.default_rng([trial, round(scene.period_s * 1000)]))
         return tally
 
     def add(self, generator: np.random.Generator) -> None:
-        """One session, its like with a wrong clock link, and one whose target rested."""
+        """Add one session, one with a wrong clock link, and one with an idle target."""
         simulated = session(self.scene, generator)
         clock, wrong = link(simulated, generator), link(simulated, generator, WRONG_LINK_S)
         ends_s = stamps_s(simulated)
@@ -287,7 +287,7 @@ class Tally:
 
 
 def _holds(name: str, share: float, sessions: int) -> Figure:
-    """Return the share held; few sessions do not show 95 %, so it has no target then."""
+    """Return the share held; without a target if there are too few sessions to show 95 %."""
     enough = sessions >= ENOUGH_SESSIONS
     return at_least(name, share, "share", LEAST_HELD) if enough else Figure(name, share, "share")
 
@@ -315,7 +315,7 @@ def _held(errors: list[float], bounds: list[float]) -> float:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Both meters; `quick` for a smoke test."""
+    """Measure both meters; `quick` for a smoke test."""
     figures = []
     for scene in SCENES:
         print(f"alignment: {scene.name}", file=sys.stderr, flush=True)

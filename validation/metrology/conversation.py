@@ -1,4 +1,4 @@
-"""A driver and a simulator talking to each other in time that is only counted, not waited for."""
+"""Conversations of a driver and a simulator in counted time, without waiting."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def conversation(
     start_ns: int = 0,
     together: int = 1,
 ) -> Iterator[Frame]:
-    """Yield what a recorder would keep of it: an opening, then frames of both directions.
+    """Yield the frames that a recorder would store: an opening, then both directions.
 
     `energy_j` [n, channels] as for `Simulator.advance`, `together` periods at a time. `wire` is
     what becomes of each piece that the meter sends. The driver is fed on the way, so that it asks
@@ -55,7 +55,7 @@ def conversation(
 
 
 def _ask(meter: Meter, simulator: Simulator, wire: Wire, now_ns: int) -> Iterator[Frame]:
-    """One request, if one is due, and the answer."""
+    """Yield one request, if one is due, and the answer."""
     request = meter.request(now_ns)
     if not request:
         return
@@ -80,7 +80,7 @@ def pieces_of(frames: Sequence[Frame]) -> Pieces:
 
 
 def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
-    """Return what a fresh driver makes of frames, all at once."""
+    """Decode frames with a fresh driver, all at once."""
     parts: list[Frame | Pieces] = []
     for received, group in groupby(frames, lambda frame: bool(frame.data) and not frame.sent):
         each = list(group)

@@ -1,4 +1,4 @@
-"""What sampling the counters costs the target, as CPU time of the process that samples.
+"""Cost of sampling the counters on the target, as CPU time of the sampling process.
 
 A tree on tmpfs replaces sysfs: the reading itself is then cheaper than on hardware, where the
 kernel asks the processor (about a microsecond more a counter). The sampler, its marks and their
@@ -29,7 +29,7 @@ MARK_S = 5.0
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Cost at 10 Hz and 1 kHz in % of one core, and how late the samples were."""
+    """Measure the cost at 10 Hz and 1 kHz in % of one core, and the samples' lateness."""
     # Long enough that beginning and ending weigh as little as in a run.
     repeats, slow_s, fast_s = (1, 0.3, 0.3) if quick else (3, 8.0, 3.0)
     with tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None) as folder:
@@ -47,8 +47,8 @@ def measure(quick: bool = False) -> list[Figure]:
     }
     figures = []
     for (rate, beside), (share, target) in runs.items():
-        what = f"{rate} RAPL + marks on tmpfs for sysfs{beside}"
-        figures.append(at_most(what, _middle(share, "share"), "% core", target))
+        title = f"{rate} RAPL + marks on tmpfs for sysfs{beside}"
+        figures.append(at_most(title, _middle(share, "share"), "% core", target))
         waking = f"  of it, waking up at {rate} alone{beside}"
         figures.append(Figure(waking, _middle(share, "waking_share"), "% core"))
         late = f"  lateness p99 at {rate}{beside}"
@@ -57,7 +57,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def zones_tree(root: Path) -> Path:
-    """In an empty folder, one package with its memory, the zones of the lab's guest."""
+    """Create one package with its memory in an empty folder, the zones of the lab's guest."""
     package = root / "intel-rapl" / "intel-rapl:0"
     for zone, name in ((package, "package-0"), (package / "intel-rapl:0:0", "dram")):
         zone.mkdir(parents=True)
@@ -69,13 +69,13 @@ def zones_tree(root: Path) -> Path:
 
 def _run(root: Path, rate_hz: float, seconds: float) -> dict[str, float]:
     command = [sys.executable, "-m", "validation.metrology.cost"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, str(root), str(rate_hz), str(seconds)],
         cwd=REPOSITORY,
         capture_output=True,
         check=True,
     )
-    figures: dict[str, float] = json.loads(done.stdout)
+    figures: dict[str, float] = json.loads(result.stdout)
     return figures
 
 
@@ -86,7 +86,7 @@ def _middle(runs: list[dict[str, float]], key: str) -> float:
 
 @contextmanager
 def _busy() -> Iterator[None]:
-    """Every processor has something else to do, at the lowest priority, as while a workload runs.
+    """Keep every processor busy at the lowest priority, as while a workload runs.
 
     A processor that sleeps costs more to wake, and that is counted as the sampler's.
     """
@@ -125,7 +125,7 @@ def sample_alone(root: Path, rate_hz: float, seconds: float) -> None:
     sampler = Sampler(source, rate_hz)
     marks = Marks(source, sampler)
 
-    def rest() -> None:
+    def idle() -> None:
         for _ in range(phases):
             time.sleep(seconds / phases)
 
@@ -135,9 +135,9 @@ def sample_alone(root: Path, rate_hz: float, seconds: float) -> None:
                 with marks.phase(f"phase {n}"):
                     time.sleep(seconds / phases)
 
-    idle = _cpu_share(rest)
-    waking = _cpu_share(lambda: _wake(rate_hz, seconds)) - idle
-    share = _cpu_share(sample) - idle
+    idle_share = _cpu_share(idle)
+    waking = _cpu_share(lambda: _wake(rate_hz, seconds)) - idle_share
+    share = _cpu_share(sample) - idle_share
     marks.phases()
     print(json.dumps({"share": share, "waking_share": waking, **sampler.lateness()}))
 

@@ -23,7 +23,7 @@ PLOTTED = 500
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Over all meters and lengths of phases: with errors of calibration, and without any.
+    """Measure all meters and lengths of phases, with and without errors of calibration.
 
     On the loads that the interval was made with, and on a second, harsher family.
     """
@@ -52,7 +52,7 @@ _KINDS = len(INSTRUMENTS) * len(KINDS)
 def _distances(
     count: int, relative: float, absolute_w: float, *, one_trial: Callable[..., Trial] = trial
 ) -> Floats:
-    """Error of each run in units of its half width; the kinds of runs take turns.
+    """Return the error of each run in units of its half width; the kinds of runs take turns.
 
     A run without a figure states no interval, and counts as not held.
     """
@@ -82,7 +82,7 @@ def _distances(
 
 
 def plot(path: Path) -> None:
-    """How often the truth lies within so many half widths: stated and found."""
+    """Plot how often the truth is within multiples of the half width: stated and actual."""
     picture = Picture(figsize=(6, 4), layout="constrained")
     axis = picture.subplots()
     for label, limits in (

@@ -1,4 +1,4 @@
-"""What drivers make of faults: whether each is noticed, and how soon they are in step again.
+"""Drivers under faults: whether each fault is noticed, and how soon the driver is in step again.
 
 One fault at a time, over every kind of meter and of fault: it is noticed if a fault or a flag is
 reported at its place, or if the records are those of the clean stream. And streams in which every
@@ -55,7 +55,7 @@ def driver_of(kind: str) -> Meter:
 
 
 def a_load(simulator: Simulator, seed: int, periods: int) -> Joules:
-    """Energies at the ends of periods of a load that jumps and creeps, in J."""
+    """Return energies at the ends of periods of a load that jumps and creeps, in J."""
     chance = np.random.default_rng(seed)
     shape = (periods, len(simulator.channels))
     steps = chance.choice([0.001, 0.07, 0.2, 0.7], shape)
@@ -64,7 +64,7 @@ def a_load(simulator: Simulator, seed: int, periods: int) -> Joules:
 
 
 def periods_of_a_record(kind: str) -> int:
-    """How many of the simulator's periods a record is the mean of."""
+    """Return how many of the simulator's periods a record averages."""
     return max(1, round(driver_of(kind).period_s / simulators.load(kind)().period_s))
 
 
@@ -78,7 +78,7 @@ class OneFault:
     pieces: int = 0
 
     def carry(self, piece: bytes) -> bytes:
-        """Return what arrives."""
+        """Return the bytes that arrive."""
         self.wire.faults = WireFaults(**{self.fault: float(bool(piece) and self.pieces == self.at)})
         self.pieces += bool(piece)
         return self.wire.carry(piece)
@@ -92,7 +92,7 @@ class OneMeterFault(FaultyMeter):
         self._fault, self._at, self._calls = fault, at, 0
 
     def advance(self, energy_j: Joules) -> bytes:
-        """See `Simulator.advance`."""
+        """Advance the meter, striking its clock once; see `Simulator.advance`."""
         setattr(self, f"_{self._fault}", float(self._calls == self._at))
         self._calls += 1
         return super().advance(energy_j)
@@ -118,7 +118,7 @@ def _noticed(decoded: Decoded, clean: Decoded, struck_ns: int, record_s: float) 
 
 @dataclass(frozen=True)
 class Noticed:
-    """How many faults of each kind were noticed, of how many."""
+    """How many faults of each kind were noticed, and of how many."""
 
     kind: str
     trials: int
@@ -127,7 +127,7 @@ class Noticed:
 
 
 def notice(kind: str, trials: int) -> Noticed:
-    """One fault at a time."""
+    """Inject one fault at a time and count those that the driver does not notice."""
     together = periods_of_a_record(kind)
     simulator = simulators.load(kind)()
     record_s = together * simulator.period_s
@@ -158,7 +158,7 @@ def notice(kind: str, trials: int) -> Noticed:
 
 
 def _error_limits(kind: str, decoded: Decoded, clean: Decoded) -> float:
-    """Largest error of a record, in the maker's limits of error; infinite where one is missing."""
+    """Return the largest error of a record, in the maker's limits; infinite if one is missing."""
     if decoded.samples.height != clean.samples.height:
         return float("inf")
     accuracy = driver_of(kind).accuracy
@@ -183,7 +183,7 @@ def _frames(
 
 @dataclass
 class Listened:
-    """A driver in a conversation, of which it is kept for which pieces it gave records."""
+    """A driver in a conversation, with a note for which pieces it returned records."""
 
     meter: Meter
     gave: list[bool] = field(default_factory=list)
@@ -192,7 +192,7 @@ class Listened:
         return getattr(self.meter, name)
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """See `Meter.feed`."""
+        """Feed the driver and note whether it returned records; see `Meter.feed`."""
         fed = self.meter.feed(data, t_ns)
         self.gave.append(len(fed.rows) > 0)
         return fed
@@ -200,13 +200,13 @@ class Listened:
 
 @dataclass
 class HitOrNot:
-    """A wire that keeps of each piece whether it came as it was sent."""
+    """A wire that notes for each piece whether it arrived intact."""
 
     wire: FaultyWire
     intact: list[bool] = field(default_factory=list)
 
     def carry(self, piece: bytes) -> bytes:
-        """Return what arrives."""
+        """Return the bytes that arrive."""
         if not piece:
             return b""
         calm = len(self.intact) < CALM_PIECES
@@ -218,7 +218,7 @@ class HitOrNot:
 
 @dataclass(frozen=True)
 class Survived:
-    """What became of streams full of corrupted pieces."""
+    """Result of streams full of corrupted pieces."""
 
     kind: str
     corrupted: int
@@ -229,7 +229,7 @@ class Survived:
 
 
 def _pieces(frames: list[Frame]) -> Iterator[tuple[bytes, bool]]:
-    """Of each piece received: the request that it answers (b"" for none), and whether it is new.
+    """Yield for each piece received its request (b"" for none), and whether it is new.
 
     A meter that is polled faster than it measures repeats itself.
     """
@@ -255,7 +255,7 @@ def _readings(frames: list[Frame], gave: list[bool]) -> set[bytes]:
 def _lost_runs(
     frames: list[Frame], whole_ones: list[bool], gave: list[bool], readings: set[bytes]
 ) -> Iterator[int]:
-    """How many whole readings in a row were no records, after each corrupted piece."""
+    """Yield how many intact readings in a row gave no record, after each corrupted piece."""
     run, struck = 0, False
     pieces = zip(_pieces(frames), whole_ones, gave, strict=True)
     for (request, is_new), is_whole, has_given in pieces:
@@ -270,7 +270,7 @@ def _lost_runs(
 
 
 def survive(kind: str, corrupted: int, run_records: int = RUN_RECORDS) -> Survived:
-    """Streams in which half of the pieces are corrupted, until there were so many of these."""
+    """Decode streams with half of the pieces corrupted, until there were that many of these."""
     start_s = time.monotonic()
     together = periods_of_a_record(kind)
     simulator = simulators.load(kind)()
@@ -304,7 +304,7 @@ def survive(kind: str, corrupted: int, run_records: int = RUN_RECORDS) -> Surviv
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Figures of every registered meter."""
+    """Return the figures of every registered meter."""
     trials, corrupted = (1, 100) if quick else (TRIALS, CORRUPTED)
     records = 300 if quick else RUN_RECORDS
     kinds = registry.kinds()
@@ -313,11 +313,12 @@ def measure(quick: bool = False) -> list[Figure]:
     with ThreadPoolExecutor(1) if quick else ProcessPoolExecutor(WORKERS, spawn) as pool:
         noticing = [pool.submit(notice, kind, trials) for kind in kinds]
         surviving = [pool.submit(survive, kind, corrupted, records) for kind in kinds]
-        noticed = [done.result() for done in noticing]
+        noticed = [future.result() for future in noticing]
         survived = []
         for running in surviving:
-            survived.append(done := running.result())
-            print(f"  {done.kind}: {done.corrupted} in {done.seconds:.0f} s", file=sys.stderr)
+            result = running.result()
+            survived.append(result)
+            print(f"  {result.kind}: {result.corrupted} in {result.seconds:.0f} s", file=sys.stderr)
     return [*_noticed_figures(noticed), *_survived_figures(survived, corrupted)]
 
 

@@ -44,7 +44,7 @@ class WireFaults:
 
 
 class FaultyWire:
-    """Passes bytes on with faults. `hit` counts the pieces that did not arrive as sent."""
+    """A wire that passes bytes on with faults. `hit` counts the pieces that were changed."""
 
     def __init__(self, seed: int, faults: WireFaults = WireFaults()) -> None:
         self.hit = 0
@@ -54,7 +54,7 @@ class FaultyWire:
         self._held = b""
 
     def carry(self, piece: bytes) -> bytes:
-        """Return what arrives of one piece."""
+        """Return the bytes of one piece that arrive."""
         arrived = self._bent(piece)
         if self._random.random() < self.faults.lose:
             arrived = b""
@@ -67,11 +67,11 @@ class FaultyWire:
         return arrived
 
     def _strikes(self, chance: float) -> bool:
-        """Draws only where the fault is wanted, so that one more kind leaves the others alone."""
+        """Draw only for an enabled fault, so that a further kind leaves the others alike."""
         return chance > 0 and self._random.random() < chance
 
     def _bent(self, piece: bytes) -> bytes:
-        """With one byte lost, doubled or changed."""
+        """Return the piece with one byte lost, doubled or changed."""
         arrived, faults = piece, self.faults
         if arrived and self._random.random() < faults.drop:
             at = self._random.randrange(len(arrived))
@@ -90,7 +90,7 @@ class FaultyWire:
         return piece[:at] + bytes([changed]) + piece[at + 1 :]
 
     def _swallowed(self, piece: bytes) -> bytes:
-        """Without what an overrun buffer had no room for."""
+        """Return the piece without the bytes that overran the buffer."""
         at = 0
         if piece and not self._to_swallow and self._strikes(self.faults.overrun):
             self._to_swallow = self._random.randint(*OVERRUN_BYTES)
@@ -100,7 +100,7 @@ class FaultyWire:
         return piece[:at] + piece[at + lost :]
 
     def _delayed(self, piece: bytes) -> bytes:
-        """Nothing while the wire is stalled, all at once afterwards."""
+        """Hold pieces back while the wire is stalled; return all afterwards."""
         if not self._to_hold and self._strikes(self.faults.stall):
             self._to_hold = self._random.randint(*STALLED_PIECES)
         if self._to_hold:
@@ -112,7 +112,7 @@ class FaultyWire:
 
 
 class FaultyMeter:
-    """A simulator whose meter's own clock steps or starts again; see `Simulator`.
+    """A simulator whose meter's own clock steps or restarts; see `Simulator`.
 
     `make` makes the meter that was just switched on. `struck` are the times of the faults, in
     periods.

@@ -1,4 +1,4 @@
-"""Loads whose energy is known by formula, and the readings that a meter would give of them.
+"""Loads of known energy, by formula, and the readings that a meter would give of them.
 
 The power is a sum of steps and of ramps that begin at known instants, so its integral is exact; a
 meter sees the mean over each window of its skewed clock, rounded to its last digit, and its
@@ -32,7 +32,7 @@ class Load:
     end_s: float
 
     def energy_j(self, t_s: Floats) -> Floats:
-        """Energy up to each instant: Σ ΔP (t − tᵢ) + ½ Σ Δs (t − tᵢ)² over all before it."""
+        """Return the energy up to each instant: Σ ΔP (t − tᵢ) + ½ Σ Δs (t − tᵢ)², all tᵢ < t."""
         t = t_s - self.start_s  # small numbers keep all digits
         watts, offset_j = _up_to(t, self.step_s - self.start_s, self.step_w)
         slope, slope_t, slope_tt = _up_to(t, self.bend_s - self.start_s, self.bend_w_per_s, 3)
@@ -41,7 +41,7 @@ class Load:
 
     @property
     def phase_j(self) -> float:
-        """What the phase took."""
+        """Energy of the phase."""
         start_j, end_j = self.energy_j(np.array([self.start_s, self.end_s]))
         return float(end_j - start_j)
 
@@ -128,7 +128,7 @@ def records(
     dropped: float = DROPPED,
     skew: float = SKEW,
 ) -> pl.DataFrame:
-    """Return what was kept of the meter's stream up to `AROUND` records after the phase.
+    """Return the stored part of the meter's stream up to `AROUND` records after the phase.
 
     The meter's clock takes (1 + `skew`) s for each of its seconds.
     """
@@ -143,25 +143,25 @@ def records(
     power_w = np.rint(mean_w / meter.quantum_w) * meter.quantum_w
     end_s = end_s[1:]
     arrival_s = np.maximum.accumulate(end_s + generator.uniform(*DELAY_S, len(end_s)))
-    kept = generator.uniform(size=len(end_s)) >= dropped
-    return arrived(meter, arrival_s, power_w, kept)
+    received = generator.uniform(size=len(end_s)) >= dropped
+    return arrived(meter, arrival_s, power_w, received)
 
 
 def arrived(
-    meter: Instrument, arrival_s: Floats, power_w: Floats, kept: NDArray[np.bool_]
+    meter: Instrument, arrival_s: Floats, power_w: Floats, received: NDArray[np.bool_]
 ) -> pl.DataFrame:
-    """samples.parquet of the records [n] that were not lost."""
+    """Build samples.parquet of the records [n] that were not lost."""
     own_us = np.rint(np.arange(1, len(power_w) + 1) * meter.period_s * 1e6).astype(np.int64)
-    left = int(kept.sum())
+    count = int(received.sum())
     return pl.DataFrame(
         {
-            "seq": np.arange(left),
-            "epoch": np.ones(left, np.int32),
-            "t_mono_ns": np.rint(arrival_s[kept] * 1e9).astype(np.int64),
-            "t_device_us": own_us[kept] if meter.timing == "device" else [None] * left,
-            "window_s": np.full(left, meter.period_s),
-            "flags": [""] * left,
-            "power_w_system": power_w[kept],
+            "seq": np.arange(count),
+            "epoch": np.ones(count, np.int32),
+            "t_mono_ns": np.rint(arrival_s[received] * 1e9).astype(np.int64),
+            "t_device_us": own_us[received] if meter.timing == "device" else [None] * count,
+            "window_s": np.full(count, meter.period_s),
+            "flags": [""] * count,
+            "power_w_system": power_w[received],
         },
         schema_overrides={"t_device_us": pl.Int64},
     )
@@ -169,21 +169,21 @@ def arrived(
 
 @dataclass(frozen=True)
 class Trial:
-    """One phase: what it took, and what the code under test makes of the meter's records."""
+    """One phase: its true energy, and the result of the code under test."""
 
     truth_j: float
     energy: Energy
 
     @property
     def error_percent(self) -> float:
-        """The size of the error; 100 where there is no figure."""
+        """Size of the error; 100 without a figure."""
         return 100 * (
             1.0 if self.energy.energy_j is None else abs(self.energy.energy_j / self.truth_j - 1)
         )
 
     @property
     def held(self) -> bool:
-        """Whether the 95 % interval, its statistical part alone, holds the truth."""
+        """Whether the 95 % interval, only its statistical part, holds the truth."""
         energy_j, sigma_j = self.energy.energy_j, self.energy.statistical_j
         if energy_j is None or sigma_j is None:
             return False
@@ -199,7 +199,7 @@ def trial(
     rests: bool = True,
     skew: float = SKEW,
 ) -> Trial:
-    """One run through alignment and integration; without `rests` the analysis is given none."""
+    """Run one load through alignment and integration; without `rests` the analysis gets none."""
     load = realistic(generator, phase_s, AROUND * meter.period_s)
     table = records(load, meter, generator, calibration=calibration, skew=skew)
     rest_s = meter.rest_s if rests else 0.0
@@ -214,7 +214,7 @@ def integrated(
     phase_s: tuple[float, float],
     rests_s: tuple[float, float],
 ) -> Energy:
-    """Return the phase's energy by the code under test, its edges off by the error of the clocks.
+    """Integrate the phase with the code under test, its edges off by the error of the clocks.
 
     `rests_s` are the rests before and after the phase, 0 for none.
     """

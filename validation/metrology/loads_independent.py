@@ -1,4 +1,4 @@
-"""A second family of loads and meters, unlike the one on which the uncertainty was tried.
+"""A second family of loads and meters, unlike the one on which the uncertainty was tuned.
 
 Work alternates between levels with heavy-tailed dwell times and creeps at random; it begins after
 its mark and ends before or after it. A rest is noisy and has short wake-ups, and beyond it there is
@@ -39,7 +39,7 @@ NOISE_W, NOISE_STEP_S = 0.3, 0.010
 
 @dataclass(frozen=True, eq=False)
 class Signal:
-    """Power (W) from each instant of `at_s` to the next; before the first there is none."""
+    """Power (W) from each instant of `at_s` to the next; 0 before the first."""
 
     at_s: Floats
     power_w: Floats
@@ -54,7 +54,7 @@ class Signal:
         return cls(at_s[order], power_w)
 
     def energy_j(self, t_s: Floats) -> Floats:
-        """From the first instant to each of `t_s`."""
+        """Return the energy from the first instant to each of `t_s`."""
         sums_j = np.concatenate([[0.0], np.cumsum(self.power_w[:-1] * np.diff(self.at_s))])
         index = np.maximum(np.searchsorted(self.at_s, t_s, side="right") - 1, 0)
         return np.asarray(sums_j[index] + self.power_w[index] * (t_s - self.at_s[index]))
@@ -62,7 +62,7 @@ class Signal:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A phase between its marks, and the rests that the agent makes beside it (0: none)."""
+    """A phase between its marks, with the agent's rests before and after it (0: none)."""
 
     signal: Signal
     start_s: float
@@ -73,7 +73,7 @@ class Scene:
 
     @property
     def phase_j(self) -> float:
-        """What was taken between the marks."""
+        """Energy between the marks."""
         start_j, end_j = self.signal.energy_j(np.array([self.start_s, self.end_s]))
         return float(end_j - start_j)
 
@@ -110,7 +110,7 @@ def scene(generator: np.random.Generator, meter: Instrument, phase_s: float) -> 
 def _work(
     generator: np.random.Generator, swing_w: float, start_s: float, end_s: float
 ) -> tuple[Floats, Floats]:
-    """Power above the rest: two to five levels by turns, and a random walk; 0 afterwards."""
+    """Draw power above the rest: two to five alternating levels and a random walk; 0 afterwards."""
     if end_s <= start_s:
         return np.array([start_s]), np.zeros(1)
     levels_w = swing_w * generator.uniform(0.2, 1.0, int(generator.integers(2, 6)))
@@ -125,8 +125,8 @@ def _work(
     walk_s = np.arange(start_s, end_s, max(0.02, (end_s - start_s) / 2_000))
     creep_w = swing_w * generator.uniform(0, 0.05) / np.sqrt(len(walk_s))
     walk_w = np.cumsum(generator.normal(0, creep_w, len(walk_s)))
-    both = Signal.from_parts([(at_s, level_w), (walk_s, walk_w)])
-    return np.append(both.at_s, end_s), np.append(both.power_w, 0.0)
+    course = Signal.from_parts([(at_s, level_w), (walk_s, walk_w)])
+    return np.append(course.at_s, end_s), np.append(course.power_w, 0.0)
 
 
 def _noise(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floats]:
@@ -158,7 +158,7 @@ def records(
     generator: np.random.Generator,
     calibration: Calibration = TRUE,
 ) -> pl.DataFrame:
-    """Return what was kept of the meter's stream: late by an exponential delay, some lost."""
+    """Return the stored part of the meter's stream: exponentially delayed, some lost."""
     width_s = meter.period_s * (1 + generator.choice([-SKEW, SKEW]))
     end_s = np.arange(generator.uniform(0, width_s), scene.until_s, width_s)
     mean_w = np.diff(scene.signal.energy_j(end_s)) / width_s
@@ -168,19 +168,19 @@ def records(
     count = len(power_w)
     late_s = np.minimum(DELAY_S[0] + generator.exponential(0.003, count), DELAY_S[1])
     arrival_s = np.maximum.accumulate(end_s[1:] + late_s)
-    kept = _kept(generator, count)
-    return arrived(meter, arrival_s, power_w, kept)
+    received = _draw_received(generator, count)
+    return arrived(meter, arrival_s, power_w, received)
 
 
-def _kept(generator: np.random.Generator, count: int) -> NDArray[np.bool_]:
-    """All but one in a hundred; one loss in five is of two or three records."""
+def _draw_received(generator: np.random.Generator, count: int) -> NDArray[np.bool_]:
+    """Keep all but one in a hundred; one loss in five is of two or three records."""
     begins = generator.uniform(size=count) < DROPPED / 1.3
     length = generator.choice([1, 2, 3], size=count, p=[0.8, 0.1, 0.1])
-    kept = np.ones(count, bool)
-    for more in range(3):
-        lost = np.flatnonzero(begins & (length > more)) + more
-        kept[lost[lost < count]] = False
-    return kept
+    received = np.ones(count, bool)
+    for offset in range(3):
+        lost = np.flatnonzero(begins & (length > offset)) + offset
+        received[lost[lost < count]] = False
+    return received
 
 
 def trial(
@@ -189,7 +189,7 @@ def trial(
     phase_s: float,
     calibration: Calibration = TRUE,
 ) -> Trial:
-    """One phase through alignment and integration, with the rests that the agent makes."""
+    """Run one phase through alignment and integration, with the rests that the agent makes."""
     load = scene(generator, meter, phase_s)
     table = records(load, meter, generator, calibration)
     phase, rests = (load.start_s, load.end_s), (load.rest_before_s, load.rest_after_s)

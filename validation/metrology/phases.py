@@ -1,4 +1,4 @@
-"""The energy of a phase, as found from a meter's records, against the integral of the load."""
+"""The energy of a phase, computed from a meter's records, against the integral of the load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Limits = tuple[float, float]
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """95th percentile of the error for each meter and length; phases and pauses against the run."""
+    """Measure the error's p95 by meter and length; phases and pauses against the run."""
     count = 6 if quick else 400
     figures = errors_by_kind(count)
     for meter in INSTRUMENTS:
@@ -59,7 +59,7 @@ def measure(quick: bool = False) -> list[Figure]:
 def errors_by_kind(
     count: int, one_trial: Callable[..., Trial] = trial, seed: int = SEED, loads: str = ""
 ) -> list[Figure]:
-    """95th percentile of the error for each length of a phase and each meter."""
+    """Return the 95th percentile of the error for each length of a phase and each meter."""
     figures = []
     for name, seconds, periods, target in KINDS:
         for meter in INSTRUMENTS:
@@ -84,7 +84,7 @@ def _errors(
     one_trial: Callable[..., Trial] = trial,
     seed: int = SEED,
 ) -> Floats:
-    """Size of the error of `count` phases in %; a phase without a figure is wrong by all."""
+    """Return the size of the error of `count` phases in %; 100 for a phase without a figure."""
     generator = np.random.default_rng(seed)
     limits = limits_s(meter, seconds, periods)
     trials = (one_trial(generator, meter, float(generator.uniform(*limits))) for _ in range(count))
@@ -92,7 +92,7 @@ def _errors(
 
 
 def _unaccounted_uj(seed: int) -> float:
-    """Return a run cut into phases and pauses at random, against the same run not cut at all."""
+    """Compare a run cut into phases and pauses at random with the same run uncut."""
     generator = np.random.default_rng(seed)
     meter = INSTRUMENTS[seed % len(INSTRUMENTS)]
     load = realistic(generator, 400 * meter.period_s, AROUND * meter.period_s)
@@ -114,7 +114,7 @@ def _unaccounted_uj(seed: int) -> float:
 
 
 def _unaccounted_with_gaps_uj(seed: int) -> float:
-    """All phases, all pauses and the tail, each computed as one, against end less start.
+    """Compare all phases, all pauses and the tail, each as one, with end less start.
 
     Records are lost as ever and five in a row beside a cut, and cuts lie in the run's first and
     last window. All of one curve: with other edges a gap would be filled from other windows.
@@ -147,7 +147,7 @@ def _unaccounted_with_gaps_uj(seed: int) -> float:
 
 
 def plot(path: Path) -> None:
-    """Error of the phase's energy against the number of samples in it."""
+    """Plot the error of the phase's energy against the number of samples in it."""
     picture = Picture(figsize=(7, 4.2), layout="constrained")
     axis = picture.subplots()
     for meter, colour in zip(INSTRUMENTS, ("#0072B2", "#D55E00", "#009E73"), strict=True):

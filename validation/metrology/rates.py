@@ -1,4 +1,4 @@
-"""Meters whose clock is off by more than a quartz is, as a ceramic resonator's: energy of phases.
+"""Meters with clocks less exact than quartz, such as ceramic resonators: energy of phases.
 
 Off by 600 to 5,000 ppm to either side, with records lost as ever; the phase is one of 30 s to 120 s
 or of 10 to 30 samples. The truth is the load's integral in closed form.
@@ -18,7 +18,7 @@ SEED = 20_261_124
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """By meter and rate: 95th percentile of the error, and how often the interval held."""
+    """Return by meter and rate the error's 95th percentile, and how often the interval held."""
     count = 4 if quick else 1000
     figures = []
     for meter in INSTRUMENTS:
@@ -33,7 +33,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def run_trials(meter: Instrument, ppm: float, count: int) -> list[Trial]:
-    """So many phases, the meter's clock off to either side by turns."""
+    """Run this many phases, with the meter's clock alternately fast and slow."""
     generator = np.random.default_rng(SEED)
     _, seconds, periods, _ = KINDS[0]
     trials = []

@@ -44,7 +44,7 @@ class Trace:
     loads_ns: list[tuple[int, int]]
 
     def truth_j(self, begin_ns: int, end_ns: int) -> float:
-        """Energy of a load between two rests of at least `RESTING` movements."""
+        """Return the energy of a load between two rests of at least `RESTING` movements."""
         t_ns, energy_j = self.read_ns[self.moved], self.read_j[self.moved]
         first = int(np.searchsorted(t_ns, begin_ns, side="right")) - 1
         last = int(np.searchsorted(t_ns, end_ns, side="left"))
@@ -85,7 +85,7 @@ def trace() -> Trace:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """By window: how often the interval of a long load held, and the error."""
+    """Return by window how often the interval of a long load held, and the error."""
     offsets = (0.0,) if quick else tuple(np.arange(0, 1, 0.1))
     figures, all_held = [], []
     for window_s in WINDOWS_S:
@@ -102,7 +102,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def run_trials(window_s: float, offset: float) -> Iterator[Trial]:
-    """Each long load."""
+    """Yield the trial of each long load."""
     recorded = trace()
     ends = [
         recorded.read_ns[0],

@@ -1,4 +1,4 @@
-"""How soon a meter that is plugged in again gives a valid sample, under another number each time.
+"""Time until a replugged meter gives a valid sample, with another port number each time.
 
 A simulated SmartPower3 at a pseudo-terminal is unplugged (the terminal goes) and plugged in again
 (a new one, at the same link), a thousand times, while the real recorder runs as a process of its
@@ -61,19 +61,19 @@ class Plugs:
         seconds = self._lines * INTERVAL_MS / 1000
         self._port.send(self._simulator.advance(np.array([WATTS]) * seconds))
 
-    def _kept(self) -> int:
+    def _recorded_bytes(self) -> int:
         return self.stream.stat().st_size if self.stream.exists() else 0
 
     def wait_recorded(self) -> None:
-        """Send until some lines are in the recording. Raises LabError where none ever are."""
-        enough, limit = self._kept() + KEPT_BYTES, time.monotonic() + GIVEN_UP_S
-        while self._kept() < enough and time.monotonic() < limit:
+        """Send until some lines are recorded. Raises LabError if none ever are."""
+        enough, limit = self._recorded_bytes() + KEPT_BYTES, time.monotonic() + GIVEN_UP_S
+        while self._recorded_bytes() < enough and time.monotonic() < limit:
             self._line()
-        if self._kept() < enough and not self.plugged_ns:
+        if self._recorded_bytes() < enough and not self.plugged_ns:
             raise LabError("The recorder does not read from the meter.")
 
     def cycle(self) -> None:
-        """Unplug it, wait, plug it in under another number."""
+        """Unplug the meter, wait, plug it in under another number."""
         back = SimulatedPort(self.link.with_name("unplugged"))
         self.numbers.add(self._port.device)
         self._port.close()
@@ -86,7 +86,7 @@ class Plugs:
         self.wait_recorded()
 
     def close(self) -> None:
-        """Unplug it for good."""
+        """Unplug the meter for good."""
         self._port.close()
 
 

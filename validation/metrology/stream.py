@@ -102,9 +102,9 @@ def kept_numbers(stream: Path) -> NDArray[np.int64]:
     return (rows[:, at].astype(np.int64) & 0xF) << 6 | rows[:, at + 1]
 
 
-def _wait_for(what: str, condition: Callable[[], bool], limit_s: float) -> None:
+def _wait_for(event: str, condition: Callable[[], bool], limit_s: float) -> None:
     if not wait_for(condition, limit_s):
-        raise LabError(f"{what} did not come within {limit_s:.0f} s: is the machine overloaded?")
+        raise LabError(f"{event} did not come within {limit_s:.0f} s: is the machine overloaded?")
 
 
 def _records(status: Path) -> int:

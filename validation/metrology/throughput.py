@@ -1,4 +1,4 @@
-"""How long it takes to decode and integrate ten hours of a fast meter, and how much memory.
+"""Time and memory to decode and integrate ten hours of a fast meter.
 
 The job: `stream.raw` of a PowerSensor3 with frames at 1 kHz for 10 h, 8 sensors each, so 36 million
 frames in pieces of 5 as the recorder gathers them; decoded by the driver to `samples.parquet`, a
@@ -50,7 +50,7 @@ _PHASES, _QUICK_PHASES = 1000, 5
 
 
 def make(folder: Path, frames: int, edges_us: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Write a recording of so many frames; returns each rail's true energy [edges, 4]."""
+    """Write a recording of that many frames; return each rail's true energy [edges, 4]."""
     chance = np.random.default_rng(1)
     parts_j: list[NDArray[np.float64]] = []
 
@@ -120,7 +120,7 @@ def by_pandas(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """What a process took, of the clock's time and of all CPUs', and the joules it found."""
+    """Time, CPU time and memory of a process, and the joules it computed."""
 
     took_s: float
     cpu_s: float
@@ -132,21 +132,21 @@ class Run:
         return float(np.abs(self.joules / true_j - 1).max()) * 100
 
 
-def _run(what: str, folder: Path) -> Run:
+def _run(job: str, folder: Path) -> Run:
     start_s = time.monotonic()
-    command = [sys.executable, "-m", "validation.metrology.throughput", what, str(folder)]
+    command = [sys.executable, "-m", "validation.metrology.throughput", job, str(folder)]
     process = subprocess.Popen(command, cwd=REPOSITORY)
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     took_s = time.monotonic() - start_s
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"{what} ended with {process.returncode}")
-    cpu_s = used.ru_utime + used.ru_stime
-    return Run(took_s, cpu_s, used.ru_maxrss / 1000, np.load(folder / "joules.npy"))
+        raise RuntimeError(f"{job} ended with {process.returncode}")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Run(took_s, cpu_s, usage.ru_maxrss / 1000, np.load(folder / "joules.npy"))
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """All of it, or a minute of a stream where `quick`."""
+    """Measure the full stream, or a minute of it if `quick`."""
     frames = round((_QUICK_HOURS if quick else _HOURS) * 3600 * FRAMES_HZ)
     phases = _QUICK_PHASES if quick else _PHASES
     # Edges lie anywhere, for windows are cut by them.

@@ -1,4 +1,4 @@
-"""Whether readings that stick, records that come twice and counters that restart are flagged.
+"""Whether stuck readings, duplicate records and restarted counters are flagged.
 
 Stuck: 5 s of one value within a phase of 30 to 120 s. Twice: one record of a meter that numbers
 none; one record in a thousand is lost. Begun again: a RAPL counter, sampled as the agent
@@ -37,7 +37,7 @@ LEAST_FOUND, MOST_ALARMS = 0.99, 1e-5
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Shares found, and false alarms per record."""
+    """Return the shares found, and false alarms per record."""
     count = 4 if quick else 300
     figures = []
     for meter in INSTRUMENTS:
@@ -53,10 +53,10 @@ def measure(quick: bool = False) -> list[Figure]:
     return figures + _figures("RAPL counter begun again within a phase", detected, alarms / records)
 
 
-def _figures(what: str, detected: float, alarms: float) -> list[Figure]:
+def _figures(title: str, detected: float, alarms: float) -> list[Figure]:
     return [
-        at_least(f"{what}: found", detected, "share", LEAST_FOUND),
-        at_most(f"{what}: false alarms per record", alarms, "share", MOST_ALARMS),
+        at_least(f"{title}: found", detected, "share", LEAST_FOUND),
+        at_most(f"{title}: false alarms per record", alarms, "share", MOST_ALARMS),
     ]
 
 
@@ -65,13 +65,13 @@ Upset = Callable[[pl.DataFrame, Phase, np.random.Generator], pl.DataFrame]
 
 
 def _count_flagged(
-    what: str,
+    title: str,
     meter: Instrument,
     generator: np.random.Generator,
     count: int,
     upset: tuple[str, Upset],
 ) -> list[Figure]:
-    """How often the flag is there after the upset of a recording, and before it."""
+    """Count the flags with and without the upset of a recording."""
     flag, damage = upset
     detected = alarms = records = 0
     for _ in range(count):
@@ -80,11 +80,11 @@ def _count_flagged(
         detected += flag in _flags(broken, meter, generator, phase_s)
         alarms += flag in _flags(table, meter, generator, phase_s)
         records += len(table)
-    return _figures(f"{what}, {meter.name}", detected / count, alarms / records)
+    return _figures(f"{title}, {meter.name}", detected / count, alarms / records)
 
 
 def _stuck(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) -> pl.DataFrame:
-    """One value for `STUCK_S` within the phase."""
+    """Return the table with one value for `STUCK_S` within the phase."""
     at_ns = generator.uniform(phase_s[0], phase_s[1] - STUCK_S) * 1e9
     near = pl.col("t_mono_ns").is_between(at_ns, at_ns + STUCK_S * 1e9)
     held_w = table.filter(near)["power_w_system"][0]
@@ -93,7 +93,7 @@ def _stuck(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) 
 
 
 def _twice(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) -> pl.DataFrame:
-    """Return a record of the phase, and a copy behind it."""
+    """Return the table with one record of the phase duplicated."""
     inside = np.flatnonzero(
         table["t_mono_ns"].is_between(phase_s[0] * 1e9, phase_s[1] * 1e9).to_numpy()
     )
@@ -133,7 +133,7 @@ def _begun_again(generator: np.random.Generator, count: int) -> tuple[float, int
 
 
 def _is_flagged(samples_s: np.ndarray, count_uj: np.ndarray) -> bool:
-    """Whether a phase's figure is withheld or flagged, by what the agent writes."""
+    """Return whether a phase's figure is withheld or flagged, by what the agent writes."""
     readings = [
         Reading(round(t * 1e9), round(t * 1e9) + 2_000, int(uj))
         for t, uj in zip(samples_s, count_uj, strict=True)

@@ -36,18 +36,18 @@ class Traces:
     bound_w: NDArray[np.float64]
 
     def shown_uj(self) -> Ints:
-        """Return what the kernel shows of the counts."""
+        """Return the kernel's view of the counts."""
         shown: Ints = (self.counts % WRAP) * self.unit_nj[:, None] // 1000
         return shown
 
     def ranges_uj(self) -> Ints:
-        """Return what the kernel shows as the range."""
+        """Return the kernel's view of the range."""
         ranges: Ints = (WRAP - 1) * self.unit_nj // 1000
         return ranges
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Shares of single wraps corrected and of possible double wraps flagged."""
+    """Measure shares of single wraps corrected and of possible double wraps flagged."""
     traces = 10_000 if quick else 1_000_000
     rng = np.random.default_rng(20)
     exact, uncertain, possible, flagged, wrong, silent = 0, 0, 0, 0, 0, 0
@@ -73,12 +73,12 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def wrapping_once(rng: np.random.Generator, n: int) -> Traces:
-    """Traces with samples between the edges that go round exactly once, at 5 to 400 W."""
+    """Draw traces with samples between the edges that wrap exactly once, at 5 to 400 W."""
     unit_nj = rng.choice(UNITS_NJ, n)
-    used = rng.integers(1, WRAP, n)
-    start = rng.integers(1, 2**20, n) * WRAP - rng.integers(1, used + 1)
-    inner = np.sort(rng.integers(0, used[:, None] + 1, (n, SAMPLES)), axis=1)
-    counts = start[:, None] + np.column_stack([np.zeros(n, np.int64), inner, used])
+    units = rng.integers(1, WRAP, n)
+    start = rng.integers(1, 2**20, n) * WRAP - rng.integers(1, units + 1)
+    inner = np.sort(rng.integers(0, units[:, None] + 1, (n, SAMPLES)), axis=1)
+    counts = start[:, None] + np.column_stack([np.zeros(n, np.int64), inner, units])
     step_nj = np.diff(counts, axis=1) * unit_nj[:, None].astype(float)
     step_ns = (step_nj / rng.uniform(5, 400, step_nj.shape)).astype(np.int64) + READ_NS
     t_ns = np.column_stack([np.zeros(n, np.int64), np.cumsum(step_ns, axis=1)])
@@ -86,21 +86,21 @@ def wrapping_once(rng: np.random.Generator, n: int) -> Traces:
 
 
 def wrapping_often(rng: np.random.Generator, n: int) -> Traces:
-    """Edges up to three hours apart at any power below a bound: no wrap, one, or hundreds."""
+    """Draw edges up to three hours apart at any power below a bound: no wrap, one, hundreds."""
     unit_nj = rng.choice(UNITS_NJ, n)
     bound_w = np.where(rng.random(n) < 0.5, MAX_POWER_W, rng.uniform(50, 2000, n))
     elapsed_ns = (10 ** rng.uniform(9, 13.03, n)).astype(np.int64)
-    used = (rng.random(n) * bound_w * elapsed_ns / unit_nj).astype(np.int64)
+    units = (rng.random(n) * bound_w * elapsed_ns / unit_nj).astype(np.int64)
     start = rng.integers(0, 2**40, n)
     t_ns = np.column_stack([np.zeros(n, np.int64), elapsed_ns])
-    return Traces(unit_nj, t_ns, np.column_stack([start, start + used]), bound_w)
+    return Traces(unit_nj, t_ns, np.column_stack([start, start + units]), bound_w)
 
 
 def _singles(traces: Traces) -> Iterator[tuple[bool, bool, float]]:
-    """Of each trace: corrected to the count; flagged; its error in µJ."""
-    used = traces.counts[:, -1] - traces.counts[:, 0]
+    """Yield for each trace: corrected to the count; flagged; its error in µJ."""
+    units = traces.counts[:, -1] - traces.counts[:, 0]
     rows = zip(_readings(traces), traces.ranges_uj().tolist(), traces.unit_nj.tolist(), strict=True)
-    for (series, range_uj, unit), true in zip(rows, used.tolist(), strict=True):
+    for (series, range_uj, unit), true in zip(rows, units.tolist(), strict=True):
         counted = total(series, range_uj)
         if counted.energy_uj is None:
             yield False, True, 0.0
@@ -110,12 +110,12 @@ def _singles(traces: Traces) -> Iterator[tuple[bool, bool, float]]:
 
 
 def _doubles(traces: Traces) -> Iterator[tuple[bool, bool, bool]]:
-    """Of each trace: the bound allows for more energy than the counter shows; flagged; right."""
-    used = traces.counts[:, 1] - traces.counts[:, 0]
+    """Yield for each trace: whether the bound allows another wrap; flagged; right."""
+    units = traces.counts[:, 1] - traces.counts[:, 0]
     longest_ns = traces.t_ns[:, 1] + READ_NS
-    possible = (used % WRAP + WRAP) * traces.unit_nj <= traces.bound_w * longest_ns
+    possible = (units % WRAP + WRAP) * traces.unit_nj <= traces.bound_w * longest_ns
     rows = zip(_readings(traces), traces.ranges_uj().tolist(), traces.bound_w.tolist(), strict=True)
-    truth = zip(used.tolist(), traces.unit_nj.tolist(), possible.tolist(), strict=True)
+    truth = zip(units.tolist(), traces.unit_nj.tolist(), possible.tolist(), strict=True)
     for ((start, end), range_uj, bound_w), (true, unit, can) in zip(rows, truth, strict=True):
         corrected = difference(start, end, range_uj, bound_w)
         energy_uj = corrected.energy_uj

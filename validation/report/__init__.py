@@ -1,1 +1,1 @@
-"""How fast a report is made and opened, how large it is, and whether everybody can read it."""
+"""How fast a report is made and opened, how large it is, and whether it is accessible."""

@@ -1,4 +1,4 @@
-"""The report in a browser: when they can be read, and what axe-core finds.
+"""The report in a browser: time to the first paint, and the findings of axe-core.
 
 axe-core is fetched by npm at its pinned version and checksum, once, to the cache; Chromium is the
 system's. Both are needed by this benchmark alone. Looked at are the widths of a phone and a desk,
@@ -67,7 +67,7 @@ class Tab:
     asked: int = 0
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Raise RuntimeError where the browser refuses."""
+        """Call a method of the protocol. Raises RuntimeError if the browser refuses."""
         self.asked += 1
         request = {"id": self.asked, "method": method, "params": parameters}
         self.socket.send(json.dumps(request))
@@ -81,7 +81,7 @@ class Tab:
         return result
 
     def evaluate(self, script: str) -> Any:
-        """Return the value of an expression, awaited. Raises RuntimeError where it throws."""
+        """Return the value of an expression, awaited. Raises RuntimeError if it throws."""
         answer = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -113,7 +113,7 @@ class Tab:
 
 @contextmanager
 def chromium() -> Iterator[Tab]:
-    """Yield a fresh headless browser. Raises RuntimeError where there is none."""
+    """Yield a fresh headless browser. Raises RuntimeError if Chromium is not installed."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         raise RuntimeError("There is no chromium: install it (apt install chromium).")
@@ -133,7 +133,7 @@ def chromium() -> Iterator[Tab]:
 
 
 def _address(profile: Path, process: subprocess.Popen[bytes]) -> str:
-    """Of its only page; the port is chosen by the system."""
+    """Return the address of the only page; the system chooses the port."""
     port_file = profile / "DevToolsActivePort"
     while not port_file.exists() or "\n" not in port_file.read_text():
         if process.poll() is not None:
@@ -146,7 +146,7 @@ def _address(profile: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 def axe() -> str:
-    """Return the script. Raises RuntimeError where it cannot be fetched or its sum differs."""
+    """Return the script. Raises RuntimeError if it cannot be fetched or its sum differs."""
     package = CACHE / f"axe-core-{AXE}.tgz"
     if not package.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ def axe() -> str:
 
 
 def findings(tab: Tab) -> list[str]:
-    """Return what axe-core finds to be serious or critical in what the tab shows, a line each."""
+    """Return axe-core's serious and critical findings in the tab, a line each."""
     tab.evaluate(axe())
     result = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     return [

@@ -1,4 +1,4 @@
-"""How long the report of a night takes: 10 h at 1 kHz, 1,000 runs, 36 million records.
+"""Time of the report of a night: 10 h at 1 kHz, 1,000 runs, 36 million records.
 
 A record holds the voltage and current of a meter's four rails, two of which are recorded channels.
 The suite is made once and kept, as in validation.inference.scale, whose measurement this is.
@@ -17,7 +17,7 @@ MOST_S, MOST_MB = 15.0, 1000.0
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Return the figures of a night, or of a tiny suite where `quick`."""
+    """Return the figures of a night, or of a tiny suite if `quick`."""
     folder = suite(QUICK if quick else NIGHT)
     took = report(folder)
     return [

@@ -1,4 +1,4 @@
-"""How long the report of a suite of the paper's size takes, and how large the page is.
+"""Time of the report of a suite of the paper's size, and size of the page.
 
 The suite is the one of `make synthetic`, with all the blocks of the paper. Measured as in
 validation.inference.scale: `fde report` as a separate process, with the byte code of all modules
@@ -21,7 +21,7 @@ MOST_S, MOST_MB = 6.0, 3.0
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Return the figures of the paper's suite; of two of its blocks where `quick`."""
+    """Return the figures of the paper's suite; of two of its blocks if `quick`."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "suite"
         write_paper_suite(folder, blocks=2 if quick else 20)
@@ -35,9 +35,9 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def report(folder: Path) -> Took:
-    """Return what the report of a suite takes, with nothing there from an earlier one."""
-    with tempfile.TemporaryDirectory() as kept:
-        cached = ["env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPYCACHEPREFIX={kept}"]
+    """Make a suite's report without files of an earlier one, and return its cost."""
+    with tempfile.TemporaryDirectory() as cache:
+        cached = ["env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPYCACHEPREFIX={cache}"]
         python = [f"PYTHONPATH={python_path()}", sys.executable, "-P"]
         modules = "analysis.report.build, controller.cli.results, scipy.stats"
         run([*cached, *python, "-c", f"import {modules}"])

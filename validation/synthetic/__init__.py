@@ -1,1 +1,1 @@
-"""Suite folders whose joules are known because they were made: for tests, examples, benchmarks."""
+"""Synthetic suite folders of known joules, for tests, examples and benchmarks."""

@@ -10,7 +10,7 @@ from validation.synthetic.paper import SUITE_ID, write_paper_suite
 
 
 def main(arguments: list[str]) -> int:
-    """0 where the suite was made, in place of one from before; 1 where it cannot be written."""
+    """Make the suite in place of an earlier one; return 0, or 1 if it cannot be written."""
     if len(arguments) != 1:
         print("usage: python -m validation.synthetic DIR", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The files of a suite folder (data contract: data/README.md), written from power that is known."""
+"""The files of a suite folder (data contract: data/README.md), written from known power."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Power:
 
     @property
     def end_s(self) -> float:
-        """Where the last stretch ends."""
+        """End of the last stretch."""
         return self._t_s[-1]
 
     def add(self, seconds: float, watts: Sequence[float]) -> tuple[float, float]:
@@ -62,11 +62,11 @@ class Power:
         return [*marks, ("tail", *self.add(*tail))]
 
     def at(self, name: str, t_s: float) -> float:
-        """Joules of a component since the beginning."""
+        """Return the joules of a component since the beginning."""
         return float(self.all_at(name, np.array([t_s]))[0])
 
     def all_at(self, name: str, t_s: Floats) -> Floats:
-        """Return the same at many instants."""
+        """Return the joules of a component since the beginning at many instants."""
         if self._known is None:
             self._known = np.array(self._t_s), np.array(self._energy_j)
         times, energies = self._known
@@ -75,7 +75,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Clocks:
-    """How the target's and the meter's clocks stand to the controller's, whose seconds are ours."""
+    """Offsets and skews of the target's and the meter's clocks against the controller's."""
 
     target_offset_ns: int = 398_000_000
     target_skew: float = 12e-6
@@ -95,24 +95,24 @@ BURST = 5  # round trips one after another
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedRun:
     """A finished run; `work` by phase.
 
-    `more` is copied into run.json. `busy` is the part of all CPUs that the phases keep busy;
+    `extra` is copied into run.json. `busy` is the part of all CPUs that the phases keep busy;
     None leaves it out.
     """
 
-    run: Mapping[str, Any]
+    planned: Mapping[str, Any]
     marks: Marks
     parameters: Mapping[str, Any] = field(default_factory=dict)
     work: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
     busy: float | None = None
 
 
 @dataclass
 class Record:
-    """What happens in a suite, for the files that the target and the clock link leave.
+    """Events of a suite, for the files that the target and the clock link write.
 
     `skipped` is the reason by run_id. Counters begin at `counter_start_uj`.
     """
@@ -123,7 +123,7 @@ class Record:
     counter_start_uj: int = 5_000_000_000
     rapl_step_s: float = 0.1
     started_wall: str = "2026-01-01T00:00:00Z"
-    runs: list[Done] = field(default_factory=list)
+    runs: list[FinishedRun] = field(default_factory=list)
     states: list[tuple[float, str, str]] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -131,18 +131,18 @@ class Record:
         """Write a line of the journal, now or at an instant of the controller's clock."""
         self.states.append((self.power.end_s if t_s is None else t_s, name, run_id))
 
-    def finished(self, done: Done) -> None:
+    def finish(self, run: FinishedRun) -> None:
         """Finish a run from its first mark until now."""
-        self.runs.append(done)
-        self.state("running", done.run["run_id"], done.marks[0][1])
-        self.state("finished", done.run["run_id"])
+        self.runs.append(run)
+        self.state("running", run.planned["run_id"], run.marks[0][1])
+        self.state("finished", run.planned["run_id"])
 
     def read(self, zone: str, t_s: float) -> dict[str, int]:
         """Return a reading of a counter, as run.json and rapl.jsonl hold it."""
         return self.read_all(zone, np.array([t_s]))[0]
 
     def read_all(self, zone: str, t_s: Floats) -> list[dict[str, int]]:
-        """Return the same at many instants."""
+        """Return readings of a counter at many instants."""
         readings = []
         for instant, used_j in zip(t_s.tolist(), self.power.all_at(zone, t_s), strict=True):
             target_ns = self.clocks.target_ns(instant)
@@ -159,10 +159,10 @@ class Record:
         provenance: Mapping[str, Any],
         burst_every_s: float | None = None,
     ) -> None:
-        """plan.json, runs/, journal.jsonl, clock.jsonl, provenance/."""
+        """Write plan.json, runs/, journal.jsonl, clock.jsonl, provenance/."""
         dump(folder / "plan.json", self.plan)
-        for done in self.runs:
-            _write_run(folder / "runs" / done.run["run_id"], done, self)
+        for run in self.runs:
+            _write_run(folder / "runs" / run.planned["run_id"], run, self)
         lines = _journal(self.states, self.clocks)
         for line in lines:
             if line["run_id"] in self.skipped:
@@ -175,23 +175,23 @@ class Record:
             dump(folder / "provenance" / name, provenance)
 
 
-def _write_run(folder: Path, done: Done, record: Record) -> None:
-    """run.json and rapl.jsonl."""
+def _write_run(folder: Path, run: FinishedRun, record: Record) -> None:
+    """Write run.json and rapl.jsonl."""
     clock = record.clocks.target_ns
-    start, end = done.marks[0][1], done.marks[-1][2]
+    start, end = run.marks[0][1], run.marks[-1][2]
     document = {
         "format": "fde-run/1",
-        **{key: done.run[key] for key in ("run_id", "block", "configuration", "workload")},
+        **{key: run.planned[key] for key in ("run_id", "block", "configuration", "workload")},
         "plan_sha256": record.plan["sha256"],
         "boot_id": BOOT,
-        "parameters": dict(done.parameters),
+        "parameters": dict(run.parameters),
         "started_wall": record.started_wall,
         "status": "finished",
         "void_reason": None,
         "t_start_ns": clock(start),
         "t_end_ns": clock(end),
         "origin": record.plan["origin"],
-        "phases": [_phase(mark, record, done) for mark in done.marks],
+        "phases": [_phase(mark, record, run) for mark in run.marks],
         "other_sources": {
             "pyrapl": {
                 "t_start_ns": clock(start),
@@ -202,7 +202,7 @@ def _write_run(folder: Path, done: Done, record: Record) -> None:
         },
         "proof": {"ok": True, "mismatches": []},
         "checks": [],
-        **done.more,
+        **run.extra,
     }
     times = np.arange(start, end, record.rapl_step_s, dtype=np.float64)
     by_zone = [[{"zone": zone, **at} for at in record.read_all(zone, times)] for zone in ZONES]
@@ -212,9 +212,9 @@ def _write_run(folder: Path, done: Done, record: Record) -> None:
     dump(folder / "run.json", {**document, "rapl_sha256": sha256_of(folder / "rapl.jsonl")})
 
 
-def _phase(mark: tuple[str, float, float], record: Record, done: Done) -> dict[str, Any]:
+def _phase(mark: tuple[str, float, float], record: Record, run: FinishedRun) -> dict[str, Any]:
     name, begin, end = mark
-    busy_s = {} if done.busy is None else {"cpu_busy_s": done.busy * (end - begin) * CPUS}
+    busy_s = {} if run.busy is None else {"cpu_busy_s": run.busy * (end - begin) * CPUS}
     counters = [
         {
             "source": "powercap",
@@ -231,7 +231,7 @@ def _phase(mark: tuple[str, float, float], record: Record, done: Done) -> dict[s
         "t_start_ns": record.clocks.target_ns(begin),
         "t_end_ns": record.clocks.target_ns(end),
         "counters": counters,
-        "work": dict(done.work.get(name, {})),
+        "work": dict(run.work.get(name, {})),
         "own_cpu_s": OWN_CPU_S,
         **busy_s,
     }
@@ -248,7 +248,7 @@ def _pyrapl(zone: str, record: Record, start: float, end: float) -> dict[str, An
 
 
 def _journal(states: Sequence[tuple[float, str, str]], clocks: Clocks) -> list[dict[str, Any]]:
-    """Lines of journal.jsonl from (controller's seconds, state, run_id)."""
+    """Build the lines of journal.jsonl from (controller's seconds, state, run_id)."""
     return [
         {
             "seq": seq,
@@ -267,7 +267,7 @@ def _journal(states: Sequence[tuple[float, str, str]], clocks: Clocks) -> list[d
 def clock_lines(
     total_s: float, clocks: Clocks, generator: np.random.Generator, bursts: int = 6
 ) -> list[dict[str, Any]]:
-    """Bursts of round trips; the way there takes as long as the way back, give or take."""
+    """Build bursts of round trips, forth about as long as back."""
     lines = []
     for t_s in np.linspace(0.5, total_s - 0.5, bursts):
         for i in range(BURST):
@@ -286,7 +286,7 @@ def clock_lines(
 
 @dataclass(frozen=True)
 class Line:
-    """A SmartPower3 and how its lines arrive. `lost_s`: controller's seconds without samples."""
+    """A SmartPower3 and the arrival of its lines. `lost_s`: seconds without samples."""
 
     accuracy: Mapping[str, Any]
     interval_ms: int = 50
@@ -295,7 +295,7 @@ class Line:
 
 
 def write_meter(suite: Path, record: Record, line: Line, generator: np.random.Generator) -> None:
-    """Write what the meter would have sent, late bunches and all, and its decoded samples."""
+    """Write the meter's stream, with late bunches, and its decoded samples."""
     power, folder = record.power, suite / "meters" / "meter0"
     folder.mkdir(parents=True)
     document = {
@@ -337,19 +337,19 @@ def write_meter(suite: Path, record: Record, line: Line, generator: np.random.Ge
 
 
 def write_manifest(folder: Path) -> None:
-    """Seal the folder as it stands."""
+    """Seal the folder in its present state."""
     sums = {str(file.relative_to(folder)): sha256_of(file) for file in sorted(seal.files(folder))}
     dump(folder / seal.MANIFEST, {"format": seal.FORMAT, "files": sums})
 
 
 def dump(path: Path, document: Any) -> None:
-    """Write a JSON file, and its folder where it is missing."""
+    """Write a JSON file, creating its folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
 def write_journal(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """journal.jsonl, whose `finished` lines have the sums of the runs as they stand."""
+    """Write journal.jsonl, with the sums of the present runs in its `finished` lines."""
     complete = []
     for line in lines:
         path = folder / "runs" / str(line["run_id"]) / "run.json"

@@ -1,4 +1,4 @@
-"""A suite of a size that the report must still be quick with: hours of a meter at 1 kHz.
+"""A suite as large as any the report must handle quickly: hours of a meter at 1 kHz.
 
 The formats and the wire are the real ones: a PowerSensor3 sends a frame a millisecond in pieces of
 five, which its driver decodes to samples.parquet. Nothing in it is a finding.
@@ -18,7 +18,7 @@ from analysis.suite.records import SYNTHETIC
 from controller.session import seal
 from instrumentation import decode
 from validation.synthetic import powersensor3
-from validation.synthetic.folder import Done, Floats, Power, Record, write_manifest
+from validation.synthetic.folder import FinishedRun, Floats, Power, Record, write_manifest
 from validation.synthetic.powersensor3 import FRAMES_HZ, PIECE_FRAMES, RAILS, chunks
 from validation.synthetic.suite import STACKS, frozen, shuffled
 
@@ -33,7 +33,7 @@ DEARER = (1.0, 1.01, 1.2, 1.3, 1.25, 1.6, 1.5, 1.1)
 
 @dataclass(frozen=True)
 class Size:
-    """Of the suite; up to eight configurations and ten workloads."""
+    """Size of the suite; up to eight configurations and ten workloads."""
 
     blocks: int = 40
     configurations: int = 8
@@ -42,7 +42,7 @@ class Size:
 
 
 def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) -> None:
-    """Make the sealed suite folder; it takes a minute or two, and about 1.2 GB, at full size."""
+    """Make the sealed suite folder; at full size it takes minutes and about 1.2 GB."""
     size = size or Size()
     folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
@@ -61,7 +61,7 @@ def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) ->
             for phase, length_s in phases[run["workload"]]
         ]
         marks = power.add_run(stretches, REST_W, (SETTLE_S, PAUSE_S), (TAIL_S, REST_W))
-        record.finished(Done(run, marks))
+        record.finish(FinishedRun(run, marks))
     power.add(1.0, REST_W)
     record.state("suite-finished")
     record.write(folder, generator, {"synthetic": plan["scale"]}, BURST_EVERY_S)
@@ -101,7 +101,7 @@ def _plan(size: Size, seed: int, generator: np.random.Generator) -> dict[str, An
 
 
 def _phases(plan: Mapping[str, Any], size: Size) -> dict[str, list[tuple[str, float]]]:
-    """By workload, one to five phases, such that all runs together take the hours asked for."""
+    """Return one to five phases by workload, such that all runs take the requested hours."""
     names = [entry["name"] for entry in plan["workloads"]]
     counts = {name: 1 + number % 5 for number, name in enumerate(names)}
     each_s = size.hours * 3600 / len(plan["runs"])

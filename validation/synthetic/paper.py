@@ -45,7 +45,7 @@ from contract.strict_json import Document
 from instrumentation.meters.smartpower3 import SmartPower3
 from validation.synthetic.folder import (
     CHANNELS,
-    Done,
+    FinishedRun,
     Line,
     Marks,
     Power,
@@ -109,7 +109,7 @@ class Stretch:
     scatter_j: float
 
     def draw(self, generator: np.random.Generator) -> tuple[float, float]:
-        """Seconds and joules of one run."""
+        """Draw seconds and joules of one run."""
         z = float(generator.standard_normal())
         return self.seconds * (1 + self.scatter_s * z), self.joules * (1 + self.scatter_j * z)
 
@@ -128,21 +128,21 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
         record.state("switching", run["run_id"])
         phases = means[run["configuration"]][run["workload"]]
         marks = _enact(run["configuration"], phases, power, generator)
-        record.finished(Done(run, marks, WORKLOADS[run["workload"]], WORK))
+        record.finish(FinishedRun(run, marks, WORKLOADS[run["workload"]], WORK))
     power.add(5.0, REST_W)
     record.state("suite-finished")
 
     record.write(folder, generator, {"synthetic": SCALE}, BURST_EVERY_S)
     meter = SmartPower3(CHANNELS, {"interval_ms": INTERVAL_MS, "calibration": CALIBRATION})
     write_meter(folder, record, Line(meter.description()["accuracy"], INTERVAL_MS), generator)
-    measuring_s = sum(done.marks[-1][2] - done.marks[0][1] for done in record.runs)
+    measuring_s = sum(finished.marks[-1][2] - finished.marks[0][1] for finished in record.runs)
     timing = {"wall_s": power.end_s, "measuring_s": measuring_s}
     dump(folder / "timing.json", {**timing, "other_s": power.end_s - measuring_s})
     write_manifest(folder)
 
 
 def expected(path: Path = REFERENCE) -> dict[str, dict[str, dict[str, Stretch]]]:
-    """By configuration, workload and phase."""
+    """Return the stretches by configuration, workload and phase."""
     printed = _printed(path)
     return {name: _expected(name, printed) for name in CONFIGURATIONS}
 
@@ -151,7 +151,7 @@ Printed = Mapping[tuple[str, str, str], tuple[float, float, bool]]
 
 
 def _printed(path: Path) -> Printed:
-    """Mean, relative standard deviation of a run and doubt by (entry, configuration, quantity)."""
+    """Return mean, relative SD of a run and doubt by (entry, configuration, quantity)."""
     printed = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -207,8 +207,8 @@ def _enact(
     stretches = []
     for phase, stretch in phases.items():
         seconds, joules = stretch.draw(generator)
-        more = joules / seconds / (stretch.joules / stretch.seconds)
-        watts = (joules / seconds, *(part * more for part in parts_w))
+        factor = joules / seconds / (stretch.joules / stretch.seconds)
+        watts = (joules / seconds, *(part * factor for part in parts_w))
         stretches.append((phase, seconds, watts))
     return power.add_run(stretches, REST_W, (SETTLE_S + PAD_S, PAD_S), (TAIL_S, REST_W))
 

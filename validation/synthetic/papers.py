@@ -16,7 +16,7 @@ import numpy as np
 
 from validation.synthetic.folder import (
     CPUS,
-    Done,
+    FinishedRun,
     Line,
     Marks,
     Power,
@@ -71,7 +71,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Of all five papers, small."""
+    """Return small entries of all five papers."""
     small = {"bytes": 20.0 * 10 * MIB, "files": 20.0}
     large = {"bytes": 1024.0 * MIB, "files": 1.0}
     files = {"write-small": small, "read-small": small, "write-large": large, "read-large": large}
@@ -155,8 +155,8 @@ def _kernel() -> Phases:
         for cipher in ("aes", "serpent", "twofish")
         for way in ("encrypt", "decrypt")
     }
-    both = {"bytes": 160.0 * MIB * PHASE_S, "operations": 10.0}
-    return {**seconds, **{f"aes-twofish-xts-256.{way}": both for way in ("encrypt", "decrypt")}}
+    work = {"bytes": 160.0 * MIB * PHASE_S, "operations": 10.0}
+    return {**seconds, **{f"aes-twofish-xts-256.{way}": work for way in ("encrypt", "decrypt")}}
 
 
 def _derivations() -> Phases:
@@ -202,12 +202,12 @@ def write_papers_suite(folder: Path, seed: int = 5, flags: tuple[str, ...] = ("a
     power = record.power
     power.add(2.0, IDLE_W)
     record.state("suite-started")
-    known = {entry.name: entry for entry in entries()}
+    by_name = {entry.name: entry for entry in entries()}
     for run in record.plan["runs"]:
-        entry = known[run["workload"]]
+        entry = by_name[run["workload"]]
         if entry.phases:
             marks = _enact(entry, str(run["configuration"]), power, generator)
-            record.finished(_done(run, entry, marks))
+            record.finish(_finished_run(run, entry, marks))
         else:
             record.skipped[run["run_id"]] = NO_CASCADES
             record.state("void", run["run_id"])
@@ -220,15 +220,15 @@ def write_papers_suite(folder: Path, seed: int = 5, flags: tuple[str, ...] = ("a
     write_manifest(folder)
 
 
-def _done(run: Mapping[str, Any], entry: Entry, marks: Marks) -> Done:
-    more = {
+def _finished_run(run: Mapping[str, Any], entry: Entry, marks: Marks) -> FinishedRun:
+    run_fields = {
         "program": entry.program,
         "cpus": CPUS,
-        "left_out": [{"what": what, "reason": reason} for what, reason in entry.left_out],
+        "left_out": [{"what": part, "reason": reason} for part, reason in entry.left_out],
         "kept": {},
     }
     busy = 0.001 if entry.workload == "video" else 0.6
-    return Done(run, marks, work=entry.phases, more=more, busy=busy)
+    return FinishedRun(run, marks, work=entry.phases, extra=run_fields, busy=busy)
 
 
 def _enact(entry: Entry, configuration: str, power: Power, generator: np.random.Generator) -> Marks:
@@ -270,7 +270,7 @@ def _plan(seed: int) -> dict[str, Any]:
 
 
 def _runs() -> Iterator[dict[str, Any]]:
-    """All entries in the full blocks, the kernel tree with AES alone in the extra ones."""
+    """Yield all entries in the full blocks, the kernel tree with AES in the extra ones."""
     index = 0
     for block in range(BLOCKS + EXTRA_BLOCKS):
         for entry, name in product(entries(), CONFIGURATIONS):
@@ -280,8 +280,8 @@ def _runs() -> Iterator[dict[str, Any]]:
                 continue
             for repeat in range(entry.repeat):
                 run = {"block": block, "configuration": name, "workload": entry.name}
-                more = {"repeat": repeat} if entry.repeat > 1 else {}
-                end = f".{repeat}" if more else ""
+                repeat_key = {"repeat": repeat} if entry.repeat > 1 else {}
+                end = f".{repeat}" if repeat_key else ""
                 run_id = f"{index:04d}-b{block:02d}-{name}-{entry.name}{end}"
-                yield {"run_id": run_id, "index": index, **run, **more}
+                yield {"run_id": run_id, "index": index, **run, **repeat_key}
                 index += 1

@@ -1,4 +1,4 @@
-"""Recordings of a PowerSensor3 at 1 kHz as the recorder writes them, hours of them in seconds."""
+"""Recordings of a PowerSensor3 at 1 kHz in the recorder's format, hours of them in seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def chunks(frames: int) -> Iterator[tuple[int, int]]:
 def write_recording(
     folder: Path, channels: Mapping[str, str], energies_j: Iterable[Floats], start_ns: int = 0
 ) -> None:
-    """meter.json and stream.raw; `energies_j` are [frames, rails] up to the end of each frame."""
+    """Write meter.json and stream.raw; `energies_j` are [frames, rails] at each frame's end."""
     simulator = PowerSensor3Simulator(FRAMES_HZ)
     meter = PowerSensor3(channels, simulator.settings)
     document = {
@@ -56,7 +56,7 @@ def write_recording(
 def _write_opening(
     stream: Path, meter: PowerSensor3, simulator: PowerSensor3Simulator, start_ns: int
 ) -> None:
-    """Write the opening of the port and what is exchanged before the first frame."""
+    """Write the opening of the port and the exchange before the first frame."""
     writer = StreamWriter(stream)
     writer.append(start_ns, b"")
     meter.opened()
@@ -70,7 +70,7 @@ def _write_opening(
 
 
 def _pieces(data: bytes, first: int, start_ns: int) -> bytes:
-    """Record of stream.raw; `first` is the number of the meter's frames before."""
+    """Build records of stream.raw; `first` is the number of earlier frames."""
     frames = np.frombuffer(data, np.uint8).reshape(-1, PIECE_FRAMES, FRAME_BYTES)
     pieces = np.zeros(len(frames), PIECE)
     last = first + PIECE_FRAMES * np.arange(1, len(frames) + 1)

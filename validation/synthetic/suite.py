@@ -1,4 +1,4 @@
-"""A small suite, or a group of hosts, whose joules are known, with faults on request."""
+"""A small suite, or a group of hosts, of known joules, with faults on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.plan import digest
 from validation.synthetic.folder import (
     COMPONENTS,
     Clocks,
-    Done,
+    FinishedRun,
     Line,
     Marks,
     Power,
@@ -44,7 +44,7 @@ STACKS: Mapping[str, Mapping[str, Any]] = {
 
 
 def stack(name: str) -> Mapping[str, Any]:
-    """Of `STACKS`, or for `NAME-on-DISK` the same on a disk of that name; empty for any other."""
+    """Return a stack of `STACKS`, or for `NAME-on-DISK` the same on that disk; empty otherwise."""
     plain, on, disk = name.partition("-on-")
     if name in STACKS or not on or plain not in STACKS:
         return STACKS.get(name, {})
@@ -81,7 +81,7 @@ ASSUMPTIONS = {
 
 @dataclass
 class Options:
-    """What to make, and what to break."""
+    """Parameters of a suite, and its faults."""
 
     blocks: int = 3
     configurations: Sequence[str] = CONFIGURATIONS
@@ -93,7 +93,7 @@ class Options:
     host: str = "bench"
     group: str | None = None
     slower: Mapping[str, float] = field(default_factory=lambda: SLOWER)
-    done: Mapping[str, float] = field(default_factory=dict)  # of `WORK` a phase, 1 if missing
+    work_share: Mapping[str, float] = field(default_factory=dict)  # of `WORK` a phase, 1 if missing
     machine: Mapping[str, Any] = field(default_factory=dict)  # more of provenance/before.json
     disks_c: Mapping[str, float] = field(default_factory=lambda: DISKS_C)
     clocks: Clocks = field(default_factory=Clocks)
@@ -111,7 +111,7 @@ class Options:
 
 @dataclass
 class Truth:
-    """Joules by (run_id, phase, component), and where each run lies on the controller's clock."""
+    """True joules by (run_id, phase, component), and each run's extent on that clock."""
 
     energy_j: dict[tuple[str, str, str], float]
     runs: dict[str, tuple[float, float]]
@@ -119,7 +119,7 @@ class Truth:
 
 
 def write_suite(folder: Path, options: Options | None = None, seal: bool = True) -> Truth:
-    """Make the folder; returns what a perfect analysis would find."""
+    """Make the folder; return the result of a perfect analysis."""
     o = options or Options()
     folder.mkdir(parents=True)
     generator = np.random.default_rng(o.seed)
@@ -132,10 +132,10 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     for run in plan["runs"]:
         run_id = run["run_id"]
         marks = _enact(run, o, generator, power)
-        more = {"disks": _disks(run, o.disks_c)}
-        share = o.done.get(run["configuration"], 1.0)
+        disks = {"disks": _disks(run, o.disks_c)}
+        share = o.work_share.get(run["configuration"], 1.0)
         work = {phase: {u: share * n for u, n in WORK.items()} for phase, _, _ in marks}
-        record.runs.append(Done(run, marks, work=work, more=more))
+        record.runs.append(FinishedRun(run, marks, work=work, extra=disks))
         start, end = truth.runs[run_id] = marks[0][1], marks[-1][2]
         truth.phases_s |= {(run_id, phase): (begin, end) for phase, begin, end in marks}
         record.state("switching", run_id, start - 0.2)
@@ -158,7 +158,7 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
 
 
 def _settled(role: str, rates_mib_s: Sequence[float], plan_sha256: str) -> dict[str, Any]:
-    """How a disk was preconditioned, in rounds of a second."""
+    """Return the document of a disk's preconditioning, in rounds of a second."""
     rounds = [{"bytes": round(rate * 2**20), "seconds": 1.0} for rate in rates_mib_s]
     return {
         "format": "fde-precondition/1",
@@ -197,7 +197,7 @@ def shuffled(
 
 
 def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan with what all synthetic plans have in common, and with its sum."""
+    """Complete a plan with the fields that all synthetic plans share, and with its sum."""
     completed = {
         "format": "fde-plan/3",
         "host": "synthetic",
@@ -290,25 +290,25 @@ def _enact(
 
 def _disks(run: Mapping[str, Any], before_c: Mapping[str, float]) -> dict[str, Any]:
     """Return both disks' state around a run: the one under test writes and grows 3 K warmer."""
-    used = stack(run["configuration"]).get("disk")
+    disk = stack(run["configuration"]).get("disk")
     serials = {role: _serial(role) for role in before_c}
     return {
         when: {
             serial: {
-                "temperature_c": before_c[role] + 3.0 * (role == used) * done,
+                "temperature_c": before_c[role] + 3.0 * (role == disk) * is_after,
                 "link": "8.0 GT/s PCIe, x4",
                 "write_cache": "write back",
                 "latency_tolerance_us": "25000",
                 "throttled": 0,
-                "written_bytes": round(1e12 + WORK["bytes"] * (2 * run["index"] + done)),
-                "kernel_written_bytes": round(WORK["bytes"] * (2 * run["index"] + done)),
+                "written_bytes": round(1e12 + WORK["bytes"] * (2 * run["index"] + is_after)),
+                "kernel_written_bytes": round(WORK["bytes"] * (2 * run["index"] + is_after)),
                 "spare_percent": 100,
                 "used_percent": 1,
                 "errors": 0,
             }
             for role, serial in serials.items()
         }
-        for done, when in enumerate(("before", "after"))
+        for is_after, when in enumerate(("before", "after"))
     } | {"limit_k": 5.0}
 
 
@@ -336,7 +336,7 @@ MACHINES = (
 
 
 def write_group(root: Path, dearer: Mapping[str, float], options: Options | None = None) -> Path:
-    """Suites of hosts below `root`, and the group's folder, which is returned.
+    """Write suites of hosts below `root`, and return the group's folder.
 
     `dearer` is by host how many times as much time encryption in software adds there.
     """

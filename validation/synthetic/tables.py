@@ -75,5 +75,5 @@ def energy_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def run_id_of(row: Mapping[str, Any]) -> str:
-    """Return a run's id where the row gives none."""
+    """Return a run's id if the row has none."""
     return f"b{row['block']:02d}-{row['configuration']}-{row['workload']}"

@@ -121,7 +121,7 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
 ) -> None:
     journal = tmp_path / "s" / "journal.jsonl"
     monkeypatch.setattr("validation.faults.observer.SUITES", str(tmp_path))
-    observer = Observer(Local(), "s", tmp_path / "kept")  # type: ignore[arg-type]
+    observer = Observer(Local(), "s", tmp_path / "lines")  # type: ignore[arg-type]
     observer.start()
     states = lines(("suite-started", "", ""), ("running", "r", ""), ("finished", "r", "s"))
     text = [json.dumps(vars(entry)) + "\n" for entry in states]
@@ -132,7 +132,7 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
         journal.write_text("".join(text) + text[0][:20])
 
     threading.Thread(target=write).start()
-    line = observer.wait(lambda e: e.entry.state == "finished", start=0, limit_s=60, what="end")
+    line = observer.wait(lambda e: e.entry.state == "finished", start=0, limit_s=60, event="end")
     assert line.entry == states[2]
     journal.write_text(text[0])  # a torn line is cut off, and more than that
     time.sleep(0.3)
@@ -140,7 +140,7 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
     time.sleep(0.3)
     observer.stop()
     assert [line.entry for line in observer.lines()] == states
-    assert len((tmp_path / "kept").read_text().splitlines()) == 3
+    assert len((tmp_path / "lines").read_text().splitlines()) == 3
 
 
 # An agent that does nothing but tell its journal of one run.

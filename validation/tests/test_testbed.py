@@ -217,7 +217,7 @@ def test_the_minutes_left_are_those_of_the_steps_to_come(
 ) -> None:
     seconds = {"lab": 60, "run": 290, "report": 9}
     steps = {name: testbed.Step("", each) for name, each in seconds.items()}
-    forecast = testbed.Forecast(steps, factor, known=suite == "smoke")
+    forecast = testbed.Forecast(steps, factor, is_known=suite == "smoke")
     assert forecast.minutes_left("lab") == minutes
     last = "less than a minute left" if minutes else ""
     assert forecast.minutes_left("report") == last

@@ -1,1 +1,1 @@
-"""What fault trials run inside the guest."""
+"""Scripts that fault trials run inside the guest."""

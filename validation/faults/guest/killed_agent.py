@@ -26,13 +26,15 @@ ORDERS, RECORD = Path(sys.argv[1]), Path(sys.argv[2])
 
 def _next(state: str, run_id: str) -> str:
     """Return the moment at which to die at this line; empty for none."""
-    done = [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
-    begun = [kill["run_id"] for kill in done if kill["state"] != "waiting"]
+    kills = (
+        [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
+    )
+    begun = [kill["run_id"] for kill in kills if kill["state"] != "waiting"]
     if state != "waiting" and run_id and begun.count(run_id) >= KILLS_A_RUN:
         return ""
-    before = {(kill["state"], kill["moment"]) for kill in done}
-    for wanted, moment in json.loads(ORDERS.read_text()):
-        if wanted == state and (wanted, moment) not in before:
+    before = {(kill["state"], kill["moment"]) for kill in kills}
+    for ordered_state, moment in json.loads(ORDERS.read_text()):
+        if ordered_state == state and (ordered_state, moment) not in before:
             return str(moment)
     return ""
 
@@ -47,11 +49,11 @@ def _die(entry: journals.Entry, moment: str) -> None:
 
 def main() -> int:
     """Run the agent and die at the ordered moments."""
-    arguments = sys.argv[3:]
-    path = Path(arguments[arguments.index("--suite-dir") + 1]) / "journal.jsonl"
+    command = sys.argv[3:]
+    path = Path(command[command.index("--suite-dir") + 1]) / "journal.jsonl"
     real_append = journals.Journal.append
 
-    def append(self, state, run_id="", *more, **named):  # type: ignore[no-untyped-def]
+    def append(self, state, run_id="", *arguments, **options):  # type: ignore[no-untyped-def]
         moment = _next(state, run_id)
         at = len(self.entries), time.monotonic_ns(), journals.boot_id()
         entry = journals.Entry(*at, state, run_id)
@@ -63,13 +65,13 @@ def main() -> int:
             os.write(fd, line[: len(line) // 2])
             os.fsync(fd)
             _die(entry, moment)
-        written = real_append(self, state, run_id, *more, **named)
+        written = real_append(self, state, run_id, *arguments, **options)
         if moment:
             _die(written, moment)
         return written
 
     journals.Journal.append = append  # type: ignore[method-assign]
-    return cli.main(arguments)
+    return cli.main(command)
 
 
 sys.exit(main())
