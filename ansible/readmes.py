@@ -1,7 +1,4 @@
-"""Writes every role's README.md from its argument_specs, so that the two cannot differ.
-
-python ansible/readmes.py
-"""
+"""Writes the README.md of every role from its argument_specs: python ansible/readmes.py."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ ROLES = Path(__file__).resolve().parent / "roles"
 
 
 def readme(role: Path) -> str:
-    """Return the README of a role: what it does, and a table of its options."""
+    """Return the README of a role: its description and a table of its options."""
     spec = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
     main = spec["argument_specs"]["main"]
     lines = [f"# {role.name}", "", f"{main['short_description']}.", ""]
@@ -30,23 +27,18 @@ def _rows(options: Mapping[str, Any], prefix: str) -> Iterator[str]:
         kind = option["type"]
         if "elements" in option:
             kind += f" of {option['elements']}"
-        default = "required" if option.get("required") else _shown(option.get("default"))
+        default = option.get("default")
+        values = default if isinstance(default, list) else [default]
+        texts = [str(v).lower() if isinstance(v, bool) else str(v) for v in values if v is not None]
+        shown = " ".join(f"`{text}`" for text in texts)
+        if option.get("required"):
+            shown = "required"
         meaning = option["description"]
         if "choices" in option:
             meaning += ": " + ", ".join(f"`{choice}`" for choice in option["choices"])
-        yield f"| `{prefix}{name}` | {kind} | {default} | {meaning} |"
+        yield f"| `{prefix}{name}` | {kind} | {shown} | {meaning} |"
         inner = f"{prefix}{name}{'[]' if kind.startswith('list') else ''}."
         yield from _rows(option.get("options", {}), inner)
-
-
-def _shown(default: Any) -> str:
-    if default is None:
-        return ""
-    if isinstance(default, list):
-        return " ".join(f"`{entry}`" for entry in default)
-    if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    return f"`{default}`"
 
 
 def main() -> None:

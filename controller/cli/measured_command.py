@@ -73,7 +73,12 @@ def measure(
     file' 'gzip -9 file'`.
     """
     from controller.measured_command.measure import run
-    from controller.measured_command.options import MeasureOptions, named, of_strings, of_words
+    from controller.measured_command.options import (
+        MeasureOptions,
+        command_from_words,
+        rename,
+        shell_commands,
+    )
     from controller.planning.known_names import require_known
     from controller.planning.plan_folders import Options
     from controller.session import group
@@ -85,7 +90,7 @@ def measure(
         runs=runs,
         warmup=warmup,
         rest_s=rest,
-        prepare=of_strings(prepare or ()),
+        prepare=shell_commands(prepare or ()),
         seed=seed,
         ignore_failure=ignore_failure,
         output=output,
@@ -97,5 +102,5 @@ def measure(
         export_markdown=export_markdown,
     )
     are_lines = all(any(letter.isspace() for letter in word) for word in command)
-    commands = of_strings(command) if are_lines else [of_words(command)]
-    return run(named(commands, command_name or ()), options)
+    commands = shell_commands(command) if are_lines else [command_from_words(command)]
+    return run(rename(commands, command_name or ()), options)

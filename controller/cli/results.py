@@ -111,8 +111,8 @@ def publish(
 
     aside = redirect_stdout(sys.stderr) if is_stdout(out) else nullcontext()
     with aside, open_suites([suite or newest()]) as (folder,):
-        identifying = publishing.identified(folder)
-        say("\n".join(publishing.listing(identifying)))
+        identifying = publishing.find_identifying(folder)
+        say("\n".join(publishing.describe_identifying(identifying)))
         path = out or Path(f"{suite_id(folder)}.tar.gz")
         result = publishing.publish(folder, path, identifying, author or ())
         size = f"{result.size_bytes / 1e6:.2f} MB"
@@ -217,7 +217,7 @@ def _unpack(paths: Sequence[Path]) -> list[Path]:
         return list(paths)
     from controller.sharing import publish as publishing
 
-    return [publishing.kept(path, build_folder() / "bundles") for path in paths]
+    return [publishing.unpack_cached(path, build_folder() / "bundles") for path in paths]
 
 
 def _list_members(folders: Sequence[Path]) -> list[Path]:

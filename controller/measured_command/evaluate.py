@@ -1,4 +1,4 @@
-"""From runs to records, means, intervals and verdicts, by the statistics of the suites."""
+"""Records, means, intervals and verdicts of measured runs, by the statistics of suites."""
 
 from __future__ import annotations
 
@@ -28,145 +28,154 @@ Span = tuple[int, int]  # start and end in ns of the monotonic clock
 
 @dataclass(frozen=True)
 class RawTrial:
-    """One run as it was measured; `rest` is the span before it, None without rest."""
+    """A measured run; `rest_span` is that of the rest before it, or None."""
 
     command: int
     block: int
     place: int
     execution: Execution
-    rest: Span | None
-    used: Mapping[str, Used]
-    rest_used: Mapping[str, Used]
+    rest_span: Span | None
+    readings: Mapping[str, Used]
+    rest_readings: Mapping[str, Used]
 
     @property
     def span(self) -> Span:
+        """Start and end of the run."""
         return self.execution.t_start_ns, self.execution.t_end_ns
 
     def with_meters(self, metered: Mapping[Span, Mapping[str, Used]]) -> RawTrial:
-        """Return the run with the joules of its meters, by span."""
-        used, rest = (metered.get(span, {}) if span else {} for span in (self.span, self.rest))
-        return replace(self, used={**used, **self.used}, rest_used={**rest, **self.rest_used})
+        """Add the readings of meters, which are by span, to those of the run."""
+        during = metered.get(self.span, {})
+        before = metered.get(self.rest_span, {}) if self.rest_span else {}
+        return replace(
+            self,
+            readings={**during, **self.readings},
+            rest_readings={**before, **self.rest_readings},
+        )
 
     def trial(self, objections: Mapping[str, Objection]) -> Trial:
-        """Return its record; components with an objection have no joules."""
+        """Build the record of the run; components with an objection have no joules."""
 
-        def kept(name: str, used: Used) -> Used:
-            if name not in objections or used.energy_j is None:
-                return used
-            return replace(used, energy_j=None, flags=(objections[name].code,))
+        def apply_objections(readings: Mapping[str, Used]) -> dict[str, Used]:
+            return {
+                name: reading
+                if name not in objections or reading.energy_j is None
+                else replace(reading, energy_j=None, flags=(objections[name].code,))
+                for name, reading in readings.items()
+            }
 
-        used = {name: kept(name, each) for name, each in self.used.items()}
-        rests = {name: kept(name, each) for name, each in self.rest_used.items()}
+        readings = apply_objections(self.readings)
+        rests = apply_objections(self.rest_readings)
         return Trial(
             block=self.block,
             place=self.place,
             seconds=(self.span[1] - self.span[0]) * 1e-9,
             **asdict(self.execution),
-            energy_j={name: each.energy_j for name, each in used.items()},
-            statistical_j={name: each.error_j for name, each in used.items()},
-            window_s={name: each.seconds for name, each in used.items()},
+            energy_j={name: r.energy_j for name, r in readings.items()},
+            statistical_j={name: r.error_j for name, r in readings.items()},
+            window_s={name: r.seconds for name, r in readings.items()},
             rest_power_w={
-                name: None if each.energy_j is None else each.energy_j / each.seconds
-                for name, each in rests.items()
+                name: None if rest.energy_j is None else rest.energy_j / rest.seconds
+                for name, rest in rests.items()
             },
-            flags={name: each.flags for name, each in used.items() if each.flags},
-            errors={name: each.errors for name, each in used.items() if each.errors},
-            coverage={name: each.coverage for name, each in used.items() if each.coverage < 1},
+            flags={name: r.flags for name, r in readings.items() if r.flags},
+            errors={name: r.errors for name, r in readings.items() if r.errors},
+            coverage={name: r.coverage for name, r in readings.items() if r.coverage < 1},
         )
 
 
 def stretches(trials: Sequence[RawTrial]) -> dict[str, list[Stretch]]:
-    """By component, all rests and runs with the joules that it showed."""
+    """Return seconds and joules of all rests and runs, by component."""
     by_component: dict[str, list[Stretch]] = {}
-    for used in (used for raw in trials for used in (raw.rest_used, raw.used)):
-        for name, each in used.items():
-            by_component.setdefault(name, []).append(Stretch(each.seconds, each.energy_j))
+    for raw in trials:
+        for name, reading in (*raw.rest_readings.items(), *raw.readings.items()):
+            by_component.setdefault(name, []).append(Stretch(reading.seconds, reading.energy_j))
     return by_component
 
 
-def silent(
-    trials: Sequence[RawTrial], labels: Mapping[str, str], but: Collection[str]
+def find_silent(
+    trials: Sequence[RawTrial], labels: Mapping[str, str], excluded: Collection[str]
 ) -> dict[str, Objection]:
-    """Return objections to components, `but` some, that have no joules in any run."""
+    """Return objections to components without joules in any run, except `excluded` ones."""
     objections = {}
-    for name in trials[0].used.keys() - but:
-        every = [raw.used[name] for raw in trials]
-        if all(each.energy_j is None for each in every):
-            reasons = dict.fromkeys(w for each in every for w in (*each.flags, *each.errors))
+    for name in trials[0].readings.keys() - excluded:
+        readings = [raw.readings[name] for raw in trials]
+        if all(reading.energy_j is None for reading in readings):
+            reasons = dict.fromkeys(w for r in readings for w in (*r.flags, *r.errors))
             objections[name] = Objection("no-joules", labels[name], ", ".join(reasons))
     return objections
 
 
 def result(command: Command, trials: Sequence[Trial], rest_s: float) -> CommandResult:
-    """All runs of one command."""
+    """Compute the result of a command from its runs."""
     seconds = [trial.seconds for trial in trials]
     argv = tuple(map(as_utf8, command.argv))
-    components = {name: _component(name, trials, rest_s) for name in trials[0].energy_j}
+    components = {name: _component_energy(name, trials, rest_s) for name in trials[0].energy_j}
     return CommandResult(as_utf8(command.name), argv, _interval(seconds), components, tuple(trials))
 
 
-def _component(name: str, trials: Sequence[Trial], rest_s: float) -> ComponentEnergy:
-    """Means over the runs with a figure.
+def _component_energy(name: str, trials: Sequence[Trial], rest_s: float) -> ComponentEnergy:
+    """Compute the means over the runs with joules.
 
-    What a counter's steps and updates leave open in each is in the interval, for the scatter does
-    not show it where updates keep step with the command.
+    The intervals include the error from a counter's steps and updates, because the scatter does not
+    show it if updates are in step with the command.
     """
-    known = [(t, joules) for t in trials if (joules := t.energy_j.get(name)) is not None]
+    measured = [(t, joules) for t in trials if (joules := t.energy_j.get(name)) is not None]
     rests = {t.block: w for t in trials if (w := t.rest_power_w.get(name)) is not None}
-    if not known:
+    if not measured:
         return ComponentEnergy(None, None, _interval(list(rests.values())), None)
-    open_j = NORMAL * fmean(t.statistical_j[name] for t, _ in known)
-    mean_s = fmean(t.window_s[name] for t, _ in known)
-    open_w = open_j / rest_s if rest_s else 0.0  # of a rest at most
-    above = [j - rests[t.block] * t.window_s[name] for t, j in known if t.block in rests]
+    error_j = NORMAL * fmean(t.statistical_j[name] for t, _ in measured)
+    mean_s = fmean(t.window_s[name] for t, _ in measured)
+    rest_error_w = error_j / rest_s if rest_s else 0.0  # at most
+    above = [j - rests[t.block] * t.window_s[name] for t, j in measured if t.block in rests]
     return ComponentEnergy(
-        _interval([joules for _, joules in known], open_j),
-        _interval([joules / t.window_s[name] for t, joules in known], open_j / mean_s),
-        _interval(list(rests.values()), open_w),
-        _interval(above, math.hypot(open_j, open_w * mean_s)),
+        _interval([joules for _, joules in measured], error_j),
+        _interval([joules / t.window_s[name] for t, joules in measured], error_j / mean_s),
+        _interval(list(rests.values()), rest_error_w),
+        _interval(above, math.hypot(error_j, rest_error_w * mean_s)),
     )
 
 
-def _interval(values: Sequence[float], open_by: float = 0.0) -> Estimate | None:
-    """Return the mean with its interval, joined with a half-width that the scatter lacks."""
+def _interval(values: Sequence[float], error: float = 0.0) -> Estimate | None:
+    """Estimate the mean; `error` is a half-width that the scatter does not include."""
     if not values:
         return None
     mean = estimate(values)
     if mean.half_width is None:
         return mean
-    half_width = math.hypot(mean.half_width, open_by)
+    half_width = math.hypot(mean.half_width, error)
     return replace(mean, low=mean.mean - half_width, high=mean.mean + half_width)
 
 
 def comparisons(
     results: Sequence[CommandResult], component: str, terms: Sequence[ErrorTerm]
 ) -> tuple[ContrastResult, ...]:
-    """Compare each other command with the first within blocks; one family.
+    """Compare each command with the first, within blocks, as one family.
 
-    `terms` are of a meter's error. What of them does not cancel in a ratio, and what a counter
-    leaves open, is in its interval: the scatter of runs shows nothing of a coarse digit.
+    `terms` are a meter's errors. The intervals include those that do not cancel in a ratio, and the
+    error from a counter's steps, because the scatter of runs does not show them.
     """
     by_block = [{t.block: t for t in r.trials if t.energy_j.get(component)} for r in results]
-    known = []
-    for other, trials in zip(results[1:], by_block[1:], strict=True):
+    computed = []
+    for result, trials in zip(results[1:], by_block[1:], strict=True):
         blocks = sorted(by_block[0].keys() & trials)
         sides = [[side[block] for block in blocks] for side in (by_block[0], trials)]
         joules = [[t.energy_j[component] or 0.0 for t in side] for side in sides]
         if (comparison := compare(joules[0], joules[1], DeclaredAnalysis.margin)) is not None:
             mean_j = list(map(fmean, joules))
             mean_s = [fmean(t.window_s[component] for t in side) for side in sides]
-            opened = [fmean(t.statistical_j[component] for t in side) for side in sides]
+            error_j = [fmean(t.statistical_j[component] for t in side) for side in sides]
             pair = (mean_j[0], mean_s[0]), (mean_j[1], mean_s[1])
-            shares = opened[0] / mean_j[0], opened[1] / mean_j[1]
+            shares = error_j[0] / mean_j[0], error_j[1] / mean_j[1]
             error = math.hypot(instrument_error(terms, [pair]), *shares)
-            known.append((other.command, replace(comparison, systematic=error)))
-    family = judge_comparisons([comparison for _, comparison in known])
+            computed.append((result.command, replace(comparison, systematic=error)))
+    family = judge_comparisons([comparison for _, comparison in computed])
     return tuple(
         ContrastResult(
-            *(results[0].command, name, False, (), each.n, each.ratio, each.low, each.high),
-            verdict=str(words.verdict_of(each, modes=False)),
+            *(results[0].command, name, False, (), c.n, c.ratio, c.low, c.high),
+            verdict=str(words.verdict_of(c, modes=False)),
         )
-        for (name, _), each in zip(known, family, strict=True)
+        for (name, _), c in zip(computed, family, strict=True)
     )
 
 
@@ -176,7 +185,7 @@ def notes(
     labels: Mapping[str, str],
     objections: Mapping[str, Objection],
 ) -> Iterator[Note]:
-    """Yield what the reader of the figures has to know, beyond what their intervals hold."""
+    """Yield the notes on objections, failed runs, missing joules and flags."""
     for code in dict.fromkeys(objection.code for objection in objections.values()):
         same = {n: o for n, o in objections.items() if o.code == code}
         for sentence in sentences(o for o in same.values() if o.label):
@@ -197,6 +206,8 @@ def notes(
                     flagged.setdefault(flag, []).append((name, trial))
         for flag, pairs in flagged.items():
             share = min(trial.coverage.get(name, 1.0) for name, trial in pairs)
-            where = list(dict.fromkeys(labels[name] for name, _ in pairs))
-            count, what = len({trial.block for _, trial in pairs}), f"runs of {command}"
-            yield flag_note(flag, count, runs, what, where, command=command, coverage=share)
+            flagged_labels = list(dict.fromkeys(labels[name] for name, _ in pairs))
+            count, noun = len({trial.block for _, trial in pairs}), f"runs of {command}"
+            yield flag_note(
+                flag, count, runs, noun, flagged_labels, command=command, coverage=share
+            )

@@ -1,4 +1,4 @@
-"""One execution of a command, with its times and where its output goes."""
+"""The execution of a command: its times, its exit code and the destination of its output."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from controller.measured_command.options import Command, NotRunError
 from instrumentation.clock import monotonic_ns
 
 END_LIMIT_S = 5.0
-DRAINED_BYTES = 1 << 16  # what a pipe holds
-DRAIN_LIMIT_S = 0.2  # where something that the command left running keeps the pipe open
+PIPE_BYTES = 1 << 16  # the capacity of a pipe
+DRAIN_LIMIT_S = 0.2  # if a process that the command left running keeps the pipe open
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Start and end of a process on the monotonic clock, its processor time, its exit code.
+    """Start and end of a process on the monotonic clock, its processor time and its exit code.
 
-    The time includes its children's; the code is minus the number of a signal that ended it.
+    The processor time includes that of children. The code is negative for a signal.
     """
 
     t_start_ns: int
@@ -38,46 +38,45 @@ class Execution:
 
 
 @contextmanager
-def opened(where: str) -> Iterator[int]:
-    """Open what a command writes to, both its standard output and error, for one run.
+def open_output(destination: str) -> Iterator[int]:
+    """Open the destination of a command's standard output and error, for one run.
 
-    A pipe is drained by a thread: programs that notice that their output is /dev/null (GNU grep,
-    tar, cmp) then do all of their work. Raises OSError where a file cannot be written.
+    A thread drains a pipe, because some programs (GNU grep, tar, cmp) do less work if their output
+    is /dev/null. Raises OSError if a file cannot be written.
     """
-    if where == options.INHERIT:
+    if destination == options.INHERIT:
         yield sys.stderr.fileno()
         return
-    if where == options.PIPE:
-        drained, descriptor = os.pipe()
-        thread = threading.Thread(target=_drain, args=(drained,), daemon=True)
+    if destination == options.PIPE:
+        reading_end, descriptor = os.pipe()
+
+        def drain() -> None:
+            while os.read(reading_end, PIPE_BYTES):
+                pass
+            os.close(reading_end)
+
+        thread = threading.Thread(target=drain, daemon=True)
         thread.start()
     else:
-        path = os.devnull if where == options.NULL else where
+        path = os.devnull if destination == options.NULL else destination
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
-        if where == options.PIPE:
+        if destination == options.PIPE:
             thread.join(DRAIN_LIMIT_S)
 
 
-def _drain(drained: int) -> None:
-    buffer = bytearray(DRAINED_BYTES)
-    with open(drained, "rb", buffering=0) as pipe:
-        while pipe.readinto(buffer):
-            pass
-
-
 def execute(command: Command, output: int) -> Execution:
-    """Run it to its end.
+    """Run a command and wait for its end.
 
-    Raises NotRunError where it cannot be started or was not found; on Ctrl-C it is ended with all
-    that it started before that goes on.
+    Raises NotRunError if it is not found or cannot be started. On Ctrl-C the command and its
+    children are ended before KeyboardInterrupt is raised.
     """
     name, program = printable(command.name), command.argv[0]
     t_start_ns = monotonic_ns()
-    try:  # in a process group, to be ended as a whole
+    try:  # in a process group, so that it can be ended with its children
         process = subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0
         )
@@ -99,7 +98,7 @@ def execute(command: Command, output: int) -> Execution:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it has started; at once where another signal comes."""
+    """End a command and its children; kill them at once on another signal."""
     try:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(END_LIMIT_S)
@@ -111,9 +110,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def ended(exit_code: int) -> str:
-    """How a command failed, in words."""
+def describe_failure(exit_code: int) -> str:
+    """Describe how a command failed."""
     if exit_code < 0:
-        names = (known.name for known in signal.Signals if known == -exit_code)
-        return f"was ended by the signal {next(names, -exit_code)}"  # one for real time has no name
+        names = (number.name for number in signal.Signals if number == -exit_code)
+        return f"was ended by the signal {next(names, -exit_code)}"  # real-time ones have no name
     return f"failed with exit code {exit_code}"

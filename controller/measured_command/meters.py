@@ -1,6 +1,6 @@
-"""External meters recorded beside the command, and their joules over its runs.
+"""Recording of external meters during a measurement, and their joules over runs and rests.
 
-Their records are read with numpy and Polars, which are imported only where there is a meter.
+NumPy and Polars read the records; they are imported only if there is a meter.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from instrumentation.accuracy import ErrorTerm
 
 SETTLE_PERIODS = 3
-AT_ONCE_NS = 50_000_000  # between a run and the next rest, while counters are read
+GAP_NS = 50_000_000  # most between a run and the next rest, while counters are read
 
 
 @contextmanager
-def recorded(
+def record_meters(
     entries: Sequence[MeterEntry | Mapping[str, object]], keep: Path | None
 ) -> Iterator[Meters]:
-    """Record the meters of an inventory, into `keep` or a folder that goes with the context.
+    """Record meters while the context is open, into `keep` or a temporary folder.
 
-    Raises ControllerError where one is silent or wrongly described. Entries may be mappings, as an
-    inventory has them.
+    The entries are those of an inventory, also as mappings. Raises ControllerError if one is
+    invalid or its meter silent.
     """
     with TemporaryDirectory(prefix="fde-measure-") as temporary:
         meters = Meters(entries, keep or Path(temporary))
@@ -51,26 +51,28 @@ class Meters:
             raise ControllerError("folder-recorded", folder=folder)
         self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
         self._folder = folder
-        self.incidents: list[str] = []  # clauses on recorders that ended
+        self.incidents: list[str] = []  # messages about recorders that ended
         self.recorders = Recorders(self._entries, folder, self.incidents.append)
-        self.only_w: dict[str, float] = {}  # by component that showed one power alone, that power
-        self.terms: dict[str, Sequence[ErrorTerm]] = {}  # by component, the stated errors
-        self.components: dict[str, Component] = {}  # of two of one name the second has its meter's
+        self.only_w: dict[str, float] = {}  # the power of components that showed only one
+        self.terms: dict[str, Sequence[ErrorTerm]] = {}  # stated errors by component
+        self.components: dict[
+            str, Component
+        ] = {}  # a second one of a name has its meter's name, too
         for entry in self._entries:
             for channel in entry.channels.values():
                 label = f"{channel} (meter {entry.name})"
                 name = f"{entry.name}/{channel}" if channel in self.components else channel
                 self.components[name] = Component(f"meter {entry.name}", label, entry.origin)
 
-    def energies(self, done: Sequence[RawTrial]) -> dict[Span, dict[str, Used]]:
-        """Return the joules by span (runs, and the rests before them) and component.
+    def energies(self, trials: Sequence[RawTrial]) -> dict[Span, dict[str, Used]]:
+        """Return the joules by span (of runs and the rests before them) and component.
 
-        Waits until the meters have reported the last one.
+        Waits until the meters have reported the end of the last run.
         """
         if not self._entries:
             return {}
-        spans = {raw.span: raw.command for raw in done}
-        rests = [raw.rest for raw in done if raw.rest]
+        spans = {raw.span: raw.command for raw in trials}
+        rests = [raw.rest_span for raw in trials if raw.rest_span]
         from analysis.energy.curve import Edge
         from analysis.energy.metered import UNSURE_FLAG, Metered
         from analysis.energy.plausibility import STEP_FLAG
@@ -78,7 +80,7 @@ class Meters:
         from analysis.suite import recordings
         from instrumentation.recorder_port import driver_of
 
-        drivers = [driver_of(entry) for entry in self._entries]  # each has an instant after so long
+        drivers = [driver_of(entry) for entry in self._entries]
         settle_s = max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
         last_ns = max(end for _, end in spans)
         time.sleep(max(0.0, settle_s - (monotonic_ns() - last_ns) * 1e-9))
@@ -88,17 +90,17 @@ class Meters:
         )
         if len(meters) < len(self._entries):
             raise ControllerError("recording-unread", problems=" ".join(problems))
-        begun = {end: start for start, end in rests}
+        rest_starts = {end: start for start, end in rests}
         edges = set()
         for start, end in spans:
-            rest_ns = start - begun.get(start, start)
+            rest_ns = start - rest_starts.get(start, start)
             edges.add(Edge(start, "before" if rest_ns else None, rest_ns))
-            behind_ns = _rest_behind_ns(end, rests)
-            edges.add(Edge(end, "after" if behind_ns else None, behind_ns))
+            following_ns = following_rest_ns(end, rests)
+            edges.add(Edge(end, "after" if following_ns else None, following_ns))
         energies: dict[Span, dict[str, Used]] = {span: {} for span in (*spans, *rests)}
         for meter in meters:
             late_s = meter.arrival_delay_limit_s
-            quiet = {rest: _quiet(rest, late_s) for rest in rests}
+            quiet = {rest: quiet_span(rest, late_s) for rest in rests}
             metered = Metered.from_samples(
                 *(meter.samples, meter.timing, late_s, meter.channels),
                 edges | {Edge(start) for start, _ in quiet.values()},
@@ -113,23 +115,23 @@ class Meters:
                     self.only_w[name] = power_w
                 phases = ((command, *span) for span, command in spans.items())
                 stepped = [STEP_FLAG] * metered.is_stepped(channel, phases)
-                for span, used in energies.items():
+                for span, readings in energies.items():
                     start, end = quiet.get(span, span)
                     energy = metered.energy(channel, [(start, end)], refuse_short=True)
                     flags = [*energy.flags, *remarks.during(start, end, own_name, meter.own_names)]
                     flags += [UNSURE_FLAG] * (energy.unsure and span in spans) + stepped
-                    seconds, once = (end - start) * 1e-9, tuple(dict.fromkeys(flags))
-                    used[name] = Used(energy.energy_j, seconds, once, energy.coverage)
+                    seconds, unique = (end - start) * 1e-9, tuple(dict.fromkeys(flags))
+                    readings[name] = Used(energy.energy_j, seconds, unique, energy.coverage)
         return energies
 
 
-def _quiet(rest: Span, late_s: float) -> Span:
-    """Return a rest without what a meter still reports of the run before it, at least a half."""
+def quiet_span(rest: Span, late_s: float) -> Span:
+    """Cut the begin off a rest, where a meter may still report the run before; at most a half."""
     start, end = rest
     return start + min(round(late_s * 1e9), (end - start) // 2), end
 
 
-def _rest_behind_ns(end_ns: int, rests: Sequence[Span]) -> int:
-    """Return the length of the next run's rest, where that follows at once; else 0."""
-    behind = (until - end_ns for start, until in rests if 0 <= start - end_ns <= AT_ONCE_NS)
-    return next(behind, 0)
+def following_rest_ns(end_ns: int, rests: Sequence[Span]) -> int:
+    """Return how long a rest that directly follows a run lasts, or 0 without one."""
+    following = (until - end_ns for start, until in rests if 0 <= start - end_ns <= GAP_NS)
+    return next(following, 0)

@@ -1,4 +1,4 @@
-"""Commands to measure and how often, checked before anything runs."""
+"""The commands to measure and the options of `fde measure`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from contract.errors import ControllerError
 from contract.plan import MeterEntry
 
-# Where the commands' output goes; anything else is the path of a file.
+# Destinations of the commands' output; any other text is the path of a file.
 PIPE, NULL, INHERIT = "pipe", "null", "inherit"
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit status of a shell (POSIX.1-2024, XCU 2.8.2)
 
 
 class NotRunError(ControllerError):
-    """A command did not run at all; the exit status is a shell's."""
+    """A command that did not run; the exit status is the one of a shell."""
 
     def __init__(self, exit_status: int, code: str, **facts: object) -> None:
         super().__init__(code, **facts)
@@ -25,24 +25,24 @@ class NotRunError(ControllerError):
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its name in the results, and its argv."""
+    """A command: its name in the results and its argv."""
 
     name: str
     argv: tuple[str, ...]
 
 
-def of_strings(texts: Sequence[str]) -> list[Command]:
-    """Make a command of each line for the shell."""
+def shell_commands(texts: Sequence[str]) -> list[Command]:
+    """Build a command from each line for the shell."""
     return [Command(text, ("/bin/sh", "-c", text)) for text in texts]
 
 
-def of_words(words: Sequence[str]) -> Command:
-    """Make one command of its words, which no shell reads."""
+def command_from_words(words: Sequence[str]) -> Command:
+    """Build a command from its words, without a shell."""
     return Command(shlex.join(words), tuple(words))
 
 
-def named(commands: Sequence[Command], names: Sequence[str]) -> Sequence[Command]:
-    """Give the commands other names in the results, where there are any."""
+def rename(commands: Sequence[Command], names: Sequence[str]) -> Sequence[Command]:
+    """Replace the names of the commands by `names`, if any; raises ControllerError."""
     _require_count("--command-name", names or commands, commands)
     pairs = zip(names or [command.name for command in commands], commands, strict=True)
     return [Command(name, command.argv) for name, command in pairs]
@@ -55,11 +55,11 @@ def _require_count(option: str, values: Sequence[object], commands: Sequence[Com
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """How to measure.
+    """The options of a measurement.
 
     `output` is PIPE (drained), NULL, INHERIT (to standard error) or a file, which each run
-    overwrites. `prepare` has one command for all or one for each. `keep` is the folder for the
-    meters' raw recordings, which are entries of an inventory.
+    overwrites. `prepare` has one command for all or one for each. `meters` are entries of an
+    inventory, `keep` is the folder for their raw recordings.
     """
 
     runs: int = 10
@@ -77,11 +77,11 @@ class MeasureOptions:
     export_markdown: Path | None = None
 
     def check(self, commands: Sequence[Command]) -> None:
-        """Raise ControllerError where an option is invalid."""
+        """Raise ControllerError if an option is invalid."""
         names = [command.name for command in commands]
         if not all(name.strip("' ") for name in names):
             raise NotRunError(NOT_FOUND, "command-empty")
-        if again := next((name for name in names if names.count(name) > 1), None):
-            raise ControllerError("command-twice", command=again)
+        if duplicate := next((name for name in names if names.count(name) > 1), None):
+            raise ControllerError("command-twice", command=duplicate)
         if len(self.prepare) > 1:
             _require_count("--prepare", self.prepare, commands)

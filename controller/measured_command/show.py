@@ -1,4 +1,4 @@
-"""The result as text for a terminal and as Markdown."""
+"""The result of a measurement as text for a terminal, and as Markdown."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MODELLED_WORDS = (
 
 
 def progress(line: str) -> None:
-    """Print progress on a terminal's last line, which an empty line wipes; nothing elsewhere."""
+    """Replace the last line of a terminal by `line`; print nothing without a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def text(result: CommandDocument) -> str:
-    """All figures of the main component, one line for each other, comparisons and notes."""
-    lines = [line for command in result.commands for line in _command(result, command)]
-    for each in result.comparisons:
-        change = change_of(each.ratio, each.low, each.high)
-        lines.append(f"{each.other} against {each.base}: {change}, {each.verdict}")
+    """Describe all commands, comparisons and notes."""
+    lines = [line for command in result.commands for line in _command_lines(result, command)]
+    for contrast in result.comparisons:
+        change = change_of(contrast.ratio, contrast.low, contrast.high)
+        lines.append(f"{contrast.other} against {contrast.base}: {change}, {contrast.verdict}")
     if result.blocks > 1:
         lines.append(f"± is half of the 95 % interval of the mean of {result.blocks} runs.")
     if result.origin == "modelled":
@@ -34,9 +34,10 @@ def text(result: CommandDocument) -> str:
     return "\n".join([*lines, *([] if result.ok else [f"Not complete: {result.message}"])])
 
 
-def _command(result: CommandDocument, command: CommandResult) -> Iterator[str]:
+def _command_lines(result: CommandDocument, command: CommandResult) -> Iterator[str]:
+    """Yield the figures of the main component, and a line for each further component."""
     main = command.components[result.component]
-    known = [j for t in command.trials if (j := t.energy_j[result.component]) is not None]
+    joules = [j for t in command.trials if (j := t.energy_j[result.component]) is not None]
     yield command.command
     label = result.components[result.component].label
     yield f"  energy      {plus_minus(main.energy_j, 'J')}   {label}{_flagged(result, command)}"
@@ -45,37 +46,38 @@ def _command(result: CommandDocument, command: CommandResult) -> Iterator[str]:
         yield f"  above rest  {plus_minus(main.above_rest_j, 'J')}   rest {rest}"
     yield f"  power       {plus_minus(main.power_w, 'W')}"
     yield f"  time        {plus_minus(command.seconds, 's')}"
-    if known:
-        yield f"  range       {number(min(known))} … {number(max(known))} J"
-    shown = {label}  # a sum of one part is that part
-    for name, other in command.components.items():
+    if joules:
+        yield f"  range       {number(min(joules))} … {number(max(joules))} J"
+    shown = {label}  # a sum of one part has the same label
+    for name, component in command.components.items():
         if (label := result.components[name].label) not in shown:
             shown.add(label)
-            above = f", above rest {plus_minus(other.above_rest_j, 'J')}" * bool(result.rest_s)
-            yield f"  {label}: {plus_minus(other.energy_j, 'J')}{above}"
+            above = f", above rest {plus_minus(component.above_rest_j, 'J')}"
+            yield f"  {label}: {plus_minus(component.energy_j, 'J')}{above * bool(result.rest_s)}"
     yield ""
 
 
 def _flagged(result: CommandDocument, command: CommandResult) -> str:
-    """Return the flags of the component that is compared, to print beside its joules."""
-    every = (t.flags.get(result.component, ()) for t in command.trials)
-    codes = dict.fromkeys(flag for flags in every for flag in flags)
+    """Describe the flags of the main component, for the line of its joules."""
+    codes = dict.fromkeys(f for t in command.trials for f in t.flags.get(result.component, ()))
     return f"   flagged: {', '.join(codes)}" if codes else ""
 
 
 def markdown(result: CommandDocument) -> str:
-    """Return a table of commands; its caption has what was measured, how often and the origin."""
+    """Return a table of the commands, with a caption of component, origin, runs and notes."""
     headers = "Command", "Energy", "Above rest", "Power", "Time", "Change of energy", "Verdict"
     rows = [headers, ("---", *["---:"] * 5, "---")]
-    against = {each.other: each for each in result.comparisons}
+    contrasts = {contrast.other: contrast for contrast in result.comparisons}
     for command in result.commands:
-        main, each = command.components[result.component], against.get(command.command)
+        main, contrast = command.components[result.component], contrasts.get(command.command)
         energy = plus_minus(main.energy_j, "J") + " (flagged)" * bool(_flagged(result, command))
         figures = [plus_minus(main.above_rest_j, "J"), plus_minus(main.power_w, "W")]
-        change = change_of(each.ratio, each.low, each.high) if each else NOTHING
-        verdict = each.verdict or NOTHING if each else NOTHING
+        change = verdict = NOTHING
+        if contrast:
+            change = change_of(contrast.ratio, contrast.low, contrast.high)
+            verdict = contrast.verdict or NOTHING
         time = plus_minus(command.seconds, "s")
-        rows.append((_code(command.command), energy, *figures, time, change, verdict))
+        rows.append((code_cell(command.command), energy, *figures, time, change, verdict))
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     component = result.components[result.component]
     notes = "\n".join(f"- {note.sentence}" for note in result.notes)
@@ -85,8 +87,7 @@ def markdown(result: CommandDocument) -> str:
     )
 
 
-def _code(command: str) -> str:
-    """Return a command as a cell: neither a bar nor a backtick may end it."""
+def code_cell(command: str) -> str:
+    """Format a command as code in a cell of a table, where bars and backticks are special."""
     flat = " ".join(command.split()).replace("|", "\\|")
-    fence = "``" if "`" in flat else "`"
-    return f"{fence}{' ' * (fence == '``')}{flat}{' ' * (fence == '``')}{fence}"
+    return f"`` {flat} ``" if "`" in flat else f"`{flat}`"

@@ -1,4 +1,4 @@
-"""What is measured on this machine, and which of it is compared."""
+"""The components that sources measure on this machine, and the one that is compared."""
 
 from __future__ import annotations
 
@@ -18,39 +18,38 @@ from instrumentation.sources.standing import Objection
 
 
 def components_of(sources: LocalSources) -> dict[str, Component]:
-    """Return what the sources measure, by name; modelled wherever the lab provides it."""
+    """Return the components of the sources by name; in the virtual lab they are modelled."""
     lab = lab_word("fde.machine", Path("/proc/cmdline").read_text()) is not None
     origin: Origin = "modelled" if lab or SIMULATED_RAPL.exists() else "measured"
     return {n: Component(s, sources.label(n), origin) for n, s in sources.source_of.items()}
 
 
 def category(name: str, components: Mapping[str, Component]) -> coverage.Category | None:
-    """Return what a component covers; None where that is unknown."""
+    """Return what a component covers, or None if that is unknown."""
     return coverage.table().category(name, components, components[name].source)
 
 
 def main_component(
     components: Mapping[str, Component],
-    wanted: str | None,
+    requested: str | None,
     objections: Mapping[str, Objection] = MappingProxyType({}),
 ) -> str:
-    """Return the component to compare: the named one, else that which covers most of the machine.
+    """Return the component to compare: the requested one, or the one that covers most.
 
-    One with an objection has no joules. Where no other is left, one is taken that longer runs would
-    give some. Raises ControllerError where there is none of that name, or none that has joules and
-    covers a known part.
+    A component with an objection has no joules; one that only did not move yet is used if there is
+    no other. Raises ControllerError for an unknown or refused component, and if none is usable.
     """
-    refused = {name for name, each in objections.items() if each.code != standing.DID_NOT_MOVE}
-    every = standing.sentences(each for each in objections.values() if each.label)
-    reasons = "".join(f" {sentence}" for sentence in every)
-    if wanted is not None:
-        require_known("component", [wanted], components)
-        if wanted in refused:
-            raise ControllerError("component-refused", component=wanted, reasons=reasons)
-        return wanted
+    refused = {name for name, o in objections.items() if o.code != standing.DID_NOT_MOVE}
+    sentences = standing.sentences(o for o in objections.values() if o.label)
+    reasons = "".join(f" {sentence}" for sentence in sentences)
+    if requested is not None:
+        require_known("component", [requested], components)
+        if requested in refused:
+            raise ControllerError("component-refused", component=requested, reasons=reasons)
+        return requested
     covers = {name: category(name, components) for name in components if name not in refused}
     if ranks := {n: (n in objections, c.rank) for n, c in covers.items() if c and c.rank}:
-        return min(ranks, key=lambda name: ranks[name])  # the first of equals
+        return min(ranks, key=lambda name: ranks[name])
     if others := [name for name in covers if name not in objections]:
         raise ControllerError("components-unknown", reasons=reasons, others=", ".join(others))
     raise ControllerError("no-component", reasons=reasons)
@@ -59,10 +58,10 @@ def main_component(
 def coverage_notes(
     component: str, components: Mapping[str, Component], only_w: float | None, short_s: float | None
 ) -> Iterator[Note]:
-    """Yield what the joules of a component leave out, and how little it showed.
+    """Yield notes on what a component does not include, on short runs and on constant power.
 
-    It may have shown `only_w` in all readings. `short_s` are seconds of the shortest run, where it
-    is a power that is polled.
+    `only_w` is the power if it was the same in all readings. `short_s` is the length of the
+    shortest run if the component's power is polled.
     """
     covers, source = category(component, components), components[component].source
     if covers and covers.leaves_out:
@@ -81,8 +80,8 @@ def coverage_notes(
         yield Note("one-power", {"component": component, "power_w": only_w}, sentence)
 
 
-def nothing_found(sources: LocalSources) -> ControllerError:
-    """Build the error with the remedies: of what exists and cannot be read, or in general."""
+def no_source_error(sources: LocalSources) -> ControllerError:
+    """Build the error of a machine without a readable source, with its remedy."""
     names = ", ".join(registry.names())
     if reasons := " ".join(sources.unread()):
         return ControllerError("sources-unread", sources=names, reasons=reasons)

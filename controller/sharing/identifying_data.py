@@ -1,4 +1,4 @@
-"""What in a sealed suite is secret, or identifies a person or a machine, by its form."""
+"""Search of a sealed suite for secrets and for texts that identify a person or a machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contract.command_results import Identifying
 from controller.session import seal
 from instrumentation.ports import SECRET_QUERY
 
-LEAST = 4  # characters: what is shorter is no name of one machine
+LEAST = 4  # characters; shorter texts identify no machine
 _FORMS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _FORMS["patterns"].items()}
 SECRET = re.compile(
@@ -24,8 +24,8 @@ SECRET = re.compile(
 )
 
 
-def secrets(folder: Path) -> list[str]:
-    """List the sealed files that hold what looks like a password or a private key."""
+def files_with_secrets(folder: Path) -> list[str]:
+    """List the sealed files that seem to contain a password or a private key."""
     return [
         str(path.relative_to(folder))
         for path in seal.files(folder)
@@ -33,8 +33,8 @@ def secrets(folder: Path) -> list[str]:
     ]
 
 
-def identifying(folder: Path) -> list[Identifying]:
-    """List what is recognised in the sealed files of a suite, with the files that it is in."""
+def find_identifying(folder: Path) -> list[Identifying]:
+    """List identifying texts in the sealed files of a suite, with the files that contain them."""
     contents = {
         str(path.relative_to(folder)): path.read_bytes().decode("utf-8", "surrogateescape")
         for path in seal.files(folder)

@@ -1,7 +1,7 @@
-"""The notebook of a suite: a copy in a folder of our own, opened in JupyterLab.
+"""The notebook of a suite, copied to a folder of the testbed and opened in JupyterLab.
 
-Python and Jupyter take modules and settings from the folder that they are started in, and a
-suite's folder may have come from elsewhere.
+Python and Jupyter load modules and settings from the folder in which they start, and a suite's
+folder may come from a stranger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "notebook.ipynb"
 
 @dataclass(frozen=True)
 class Copy:
-    """Where the notebook is and which suite it is of; `new` unless it was there before."""
+    """A copy of the notebook and the folder of its suite; `new` unless it existed before."""
 
     notebook: Path
     suite: Path
@@ -30,10 +30,7 @@ class Copy:
 
 
 def example() -> Path:
-    """Return the bundle of a suite that comes with the testbed.
-
-    Raises ControllerError where none does.
-    """
+    """Return the bundle of the example suite; raises ControllerError without one."""
     bundles = sorted((SHARE / "data" / "examples").glob("*.tar.gz"))
     if not bundles:
         raise ControllerError("no-example")
@@ -41,15 +38,15 @@ def example() -> Path:
 
 
 def copy(suite: Path) -> Copy:
-    """Copy the notebook to a folder of our own; a copy that is there keeps all its changes.
+    """Copy the notebook for a suite, unless a copy exists, which may have changes.
 
-    A bundle is unpacked first. Raises SuiteError where the folder is no suite, ControllerError
-    where it is one of a group.
+    A bundle is unpacked first. Raises SuiteError if the folder is no suite, ControllerError if it
+    is a group of suites.
     """
     import analysis
     from analysis.suite import group, suite_folder
 
-    suite = publish.kept(suite, build_folder() / "bundles")
+    suite = publish.unpack_cached(suite, build_folder() / "bundles")
     if group.is_group(suite):
         inside = ", ".join(str(member) for member in group.members(suite))
         raise ControllerError("suite-is-group", suite=suite, inside=inside)
@@ -61,25 +58,25 @@ def copy(suite: Path) -> Copy:
     return Copy(target, suite.resolve(), new)
 
 
-def open_in_lab(made: Copy) -> int:
-    """Serve it in JupyterLab on this machine alone, until that is ended; its exit status.
+def open_in_lab(copy: Copy) -> int:
+    """Run JupyterLab on localhost with a copy until it ends; return its exit status.
 
-    Raises ControllerError where JupyterLab is not installed.
+    Raises ControllerError if JupyterLab is not installed.
     """
     if find_spec("jupyterlab") is None:
         raise ControllerError(
-            "no-jupyterlab", command=with_extra("notebook"), notebook=made.notebook
+            "no-jupyterlab", command=with_extra("notebook"), notebook=copy.notebook
         )
-    # The kernel is started by the server, with this environment.
-    safe = {"PYTHONSAFEPATH": "1", "FDE_SUITE_DIR": str(made.suite)}
-    # Jupyter refuses root unless told: it listens on the loopback alone, behind a token.
+    # The server starts the kernel with this environment.
+    safe = {"PYTHONSAFEPATH": "1", "FDE_SUITE_DIR": str(copy.suite)}
+    # Jupyter refuses root by default; here it listens only on the loopback and requires a token.
     options = ["--ip=localhost", *["--allow-root"] * (os.geteuid() == 0)]
-    command = module_command("jupyterlab", *options, made.notebook.name)
-    folder = made.notebook.parent
+    command = module_command("jupyterlab", *options, copy.notebook.name)
+    folder = copy.notebook.parent
     with subprocess.Popen(command, cwd=folder, env={**os.environ, **safe}) as lab:
         try:
             return lab.wait()
-        except KeyboardInterrupt:  # nothing is lost: notebooks are saved as they are edited
+        except KeyboardInterrupt:  # JupyterLab saves notebooks while they are edited
             lab.terminate()
             lab.wait()
             return 0

@@ -1,4 +1,4 @@
-"""Commands on files of strangers, in a separate process whose resources are limited."""
+"""Commands on files of strangers, which run in a separate process with limited resources."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from contract.places import module_command
 
 COMMANDS = ("verify", "report", "summary", "compare", "publish", "notebook")
 IS_BOUNDED = "FDE_BOUNDED"
-# For up to 3 MB; a larger bundle may take as much more. An honest one of 3 MB takes 6 s and 250 MB,
-# 550 MB of address space with the stacks of threads.
+# Limits for up to 3 MB; they grow in proportion to larger bundles. A valid one of 3 MB takes 6 s,
+# 250 MB, and 550 MB of address space including the stacks of threads.
 _USUAL_BYTES = 3 << 20
 _CPU_S = 45
 _MEMORY_BYTES = 1100 << 20
-# What ends a process at these limits: its time, that again if it goes on, memory refused to a
-# library that cannot go on.
+# Signals that end a process at these limits: of time, of time again if it continues, and of memory
+# if a library cannot continue without it.
 _OVER_LIMIT = (signal.SIGXCPU, signal.SIGKILL, signal.SIGABRT)
-# Reserved by the libraries, by far most of it never used. With less OpenBLAS may ask for ever for
-# what it is refused.
+# The libraries reserve this much and use little of it. With less, OpenBLAS may retry forever.
 _ADDRESS_SPACE_BYTES, _LEAST_TO_MEASURE_BYTES = 2 << 30, 1 << 29
 _THREADS = ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS")
-# The most, whatever a bundle's size: a day, and what this machine has.
+# The largest limit for any bundle: a day (and the memory of this machine).
 _MOST_CPU_S = 86_400
-_WALL_FACTOR = 20  # of the processor's time, on a busy machine
+_WALL_FACTOR = 20  # relative to processor time, on a busy machine
 
 
 def bundles(argv: Sequence[str]) -> list[Path]:
-    """Return the files of strangers among the arguments of a command that is not yet bounded.
+    """Return the bundles among the arguments of a command that does not run in the sandbox yet.
 
-    Whatever can be opened as a bundle is one, by its content, wherever and however it is named.
-    `verify` alone reads the tables that a folder brings, and so folders are bundles to it.
+    Any file that can be opened as a bundle counts, whatever its name. For `verify` folders count,
+    too, because it reads their tables.
     """
     command = command_of(argv)
     if command not in COMMANDS or IS_BOUNDED in os.environ:
@@ -56,7 +55,7 @@ def command_of(argv: Sequence[str]) -> str:
 
 
 def _is_bundle(path: Path) -> bool:
-    """Whether a file can be opened as a bundle, which reads no more than its first header."""
+    """Return whether a file can be opened as a bundle; only its first header is read."""
     try:
         with path.open("rb") if path.is_file() else nullcontext() as file:
             return file is not None and bool(archives.open_tar(file))
@@ -65,10 +64,10 @@ def _is_bundle(path: Path) -> bool:
 
 
 def limits(paths: Sequence[Path]) -> tuple[int, int]:
-    """Return seconds of a processor and bytes of memory for what these take on the disk."""
+    """Return the limits of processor seconds and memory bytes, by the size of the files."""
     files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
     stats = {(stat.st_dev, stat.st_ino): stat for stat in (file.lstat() for file in files)}
-    # Of a sparse file what is allocated.
+    # A sparse file counts with its allocated blocks.
     size_bytes = sum(min(stat.st_size, stat.st_blocks * 512) for stat in stats.values())
     share = max(1.0, size_bytes / _USUAL_BYTES)
     most_bytes = max(_MEMORY_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -79,9 +78,9 @@ def limits(paths: Sequence[Path]) -> tuple[int, int]:
 
 
 def require_address_space(argv: Sequence[str]) -> None:
-    """Refuse a command where `ulimit -v` leaves too little; where it is limited, start few threads.
+    """Raise ControllerError if `ulimit -v` is too low for a command.
 
-    Raises ControllerError.
+    Under a sufficient limit, few threads are started.
     """
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     least_bytes = _LEAST_TO_MEASURE_BYTES if "--" in argv else _ADDRESS_SPACE_BYTES
@@ -97,19 +96,19 @@ def require_address_space(argv: Sequence[str]) -> None:
 def run(
     argv: Sequence[str], paths: Sequence[Path], **streams: int | None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python -m ARGV` within limits that the size of the files gives.
+    """Run `python -m ARGV` with limits for the size of the files.
 
-    Raises ControllerError where it was ended for what it took.
+    Raises ControllerError if it exceeds a limit or another signal ends it.
     """
     cpu_s, memory_bytes = limits(paths)
 
     def limit() -> None:
-        for what, most in ((resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_DATA, memory_bytes)):
-            resource.setrlimit(what, (most, most))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     try:
-        done: subprocess.CompletedProcess[str] = subprocess.run(
+        process: subprocess.CompletedProcess[str] = subprocess.run(
             module_command(*argv),
             env={**dict.fromkeys(_THREADS, "4"), **os.environ, IS_BOUNDED: "1"},
             preexec_fn=limit,
@@ -119,22 +118,22 @@ def run(
             check=False,
             **streams,  # type: ignore[call-overload]
         )
-        ended = -done.returncode
+        number = -process.returncode
     except subprocess.TimeoutExpired:
-        ended = signal.SIGXCPU
-    if ended <= 0:
-        return done
+        number = signal.SIGXCPU
+    if number <= 0:
+        return process
     named = ", ".join(str(path) for path in paths)
-    if ended not in _OVER_LIMIT:
-        names = (known.name for known in signal.Signals if known == ended)
-        raise ControllerError("reader-ended", named=named, signal=next(names, ended))
+    if number not in _OVER_LIMIT:
+        names = (entry.name for entry in signal.Signals if entry == number)
+        raise ControllerError("reader-ended", named=named, signal=next(names, number))
     raise ControllerError(
         "reader-too-large", named=named, cpu_s=cpu_s, memory_mib=memory_bytes >> 20
     )
 
 
 def is_inherited(stream: object) -> bool:
-    """Whether the output of a child reaches the stream without our help."""
+    """Return whether a child process inherits the stream as its output."""
     try:
         return isinstance(stream, io.TextIOBase) and stream.fileno() in (1, 2)
     except (OSError, ValueError):

@@ -21,7 +21,7 @@ import pytest
 
 from contract.places import ROOT
 from controller.sharing.notebook import NAME
-from controller.sharing.publish import kept
+from controller.sharing.publish import unpack_cached
 from validation.bench import FOLDER
 from validation.report.browser import Tab, chromium
 
@@ -184,7 +184,7 @@ def test_it_runs_in_jupyterlab_and_a_slider_moves_the_payback(tmp_path: Path) ->
         pytest.skip("there is no chromium: apt install chromium")
     if not find_spec("jupyterlab") or not find_spec("ipywidgets"):
         pytest.skip("JupyterLab or ipywidgets is missing: pip install '.[notebook]'")
-    suite = kept(BUNDLE, tmp_path / "bundles")
+    suite = unpack_cached(BUNDLE, tmp_path / "bundles")
     with served(suite, tmp_path) as address, chromium() as tab:
         tab.open(address, 1280, 900)
         until(lambda: tab.evaluate(f"window.jupyterapp && {APP}?.context?.isReady"), START_S)

@@ -8,7 +8,7 @@ from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
 
 class ActionModule(testbed.TestbedAction):
-    """It is sent, and unpacked where anything there differs."""
+    """Send and unpack the agent if a file differs, or remove it."""
 
     def work(self, options):
         target = self.target()

@@ -1,6 +1,6 @@
 # Copyright: Contributors to the FDE energy testbed
 # SPDX-License-Identifier: Apache-2.0
-"""Prepare the disks that the inventory names, or put them back; the agent alone writes them."""
+"""Prepare or restore the disks of the inventory; only the agent writes them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
 
 class ActionModule(testbed.TestbedAction):
-    """In check mode no disk is written; the answer has what would be done to each."""
+    """Prepare or restore disks; in check mode only list what would be done."""
 
     def work(self, options):
         target = self.target()
-        if options["state"] == "prepared":
-            return self._prepare(target, options)
-        arguments = ["--psid-revert", options["psid_revert"]] if options["psid_revert"] else []
-        return self._act(target, "teardown", arguments)
-
-    def _prepare(self, target, options):
+        if options["state"] != "prepared":
+            arguments = ["--psid-revert", options["psid_revert"]] if options["psid_revert"] else []
+            return self._act(target, "teardown", arguments)
         checked = options["checked"]
         if checked and not self.dry:
             return self._act(target, "prepare", _checked(checked))
@@ -55,7 +52,7 @@ class ActionModule(testbed.TestbedAction):
         arguments += ["--secrets", testbed.secrets.PLACE, *(["--check"] if self.dry else [])]
         answer = self.ask_agent(target, step, *arguments)
         actions = answer["actions"]
-        if not self.dry:  # the last check was of the disks as they were
+        if not self.dry:  # the disks have changed since the last check
             testbed.survey.checks_file(target).unlink(missing_ok=True)
         lines = "".join(f"{action['sentence']}\n" for action in actions)
         diff = [{"prepared": lines}] if actions else []

@@ -1,6 +1,6 @@
 # Copyright: Contributors to the FDE energy testbed
 # SPDX-License-Identifier: Apache-2.0
-"""Note, install or remove what provisioning brings to a target."""
+"""Install packages on a target, note what provisioning adds, or remove what was noted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEPS = {"present": "install", "noted": "note", "absent": "remove"}
 
 
 class ActionModule(testbed.TestbedAction):
-    """The agent does it; a teardown takes away what it noted."""
+    """Have the agent install, note or remove packages and files."""
 
     def work(self, options):
         step, names, files = STEPS[options["state"]], options["names"], options["files"]
@@ -25,7 +25,7 @@ class ActionModule(testbed.TestbedAction):
         try:
             return self.ask_agent(self.target(), *arguments)
         except testbed.ControllerError as error:
-            # A target that is not provisioned has no agent to note it: what is made there stays.
+            # Without an agent nothing is noted, and a teardown leaves the files there.
             if step == "note" and error.code == "no-agent":
                 return {"actions": []}
             raise

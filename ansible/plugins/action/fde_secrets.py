@@ -10,7 +10,7 @@ from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
 
 class ActionModule(testbed.TestbedAction):
-    """They go from the file to the connection's input: no variable, argument or result has them."""
+    """Pass secrets from their file to the connection's input, never in variables or results."""
 
     shares_connection = False
 

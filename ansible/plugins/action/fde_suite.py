@@ -1,6 +1,6 @@
 # Copyright: Contributors to the FDE energy testbed
 # SPDX-License-Identifier: Apache-2.0
-"""Hand a frozen plan to the agent and start it, ask for its state, or fetch what it measured."""
+"""Start a suite on the target, query its state, or fetch its results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
-# An agent that crashed again and again is not started before that is forgotten.
+# systemd starts an agent that crashed repeatedly only after reset-failed.
 START = """
 umask 022; d=$1 u=$2; mkdir -p "$d" && n=$(mktemp "$d/.plan.XXXXXX") && cat >"$n" || exit 1
 if cmp -s "$n" "$d/plan.json"; then rm "$n"
@@ -29,20 +29,20 @@ STOP = 'systemctl is-enabled --quiet "$2" && systemctl disable --quiet "$2" && e
 
 
 class ActionModule(testbed.TestbedAction):
-    """The suite runs in a service of the target's, now and after every boot until it is fetched."""
+    """Run the suite in a service of the target, also after a boot, until it is fetched."""
 
     def work(self, options):
         target, suite_id, state = self.target(), options["suite_id"], options["state"]
         folder, unit = testbed.connection.suite_dir(suite_id), f"fde-agent@{suite_id}.service"
-        place = [folder, unit]
+        arguments = [folder, unit]
         if state == "queried":
-            return {"suite": json.loads(self._require(target, STATE, place))}
+            return {"suite": json.loads(self._require(target, STATE, arguments))}
         if self.dry:
             return {"changed": state == "started"}
         if state == "started":
             plan = Path(options["plan_file"]).read_bytes()
-            return {"changed": bool(self._require(target, START, place, plan).strip())}
-        self._require(target, STOP, place)
+            return {"changed": bool(self._require(target, START, arguments, plan).strip())}
+        self._require(target, STOP, arguments)
         archive = f"{folder}.tar"
         self.ask_agent(target, "pack", "--suite-dir", folder, "--out", archive)
         try:
@@ -54,5 +54,5 @@ class ActionModule(testbed.TestbedAction):
         return {"changed": True, "archive_file": options["archive_file"]}
 
     def _require(self, target, script, arguments, stdin=b""):
-        done = self.ask(target, ["sh", "-c", script, "sh", *arguments], stdin)
-        return testbed.connection.require_output(target, done)
+        result = self.ask(target, ["sh", "-c", script, "sh", *arguments], stdin)
+        return testbed.connection.require_output(target, result)

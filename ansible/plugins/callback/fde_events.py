@@ -1,7 +1,7 @@
-"""One JSON line for each failure of a play, and one with every host's counts at its end.
+"""Writes a JSON line for each failure of a play, and one with the counts of all hosts at its end.
 
-They are appended to the file that FDE_ANSIBLE_EVENTS names; without it nothing is written. Results
-of tasks with `no_log` come here without what they hide.
+The lines are appended to the file that FDE_ANSIBLE_EVENTS names; without it nothing is written.
+Ansible removes hidden values from results of tasks with `no_log` before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNTS = ("ok", "changed", "failures", "unreachable")
 
 
 class CallbackModule(CallbackBase):
-    """Beside the usual output."""
+    """A callback that runs in addition to the usual output."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -34,7 +34,9 @@ class CallbackModule(CallbackBase):
         super().__init__(*args, **options)
         self._file = os.environ.get("FDE_ANSIBLE_EVENTS", "")
         self.disabled = not self._file
-        self._items: dict[str, list[str]] = {}  # by host: what failed of the loop that runs there
+        self._items: dict[
+            str, list[str]
+        ] = {}  # reasons of failed items of the present loop, by host
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         self._items.setdefault(result.host.get_name(), []).extend(_reasons(result.result))
@@ -66,10 +68,7 @@ class CallbackModule(CallbackBase):
 
 
 def _reasons(result: dict[str, Any]) -> list[str]:
-    """Return what was wrong, each in a sentence or a line.
-
-    Our own modules say it on standard error.
-    """
+    """Return the reasons of a failure, with the last line of standard error."""
     if result.get("argument_errors"):
         return [str(reason) for reason in result["argument_errors"]]
     lines = str(result.get("stderr") or "").strip().splitlines()

@@ -1,6 +1,6 @@
 # Copyright: Contributors to the FDE energy testbed
 # SPDX-License-Identifier: Apache-2.0
-"""What the action plugins share: our packages, the target, commands by Ansible's connection."""
+"""The base class of the action plugins: packages, target, commands by Ansible's connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 
 from ansible.plugins.action import ActionBase
 
-# The packages lie above a checkout's collection and an installed package's; else Python has them.
+# The packages are in a parent folder of a checked-out or installed collection, or in Python's path.
 _ABOVE = (path for path in Path(__file__).resolve().parents if (path / "fde_testbed").is_dir())
 sys.path += [str(path) for path in _ABOVE][:1]
 try:
@@ -41,7 +41,7 @@ except ImportError as error:
 else:
     MISSING = None
 
-__all__ = [  # fde_testbed has our packages found
+__all__ = [
     "ControllerError",
     "Problem",
     "TestbedAction",
@@ -58,19 +58,22 @@ __all__ = [  # fde_testbed has our packages found
 ]
 
 
-class TestbedAction(ActionBase):
-    """An action on the controller; what it asks of the target needs Python there alone.
+SPECIFICATION_KEYS = ("type", "elements", "required", "default", "choices")
 
-    The module of the same name holds its documentation, which is its argument specification, too.
+
+class TestbedAction(ActionBase):
+    """An action on the controller; the target needs only Python.
+
+    The documentation of the module of the same name is also the argument specification.
     """
 
-    # Whether it may use a connection of Ansible's that is open already.
+    # Whether it may use an open connection of Ansible's.
     shares_connection = True
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp=None, task_vars=None):
-        """Do the work; a refusal has its `problems`, each with code, facts, sentence and remedy."""
+        """Do the work; the result of a refusal has its `problems` as documents."""
         result = super().run(tmp, task_vars)
         if MISSING is not None:
             raise AnsibleActionFail(
@@ -78,30 +81,37 @@ class TestbedAction(ActionBase):
                 f"Run `{sys.executable} -m pip install fde-energy-testbed`."
             )
         self._variables = task_vars or {}
-        options = self.validate_argument_spec(_specification(self._task.action))[1]
+        file = f"{self._task.action.rpartition('.')[2]}.yml"
+        text = (Path(__file__).parents[1] / "modules" / file).read_text(encoding="utf-8")
+        documented = yaml.safe_load(text)["DOCUMENTATION"].get("options", {})
+        specification = {
+            name: {key: entry[key] for key in SPECIFICATION_KEYS if key in entry}
+            for name, entry in documented.items()
+        }
+        options = self.validate_argument_spec(specification)[1]
         try:
             return {**result, "changed": False, **self.work(options)}
         except AgentError as error:
             return {**result, **self.refused(error.problems)}
 
     def work(self, options):
-        """Return the result's fields; raises AgentError."""
+        """Do the work of the action and return the fields of the result; raises AgentError."""
         raise NotImplementedError
 
     @property
     def host(self):
-        """Return the host's name in the inventory."""
+        """Name of the host in the inventory."""
         return self._variables["inventory_hostname"]
 
     @property
     def dry(self):
-        """Whether this is check mode."""
+        """Whether Ansible runs in check mode."""
         return self._task.check_mode
 
     @property
     def target_file(self):
-        """Return where the resolved target is, which `fde_target` writes and the others read."""
-        if folder := os.environ.get("FDE_TARGETS"):  # of one command alone
+        """Path of the resolved target, which `fde_target` writes and other actions read."""
+        if folder := os.environ.get("FDE_TARGETS"):  # of a single command
             return Path(folder) / f"{self.host}.json"
         source = str(self._variables.get("inventory_dir"))
         digest = hashlib.sha256(source.encode()).hexdigest()[:12]
@@ -123,21 +133,23 @@ class TestbedAction(ActionBase):
         }
 
     def ask(self, target, remote, stdin=b""):
-        """Run a command as root there, as `controller.targets.connection.run` does.
+        """Run a command as root on the target, as `controller.targets.connection.run` does.
 
-        Its input is never empty: Ansible then takes no terminal, which mixes errors with answers.
+        The input is never empty: then Ansible uses no terminal, which would mix errors with output.
         """
         if connection.sudo_user(target) or connection.is_local(target):
             remote = [*connection.ROOT_ENVIRONMENT, *remote]
         if not connection.is_local(target):
-            # Before the site's own, which ssh then does not take: a stranger gets no secret.
+            # ssh takes the first value of an option: the site's cannot admit a stranger.
             unshared = () if self.shares_connection else connection.UNSHARED
-            strict = " ".join(f"-o {each}" for each in (*connection.strict_options(), *unshared))
+            strict = " ".join(
+                f"-o {option}" for option in (*connection.strict_options(), *unshared)
+            )
             arguments = self._connection.get_option("ssh_args") or ""
             if not arguments.startswith(strict):
                 self._connection.set_option("ssh_args", f"{strict} {arguments}")
         try:
-            done = self._low_level_execute_command(
+            output = self._low_level_execute_command(
                 connection.quote_command(remote),
                 in_data=stdin or b"\n",
                 encoding_errors="surrogateescape",
@@ -146,31 +158,19 @@ class TestbedAction(ActionBase):
             return subprocess.CompletedProcess(
                 remote, connection.SSH_FAILED, b"", str(error).encode()
             )
-        texts = (done[name].encode("utf-8", "surrogateescape") for name in ("stdout", "stderr"))
-        return subprocess.CompletedProcess(remote, done["rc"], *texts)
+        texts = (output[name].encode("utf-8", "surrogateescape") for name in ("stdout", "stderr"))
+        return subprocess.CompletedProcess(remote, output["rc"], *texts)
 
     def ask_agent(self, target, *arguments):
-        """Return the answer of a command of the agent there; raises AgentError by its refusals."""
+        """Run a command of the agent and return its answer; raises AgentError with its refusals."""
         shell = ["sh", "-c", 'umask 022; exec "$@"', "sh"]
-        done = self.ask(target, [*shell, *connection.PYTHON, "-m", "agent", *arguments])
+        result = self.ask(target, [*shell, *connection.PYTHON, "-m", "agent", *arguments])
         try:
-            answer = json.loads(done.stdout.splitlines()[-1])
+            answer = json.loads(result.stdout.splitlines()[-1])
         except (IndexError, ValueError):  # `pack` prints nothing
             answer = {}
-        if not done.returncode:
+        if not result.returncode:
             return answer
         if "problems" in answer:
-            raise ControllerError(*(schema.read(Problem, each) for each in answer["problems"]))
-        raise ControllerError(connection.describe_failure(target, done))
-
-
-def _specification(action):
-    """Return the argument specification that a module's documentation has."""
-    file = Path(__file__).parents[1] / "modules" / f"{action.rpartition('.')[2]}.yml"
-    documentation = yaml.safe_load(file.read_text(encoding="utf-8"))["DOCUMENTATION"]
-    options = documentation.get("options", {})
-    kept = ("type", "elements", "required", "default", "choices")
-    return {
-        option: {key: entry[key] for key in kept if key in entry}
-        for option, entry in options.items()
-    }
+            raise ControllerError(*(schema.read(Problem, entry) for entry in answer["problems"]))
+        raise ControllerError(connection.describe_failure(target, result))

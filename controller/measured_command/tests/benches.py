@@ -18,7 +18,12 @@ from contract import schema
 from contract.measured_command import CommandDocument
 from contract.places import SCHEMAS
 from controller.measured_command.measure import run
-from controller.measured_command.options import Command, MeasureOptions, of_strings, of_words
+from controller.measured_command.options import (
+    Command,
+    MeasureOptions,
+    command_from_words,
+    shell_commands,
+)
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.trees import TREES, P, child
@@ -26,7 +31,7 @@ from instrumentation.tests.trees import TREES, P, child
 OPTIONS = MeasureOptions(runs=3, rest_s=0.0, seed=1)
 # Shorter than a stretch of which it is told whether a counter stood still: this one may be late.
 RESTED = replace(OPTIONS, rest_s=0.15)
-SLEEP = [of_words(["sleep", "0.15"])]
+SLEEP = [command_from_words(["sleep", "0.15"])]
 PSYS, PACKAGE, DRAM = (
     f"intel-rapl/{zone}/energy_uj"
     for zone in ("intel-rapl:0", "intel-rapl:1", "intel-rapl:1/intel-rapl:1:0")
@@ -129,4 +134,4 @@ def without_joules(outcome: CommandDocument) -> dict[str, set[str]]:
 def adding(file: Path, uj: int | str, name: str = "") -> Command:
     """Make a command that takes so many µJ; the amount may be an expression of the shell."""
     line = f"n=$(cat {file}); echo $((n + {uj})) > {file}"
-    return replace(of_strings([line])[0], name=name or f"add {uj}")
+    return replace(shell_commands([line])[0], name=name or f"add {uj}")

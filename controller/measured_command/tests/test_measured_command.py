@@ -24,10 +24,15 @@ from contract.places import ROOT
 from contract.tests.refusal import refuses
 from controller.cli import app
 from controller.measured_command import evaluate
-from controller.measured_command.execute import ended
+from controller.measured_command.execute import describe_failure
 from controller.measured_command.measure import run
-from controller.measured_command.options import Command, MeasureOptions, of_strings, of_words
-from controller.measured_command.show import MODELLED_WORDS, _code
+from controller.measured_command.options import (
+    Command,
+    MeasureOptions,
+    command_from_words,
+    shell_commands,
+)
+from controller.measured_command.show import MODELLED_WORDS, code_cell
 from controller.measured_command.tests.benches import OPTIONS, Bench, adding, counting_w
 from controller.session.tests.test_recorders import meter, speaking
 from instrumentation.accuracy import Accuracy
@@ -101,7 +106,7 @@ def test_rest_is_the_baseline(bench: Bench) -> None:
 
     # A load of a known rate that also runs in the rest is taken off.
     with counting_w(bench.tree, {f"{P}:0/energy_uj": 1.0}):
-        outcome = bench.measure([of_words(["sleep", "0.2"])], rest_s=0.2)
+        outcome = bench.measure([command_from_words(["sleep", "0.2"])], rest_s=0.2)
     for trial in outcome.commands[0].trials:
         assert (trial.rest_power_w["package-0"] or 0) > 0
     main = outcome.commands[0].components["package-0"]
@@ -171,8 +176,8 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
     ("lines", "options", "refusal"),
     [
         (["true", "true"], {}, refuses("command-twice", command="true")),
-        (["true"], {"prepare": of_strings(["exit 3"])}, refuses("prepare-failed")),
-        ([], {"prepare": of_strings(["true", "true"])}, refuses("option-count")),
+        (["true"], {"prepare": shell_commands(["exit 3"])}, refuses("prepare-failed")),
+        ([], {"prepare": shell_commands(["true", "true"])}, refuses("option-count")),
         ([], {"component": "psyss"}, refuses("unknown-name", name="psyss")),
         ([], {"export_json": NOWHERE / "x"}, pytest.raises(OSError, match="Not a directory")),
         ([], {"export_json": Path("/")}, pytest.raises(OSError, match="Is a directory")),
@@ -188,7 +193,7 @@ def test_what_cannot_be_done_is_one_sentence_before_the_first_run(
 ) -> None:
     log = bench.folder / "log"
     with refusal as refused:
-        bench.run(of_strings(lines or [f"touch {log}"]), **options)
+        bench.run(shell_commands(lines or [f"touch {log}"]), **options)
     assert "\n" not in str(refused.value) and not log.exists()
 
 
@@ -218,15 +223,15 @@ def test_what_cannot_run_ends_as_in_a_shell(
         (bench.folder / name).write_text(text)
         (bench.folder / name).chmod(mode)
     lines = " " in words[0]
-    commands = of_strings(words) if lines else [of_words(words)]
+    commands = shell_commands(words) if lines else [command_from_words(words)]
     with contextlib.chdir(bench.folder):
         assert app.guarded(lambda: bench.run(commands)) == status
     assert capsys.readouterr().err.count("fde: ") == 1
 
 
 def test_a_signal_without_a_name_is_a_sentence() -> None:
-    assert ended(-signal.SIGSEGV).endswith("SIGSEGV")
-    assert ended(-35).endswith("signal 35")
+    assert describe_failure(-signal.SIGSEGV).endswith("SIGSEGV")
+    assert describe_failure(-35).endswith("signal 35")
 
 
 @pytest.mark.parametrize("line", ["./fde-none/program", "env ./fde-none", ". / ; /"])
@@ -235,15 +240,15 @@ def test_what_did_not_run_is_compared_with_nothing(
 ) -> None:
     path = bench.folder / "result.json"
     with refuses("command-did-not-run", command=line):
-        bench.run(of_strings(["false", line]), ignore_failure=True, export_json=path)
+        bench.run(shell_commands(["false", line]), ignore_failure=True, export_json=path)
     assert not path.exists()
     assert "against" not in capsys.readouterr().out
 
 
 def test_prepare_and_warmup_in_their_order(bench: Bench) -> None:
     log = bench.folder / "log"
-    prepare = of_strings([f"echo prepare >> {log}"])
-    bench.measure(of_strings([f"echo run >> {log}"]), runs=2, warmup=1, prepare=prepare)
+    prepare = shell_commands([f"echo prepare >> {log}"])
+    bench.measure(shell_commands([f"echo run >> {log}"]), runs=2, warmup=1, prepare=prepare)
     assert log.read_text().split() == ["prepare", "run"] * 3
 
 
@@ -267,7 +272,7 @@ def test_without_any_source_one_sentence_has_the_remedy(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     with pytest.raises(ControllerError) as raised:
-        run([of_words(["true"])], OPTIONS, lambda: LocalSources({}, refused))
+        run([command_from_words(["true"])], OPTIONS, lambda: LocalSources({}, refused))
     printed = str(raised.value)
     assert all(word in printed for word in words) and absent not in printed
 
@@ -276,7 +281,7 @@ def test_a_meter_of_an_inventory(bench: Bench, capsys: Captured) -> None:
     entry = meter(bench.folder / "port")
     with speaking(bench.folder / "port"):
         options = {"runs": 2, "rest_s": 0.3, "meters": [entry], "keep": bench.folder / "kept"}
-        outcome = bench.measure([of_words(["sleep", "0.5"])], without_counters, **options)
+        outcome = bench.measure([command_from_words(["sleep", "0.5"])], without_counters, **options)
     assert (outcome.component, outcome.origin) == ("system", "modelled")
     for trial in outcome.commands[0].trials:  # the simulator gives 20 W
         assert trial.energy_j["system"] == pytest.approx(20 * trial.seconds, rel=0.05)
@@ -284,7 +289,7 @@ def test_a_meter_of_an_inventory(bench: Bench, capsys: Captured) -> None:
     assert (bench.folder / "kept/meters/meter0/stream.raw").stat().st_size > 0
     assert MODELLED_WORDS in capsys.readouterr().out
     with refuses("folder-recorded"):
-        bench.run([of_words(["true"])], **options)
+        bench.run([command_from_words(["true"])], **options)
 
 
 def test_a_recorder_that_ends_is_started_again_and_noted(bench: Bench) -> None:
@@ -297,7 +302,7 @@ if not os.path.exists({str(ended)!r}):
     pathlib.Path({str(ended)!r}).touch()
 time.sleep(0.5)
 """
-    commands = [of_words(["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", code])]
+    commands = [command_from_words(["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", code])]
     with speaking(bench.folder / "port"):
         options = {"runs": 4, "rest_s": 2, "meters": [meter(bench.folder / "port")], "keep": kept}
         outcome = bench.measure(commands, without_counters, **options)
@@ -348,7 +353,7 @@ def test_where_the_output_goes(bench: Bench, output: str, capfd: Captured) -> No
     file = bench.folder / "output"
     line = f"{NOTICING.format(bench.package)}; echo said; echo wrong >&2"
     where = str(file) if output == "file" else output
-    outcome = bench.measure(of_strings([line]), output=where)
+    outcome = bench.measure(shell_commands([line]), output=where)
     energy = outcome.commands[0].components["package-0"].energy_j
     assert (energy and energy.mean) == (None if output == "null" else 2.0)
     still = [note.facts["components"] for note in outcome.notes if note.code == "did-not-move"]
@@ -363,7 +368,7 @@ def test_where_the_output_goes(bench: Bench, output: str, capfd: Captured) -> No
 def test_what_a_command_leaves_running_may_go_on_writing(bench: Bench) -> None:
     log, captured = bench.folder / "log", bench.folder / "told"
     line = f"{{ until [ -e {captured} ]; do sleep 0.02; done; echo late && echo lived > {log}; }} &"
-    bench.measure(of_strings([line]), runs=1)
+    bench.measure(shell_commands([line]), runs=1)
     captured.touch()  # what goes on was not waited for
     while not log.exists():
         time.sleep(0.02)
@@ -378,7 +383,7 @@ def test_a_table_in_markdown(bench: Bench) -> None:
     assert lines[2].startswith("| `a \\| b` | 2.00")
     assert all(line.replace("\\|", "").count("|") == 8 for line in lines[:4])
     assert "; measured; mean" in lines[5]
-    assert _code("`x`") == "`` `x` ``"
+    assert code_cell("`x`") == "`` `x` ``"
 
 
 def test_the_command_line(capsys: Captured, monkeypatch: Any) -> None:
@@ -394,9 +399,9 @@ def test_the_command_line(capsys: Captured, monkeypatch: Any) -> None:
     assert "measure [OPTIONS] {COMMAND}..." in capsys.readouterr().out
     for words in (["--", "gzip", "-9", "a b"], ["gzip", "-9", "a b"]):
         assert app.main(["measure", "--runs", "3", *words]) == 0
-        assert measured.pop() == [of_words(["gzip", "-9", "a b"])]
+        assert measured.pop() == [command_from_words(["gzip", "-9", "a b"])]
     assert app.main(["measure", "gzip -9 a", "xz a"]) == 0
-    assert measured.pop() == of_strings(["gzip -9 a", "xz a"])
+    assert measured.pop() == shell_commands(["gzip -9 a", "xz a"])
     assert app.main(["measure", "-n", "fast", "-n", "small", "gzip -9 a", "xz a"]) == 0
     assert [command.name for command in measured.pop()] == ["fast", "small"]
     assert app.main(["measure", "-n", "fast", "gzip -9 a", "xz a"]) == 1
@@ -431,7 +436,9 @@ def test_the_digit_of_a_meter_is_in_a_ratio_that_scatter_does_not_show() -> None
     """60.4 W and 60.6 W, shown as 60 and 61 W in every run."""
     results = [
         evaluate.result(
-            of_words([str(power_w)]), trials_of([3 * power_w + 1e-3 * n for n in range(6)]), 0.0
+            command_from_words([str(power_w)]),
+            trials_of([3 * power_w + 1e-3 * n for n in range(6)]),
+            0.0,
         )
         for power_w in (60, 61)
     ]
@@ -448,7 +455,7 @@ def test_the_digit_of_a_meter_is_in_a_ratio_that_scatter_does_not_show() -> None
 def test_a_step_that_scatter_does_not_show_is_in_the_interval() -> None:
     """Six runs of 90 J in 3 s, each the same, of which a counter's step leaves 1 J open."""
     for open_j in (0.0, 1.0):
-        result = evaluate.result(of_words(["x"]), trials_of([90.0] * 6, open_j), 0.0)
+        result = evaluate.result(command_from_words(["x"]), trials_of([90.0] * 6, open_j), 0.0)
         component = result.components["system"]
         assert component.energy_j is not None and component.power_w is not None
         assert component.energy_j.half_width == pytest.approx(1.96 * open_j, abs=1e-3)

@@ -26,7 +26,7 @@ from pathlib import Path
 from contract.interrupts import term_interrupts
 from controller.cli.app import guarded
 from controller.measured_command.measure import run
-from controller.measured_command.options import MeasureOptions, of_strings
+from controller.measured_command.options import MeasureOptions, shell_commands
 from instrumentation.sources import standing
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
@@ -35,11 +35,11 @@ given = json.loads(sys.argv[1])
 standing.PATIENCE_S = {"RAPL": 3600.0}
 for key in ("export_json", "export_markdown"):
     given["options"][key] = Path(given["options"][key]) if key in given["options"] else None
-given["options"]["prepare"] = of_strings(given["options"].get("prepare", []))
+given["options"]["prepare"] = shell_commands(given["options"].get("prepare", []))
 options = MeasureOptions(**{"rest_s": 0.0, "seed": 1, **given["options"]})
 sources = {"powercap": lambda: PowercapSource.open(Path(given["tree"]))}
 opener = lambda: LocalSources.open(sources)
-sys.exit(guarded(lambda: run(of_strings([given["line"]]), options, opener)))
+sys.exit(guarded(lambda: run(shell_commands([given["line"]]), options, opener)))
 """
 HANGS = "echo $$ >> pids; (sleep 777 & echo $! >> pids); sleep 777 & echo $! >> pids; wait"
 

@@ -13,7 +13,7 @@ import pytest
 from contract import extensions
 from contract.measured_command import Component
 from contract.tests.refusal import refuses
-from controller.measured_command.options import of_strings, of_words
+from controller.measured_command.options import command_from_words, shell_commands
 from controller.measured_command.sources import main_component
 from controller.measured_command.tests.benches import (
     DRAM,
@@ -100,9 +100,9 @@ def test_without_a_socket_there_is_no_sum(
 def test_where_all_stands_still_nothing_is_measured(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with refuses("no-component"):
-        metered(tmp_path, {}, of_strings([f"echo x >> {log}; sleep 0.5"]))
+        metered(tmp_path, {}, shell_commands([f"echo x >> {log}; sleep 0.5"]))
     assert log.read_text() == "x\n"  # it was ended after one block
-    outcome = metered(tmp_path, {}, [of_words(["true"])], runs=1, rest_s=0.0)
+    outcome = metered(tmp_path, {}, [command_from_words(["true"])], runs=1, rest_s=0.0)
     assert without_joules(outcome)[outcome.component] == {DID_NOT_MOVE}
 
 
@@ -110,11 +110,11 @@ def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
     folder = lay_out(tmp_path / "supply/BAT0", {**BATTERY, "power_now": "0"})
     sources = {"battery": lambda: BatterySource.open(tmp_path / "supply", 0.05)}
     now = folder / "energy_now"
-    step = of_strings([f"n=$(cat {now}); echo $((n - 10000)) > {now}; sleep 0.1"])
+    step = shell_commands([f"n=$(cat {now}); echo $((n - 10000)) > {now}; sleep 0.1"])
     with refuses("no-component"):
         measured(step, RESTED, lambda: LocalSources.open(sources), tmp_path)
     line = f"for k in 1 2 3 4 5 6 7 8 9 10 11 12; do n=$(cat {now}); echo $((n - 1000)) > {now}; "
-    many = of_strings([f"{line} sleep 0.1; done"])
+    many = shell_commands([f"{line} sleep 0.1; done"])
     outcome = measured(many, OPTIONS, lambda: LocalSources.open(sources), tmp_path)
     assert outcome.component == "battery/gauge"
     energy = outcome.commands[0].components["battery/gauge"].energy_j

@@ -12,8 +12,8 @@ from controller.measured_command import measure
 from controller.measured_command.evaluate import RawTrial
 from controller.measured_command.execute import Execution
 from controller.measured_command.measure import Measurement
-from controller.measured_command.meters import _quiet, _rest_behind_ns, recorded
-from controller.measured_command.options import Command, MeasureOptions, of_words
+from controller.measured_command.meters import following_rest_ns, quiet_span, record_meters
+from controller.measured_command.options import Command, MeasureOptions, command_from_words
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.polled import PolledSource
@@ -42,11 +42,11 @@ class SlowCard:
 def blocks_of(sources: LocalSources, count: int) -> Sequence[RawTrial]:
     """Measure so many blocks of a command without a meter."""
     options = MeasureOptions(runs=count, rest_s=1.0, seed=1)
-    with recorded((), None) as meters:
-        measurement = Measurement([of_words(["true"])], options, sources, meters)
+    with record_meters((), None) as meters:
+        measurement = Measurement([command_from_words(["true"])], options, sources, meters)
         for _ in range(count):
             measurement.measure_block()
-    return measurement.done
+    return measurement.trials
 
 
 @pytest.mark.parametrize("run_ms", [537, 600, 1093])
@@ -64,7 +64,7 @@ def test_a_slow_counter_s_joules_are_those_of_the_run(
     monkeypatch.setattr(time, "sleep", card.wait)
     sources = LocalSources({"nvml": card}, {})
     for trial in blocks_of(sources, 3):
-        used, rest = trial.used["gpu-0"], trial.rest_used["gpu-0"]
+        used, rest = trial.readings["gpu-0"], trial.rest_readings["gpu-0"]
         assert used.energy_j == pytest.approx(run_ms / 10, abs=1.1)
         assert used.seconds == pytest.approx(run_ms / 1e3)
         assert rest.energy_j == pytest.approx(100, abs=1.1) and rest.seconds == pytest.approx(1.0)
@@ -118,7 +118,7 @@ def test_the_sum_of_a_polled_power_is_not_carried_on() -> None:
 
 def test_rests_beside_a_run() -> None:
     rests = [(0, 6 * S), (11 * S + 1_000_000, 17 * S), (30 * S, 36 * S)]
-    assert [_rest_behind_ns(end * S, rests) for end in (11, 22)] == [6 * S, 0]
+    assert [following_rest_ns(end * S, rests) for end in (11, 22)] == [6 * S, 0]
     # It counts from where the meter reports no more of the run, at least a half.
-    assert _quiet((10 * S, 16 * S), 1.5) == (11_500_000_000, 16 * S)
-    assert _quiet((10 * S, 12 * S), 1.5) == (11 * S, 12 * S)
+    assert quiet_span((10 * S, 16 * S), 1.5) == (11_500_000_000, 16 * S)
+    assert quiet_span((10 * S, 12 * S), 1.5) == (11 * S, 12 * S)

@@ -141,8 +141,8 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     sha256 = hashlib.sha256(stranger.read_bytes()).hexdigest()
     page = build / "bundles" / sha256 / suite.name / "report.html"
     assert printed["report", stranger]["page"] == str(page)
-    assert publish.kept(bundle, page.parents[2]) != page.parent  # of the same suite
-    assert publish.kept(stranger, page.parents[2]) == page.parent and page.is_file()
+    assert publish.unpack_cached(bundle, page.parents[2]) != page.parent  # of the same suite
+    assert publish.unpack_cached(stranger, page.parents[2]) == page.parent and page.is_file()
     assert page.read_bytes() == (folder / "report.html").read_bytes()
     lines, unpacked = (
         "\n".join(printed["summary", path]["suites"][0]["lines"]) for path in (folder, stranger)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.measured_command.options import of_strings, of_words
+from controller.measured_command.options import command_from_words, shell_commands
 from controller.measured_command.sources import category, components_of
 from controller.measured_command.tests.benches import (
     DRAM,
@@ -25,7 +25,7 @@ from instrumentation.sources.local import LocalSources
 from instrumentation.sources.standing import BELOW_PART, ONE_VALUE
 from instrumentation.tests.gauges import lay_out
 
-WORK = of_strings(["i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"])
+WORK = shell_commands(["i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"])
 WATTS = {PACKAGE: 20, DRAM: 2}
 
 
@@ -74,7 +74,9 @@ def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) ->
         lay_out(tmp_path / f"hwmon/hwmon{number}", {**cores, **sockets})
     sources = {"hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 0.1)}
     files = {f"hwmon/hwmon{n}/energy{k}_input": 30.0 * k for n in (0, 1) for k in (1, 2)}
-    longer = [of_words(["sleep", "0.6"])]  # than a busy machine keeps the counters from counting
+    longer = [
+        command_from_words(["sleep", "0.6"])
+    ]  # than a busy machine keeps the counters from counting
     with counting_w(tmp_path, files):
         outcome = measured(longer, RESTED, lambda: LocalSources.open(sources), tmp_path)
     assert outcome.component == "amd_energy/sockets"
@@ -86,7 +88,7 @@ def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) ->
 def test_a_meter_of_one_of_two_supplies_is_not_the_machine(tmp_path: Path) -> None:
     """It shows half of what the processor alone takes, at rest as well."""
     hwmon = sensor_of(tmp_path, {"name": "power_meter", "power1_average": "10000000"})
-    work = [of_words(["sleep", "0.5"])]
+    work = [command_from_words(["sleep", "0.5"])]
     outcome = metered(tmp_path, WATTS, work, rest_s=0.3, hwmon=hwmon)
     assert outcome.component == "cpu+memory"
     assert without_joules(outcome)["power_meter/power1"] == {BELOW_PART}
@@ -96,7 +98,7 @@ def test_sources_side_by_side(tmp_path: Path) -> None:
     outcome = metered(
         tmp_path,
         {},
-        [of_words(["sleep", "0.1"])],
+        [command_from_words(["sleep", "0.1"])],
         "one socket",
         perf=lambda: pytest.fail("RAPL was read by powercap already"),
         hwmon=sensor_of(tmp_path, SUPPLY, 0.02),
