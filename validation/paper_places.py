@@ -9,7 +9,14 @@ from functools import cache
 from pathlib import Path
 
 from analysis.published.claims import claims
-from analysis.published.reference import MARK, citations, known, marked, published, rows
+from analysis.published.reference import (
+    MARK,
+    citations,
+    mark_unsafe,
+    published,
+    rows,
+    unsafe_algorithms,
+)
 from analysis.stats.comparison import LEAST_EQUIVALENT
 
 
@@ -117,7 +124,7 @@ def _uncovered(paper: str) -> str:
     by_reason: dict[str, list[str]] = {}
     for place in places(paper):
         if not place.ours:
-            by_reason.setdefault(place.why, []).append(f"{marked(place.what)} ({place.place})")
+            by_reason.setdefault(place.why, []).append(f"{mark_unsafe(place.what)} ({place.place})")
     return "".join(
         f"\nNo counterpart ({why}): {', '.join(names)}.\n" for why, names in by_reason.items()
     )
@@ -136,13 +143,14 @@ def _row(place: Place, footnotes: Mapping[str, int], firsts: Mapping[tuple[str, 
     first = firsts[place.workload, place.shown]
     shown = f"`{place.workload}`, {place.shown}" if first == place.place else f"as {first}"
     remark = f"({footnotes[place.why]})" if place.why in footnotes else place.why
-    return (
-        f"| {place.place} | {marked(place.what)} | {'; '.join(filter(None, (shown, remark)))} |\n"
-    )
+    remarks = "; ".join(filter(None, (shown, remark)))
+    return f"| {place.place} | {mark_unsafe(place.what)} | {remarks} |\n"
 
 
 def _unsafe() -> str:
-    lines = "".join(f"| {item.name} | {item.why} | {item.source} |\n" for item in known())
+    lines = "".join(
+        f"| {item.name} | {item.why} | {item.source} |\n" for item in unsafe_algorithms()
+    )
     return (
         f"\n## What is unsafe today\n\nMarked {MARK} wherever a table of the report or of this "
         "page names it.\n\n"

@@ -1,3 +1,3 @@
-"""Figures of the papers, beside our own."""
+"""Figures of the papers, compared with ours."""
 
 from analysis import rounding  # noqa: F401  # before numpy

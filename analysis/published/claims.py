@@ -1,7 +1,7 @@
-"""Sentences of the papers as predicates over our ratios within blocks.
+"""Claims of the papers as predicates over our ratios within blocks.
 
-data/reference/claims.yml states them (README.md there). A sentence about several
-configurations, components or phases is several ratios; it is supported where each of them is.
+They are in data/reference/claims.yml (README.md there). A claim about several configurations,
+components or phases is several ratios; it is supported if each of them is.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ CHOICES = ("component", "quantity", "medium", "configuration", "against")
 
 @dataclass(frozen=True)
 class ClaimedRatio:
-    """How the ratio of a quantity, `configuration` against `against`, lies by a predicate.
+    """A predicate on the ratio of a quantity of `configuration` to that of `against`.
 
-    Phases are patterns of `re`; several phases or workloads weigh the same (geometric mean). With
-    `against_phases` the other side has these phases. With `beside_phases` the ratio is one to that
-    of the same pair in these. `configuration` is empty where any will do, `medium` where any disk
-    will. `theirs` is the published ratio, None where the paper has none.
+    Phases are patterns of `re`; several phases or workloads have equal weight (geometric mean).
+    With `against_phases` the other side has these phases. With `beside_phases` the ratio is
+    divided by that of the same pair in these. An empty `configuration` or `medium` stands for any.
+    `theirs` is the published ratio, None if the paper has none.
     """
 
     workload: tuple[str, ...]
@@ -75,7 +75,7 @@ class ClaimedRatio:
 
     @property
     def groups(self) -> Iterator[list[tuple[str, str, str]]]:
-        """Yield workload and phases of both sides of all that is compared, then beside what."""
+        """Workload and phases of both sides of each comparison, then those of the divisor."""
         pairs = list(zip(self.phases, self.against_phases or self.phases, strict=True))
         yield [(name, *pair) for name, pair in product(self.workload, pairs)]
         if self.beside_phases:
@@ -84,7 +84,7 @@ class ClaimedRatio:
 
     @property
     def region(self) -> tuple[float, float]:
-        """Between which ratios the predicate holds."""
+        """The lowest and the highest ratio for which the predicate holds."""
         factor = 1 + self.percent / 100
         return {
             "less": (0.0, 1.0),
@@ -94,9 +94,9 @@ class ClaimedRatio:
         }[self.predicate]
 
     def verdict(self, comparison: Comparison, confidence: float) -> Verdict:
-        """Return whether the interval at this confidence lies within the region or outside it.
+        """Return the verdict by whether the interval at this confidence is inside the region.
 
-        That nothing or little differs takes what the verdict *equivalent* takes.
+        To support little or no difference takes as much as the verdict *equivalent*.
         """
         (least, most), interval = self.region, comparison.interval(confidence)
         if interval.low is None or interval.high is None or not comparison.complete:
@@ -111,7 +111,7 @@ class ClaimedRatio:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence in our words, where it stands, and the ratios that it is about."""
+    """A claim in our words, its place in the paper, and the ratios that it is about."""
 
     paper: str
     place: str
@@ -121,10 +121,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class DecidedRatio:
-    """What a suite has on one ratio of two of its configurations.
-
-    `interval` is what the verdict goes by.
-    """
+    """A suite's result on a claimed ratio; the verdict is by `interval`."""
 
     claimed: ClaimedRatio
     configuration: str
@@ -136,7 +133,7 @@ class DecidedRatio:
 
 @dataclass(frozen=True)
 class DecidedClaim:
-    """A claim and those of its ratios that the suite has."""
+    """A claim, and those of its ratios that the suite has."""
 
     claim: Claim
     ratios: tuple[DecidedRatio, ...]
@@ -147,7 +144,7 @@ class DecidedClaim:
 
     @property
     def verdict(self) -> Verdict:
-        """One ratio contradicts a claim; to support it takes all that it is about."""
+        """The verdict: one ratio can contradict a claim, only all of them support it."""
         verdicts = {ratio.verdict for ratio in self.ratios}
         if "contradicted" in verdicts:
             return "contradicted"
@@ -161,14 +158,14 @@ def claims() -> tuple[Claim, ...]:
     return tuple(read_claim(**entry) for entry in entries)
 
 
-def read_claim(paper: str, place: str, claim: str, ratios: Any = None, **rest: Any) -> Claim:
-    """Read one claim: each of `ratios` has the other keys, but where it has one itself."""
-    rows = [rest | row for row in ratios or [{}]]
+def read_claim(paper: str, place: str, claim: str, ratios: Any = None, **shared: Any) -> Claim:
+    """Read one claim; each of `ratios` can override the shared keys."""
+    rows = [shared | row for row in ratios or [{}]]
     return Claim(paper, place, claim, tuple(ratio for row in rows for ratio in _expand(row)))
 
 
 def _expand(row: Mapping[str, Any]) -> Iterator[ClaimedRatio]:
-    """Yield a ratio for each combination of those `CHOICES` that are lists."""
+    """Yield a ratio for each combination of the `CHOICES` that are lists."""
     values: dict[str, Any] = dict(row)
     predicate, _, percent = str(values["predicate"]).rpartition(" ")
     if not percent.isdigit():
@@ -185,7 +182,7 @@ def _expand(row: Mapping[str, Any]) -> Iterator[ClaimedRatio]:
 
 
 def published_ratio(text: str) -> float | None:
-    """Return the geometric mean of fractions `a/b c/d`; of `loss 40`, what is 40 % slower takes."""
+    """Return the geometric mean of fractions `a/b c/d`; `loss 40` is 40 % less speed."""
     if text.startswith("loss "):
         return 1 / (1 - float(text.removeprefix("loss ")) / 100)
     fractions = [list(map(float, fraction.split("/"))) for fraction in text.split()]
@@ -194,20 +191,19 @@ def published_ratio(text: str) -> float | None:
 
 
 def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[DecidedClaim]:
-    """Test those claims of which the suite has a ratio.
+    """Test the claims of which the suite has a ratio.
 
-    The intervals hold together at 95 % (Bonferroni) over all ratios that have one; a ratio that
-    stands in two claims counts once.
+    The intervals hold together at 95 % (Bonferroni) over all ratios that have one; a ratio of two
+    claims counts once.
     """
     runs = {name: OurRuns(energy.filter(component=name)) for name in set(energy["component"])}
     runs[""] = OurRuns(energy)
-    picked = selected_configurations(suite)
-    asked = [(claim, _pair(suite, runs, each)) for claim in claims() for each in claim.ratios]
+    selected = selected_configurations(suite)
     compared = []
-    for claim, pair in asked:
-        if pair is None:
+    for claim, claimed in ((c, ratio) for c in claims() for ratio in c.ratios):
+        if (pair := _pair(suite, runs, claimed)) is None:
             continue
-        withheld = bool(picked & {pair.configuration, pair.against}) or apart(
+        withheld = bool(selected & {pair.configuration, pair.against}) or apart(
             family.levels, pair.against, pair.configuration
         )
         if (c := pair.compare(withheld)) is not None:
@@ -224,7 +220,7 @@ def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[De
 
 
 def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> _Pair | None:
-    """Return the suite's pair for a ratio; None where it has no such disk, stack or meter."""
+    """Return the suite's pair for a ratio; None if it has no such disk, stack or meter."""
     if claimed.medium and all(stack.disk != claimed.medium for stack in suite.stacks.values()):
         return None
     physical = claimed.quantity in ("energy", "power")
@@ -257,24 +253,23 @@ class _Pair:
     against: str
 
     def compare(self, withheld: bool) -> Comparison | None:
-        """Return the ratio within blocks, with the meter's error where it is of a meter."""
+        """Return the ratio within blocks, with the meter's error if a meter measured it."""
         column, per = QUANTITIES[self.claimed.quantity], self.claimed.per
-        values, *beside = (
+        values, *divisors = (
             combined("geometric", [_quotients(*self._sides(column, per, *cell)) for cell in group])
             for group in self.claimed.groups
         )
-        for others in beside:
-            values = _quotients(values, others)
+        for divisor in divisors:
+            values = _quotients(values, divisor)
         c = compare_pairs(self.suite, dict.fromkeys(values, 1.0), values)
         return None if c is None else replace(c, systematic=self._systematic(), withheld=withheld)
 
     def _sides(
         self, column: str, per: str, workload: str, phase: str, other: str
     ) -> tuple[BlockValues, BlockValues]:
-        """Return ours and its base from the first entry that has both, the workload's own first."""
-        entries = [
-            name for name in self.suite.workloads if self.suite.workload_of(name) == workload
-        ]
+        """Return our values and the base's from the first entry that has both."""
+        workload_of = self.suite.workload_of
+        entries = [name for name in self.suite.workloads if workload_of(name) == workload]
         mine, base = (Counterpart(workload, (Part(name, per),), "") for name in (phase, other))
         for entry in sorted(entries, key=lambda name: name != workload):
             values = self.runs.values(entry, self.configuration, mine, column)
@@ -294,7 +289,7 @@ class _Pair:
         )
 
     def _means(self, *cell: str) -> tuple[Mean, Mean]:
-        """Return the mean joules and seconds of the base and of ours."""
+        """Return the mean joules and seconds of the base, and ours."""
         joules, seconds = (self._sides(column, "", *cell) for column in ("energy_j", "duration_s"))
         mine, base = (
             (fmean(energy_j.values()), fmean(took_s.values()))

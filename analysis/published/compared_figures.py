@@ -1,4 +1,4 @@
-"""Published figures beside a suite's own, in the paper's unit, and whether the ratios agree."""
+"""Compare published figures with a suite's, in the paper's unit, and judge their agreement."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ PLAIN = ("plain", "none")
 class ComparedFigure:
     """A published figure and ours, in the paper's unit.
 
-    `entry` is the entry of the suite, `configuration` its name of the storage stack. Within a group
-    (all that is alike but for what is compared) the ratios are to its reference, `against`: the
-    figure without encryption where there is one, else the first that both have. They are None on
-    the reference itself. `plain_values` are the published figure and ours in plain units (s, B/s,
-    operations/s), whatever unit the paper has. `joules` are ours for a unit (`joules_per`) of the
-    same work. Sizes and machines differ, so only the ratios can be compared.
+    `entry` and `configuration` are the suite's. The ratios within a group of comparable figures
+    are to its reference, `against`: the figure without encryption if there is one, else the first
+    that both have. They are None on the reference itself. `plain_values` are the published figure
+    and ours in plain units (s, B/s, operations/s). `joules` are ours for a unit (`joules_per`) of
+    the same work. Sizes and machines differ, so only the ratios can be compared.
     """
 
     published: Published
@@ -67,9 +66,9 @@ class ComparedFigure:
 
     @property
     def published_half_log(self) -> float:
-        """Return the half width of the published ratio's 95 % interval as a logarithm.
+        """Half width of the published ratio's 95 % interval as a logarithm.
 
-        By the ± printed beside the two figures; 0 where none is.
+        It is from the ± printed with the two figures; 0 if there is none.
         """
         shares = [
             (figure.half_width or 0.0) / figure.usable
@@ -80,7 +79,7 @@ class ComparedFigure:
 
     @property
     def cost_ratios(self) -> tuple[float, Comparison] | None:
-        """Both ratios of what is spent (time or joules), so that above 1 is always dearer."""
+        """The published ratio and ours, of time or joules, so that above 1 is always dearer."""
         if self.published_ratio is None or self.measured_ratio is None or not self.published_ratio:
             return None
         if self.counterpart.numerator is None:
@@ -126,10 +125,9 @@ def compare_figures(
 
 
 def group_of(p: Published) -> tuple[object, ...]:
-    """Return what a figure shares with those that it is compared with in its paper.
+    """Return the properties that a figure shares with those it is compared with in its paper.
 
-    The time of a number of iterations is one whatever that number. Where each cipher of a table
-    processed another amount, ours are the times of those.
+    In Verma's table II each cipher processed another amount, so that the size is not one of them.
     """
     size = None if (p.paper, p.entry) == ("verma", "table-ii") else p.size_bytes
     device = "" if p.configuration else p.device  # the drive that encrypts is another
@@ -140,27 +138,27 @@ def group_of(p: Published) -> tuple[object, ...]:
 
 
 def find_configuration(suite: Suite, name: str, medium: str = "") -> str | None:
-    """Return the suite's configuration that is the same as `name` of the reference tables, or None.
+    """Return the suite's configuration that is equal to `name` of the reference tables, or None.
 
-    One of the same name goes before others of the same kind, cipher and key. Where the suite's
-    disks are called after what they are (`MEDIA`), it is one on the disk of the paper's `medium`.
+    One of the same name precedes others of the same kind, cipher and key. If the suite's disks
+    are named after their kind (`MEDIA`), it must be on the disk of the paper's `medium`.
     """
-    wanted = configurations().get(name)
-    if wanted is None:
+    theirs = configurations().get(name)
+    if theirs is None:
         return None
     stacks = list(suite.stacks.values())
     if medium and any(stack.disk in MEDIA for stack in stacks):
         stacks = [stack for stack in stacks if stack.disk == medium]
-    elif wanted.kind == "plain":
+    elif theirs.kind == "plain":
         return suite.baseline
     alike = [
         stack.name
         for stack in stacks
         for cipher in [str(stack.settings.get("cipher") or "")]  # without its mode; not a cascade
-        if stack.kind == wanted.kind
-        and (wanted.kind != "external" or wanted.product in stack.name)
-        and wanted.cipher in ("", cipher if stack.kind == "tcrypt" else cipher.partition("-")[0])
-        and (not wanted.key_bits or stack.settings.get("key_bits") == wanted.key_bits)
+        if stack.kind == theirs.kind
+        and (theirs.kind != "external" or theirs.product in stack.name)
+        and theirs.cipher in ("", cipher if stack.kind == "tcrypt" else cipher.partition("-")[0])
+        and (not theirs.key_bits or stack.settings.get("key_bits") == theirs.key_bits)
     ]
     return name if name in alike else next(iter(alike), None)
 
@@ -191,12 +189,12 @@ def _combine(
 ) -> tuple[str, str, BlockValues] | None:
     """Return entry, configuration and values of a combination, compared if it has `against`.
 
-    Parts without runs are left out, of ranks none.
+    Parts without runs are left out; a rank needs all parts.
     """
     if counterpart.several:
-        all_of_them = [_combine(suite, runs, figure, each) for each in counterpart.several]
-        available = [mine for mine in all_of_them if mine is not None]
-        if not available or (counterpart.combine == "rank" and None in all_of_them):
+        parts = [_combine(suite, runs, figure, single) for single in counterpart.several]
+        available = [part for part in parts if part is not None]
+        if not available or (counterpart.combine == "rank" and None in parts):
             return None
         values = combined(counterpart.combine, [values for *_, values in available])
         return (*available[0][:2], values) if values else None
@@ -207,44 +205,46 @@ def _combine(
     if counterpart.versus is not None:
         base = _combine(suite, runs, figure, counterpart.versus)
         others: BlockValues = base[2] if base else {}
-        both = values.keys() & others.keys()
+        blocks = values.keys() & others.keys()
         if counterpart.says == "apart":
-            values = {block: values[block] - others[block] for block in both}
+            values = {block: values[block] - others[block] for block in blocks}
         else:
-            values = {b: values[b] / others[b] for b in both if others[b] > 0}
+            values = {b: values[b] / others[b] for b in blocks if others[b] > 0}
     return (*places[0], values) if values else None
 
 
 def _nearest(
     suite: Suite, runs: OurRuns, figure: Published, counterpart: Counterpart
 ) -> list[tuple[str, str]]:
-    """Return the entries that have the figure's size, or else those that come nearest to it."""
+    """Return entries and configurations of the figure's size, else those nearest to it."""
     entries = [name for name in suite.workloads if suite.workload_of(name) == counterpart.workload]
-    if (
-        figure.workload and counterpart.workload in entries
-    ):  # a paper that names it means that alone
+    if figure.workload and counterpart.workload in entries:  # a paper that names it means only that
         entries = [counterpart.workload]
-    wanted = None
+    order = [suite.baseline or "", *suite.configurations]
     if counterpart.configuration:
         medium = counterpart.medium or medium_of(figure)
-        wanted = find_configuration(suite, counterpart.configuration, medium)
-        if wanted is None:
+        name = find_configuration(suite, counterpart.configuration, medium)
+        if name is None:
             return []
-    order = [wanted] if wanted else [suite.baseline or "", *suite.configurations]
-    made = ([name for name in order if wanted or (entry, name) in runs.by] for entry in entries)
-    candidates = [(entry, names[0]) for entry, names in zip(entries, made, strict=True) if names]
-    with_values = [mine for mine in candidates if runs.values(*mine, counterpart, "duration_s")]
-    if not with_values:
+        candidates = [(entry, name) for entry in entries]
+    else:
+        measured = ((e, next((n for n in order if (e, n) in runs.by), "")) for e in entries)
+        candidates = [(entry, name) for entry, name in measured if name]
+    distances = {
+        cell: runs.distance(*cell, counterpart)
+        for cell in candidates
+        if runs.values(*cell, counterpart, "duration_s")
+    }
+    if not distances:
         return candidates
-    far = {mine: runs.distance(*mine, counterpart) for mine in with_values}
-    return [mine for mine in with_values if far[mine] <= min(far.values())]
+    return [cell for cell, distance in distances.items() if distance <= min(distances.values())]
 
 
 def _reference(mine: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
-    """Return what a figure of ours is a ratio to: plain, where the paper has it; else the first.
+    """Return the base of a figure's ratio: plain if the paper has it, else the first figure.
 
-    Of several entries of ours its own goes first: AES without its instructions has no other cipher
-    beside it, and is a ratio to those of the entry that has.
+    A base of the same entry is preferred. AES without its instructions has no other cipher in its
+    entry, so its base is in another.
     """
     if mine.counterpart.says:  # the paper prints the ratio itself, or a difference
         return None
@@ -290,7 +290,7 @@ def _compare(
     if not runs.system:  # joules of another component are not the system's
         joules, per = None, ""
     if counterpart.says or len({single.configuration for single in counterpart.singles}) > 1:
-        joules = None  # a ratio has none, and those of several configurations are no one's
+        joules = None  # neither a ratio nor a mix of configurations has joules
     # Durations are measured even where joules are modelled, but not where no machine ran.
     rows = energy.filter(workload=mine.entry)
     if counterpart.column != "duration_s":
@@ -326,11 +326,11 @@ _SPOILT = re.compile(r"(^|[.;] )(value|copy): ")
 
 
 def verdict_on_ratio(published: float, measured: Comparison, half_log: float = 0.0) -> Verdict:
-    """Return how a ratio agrees with the published one; both are of what is spent.
+    """Return how a ratio agrees with the published one; both are of time or joules.
 
-    `half_log`: half width of the published ratio's 95 % interval, as a logarithm. They agree where
-    the 95 % interval of their quotient lies within `CLOSE` (an equivalence, shown); a direction is
-    one that both are certain of.
+    `half_log`: half width of the published ratio's 95 % interval, as a logarithm. They agree if
+    the 95 % interval of their quotient is within `CLOSE` (equivalence); a direction counts if both
+    are certain of it.
     """
     if measured.low is None or measured.high is None or measured.low <= 0:
         return "inconclusive"
@@ -347,7 +347,7 @@ def verdict_on_ratio(published: float, measured: Comparison, half_log: float = 0
 
 
 def chance_of_agreement(published: float, measured: Comparison, half_log: float = 0.0) -> float:
-    """Probability that a ratio with this interval would agree if nothing differed here at all."""
+    """Return the probability that a ratio with this interval would agree if nothing differed."""
     if measured.low is None or measured.high is None or measured.low <= 0:
         return 0.0
     half_width = math.log(measured.high / measured.low) / 2
@@ -361,31 +361,29 @@ def chance_of_agreement(published: float, measured: Comparison, half_log: float 
 
 
 def is_spoilt(figure: Published) -> bool:
-    """Whether the value itself is doubtful, and not only its unit or what stands around it.
+    """Return whether the value itself is doubtful, and not only its unit or context.
 
-    A lost decimal point is none where one reading alone fits.
+    A lost decimal point is no doubt if only one reading fits.
     """
     return figure.fitting is None and figure.doubtful and bool(_SPOILT.search(figure.note))
 
 
 def verdict_on(row: ComparedFigure) -> Verdict | None:
-    """Return the word on one figure.
+    """Return the verdict on one figure; None if it cannot be compared, or does not count.
 
-    None where there is nothing to compare, or it counts for nothing.
-
-    Ranks are held against each other by their order alone (`_order`): their ratio means nothing.
+    Ranks are compared only by their order (`_order`), as their ratio has no meaning.
     """
-    both = row.cost_ratios
-    if both is None or min(both[0], both[1].ratio) <= 0 or row.counterpart.combine == "rank":
+    ratios = row.cost_ratios
+    if ratios is None or min(ratios[0], ratios[1].ratio) <= 0 or row.counterpart.combine == "rank":
         return None
     if is_spoilt(row.published) or (row.reference is not None and is_spoilt(row.reference)):
         return None
-    return verdict_on_ratio(both[0], both[1], row.published_half_log)
+    return verdict_on_ratio(*ratios, row.published_half_log)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Counts over rows: each word, chance agreement, and pairs in the same order of all."""
+    """Counts over figures: each verdict, agreement by chance, and pairs in the same order."""
 
     words: dict[Verdict, int]
     by_chance: float
@@ -398,45 +396,45 @@ class Agreement:
 
 
 def count_agreement(rows: Sequence[ComparedFigure]) -> Agreement:
-    """Of all figures of a paper, or of one of its places."""
+    """Count the agreement of all figures of a paper, or of one of its places."""
     verdicts = [(row, verdict_on(row)) for row in rows]
     counts = {w: sum(verdict == w for _, verdict in verdicts) for w in VERDICTS}
-    known = [row for row, verdict in verdicts if verdict is not None]
     same, pairs = _order(rows)
     chances = [
-        chance_of_agreement(*both, row.published_half_log)
-        for row in known
-        if (both := row.cost_ratios) is not None
+        chance_of_agreement(*ratios, row.published_half_log)
+        for row, verdict in verdicts
+        if verdict is not None and (ratios := row.cost_ratios) is not None
     ]
     return Agreement(counts, sum(chances), same, pairs)
 
 
 def _order(rows: Iterable[ComparedFigure]) -> tuple[int, int]:
-    """Pairs of a group that are apart in both: in the same order, and in all."""
+    """Count pairs of a group that differ in both: those in the same order, and all."""
     groups: dict[tuple[object, ...], list[ComparedFigure]] = {}
     for row in rows:
-        both = row.plain_values
-        if both is not None and min(both) > 0 and not is_spoilt(row.published):
+        values = row.plain_values
+        if values is not None and min(values) > 0 and not is_spoilt(row.published):
             groups.setdefault(row.group, []).append(row)
     pairs = [
-        pair for same in groups.values() for pair in combinations(same, 2) if _face(same, *pair)
+        pair
+        for same in groups.values()
+        for pair in combinations(same, 2)
+        if _are_comparable(same, *pair)
     ]
     agreements = [_same_order(a.plain_values, b.plain_values) for a, b in pairs]
     return agreements.count(True), len(agreements) - agreements.count(None)
 
 
-def _face(group: Sequence[ComparedFigure], a: ComparedFigure, b: ComparedFigure) -> bool:
-    """Return whether two figures are of one entry of ours, or one has no figure itself."""
-    if a.published is b.published:
-        return a.entry == b.entry  # done in two ways
-    if a.entry == b.entry:
-        return True
+def _are_comparable(group: Sequence[ComparedFigure], a: ComparedFigure, b: ComparedFigure) -> bool:
+    """Return whether two figures are of one entry of ours, or neither entry has both figures."""
+    if a.published is b.published or a.entry == b.entry:
+        return a.entry == b.entry
     has = {(row.entry, id(row.published)) for row in group}
     return (a.entry, id(b.published)) not in has or (b.entry, id(a.published)) not in has
 
 
 def _same_order(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bool | None:
-    """None where they are not apart in both."""
+    """Return whether two pairs have the same order; None if either pair is too close to tell."""
     if a is None or b is None:
         return None
     published, measured = math.log(a[0] / b[0]), math.log(a[1] / b[1])

@@ -1,6 +1,6 @@
-"""What corresponds here to a published figure, and what our runs took for that work.
+"""Our counterparts of published figures, and what our runs took for that work.
 
-The column `counterparts` of data/reference states it figure by figure (README.md there).
+They are in the column `counterparts` of data/reference (README.md there).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Combine = Literal["mean", "geometric", "min", "max", "rank"]
 class Part:
     """`amount` of the work `unit` in a phase; of the whole phase where `unit` is empty.
 
-    `phase` is a pattern of `re` that holds the whole name. Where `size` is given, its first group
-    is a number, and the phase with the nearest number stands in for one that is missing; the
-    amount then follows from what that phase did (`scaled`: in proportion to the number).
+    `phase` is a pattern of `re` for the whole name. With a `size`, its first group is a number,
+    and the phase with the nearest number replaces a missing one; the amount then follows from the
+    work of that phase (`scaled`: in proportion to the number).
     """
 
     phase: str
@@ -57,17 +57,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Counterpart:
-    """What corresponds to a published figure.
+    """Our counterpart of a published figure.
 
-    `column` is what is added up over the parts, joules or seconds. Of a rate the figure is
-    `numerator` (in the paper's unit, times seconds) over these seconds; else it is the sum, times
-    `factor`. `configuration` is one of the reference tables, empty where any will do. `member` is
-    what is compared with the others of its group, `note` what differs from the paper's. `medium`:
-    the name of the disk, where the figure has none.
+    `column`, of joules or seconds, is summed over the parts. A rate is `numerator` (in the paper's
+    unit, times seconds) over these seconds; else the figure is the sum, times `factor`. An empty
+    `configuration` of the reference tables stands for any. `member` is what is compared within its
+    group, `note` the difference from the paper's. `medium` names the disk if the figure has none.
 
-    A figure that is no single one combines `several` by `combine`. With `versus` it is compared
-    with another of ours, called `against`, and `says` the paper's form of it: a `loss` or `gain`
-    in percent and a number of `times` are ratios, `apart` is a difference.
+    A combined figure has `several` parts, joined by `combine`. With `versus` it is compared with
+    another of ours, called `against`. The field `says` is the paper's form of that: `loss` or
+    `gain` in percent and a number of `times` are ratios, `apart` is a difference.
     """
 
     workload: str
@@ -87,7 +86,7 @@ class Counterpart:
 
     @property
     def singles(self) -> tuple[Counterpart, ...]:
-        """All that it combines, without what they are compared with."""
+        """The counterparts that it combines, without those that they are compared with."""
         return self.several or (self,)
 
     def stated_ratio(self, value: float) -> float | None:
@@ -96,13 +95,13 @@ class Counterpart:
         return ratios.get(self.says)
 
     def phrased(self, ratio: float) -> float:
-        """Return a ratio of ours as the paper puts it."""
+        """Return a ratio of ours in the paper's form."""
         phrased = {"loss": (1 - ratio) * 100, "gain": (ratio - 1) * 100}
         return phrased.get(self.says, ratio)
 
 
 def counterparts(figure: Published) -> list[Counterpart]:
-    """Return what corresponds to a figure: nothing, one, or several (RSA is done in two ways)."""
+    """Return the counterparts of a figure: none, one, or several (RSA is done in two ways)."""
     if not (figure.workload and figure.phase):
         return [_from_rule(figure, rule) for rule in figure.counterparts]
     if figure.quantity not in DIRECT:
@@ -120,7 +119,7 @@ def counterparts(figure: Published) -> list[Counterpart]:
 
 
 def _from_rule(figure: Published, rule: Rule) -> Counterpart:
-    """Build the counterpart that a rule describes; with `take` it combines one a choice."""
+    """Build the counterpart of a rule; with `take` it combines one for each choice."""
     member = rule.member or ", ".join(filter(None, [figure.subject, figure.mode]))
     column = "cpu_percent" if figure.quantity.startswith("cpu_use") else "duration_s"
     shared = Counterpart(rule.workload, (), member, column=column, note=rule.note, says=rule.says)
@@ -148,8 +147,8 @@ def _in_unit(
 ) -> Counterpart:
     """Return a counterpart in the paper's unit: a time, over `count` files, a rate, or a ratio.
 
-    It is compared with other parts or another configuration where the rule says so; a loss or gain
-    compares speeds, of which the amount of work cancels.
+    The rule may compare it with other parts or another configuration. A loss or gain compares
+    speeds, in which the amount of work cancels.
     """
     if rule.against:
         relative = replace(single, numerator=1.0 if rule.says in ("loss", "gain") else None)
@@ -163,7 +162,7 @@ def _in_unit(
 
 
 def _parts(rule: Rule, phases: str) -> list[Part]:
-    """Return a part for each phase and size; `{a,b}` in a phase stands for each of these."""
+    """Return a part for each phase and size; `{a,b}` in a phase is a choice of two."""
     unit, _, amount = rule.work.partition(" ")
     patterns = [phase for pattern in phases.split() for phase in _expanded(pattern)]
     if not rule.sizes:
@@ -190,7 +189,7 @@ def _expanded(pattern: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """Return the phases that a pattern holds, with the number in its first group, 0 without one."""
+    """Return the phases that match a pattern, with the number in its first group, 0 without one."""
     matches = ((name, re.fullmatch(pattern, name)) for name in names)
     return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in matches if m)
 
@@ -199,15 +198,15 @@ MEDIA = ("hdd", "sshd", "ssd", "flash")
 
 
 def medium_of(figure: Published) -> str:
-    """Return the kind of disk that a figure names, which is what such a disk is called in plans."""
+    """Return the kind of disk that a figure names, which is its name in plans."""
     first = figure.device.split(" ", maxsplit=1)[0].lower()
     return first if first in MEDIA else ""
 
 
 def plain_unit(unit: str) -> tuple[float, str]:
-    """Return how many seconds, bytes or operations a second a paper's unit is, and which of them.
+    """Return a paper's unit in seconds, bytes or operations a second, and the name of that unit.
 
-    So that figures of one table in different units (MB/s, GB/s) can be compared.
+    Figures of one table in different units (MB/s, GB/s) can then be compared.
     """
     for units, base_unit in ((SECONDS, "s"), (BYTES_A_SECOND, "B/s"), (A_SECOND, "IO/s")):
         if unit in units:
@@ -230,10 +229,9 @@ class OurRun:
 
 @dataclass(frozen=True)
 class OurRuns:
-    """All runs of a suite; the system's rows, or those of any component where no meter saw it.
+    """All runs of a suite: the system's rows, or those of another component without a meter.
 
-    A duration is the same for every component, so that any of them will do; joules of another
-    component are not shown as the system's.
+    Durations are equal for every component; joules of another are not shown as the system's.
     """
 
     energy: pl.DataFrame
@@ -245,7 +243,7 @@ class OurRuns:
 
     @cached_property
     def by(self) -> Mapping[tuple[str, str], Sequence[OurRun]]:
-        """By entry of the plan and configuration."""
+        """The runs by entry of the plan and configuration."""
         components = self.energy["component"].unique().sort().to_list()
         if not components:
             return {}
@@ -265,7 +263,7 @@ class OurRuns:
     def values(
         self, entry: str, configuration: str, counterpart: Counterpart, column: str
     ) -> BlockValues:
-        """By block the sum over the parts of a quantity for the amount of work that is wanted.
+        """Return by block a quantity for the counterpart's amount of work, summed over its parts.
 
         A run without one of the parts has no value; runs of a block are averaged.
         """
@@ -277,22 +275,21 @@ class OurRuns:
         return {block: fmean(values) for block, values in sorted(blocks.items())}
 
     def distance(self, entry: str, configuration: str, counterpart: Counterpart) -> float:
-        """How far the sizes of the entry's phases are from those wanted, as a logarithm."""
-        used = self._used(entry, configuration, counterpart)
-        return max((abs(math.log(number / size)) for size, number in used if number), default=0.0)
+        """Return how far the entry's sizes are from the counterpart's, as a logarithm."""
+        sizes = self._sizes(entry, configuration, counterpart)
+        return max((abs(math.log(ours / size)) for size, ours in sizes if ours), default=0.0)
 
     def stands_in(
         self, entry: str, configuration: str, counterpart: Counterpart
     ) -> tuple[int, ...]:
-        """Return the numbers of phases that stand in for others that are not there."""
-        used = self._used(entry, configuration, counterpart)
-        others = (number for size, number in used if number is not None and number != size)
-        return tuple(dict.fromkeys(others))
+        """Return the sizes of phases that replace missing ones."""
+        sizes = self._sizes(entry, configuration, counterpart)
+        return tuple(dict.fromkeys(ours for size, ours in sizes if ours not in (None, size)))
 
-    def _used(
+    def _sizes(
         self, entry: str, configuration: str, counterpart: Counterpart
     ) -> list[tuple[int, int | None]]:
-        """Return the wanted sizes, each with the number of the first run's phase for it."""
+        """Return the counterpart's sizes, each with the nearest one in the first run."""
         return [
             (part.size, _chosen(run.phases, part)[1])
             for run in self.by.get((entry, configuration), ())[:1]
@@ -309,7 +306,7 @@ def in_paper_unit(counterpart: Counterpart, seconds: BlockValues) -> BlockValues
 
 
 def for_joules(counterpart: Counterpart) -> tuple[Counterpart, str]:
-    """Return the same work as a question for joules, and what they are of."""
+    """Return the same work for a question on joules, and the unit of work."""
     units = {part.unit for part in counterpart.parts}
     if units == {"bytes"}:
         mb = sum(part.amount for part in counterpart.parts) / 2**20
@@ -320,28 +317,29 @@ def for_joules(counterpart: Counterpart) -> tuple[Counterpart, str]:
 
 
 def _value_of(run: OurRun, part: Part, column: str) -> float | None:
-    """Return the quantity for the part's amount of work, the mean of the phases that it means."""
+    """Return the quantity for the part's amount of work, averaged over the phases that match."""
     if part.size is not None:
         name, _ = _chosen(run.phases, part)
         names = [name] if name else []
     else:
         names = [name for name, _ in matching(part.phase, tuple(run.phases))]
     values = [_in_phase(run.phases[name], part, name, column) for name in names]
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
+    if not values or None in values:
+        return None
+    return fmean(value for value in values if value is not None)
 
 
 def _in_phase(row: Row, part: Part, name: str, column: str) -> float | None:
     value = row[column]
     if value is None or not part.unit or column in ("power_w", "cpu_percent"):
         return None if value is None else float(value)
-    done = row.get(part.unit)
-    if not done:
+    work = row.get(part.unit)
+    if not work:
         return None
     amount = part.amount
     if part.scaled and part.size:
         amount *= part.size / matching(part.phase, (name,))[0][1]
-    return float(value) * amount / float(done)
+    return float(value) * amount / float(work)
 
 
 def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | None]:
@@ -349,8 +347,8 @@ def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | No
     sizes = {number: name for name, number in matching(part.phase, tuple(phases))}
     if not sizes or part.size is None:
         return None, None
-    wanted = part.size
-    nearest = min(sizes, key=lambda size: (abs(math.log(size / wanted)), size))
+    size = part.size
+    nearest = min(sizes, key=lambda number: (abs(math.log(number / size)), number))
     return sizes[nearest], nearest
 
 
@@ -364,7 +362,7 @@ OF_SEVERAL: Mapping[Combine, Callable[[Sequence[float]], float]] = {
 
 
 def combined(how: Combine, several: Sequence[BlockValues]) -> BlockValues:
-    """One value a block of those that all have; of ranks that of the first, 1 for the largest."""
+    """Combine the values of the blocks that all have; a rank is the first's, 1 for the largest."""
     blocks = set.intersection(*(set(values) for values in several))
     combine = OF_SEVERAL[how]
     return {block: combine([values[block] for values in several]) for block in sorted(blocks)}

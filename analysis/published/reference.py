@@ -1,10 +1,10 @@
-"""The figures that the papers print (`data/reference`), and what is unsafe to use today."""
+"""The figures that the papers print (`data/reference`), and algorithms that are unsafe today."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -17,7 +17,7 @@ FOLDER = SHARE / "data" / "reference"
 
 @dataclass(frozen=True)
 class Citation:
-    """What the copy at hand has of its paper; empty where it lacks it."""
+    """A paper as its copy at hand names it; a field that the copy lacks is empty."""
 
     paper: str
     copy: str
@@ -56,12 +56,12 @@ class Rule(schema.Closed):
 
 @dataclass(frozen=True)
 class Published:
-    """One printed figure under its conditions, in this project's words where it has one.
+    """One printed figure under its conditions, in this project's words if it has one.
 
-    `printed` and `printed_half` are `value` and `half_width` (the ± beside it, 95 %) digit by
-    digit. Sizes are bytes, the multiples of the papers read as powers of 1024. `note` has the
-    reason of a doubt; doubtful figures stand as printed. `fitting` is the only reading of a
-    figure with a lost decimal point that fits what stands beside it (data/reference/README.md).
+    `printed` and `printed_half` are `value` and `half_width` (its ±, 95 %) digit by digit. Sizes
+    are bytes, with the papers' multiples read as powers of 1024. `note` has the reason of a doubt;
+    doubtful figures are as printed. `fitting` is the only reading of a figure with a lost decimal
+    point that fits its neighbours (data/reference/README.md).
     """
 
     paper: str
@@ -95,7 +95,7 @@ class Published:
 
     @property
     def usable(self) -> float:
-        """The value to compute with: as printed, or as it must have read."""
+        """The value to compute with: the fitting reading, else the value as printed."""
         return self.value if self.fitting is None else self.fitting
 
 
@@ -111,13 +111,13 @@ class ReferenceConfiguration:
 
     @property
     def product(self) -> str:
-        """The program, which a configuration of kind `external` has in its name."""
+        """The program of a configuration of kind `external`, the first part of its name."""
         return self.configuration.split("-", maxsplit=1)[0]
 
 
 @cache
 def citations() -> tuple[Citation, ...]:
-    """Return the papers, the one whose testbed this is first."""
+    """Return the papers, first the one that this testbed reproduces."""
     return tuple(Citation(**row) for row in rows("papers"))
 
 
@@ -132,14 +132,13 @@ def configurations() -> dict[str, ReferenceConfiguration]:
 def published(paper: str | None = None) -> list[Published]:
     """Return the figures of one paper, or of all, in the order of `citations` and of the papers.
 
-    Raises KeyError for a paper that is not among them.
+    Raises KeyError for an unknown paper.
     """
-    known = [citation.paper for citation in citations()]
-    if paper is not None and paper not in known:
-        raise KeyError(f"no paper {paper!r}: there are {', '.join(known)}")
-    return [
-        figure for name in known if paper in (None, name) for figure in map(_figure, rows(name))
-    ]
+    papers = [citation.paper for citation in citations()]
+    if paper is not None and paper not in papers:
+        raise KeyError(f"no paper {paper!r}: there are {', '.join(papers)}")
+    selected = [name for name in papers if paper in (None, name)]
+    return [_figure(row) for name in selected for row in rows(name)]
 
 
 def _figure(row: dict[str, str]) -> Published:
@@ -182,29 +181,29 @@ class Unsafe:
     source: str
 
     def named_in(self, text: str) -> bool:
-        """Return whether it is named as a separate word: `3DES` is not `DES`."""
-        each = "|".join(re.escape(word) for word in self.words)
-        return bool(re.search(rf"(?<![a-z0-9])(?:{each})(?![a-z0-9])", text.lower()))
+        """Return whether a text has it as a separate word: `3DES` is not `DES`."""
+        words = "|".join(re.escape(word) for word in self.words)
+        return bool(re.search(rf"(?<![a-z0-9])(?:{words})(?![a-z0-9])", text.lower()))
 
 
 @cache
-def known() -> tuple[Unsafe, ...]:
-    """All that data/reference/unsafe.csv names."""
+def unsafe_algorithms() -> tuple[Unsafe, ...]:
+    """Return all rows of data/reference/unsafe.csv."""
     table = [row | {"words": row["words"].split()} for row in rows("unsafe")]
     return schema.read(tuple[Unsafe, ...], table)
 
 
 @cache
-def marked(text: str) -> str:
-    """Return the text with a mark where it names something unsafe."""
-    return f"{text}{MARK}" if any(unsafe.named_in(text) for unsafe in known()) else text
+def mark_unsafe(text: str) -> str:
+    """Return the text, marked if it names something unsafe."""
+    is_unsafe = any(unsafe.named_in(text) for unsafe in unsafe_algorithms())
+    return f"{text}{MARK}" if is_unsafe else text
 
 
-def reasons(texts: Iterable[str]) -> list[str]:
-    """Return a sentence each on what is unsafe in any of these texts."""
-    all_of_them = list(texts)
+def reasons(texts: Sequence[str]) -> list[str]:
+    """Return a sentence for each unsafe algorithm that any of the texts names."""
     return [
         f"{MARK} {unsafe.name} is unsafe today: {unsafe.why} ({unsafe.source})."
-        for unsafe in known()
-        if any(unsafe.named_in(text) for text in all_of_them)
+        for unsafe in unsafe_algorithms()
+        if any(unsafe.named_in(text) for text in texts)
     ]

@@ -1,4 +1,4 @@
-"""Sentences of several pages: comparisons, what was measured, and figures' origin."""
+"""Sentences of several pages: comparisons, the measurement, and the origin of figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine, AnswerTo
 
 Fact = str | float | None | Sequence[str | float | None]
-MOST = 6  # so many configurations are named, of more their number
+MOST = 6  # configurations that are named; of more, only their number
 
 
 def line(
@@ -26,9 +26,9 @@ def line(
     way: str = "",
     **fields: str,
 ) -> AnswerLine:
-    """Return a line of the first page by the catalogue's sentence for its code and `way`.
+    """Return a line of the first page from the catalogue's sentence for its code and `way`.
 
-    What stands between two ** there is the verdict.
+    The part of the sentence between two ** is the verdict.
     """
     key = ".".join(filter(None, ("answer", question, code, way)))
     _, verdict, reason = catalogue().texts[key].split("**")
@@ -37,23 +37,23 @@ def line(
     )
 
 
-def on_their_disks(suite: Suite, base: str | None, other: str, verdict: Verdict) -> Verdict:
-    """Return a verdict; between two disks with the words that it is on these as well."""
+def verdict_on_disks(suite: Suite, base: str | None, other: str, verdict: Verdict) -> Verdict:
+    """Return a verdict, with a remark if it also depends on two disks."""
     if verdict.kind not in ("differs", "equivalent") or not disks.across(suite, base, other):
         return verdict
     return Verdict(say("verdict.two-disks", verdict=verdict), verdict.kind)
 
 
 def banner(origin: str) -> Blocks:
-    """Return the banner of figures that are not measured; nothing where they are."""
+    """Return the banner of figures that are not measured; nothing for measured ones."""
     if origin == MEASURED:
         return ()
     text = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
     return view.note(f"{origin.capitalize()}. ", text, origin)
 
 
-def measured(results: Results) -> str:
-    """Return what was measured on which machine and disks, and by what, in one sentence."""
+def measurement_sentence(results: Results) -> str:
+    """Return a sentence on what was measured, on which machine and disks, and by which meters."""
     suite = results.suite
     components = set(results.summary["component"])
     package = "package" if "package" in components else "package-0"
@@ -80,13 +80,8 @@ def measured(results: Results) -> str:
     )
 
 
-def void(suite: Suite) -> str:
-    """`none void`, `3 runs void`."""
-    return f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
-
-
-def against(results: Results, base: str | None, name: str | None) -> Contrast | None:
-    """Return the contrast of two configurations, whichever way round it was declared."""
+def contrast_of(results: Results, base: str | None, name: str | None) -> Contrast | None:
+    """Return the contrast of two configurations, declared in either direction."""
     for c in results.contrasts:
         if (c.base, c.other) == (base, name):
             return c
@@ -99,17 +94,16 @@ def against(results: Results, base: str | None, name: str | None) -> Contrast | 
 NEAR = 1.1  # upper over lower limit: an interval of some ±5 %
 
 
-def near(low: float | None, high: float | None) -> bool:
-    """Whether limits of an unsettled ratio are close enough for the first page.
+def is_narrow(low: float | None, high: float | None) -> bool:
+    """Return whether the interval of an unsettled ratio is narrow enough for the first page.
 
-    Where they hold nearly anything it states only that, and the figures stand among the
-    details.
+    Of a wider one the page states only that it is unsettled; the details have the figures.
     """
     return low is not None and high is not None and high <= NEAR * low
 
 
-def over_all(suite: Suite) -> str:
-    """Return what the figure over all workloads is called."""
+def overall_name(suite: Suite) -> str:
+    """Return the name of the figure over all workloads."""
     if not all(map(suite.counts_overall, suite.workloads)):
         return "Main workloads"
     return "All but idle" if len(counted(suite)) < len(suite.workloads) else "All workloads"

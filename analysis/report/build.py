@@ -1,4 +1,4 @@
-"""What `fde report` makes of a suite: tables, the page, and the terminal's text."""
+"""The products of `fde report`: tables, the page, and the terminal's text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUDGET = "budget.csv"
 
 @dataclass(frozen=True)
 class Built:
-    """The page's path, the terminal's text, and of one suite its results and answer."""
+    """The page's path, the terminal's text, and the results and answer of a single suite."""
 
     page: Path
     text: str
@@ -40,11 +40,11 @@ class Built:
 
 
 def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
-    """Derive a suite's tables, write them, budget.csv among them, and report.html beside it.
+    """Derive a suite's tables and write them, with budget.csv and report.html.
 
-    `say` gets the terminal's text before anything is written, which may fail. Raises SuiteError
-    where the suite has nothing to report from or a file cannot be written; a file from before then
-    stays as it was.
+    `say` gets the terminal's text before anything is written, because writing may fail. Raises
+    SuiteError if the suite has nothing to report or a file cannot be written; an earlier file then
+    stays unchanged.
     """
     derived = results(folder)
     path = folder / "report.html"
@@ -64,12 +64,12 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
 
 
 def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
-    """Return what `fde report` prints: the table, the first page's lines, what is missing."""
+    """Return the output of `fde report`: the table, the first page's lines, missing parts."""
     notes = [*results.suite.problems, *results.reservations]
     notes += [note.sentence for note in results.flags if not reserves(note.code)]
     notes += [note.sentence for note in results.work_notes]
-    left = provenance.missing_sentence(results.suite)
-    notes += [f"{left}."] * bool(left)
+    missing = provenance.missing_sentence(results.suite)
+    notes += [f"{missing}."] * bool(missing)
     lines_below = [*questions_section.sentences(results), *(f"note: {note}" for note in notes)]
     details = view.join(map(view.paragraph, lines_below))
     above = (*answer.banner(results.origin), tables.headline(results))

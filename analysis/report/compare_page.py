@@ -14,13 +14,13 @@ from analysis.suite.records import worst_origin
 from contract import files
 from contract.command_results import Difference, Ratio
 
-MOST = 20  # differences that are shown; the whole plans stand in the reports
+MOST = 20  # differences that are shown; the reports have the complete plans
 NAMED = 5  # increases that a sentence names
 LONGEST = 60  # characters of one
 
 
 def write(pairs: Sequence[Compared], folder: Path) -> Path:
-    """Return the page, in `folder`; returns its path. Raises OSError."""
+    """Write the page to `folder` and return its path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     last = pairs[0].b.suite_id
     if len(pairs) > 1:
@@ -31,23 +31,20 @@ def write(pairs: Sequence[Compared], folder: Path) -> Path:
 
 
 def text(pairs: Sequence[Compared]) -> str:
-    """For the terminal: what stands on the page."""
+    """Return the page as text for a terminal."""
     shown = page(pairs)
     return render.text(
         shown.head + view.join(view.heading(s.title, 2) + s.blocks for s in shown.sections)
     )
 
 
-def tested(pairs: Sequence[Compared]) -> int:
-    """How many ratios of joules were tested, in all pairs."""
+def count_tested(pairs: Sequence[Compared]) -> int:
+    """Count the ratios of joules that were tested, in all pairs."""
     return sum(len(pair.tested) for pair in pairs)
 
 
 def failures(pairs: Sequence[Compared], percent: float) -> str:
-    """Return a sentence on the joules that rose significantly and by more than `percent`.
-
-    Else empty.
-    """
+    """Return a sentence on joules that rose significantly by more than `percent`, or nothing."""
     increases = [
         f"{ratio.workload} on {ratio.configuration} {words.change_in(ratio)} in {pair.b.suite_id}"
         for pair in pairs
@@ -56,16 +53,17 @@ def failures(pairs: Sequence[Compared], percent: float) -> str:
     ]
     if not increases:
         return ""
-    more = f"; and {len(increases) - NAMED} more" if len(increases) > NAMED else ""
+    unnamed = f"; and {len(increases) - NAMED} more" if len(increases) > NAMED else ""
     return (
         f"Energy rose by more than {percent:g} % against {pairs[0].a.suite_id} (95 % intervals in "
         f"brackets, {worst_origin(pair.origin for pair in pairs)}): "
-        f"{'; '.join(increases[:NAMED])}{more}. See the page for what differs between the suites."
+        f"{'; '.join(increases[:NAMED])}{unnamed}. "
+        "See the page for what differs between the suites."
     )
 
 
 def page(pairs: Sequence[Compared]) -> Page:
-    """Return the comparison as a page: one suite or several beside the first."""
+    """Return the comparison of one suite or several with the first, as a page."""
     first, origin = pairs[0].a, worst_origin(pair.origin for pair in pairs)
     lettered = [(_letter(i), pair) for i, pair in enumerate(pairs)]
     named = [("A", first), *((letter, pair.b) for letter, pair in lettered)]
@@ -118,21 +116,20 @@ def _letter(place: int) -> str:
 
 
 def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
-    """Return what differs, the joules and the costs of one suite beside the first."""
+    """Return the differences, the joules and the costs of one suite against the first."""
     differing: Fields[Difference] = {
         "What": lambda difference: difference.what,
         "A": lambda difference: _short(difference.a),
         letter: lambda difference: _short(difference.b),
     }
-    what = f"Plans, meters and machines: {letter} beside A"
+    caption = f"Plans, meters and machines: {letter} beside A"
     count, text = len(pair.differences), say("compare.alike", letter=letter)
     if count:
-        more = f"; {count - MOST} more are not shown" if count > MOST else ""
-        text = (
-            f"{count} thing{'s differ' if count > 1 else ' differs'} between A and {letter}{more}."
-        )
+        hidden = f"; {count - MOST} more are not shown" if count > MOST else ""
+        verb = "things differ" if count > 1 else "thing differs"
+        text = f"{count} {verb} between A and {letter}{hidden}."
     differ = view.paragraph(text)
-    differ += view.table_of(what, pair.differences[:MOST], differing, words=3)
+    differ += view.table_of(caption, pair.differences[:MOST], differing, words=3)
     if pair.other_work:
         works = ", ".join(map(words.name_of, pair.other_work))
         text = say("compare.other-work", works=works, letter=letter)
@@ -141,23 +138,23 @@ def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
         "Workload": lambda ratio: words.name_of(ratio.workload),
         "Configuration": lambda ratio: pair.a.label(ratio.configuration),
     }
-    of_joules: Fields[Ratio] = {
+    joules_columns: Fields[Ratio] = {
         **names,
         f"{letter} / A [95 % interval]": _ratio,
         "n in A": lambda ratio: str(ratio.blocks_a),
         f"n in {letter}": lambda ratio: str(ratio.blocks_b),
     }
-    of_costs: Fields[Ratio] = {
+    costs_columns: Fields[Ratio] = {
         **names,
         "Cost in A": lambda ratio: _cost(ratio.cost_a),
         f"Cost in {letter}": lambda ratio: _cost(ratio.cost_b),
         f"{letter} beside A [95 % interval]": _ratio,
     }
     component, origin = words.name_of(pair.component), pair.origin
-    what = f"Energy of {component} in {letter} over that in A, runs without their tail"
-    joules = view.table_of(what, pair.joules, of_joules, words=2, origin=origin, group=True)
-    what = say("compare.costs", letter=letter)
-    costs = view.table_of(what, pair.costs, of_costs, words=2, origin=origin, group=True)
+    caption = f"Energy of {component} in {letter} over that in A, runs without their tail"
+    joules = view.table_of(caption, pair.joules, joules_columns, words=2, origin=origin, group=True)
+    caption = say("compare.costs", letter=letter)
+    costs = view.table_of(caption, pair.costs, costs_columns, words=2, origin=origin, group=True)
     return differ, joules, costs
 
 

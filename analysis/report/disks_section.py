@@ -1,4 +1,4 @@
-"""The disks: the state they were brought to, and their condition by configuration."""
+"""The disks: how they were preconditioned, and their condition by configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SILENT = "not reported"
 
 
 def disk_table(results: Results) -> Blocks:
-    """By configuration: temperatures, what was counted during its runs, and the disk's settings."""
+    """Return temperatures, counts during runs, and the disk's settings by configuration."""
     if not results.disks:
         return view.paragraph("The runs do not record the condition of their disks.")
     limit = limit_k(results.suite)
@@ -59,16 +59,16 @@ def _temperature(condition: Condition, when: str) -> str:
     return words.span(condition.temperature_c[when]) if when in condition.temperature_c else SILENT
 
 
-def _counted(condition: Condition, what: str, unit: float = 1.0) -> str:
-    return words.rounded(condition.counted[what] / unit) if what in condition.counted else SILENT
+def _counted(condition: Condition, key: str, unit: float = 1.0) -> str:
+    return words.rounded(condition.counted[key] / unit) if key in condition.counted else SILENT
 
 
-def _setting(condition: Condition, what: str) -> str:
-    return ", then ".join(condition.settings.get(what, (SILENT,)))
+def _setting(condition: Condition, key: str) -> str:
+    return ", then ".join(condition.settings.get(key, (SILENT,)))
 
 
-def _life(condition: Condition, what: str) -> str:
-    return "; ".join(map(words.exact, condition.life[what])) if what in condition.life else SILENT
+def _life(condition: Condition, key: str) -> str:
+    return "; ".join(map(words.exact, condition.life[key])) if key in condition.life else SILENT
 
 
 SPECIFICATION = "SNIA SSS PTS 2.0.2"
@@ -76,35 +76,35 @@ ACCESSES = {"sequential": "128 KiB in order", "random": "4 KiB anywhere"}
 
 
 def disks_section(results: Results) -> Blocks:
-    """Return in which state each disk was."""
+    """Return a paragraph on the initial state of each disk."""
     return view.join(view.paragraph(text) for text in sentences(results.suite))
 
 
 def sentences(suite: Suite) -> Iterator[str]:
-    """In which state each disk was."""
+    """Yield a text on the initial state of each disk."""
     for role in roles(suite):
         if role not in suite.preconditioned:
             yield f"Disk {role} was not preconditioned; {_as_found(suite, role)}."
-        elif (done := suite.preconditioned[role]) is None:
+        elif (record := suite.preconditioned[role]) is None:
             yield f"Disk {role} was to be preconditioned, and there is no record that it was."
         else:
             sharing = [name for name in suite.configurations if suite.disk_of(name) == role]
-            text = _preconditioned(role, done)
+            text = _preconditioned(role, record)
             if suite.sed in sharing and len(sharing) > 1:
                 text += f" {say('disks.shared', sed=suite.label(suite.sed))}"
             yield text
 
 
-def _preconditioned(role: str, done: PreconditionDocument) -> str:
-    rounds_mib_s = [part.bytes / part.seconds / 2**20 for part in done.written]
-    rounds, written = len(rounds_mib_s), sum(p.bytes for p in (*done.filled, *done.written))
+def _preconditioned(role: str, record: PreconditionDocument) -> str:
+    rounds_mib_s = [part.bytes / part.seconds / 2**20 for part in record.written]
+    rounds, written = len(rounds_mib_s), sum(p.bytes for p in (*record.filled, *record.written))
     text = (
-        f"Disk {role} was preconditioned ({SPECIFICATION}): {_size(done.size_bytes)} "
-        f"written over {words.count(len(done.filled), 'time')}, then {rounds} rounds of "
-        f"{ACCESSES.get(done.access, done.access)}, {_size(written)} in all"
+        f"Disk {role} was preconditioned ({SPECIFICATION}): {_size(record.size_bytes)} "
+        f"written over {words.count(len(record.filled), 'time')}, then {rounds} rounds of "
+        f"{ACCESSES.get(record.access, record.access)}, {_size(written)} in all"
     )
-    if done.interrupted:
-        text += f" (it was begun {done.interrupted} more times, and interrupted)"
+    if record.interrupted:
+        text += f" (it was begun {record.interrupted} more times, and interrupted)"
     window = steady_state.window(rounds_mib_s)
     if window is None:
         return f"{text}; they are too few to show whether it was steady."
@@ -122,16 +122,17 @@ def _preconditioned(role: str, done: PreconditionDocument) -> str:
 
 
 def _as_found(suite: Suite, role: str) -> str:
-    """Return whether it was discarded, else how far it was used."""
+    """Return whether an unpreconditioned disk was discarded, else how far it was used."""
     runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
     discards = [run.proof.discard for run in runs if run.proof.discard is not None]
     if outcomes := {discard.first_outcome for discard in discards if discard.first_bytes}:
         return say(f"disks.{'discarded' if outcomes == {'discarded'} else 'discard-requested'}")
     failed = {discard.first_outcome for discard in discards} & {"refused", "ignored"}
     written = _number(suite.machine.get(f"disks.{role}.written_bytes"))
-    used = _number(suite.machine.get(f"disks.{role}.used_percent"))
+    used_percent = _number(suite.machine.get(f"disks.{role}.used_percent"))
     facts = [f"{_size(written)} written in its life"] if written is not None else []
-    facts += [f"{words.exact(used)} % of its life used"] if used is not None else []
+    if used_percent is not None:
+        facts.append(f"{words.exact(used_percent)} % of its life used")
     text = f"it was as found: {', '.join(facts) or 'it does not report what it has written so far'}"
     if failed:
         text += say("disks.not-discarded", how=" or ".join(sorted(failed)))

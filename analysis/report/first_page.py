@@ -1,7 +1,7 @@
 """The first page's lines, on the terminal too: cost, what costs most, payback, trust, next step.
 
-Each answers a reader's question in a sentence with the verdict first. Its words stand in the
-catalogue by its code; this module decides on codes, figures and their order.
+Each answers a reader's question in a sentence with the verdict first. The catalogue has its words
+by its code; this module decides on codes, figures and their order.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from analysis.energy.watermarks import DISAGREES
 from analysis.report import view, words
-from analysis.report.answer import Fact, against, line, near, void
+from analysis.report.answer import Fact, contrast_of, is_narrow, line
 from analysis.report.payback_text import money_line
 from analysis.report.texts import say
-from analysis.report.trust_section import twice
+from analysis.report.trust_section import cross_checks
 from analysis.report.view import Blocks, Link
 from analysis.report.words import count, listed
 from analysis.stats import comparison, disks
@@ -29,14 +29,14 @@ from contract.names import safe
 from contract.places import command_line
 from contract.plan import scale_of
 
-LINES = 4  # so many configurations have a line each, more of them one together
-NAMED = 3  # so many are named in one line, of more their number
+LINES = 4  # configurations with a line each; more share one
+NAMED = 3  # configurations named in a line; of more, only their number
 RUN_AGAIN = ("no-runs", "no-pairs")
 
 
 def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
-    """Return the answers in their order; `folder` is what commands call the suite."""
-    # Every configuration that encrypts; where none does, those beside the baseline.
+    """Return the answers in their order; commands name the suite by `folder`."""
+    # Every configuration that encrypts; if none does, all but the baseline.
     suite = results.suite
     bare = [name for name in suite.configurations if suite.reference(name) == name]
     others = [name for name in suite.configurations if name not in (*bare, suite.baseline)]
@@ -53,10 +53,7 @@ def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
 
 
 def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
-    """Return the lines as blocks, a label for each question.
-
-    `linked` leads to the page's details.
-    """
+    """Return the lines as blocks, a label for each question; if `linked`, trust has its link."""
     shown: Blocks = ()
     before = ""
     for reply in answers:
@@ -69,7 +66,7 @@ def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
 
 
 def sentence(answers: Sequence[AnswerLine]) -> Blocks:
-    """Return the first screen's bold sentences: what encryption costs, and whether it pays."""
+    """Return the first screen's bold sentences: the cost of encryption, and whether it pays."""
     costs = [reply.verdict for reply in answers if reply.question == "cost"]
     pays = [reply.verdict for reply in answers if reply.question == "payback"]
     sentences = [f"{text.rstrip('. ')}." for text in (*costs, *pays)]
@@ -78,7 +75,7 @@ def sentence(answers: Sequence[AnswerLine]) -> Blocks:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A configuration against the disk without encryption; `why` is what a comparison lacks."""
+    """A configuration against the disk without encryption; `why` is the lack of a comparison."""
 
     name: str
     label: str
@@ -100,8 +97,8 @@ class _Compared:
     @property
     def facts(self) -> dict[str, Fact]:
         c = self.comparison
-        known = {"low": c.low, "high": c.high, "verdict": c.verdict, "blocks": c.n} if c else {}
-        return {"configuration": self.name, **known, "ratio": c.ratio if c else None}
+        figures = {"low": c.low, "high": c.high, "verdict": c.verdict, "blocks": c.n} if c else {}
+        return {"configuration": self.name, **figures, "ratio": c.ratio if c else None}
 
 
 OPEN = {"inconclusive": "unsettled", "incomplete": "incomplete"}
@@ -111,15 +108,15 @@ CODES = ("more", "less", "equivalent", "two-disks", *OPEN.values(), "unknown")
 def _compare_with_base(results: Results, name: str) -> _Compared:
     suite = results.suite
     base = suite.reference(name) if suite.reference(name) != name else suite.baseline
-    contrast = against(results, base, name)
+    contrast = contrast_of(results, base, name)
     c = contrast.comparison if contrast else None
     other_disk = disks.across(suite, base, name)
     label = suite.label(base or "")
     scope = ""
     if contrast is not None and c is not None:
-        both = [w for w in counted(suite) if {(w, base), (w, name)} <= suite.planned]
-        if len(contrast.workloads) < len(both):
-            scope = f"; {len(contrast.workloads)} of {len(both)} workloads"
+        planned = sum({(w, base), (w, name)} <= suite.planned for w in counted(suite))
+        if len(contrast.workloads) < planned:
+            scope = f"; {len(contrast.workloads)} of {planned} workloads"
     return _Compared(
         name,
         suite.label(name),
@@ -132,7 +129,7 @@ def _compare_with_base(results: Results, name: str) -> _Compared:
 
 
 def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
-    """Why there is no comparison of a configuration: as a code, and in words."""
+    """Return why a configuration has no comparison: as a code, and in words."""
     suite = results.suite
     if not suite.compared_runs:
         return "no-runs", "no run finished"
@@ -142,8 +139,8 @@ def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
     if SYSTEM not in components:
         rapl = ", and RAPL counts no disk" * bool({"package", "package-0"} & components)
         return "no-meter", f"no meter saw the whole system{rapl}"
-    done = {run.configuration for run in suite.compared_runs}
-    missing = [side for side in (base, name) if side not in done]
+    measured = {run.configuration for run in suite.compared_runs}
+    missing = [side for side in (base, name) if side not in measured]
     if missing:
         skipped = {run.configuration for run in suite.skipped}.issuperset(missing)
         labels = " or ".join(map(suite.label, missing))
@@ -152,7 +149,7 @@ def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
 
 
 def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine]:
-    """Yield what each configuration costs, the settled ones first; many as one line."""
+    """Yield the costs of the configurations, settled ones first; many share a line."""
     suite = results.suite
     if not compared:
         only = ", ".join(map(suite.label, suite.configurations))
@@ -169,11 +166,15 @@ def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLi
     if incomplete := [cost for cost in compared if cost.code == "incomplete"]:
         changes = [f"{o.label} {words.change_in(o.comparison)}" for o in incomplete[:LINES]]
         changes += [f"{len(incomplete) - LINES} more below"] if len(incomplete) > LINES else []
-        changed: dict[str, Fact] = {"configurations": [cost.name for cost in incomplete]}
-        done = suite.blocks_done
-        yield line("cost", "incomplete", changed, blocks=done, changes="; ".join(changes))
+        yield line(
+            "cost",
+            "incomplete",
+            {"configurations": [cost.name for cost in incomplete]},
+            blocks=suite.blocks_done,
+            changes="; ".join(changes),
+        )
     unsettled = _unsettled(compared)
-    named = [(cost, c) for cost, c in unsettled if not many and near(c.low, c.high)]
+    named = [(cost, c) for cost, c in unsettled if not many and is_narrow(c.low, c.high)]
     for cost, _ in named:
         yield _cost_line(cost, "unsettled", "near")
     wide = [pair for pair in unsettled if pair not in named]
@@ -204,7 +205,7 @@ def _unsettled(compared: Sequence[_Compared]) -> list[tuple[_Compared, Compariso
 
 
 def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
-    """One configuration with its figure and its interval; only the interval where it is open."""
+    """Return the line of one configuration, with figure and interval."""
     c = cost.comparison
     assert c is not None and c.low is not None and c.high is not None
     margin = f"{c.margin * 100:g} %"
@@ -217,8 +218,8 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
         way,
         name=cost.label,
         base=cost.base,
-        distance=words.change_alone(c)[1:],
-        change=words.change_alone(c),
+        distance=words.change_only(c)[1:],
+        change=words.change_only(c),
         margin=margin,
         interval=words.interval_of(c.low, c.high),
         rest=f"{cost.scope}{remark}",
@@ -226,36 +227,33 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
 
 
 def _together(compared: Sequence[_Compared]) -> AnswerLine:
-    """Many configurations: how many cost more, the least and the most of these, and the rest."""
+    """Return the line of many configurations: the increases from least to most, and others."""
     pairs = [(c, cost.label) for cost in compared if (c := cost.comparison) and cost.code == "more"]
-    more = sorted(pairs, key=lambda pair: pair[0].ratio)
+    dearer = sorted(pairs, key=lambda pair: pair[0].ratio)
     counts = {code: sum(cost.code == code for cost in compared) for code in CODES}
     margins = [f"{c.margin * 100:g} %" for cost in compared if (c := cost.comparison)]
-    rest = [
+    others = [
         f"{number} {say(f'answer.cost.several.{code}', margin=margins[0])}"
         for code, number in counts.items()
         if number and code != "more"
     ]
-    ends = [f"{words.change_alone(c, 1)} ({label})" for c, label in more]
+    ends = [f"{words.change_only(c, 1)} ({label})" for c, label in dearer]
     return line(
         "cost",
         "several",
         counts,
-        "" if more else "none",
-        more=str(len(more)),
+        "" if dearer else "none",
+        more=str(len(dearer)),
         all=str(len(compared)),
         base=say("answer.no-encryption"),
         ends=" to ".join(dict.fromkeys(ends[:1] + ends[-1:])),
-        rest="".join(f"; {text}" for text in rest),
-        counts=", ".join(rest),
+        rest="".join(f"; {text}" for text in others),
+        counts=", ".join(others),
     )
 
 
 def _most(results: Results) -> AnswerLine:
-    """Return the largest settled increase of a workload.
-
-    Of one configuration the most joules a run.
-    """
+    """Return the largest settled increase of a workload; of one configuration the most joules."""
     suite, component = results.suite, results.family.component
     if len(suite.configurations) == 1:
         return _most_joules(results, component)
@@ -264,13 +262,13 @@ def _most(results: Results) -> AnswerLine:
         return line("most", "unknown")
     if any(c.verdict == "incomplete" for _, c in rows):
         return line("most", "incomplete", blocks=suite.blocks_done)
-    more = [(key, c) for key, c in rows if c.verdict == "differs" and c.ratio > 1]
+    increases = [(key, c) for key, c in rows if c.verdict == "differs" and c.ratio > 1]
 
     def two_disks(name: str) -> bool:
         return disks.across(suite, suite.base_of(name), name)
 
-    # What encryption costs comes before what another disk does.
-    worst = max(more, key=lambda row: (not two_disks(row[0][1]), row[1].ratio), default=None)
+    # The cost of encryption precedes that of another disk.
+    worst = max(increases, key=lambda row: (not two_disks(row[0][1]), row[1].ratio), default=None)
     if worst is None:
         shown = [c for _, c in rows if c.verdict != "inconclusive"]
         code = "nothing" if len(shown) == len(rows) else "unsettled"
@@ -285,7 +283,7 @@ def _most(results: Results) -> AnswerLine:
         {**facts, "ratio": c.ratio, "low": low, "high": high},
         name=suite.label(name),
         workload=words.name_of(workload),
-        distance=words.change_alone(c)[1:],
+        distance=words.change_only(c)[1:],
         part="" if component == SYSTEM else say("answer.most.part", part=words.name_of(component)),
         base=say("answer.other-disk", base=suite.label(suite.base_of(name) or ""))
         if two_disks(name)
@@ -306,33 +304,33 @@ def _most_joules(results: Results, component: str) -> AnswerLine:
 
 
 def _trusted(results: Results) -> AnswerLine:
-    """Return what the figures are, how many there are, and how much was flagged."""
+    """Return the line on trust: the figures' origin, their number, and what was flagged."""
     suite = results.suite
-    made = len({run.block for run in suite.compared_runs})
-    planned = suite.planned_blocks or made
+    blocks = len({run.block for run in suite.compared_runs})
+    planned = suite.planned_blocks or blocks
     flags = {
-        "cross-check": sum(row[-1] == DISAGREES for row in twice(results)),
+        "cross-check": sum(row[-1] == DISAGREES for row in cross_checks(results)),
         "reservation": len(results.reservations),
         "problem": len(suite.problems),
     }
     disagree = {"cross-check": " disagrees" if flags["cross-check"] == 1 else " disagree"}
-    flagged = [f"{count(n, what)}{disagree.get(what, '')}" for what, n in flags.items() if n]
+    flagged = [f"{count(n, noun)}{disagree.get(noun, '')}" for noun, n in flags.items() if n]
     if not suite.seal_holds:
         flagged.append("files changed" if suite.sealed else "not sealed")
-    facts = {"blocks": made, "planned": planned, "runs": len(suite.runs), "void": len(suite.void)}
+    facts = {"blocks": blocks, "planned": planned, "runs": len(suite.runs), "void": len(suite.void)}
     return line(
         "trust",
         results.origin,
-        {**facts, **{f"{what}s": number for what, number in flags.items()}},
-        blocks=count(made, "block") if made == planned else f"{made} of {planned} blocks",
+        {**facts, **{f"{noun}s": number for noun, number in flags.items()}},
+        blocks=count(blocks, "block") if blocks == planned else f"{blocks} of {planned} blocks",
         runs=count(len(suite.runs), "finished run"),
-        void=void(suite),
+        void=f"{count(len(suite.void), 'run')} void" if suite.void else "none void",
         flagged=f"flagged: {', '.join(flagged)}" if flagged else "nothing flagged",
     )
 
 
 def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> AnswerLine:
-    """Return the one step that comes next."""
+    """Return the line on the next step."""
     incidents = results.incidents
     if unsound := _unsound(results.suite, incidents, folder):
         return unsound
@@ -352,16 +350,16 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
         return _quieter(results, [cost for cost, _ in unsettled if cost in hopeless])
     most = max(comparison.PILOT, *(number for number, _ in needed))
     facts: dict[str, Fact] = {"blocks": most, "command": _again(results, most)}
-    made = min(c.n for _, c in unsettled)
-    way = "pilot" if made < 2 else ""
-    return line("next", "blocks", facts, way, blocks=str(most), made=str(made))
+    least = min(c.n for _, c in unsettled)
+    way = "pilot" if least < 2 else ""
+    return line("next", "blocks", facts, way, blocks=str(most), made=str(least))
 
 
 def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
-    """Which workload makes the scatter, and what blocks would reach, in hours."""
+    """Return the workload that scatters most, and the reach of more blocks, in hours."""
     first = hopeless[0]
     bases = results.suite.reference(first.name), results.suite.baseline
-    contrasts = (against(results, base, first.name) for base in bases)
+    contrasts = (contrast_of(results, base, first.name) for base in bases)
     contrast = next(filter(None, contrasts), None)
     scatter = scatter_shares(contrast) if contrast else {}
     facts: dict[str, Fact] = {"configurations": [cost.name for cost in hopeless]}
@@ -372,7 +370,7 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
         share = f"{100 * scatter[worst]:.0f} %"
         advice = say("answer.next.quieter.worst", workload=words.name_of(worst), share=share)
     reach = comparison.reachable_width(first.comparison) if first.comparison else None
-    # How long a block took, rests and switches with it; 0 where that is unknown.
+    # Hours of a block with its rests and switches; 0 if unknown.
     blocks_made = len({run.block for run in results.suite.compared_runs})
     hours = results.suite.timing.wall_s / 3600 / max(1, blocks_made)
     if reach is not None and hours:
@@ -388,13 +386,13 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
 
 
 def without_report(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine:
-    """Return the step that comes next where there is no report, or one of other files."""
+    """Return the next step of a suite without a current report."""
     unsound = _unsound(suite, incidents, folder)
     return unsound or line("next", "report", _command("report", folder))
 
 
 def _unsound(suite: Suite, incidents: IncidentLog, folder: Path) -> AnswerLine | None:
-    """Return the next step of a suite that is not sealed, or not as it was sealed."""
+    """Return the next step of a suite that is unsealed, or changed after sealing."""
     if not suite.sealed:
         way = "ended" if incidents.ended and not incidents.never else "unfinished"
         return line("next", "resume", _command("resume", folder), way)
@@ -406,10 +404,7 @@ def _command(name: str, folder: Path) -> dict[str, str]:
 
 
 def _again(results: Results, blocks: int = 0) -> str:
-    """Return the command that plans and runs the suite once more.
-
-    Empty where its name is not safe.
-    """
+    """Return the command that plans and runs the suite again; empty if its name is unsafe."""
     plan = results.suite.plan
     scale = "" if plan.origin == SYNTHETIC else scale_of(plan.scale)
     if not safe(scale) and scale:

@@ -1,4 +1,4 @@
-"""The report of a group: its hosts side by side, a line each from their own reports."""
+"""The report of a group: a line for each host, from the host's own report."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from contract import files
 def write(place: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     """Write report.html and hosts.csv to a group's folder.
 
-    `say` gets the terminal's text before the page is written. A suite without an up-to-date report
-    gets one first, for the page leads there. Raises SuiteError or OSError.
+    `say` gets the terminal's text before the page is written. The page links to the suites'
+    reports, so that outdated ones are built first. Raises SuiteError or OSError.
     """
     folders = members(place)
     for folder in folders:
@@ -40,7 +40,7 @@ def write(place: Path, say: Callable[[str], None] = lambda _: None) -> Built:
 
 
 def page(hosts: Sequence[Results], place: Path) -> Page:
-    """Return what stands on the page; links to the hosts' own reports are relative to `place`."""
+    """Return the page; its links to the hosts' reports are relative to `place`."""
 
     def link(folder: Path) -> str:
         report = folder.resolve() / "report.html"
@@ -59,7 +59,7 @@ def page(hosts: Sequence[Results], place: Path) -> Page:
 
 
 def table(hosts: Sequence[Results]) -> Blocks:
-    """Return each host's changes over all workloads, by its own report."""
+    """Return each host's changes over all workloads, as in its own report."""
     labels = {
         name: host.suite.label(name)
         for host in hosts
@@ -75,7 +75,7 @@ def table(hosts: Sequence[Results]) -> Blocks:
 
 
 def _change(host: Results, name: str) -> str:
-    contrast = answer.against(host, host.suite.base_of(name), name)
+    contrast = answer.contrast_of(host, host.suite.base_of(name), name)
     c = contrast.comparison if contrast else None
     if c is None:
         return words.NOTHING

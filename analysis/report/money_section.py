@@ -1,4 +1,4 @@
-"""The section on money: what was declared, what to decide by, payback, batteries, carbon."""
+"""The section on money: assumptions, the decision, payback, batteries, carbon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_SHOWN = "no saving is shown"
 
 
 def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """Return what is saved, when the drive is repaid, what it is worth, and the carbon."""
+    """Return tables of the saving, the time to payback, the drive's worth, and the carbon."""
     worst = records.worst_origin(p.origin for p in paybacks)
     life, unit = words.exact(a.life_years), a.currency
     no_unit = replace(a, currency="")
@@ -65,14 +65,11 @@ def tables(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blo
     )
 
 
-MANY = 24  # lines of a table: more of them open only when asked for
+MANY = 24  # lines of a table; a longer one is folded
 
 
 def money_section(results: Results) -> Blocks:
-    """Return the whole section.
-
-    A sentence where the plan or the suite does not hold enough for it.
-    """
+    """Return the section on money; a sentence if the plan or the suite lacks data for it."""
     a = results.suite.assumptions
     if a is None:
         return view.paragraph(say("money.no-assumptions"))
@@ -83,7 +80,7 @@ def money_section(results: Results) -> Blocks:
         page += view.answer(payback_text.money_line(results))
     else:
         page += _decision(results, a, profiles or by_workload)
-        # Without the lines that the profile's already are.
+        # Lines that the profile has already are left out.
         named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
         others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
         page += _lines(results, a, profiles, others)
@@ -91,14 +88,14 @@ def money_section(results: Results) -> Blocks:
 
 
 def _battery_hours(results: Results, a: Assumptions) -> Blocks:
-    """Return how long a battery lasts at the declared hour; nothing where none is declared."""
+    """Return how long a battery lasts at the declared hour; nothing if none is declared."""
     if not a.battery_hour:
         return ()
     held = battery_hours(results.suite, results.energy)
     if not held:
         return view.paragraph(say("battery.lacking"))
     work = catalogue().tables["hourly_work"]
-    each = [f"{words.exact(n)} {work[name]}" for name, n in a.battery_hour.items()]
+    tasks = [f"{words.exact(n)} {work[name]}" for name, n in a.battery_hour.items()]
     columns: Fields[BatteryHours] = {
         "Configuration": lambda b: results.suite.label(b.configuration),
         "Hours (95 % interval)": lambda b: span(b.hours),
@@ -106,7 +103,7 @@ def _battery_hours(results: Results, a: Assumptions) -> Blocks:
         "Idle": lambda b: f"{b.idle_share * 100:.0f} %",
         "n": lambda b: str(b.n),
     }
-    caption = say("battery.hours", battery=words.exact(a.battery_wh), work=words.listed(each))
+    caption = say("battery.hours", battery=words.exact(a.battery_wh), work=words.listed(tasks))
     worst = records.worst_origin(b.origin for b in held)
     page = view.table_of(caption, held, columns, words=1, origin=worst)
     return page + view.paragraph(say("battery.key"), "key")
@@ -118,7 +115,7 @@ def _declared(a: Assumptions) -> Blocks:
         price_of_sed = payback_text.money(a.plain_price + a.sed_extra_price, a)
         percent = words.rounded(100 * a.sed_extra_price / a.plain_price)
         pair = f" ({price_of_sed} against {payback_text.money(a.plain_price, a)}, {percent} %)"
-    each = [f"{payback_text.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
+    duty = [f"{payback_text.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
     return view.key(
         "money.declared",
         price=payback_text.money(a.sed_extra_price, a),
@@ -128,12 +125,12 @@ def _declared(a: Assumptions) -> Blocks:
         interest=words.exact(a.discount_rate * 100),
         runs=payback_text.times(a.runs_per_day),
         battery=words.exact(a.battery_wh),
-        duty=f" The duty profile is, each day: {', '.join(each)}." * bool(each),
+        duty=f" The duty profile is, each day: {', '.join(duty)}." * bool(duty),
     )
 
 
 def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """Return the answer in sentences that stand by themselves."""
+    """Return the answer in complete sentences."""
     page = view.answer(payback_text.money_line(results))
     if lacking := payback_text.profile_lacking(results):
         page += view.paragraph(lacking)
@@ -146,15 +143,15 @@ def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> 
 def _lines(
     results: Results, a: Assumptions, profiles: Sequence[Payback], others: Sequence[Payback]
 ) -> Blocks:
-    """Return the profile's lines, then each workload's; those apart where they are many."""
-    apart = bool(profiles) and len(others) > MANY
-    first = profiles if apart else [*profiles, *others]
+    """Return the profile's lines, then each workload's, folded if there are many."""
+    fold = bool(profiles) and len(others) > MANY
+    first = profiles if fold else [*profiles, *others]
     page = tables(results, a, first) + view.key("money")
     if not disks.across(results.suite, results.suite.sed, *costs.alternatives(results.suite)):
         page += view.key("money.drive")
-    if apart:
-        by_itself = f"Each workload alone, {len(others)} lines"
-        page += view.folded(by_itself, tables(results, a, others))
+    if fold:
+        summary = f"Each workload alone, {len(others)} lines"
+        page += view.folded(summary, tables(results, a, others))
     return page
 
 

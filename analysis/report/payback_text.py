@@ -1,4 +1,4 @@
-"""The payback in words: the first page's line, and what to decide by."""
+"""The payback in words: the first page's line, and the basis of the decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Label = Callable[[str], str]
 
 
 def money_line(results: Results) -> AnswerLine:
-    """Whether the drive is repaid: by the duty profile, else the first workload there is."""
+    """Return whether the drive is repaid, by the duty profile, else by the first workload."""
     suite = results.suite
     if suite.assumptions is None:
         return line("payback", "unknown", why=say("answer.payback.no-assumptions"))
@@ -41,7 +41,7 @@ def money_line(results: Results) -> AnswerLine:
 def payback_line(
     payback: Payback, assumptions: Assumptions, label: Label, disks_too: str = ""
 ) -> AnswerLine:
-    """One payback; `label` names a configuration for people, `disks_too` is a further sentence."""
+    """Return the line of a payback; `label` names configurations, `disks_too` is appended."""
     a, years, top = assumptions, payback.years, payback.break_even_price.high
     facts: dict[str, Fact] = {
         "workload": payback.workload,
@@ -72,7 +72,7 @@ def payback_line(
 
 
 def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
-    """Return what the figures of a payback rest on: the machine after work, the tail, ranges."""
+    """Return the basis of a payback: the machine after work, the tail, and ranges."""
     after = say(f"payback.{payback.after_work}")
     sentences = [say("payback.machine", after=after, work=work(payback, assumptions))]
     if abs(payback.tail_j) < LITTLE * abs(payback.saving_j.mean):
@@ -90,11 +90,11 @@ def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
     return sentences
 
 
-LITTLE = 0.001  # a share of the saving that is not worth a figure
+LITTLE = 0.001  # share of the saving below which no figure is stated
 
 
 def profile_lacking(results: Results) -> str:
-    """Why there is no line for the duty profile; empty where there is one."""
+    """Return why the duty profile has no line; empty if it has one."""
     suite = results.suite
     a = suite.assumptions
     if a is None or costs.profiles(suite, results.energy):
@@ -109,19 +109,19 @@ def profile_lacking(results: Results) -> str:
 
 
 def work(payback: Payback, assumptions: Assumptions) -> str:
-    """Return the work that a payback rests on: `24 runs of “Kernel tree” a day`."""
+    """Return the work behind a payback: `24 runs of “Kernel tree” a day`."""
     if payback.workload != PROFILE:
         return f"{_runs(payback.runs_per_day, payback.workload)} a day"
     return f"{work_of(assumptions.profile)} a day"
 
 
 def work_of(runs: Mapping[str, float]) -> str:
-    """So many runs of each workload."""
+    """Return the number of runs of each workload in words."""
     return words.listed([_runs(count, name) for name, count in runs.items()])
 
 
 def name_of(payback: Payback, assumptions: Assumptions) -> str:
-    """Return what a payback is of, for a table's first column."""
+    """Return a payback's workload or profile for a table's first column."""
     if payback.workload == PROFILE:
         return "Duty profile, a day"
     name = words.name_of(payback.workload)
@@ -130,7 +130,7 @@ def name_of(payback: Payback, assumptions: Assumptions) -> str:
 
 
 def money(value: float, assumptions: Assumptions) -> str:
-    """`25 USD`."""
+    """Return `25 USD`."""
     return f"{words.exact(value)} {assumptions.currency}".rstrip()
 
 
@@ -142,7 +142,7 @@ def span(value: Estimate | None, unit: str = "") -> str:
 
 
 def price(value: Estimate, assumptions: Assumptions) -> str:
-    """Money with its interval: as many digits as that bears, and from 1 up none below the cent."""
+    """Return money with its interval, in as many digits as that bears; from 1 up to the cent."""
     unit = assumptions.currency
     ends = [end for end in (value.mean, value.low, value.high) if end is not None]
     if max(map(abs, ends)) < 1:
@@ -155,7 +155,7 @@ def price(value: Estimate, assumptions: Assumptions) -> str:
 
 
 def saved(value: Estimate | None) -> str:
-    """Return a saving in J with its interval; no more than three digits of what is large."""
+    """Return a saving in J with its interval; a large one in three digits."""
     if value is None:
         return words.NOTHING
     if value.half_width is None:
@@ -166,7 +166,7 @@ def saved(value: Estimate | None) -> str:
 
 
 def times(count: float) -> str:
-    """How often: `24`, `0.5`, `12 000`."""
+    """Return how often: `24`, `0.5`, `12 000`."""
     return words.number(count, 0) if count == int(count) else words.exact(count)
 
 
@@ -187,7 +187,7 @@ def _runs(count: float, workload: str) -> str:
 
 
 def _judged(payback: Payback) -> tuple[str, str]:
-    """Return whether a drive that saves is repaid in its life: the code, and its way."""
+    """Return whether a drive that saves is repaid in its life, as a code and its way."""
     if payback.demonstrated:
         return "pays", ""
     if payback.years is None:

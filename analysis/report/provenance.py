@@ -1,4 +1,4 @@
-"""Provenance, what interrupted the suite, and what was left out or skipped."""
+"""Provenance, interruptions of the suite, and parts that were left out or skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analysis.suite.records import Suite
 
 
 def interruption_lines(incidents: IncidentLog) -> Iterator[str]:
-    """Yield how the suite went: interruptions, void tries by reason, waits, and its end."""
+    """Yield lines on the suite's course: interruptions, void tries by reason, failure, waits."""
     yield sentence(incidents) or "No interruptions."
     if incidents.voids:
         reasons = [f"{group.tries}× {group.reason.rstrip('.')}" for group in incidents.voids]
@@ -31,7 +31,7 @@ def interruption_lines(incidents: IncidentLog) -> Iterator[str]:
 
 
 def sentence(incidents: IncidentLog) -> str:
-    """Return the same in one line; empty where nothing happened."""
+    """Return the interruptions in one sentence; empty if there were none."""
     parts = [*interruptions(incidents), *_times(incidents.tries_void, "try", "void", "tries")]
     if not parts:
         return ""
@@ -39,7 +39,7 @@ def sentence(incidents: IncidentLog) -> str:
 
 
 def interruptions(incidents: IncidentLog) -> Iterator[str]:
-    """Yield what came from outside, a few words each."""
+    """Yield external interruptions, a few words each."""
     yield from _times(incidents.reboots, "reboot", "of the target")
     yield from _times(incidents.power_cycles, "power cycle", "of the target that hung")
     yield from _times(incidents.restarts, "restart", "of the agent")
@@ -56,7 +56,7 @@ def interruptions(incidents: IncidentLog) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """`7.4 s`, `74 s`, `12 min`, `3.4 h`."""
+    """Return `7.4 s`, `74 s`, `12 min` or `3.4 h`."""
     if seconds < 100:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -68,12 +68,12 @@ def _times(number: int, noun: str, things: str, plural: str = "") -> Iterator[st
 
 
 def times(number: int) -> str:
-    """`once`, `3 times`."""
+    """Return `once` or `3 times`."""
     return "once" if number == 1 else f"{number} times"
 
 
 def provenance_section(results: Results) -> Blocks:
-    """Plan, machine and disks."""
+    """Return the tables of plan, machine and disks."""
     suite, facts = results.suite, [list(fact) for fact in plan_and_machine(results).items()]
     if shares := run_checks.stolen_shares(results.energy):
         mean, most = (words.number(100 * share, 1) for share in (fmean(shares), max(shares)))
@@ -90,7 +90,7 @@ def provenance_section(results: Results) -> Blocks:
 
 
 def plan_and_machine(results: Results) -> dict[str, str]:
-    """Return by their labels what the plan and the machine are."""
+    """Return the facts of the plan and the machine by their labels."""
     suite, tables = results.suite, catalogue().tables
     facts = {label: str(getattr(suite.plan, key)) for key, label in tables["plan"].items()}
     return facts | {
@@ -105,7 +105,7 @@ ALL_OF_IT = "all of it"
 
 @dataclass(frozen=True)
 class Missing:
-    """A part of an entry, or all of it, that could not be done in so many runs, and why."""
+    """A part of an entry, or all of it, that `runs` runs lack, and the reason."""
 
     workload: str
     configurations: tuple[str, ...]
@@ -119,7 +119,7 @@ class Missing:
 
 
 def missing(suite: Suite) -> list[Missing]:
-    """Skipped runs first, then parts; runs of one reason together."""
+    """Return missing parts, grouped by reason; skipped runs first."""
     configurations: dict[tuple[str, str, str], list[str]] = {}
     for skipped in suite.skipped:
         key = skipped.workload, ALL_OF_IT, skipped.reason
@@ -135,7 +135,7 @@ def missing(suite: Suite) -> list[Missing]:
 
 
 def missing_sentence(suite: Suite) -> str:
-    """In a line, or empty: which workloads were skipped, and how many parts were left out."""
+    """Return the skipped workloads and the number of missing parts in a line, or nothing."""
     parts_missing = missing(suite)
     skipped = dict.fromkeys(words.name_of(part.workload) for part in parts_missing if part.skipped)
     parts = len({(part.workload, part.what) for part in parts_missing if not part.skipped})
@@ -148,7 +148,7 @@ def missing_sentence(suite: Suite) -> str:
 
 
 def left_out(results: Results) -> Blocks:
-    """Return a row a part and reason; a sentence where nothing is missing."""
+    """Return the table of missing parts and reasons; a sentence if nothing is missing."""
     columns: Fields[Missing] = {
         "Workload": lambda part: words.name_of(part.workload),
         "What": lambda part: part.what,

@@ -1,4 +1,4 @@
-"""The section on what was published: beside ours where both exist."""
+"""The section that compares published figures with ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.published.compared_figures import (
     count_agreement,
     verdict_on,
 )
-from analysis.published.reference import Citation, Published, citations, published
+from analysis.published.reference import Published, citations, published
 from analysis.report import view, words
 from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
@@ -27,11 +27,11 @@ from analysis.suite.records import MEASURED
 from contract.estimates import ends
 
 DOUBT = "*"
-FEW = 24  # so many rows are shown at once, more only folded
+FEW = 24  # rows that are shown at once; more are folded
 
 
 def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
-    """All of a paper's: as one table where they are few, else a summary and a fold a place."""
+    """Return a paper's figures: one table if they are few, else a summary and folded tables."""
     if len(rows) <= FEW:
         return view.join(
             _table(results, f"{_quantities(part).capitalize()}: published, and in this suite", part)
@@ -62,8 +62,9 @@ def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
 
 
 def conditions(figure: Published) -> str:
-    """Return what a figure was taken under, but for what is compared."""
-    size = size_of(figure.block_bytes or figure.size_bytes)
+    """Return the conditions of a figure, without the compared one."""
+    size_bytes = figure.block_bytes or figure.size_bytes
+    size = words.size(size_bytes) if size_bytes else ""
     parts = [figure.operation, figure.pattern, figure.file_type, size, figure.device]
     return ", ".join(part for part in parts if part)
 
@@ -74,7 +75,7 @@ def _by_origin(rows: Sequence[ComparedFigure]) -> list[list[ComparedFigure]]:
 
 
 def _quantities(rows: Sequence[ComparedFigure]) -> str:
-    """Return what the rows are of, without whether it is the least or the most of it."""
+    """Return the quantities of the rows, without a suffix for minimum or maximum."""
     bare = (row.published.quantity.removesuffix("_min").removesuffix("_max") for row in rows)
     return words.listed(list(dict.fromkeys(name.replace("_", " ") for name in bare)))
 
@@ -83,7 +84,7 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
     modelled = joint_origin(results.energy)
     mark = f" ({modelled})" if modelled != MEASURED else ""
     columns: Fields[ComparedFigure] = {
-        "What": lambda row: f"{_titled(row.published)} ({row.published.unit})",
+        "What": lambda row: f"{_title(row.published)} ({row.published.unit})",
         "Compared": lambda row: _compared(results, row),
         "Ratio, published": lambda row: (
             "1"
@@ -104,29 +105,26 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
 
 
 def _compared(results: Results, row: ComparedFigure) -> str:
-    """Return the configuration where that is what is compared, else the algorithm.
-
-    Unsafe ones marked.
-    """
+    """Return the configuration if that is compared, else the algorithm, marked if it is unsafe."""
     if row.published.configuration:
         return results.suite.label(row.configuration)
-    more = [row.counterpart.note]
-    more += [results.suite.label(row.configuration)] if row.counterpart.configuration else []
-    more += [row.entry] if row.entry != row.counterpart.workload else []
+    details = [row.counterpart.note]
+    details += [results.suite.label(row.configuration)] if row.counterpart.configuration else []
+    details += [row.entry] if row.entry != row.counterpart.workload else []
     if row.stands_in:
         derived = any(part.unit == "derivations" for part in row.counterpart.parts)
         shown = (
-            f"{words.grouped(number)} iterations" if derived else size_of(number)
+            f"{words.grouped(number)} iterations" if derived else words.size(number)
             for number in row.stands_in
         )
-        more.append(f"here of {', '.join(shown)}")
-    return ", ".join([reference.marked(row.counterpart.member), *filter(None, more)])
+        details.append(f"here of {', '.join(shown)}")
+    return ", ".join([reference.mark_unsafe(row.counterpart.member), *filter(None, details)])
 
 
-def _titled(figure: Published) -> str:
-    named = words.name_of(figure.entry)
+def _title(figure: Published) -> str:
+    name = words.name_of(figure.entry)
     if figure.workload:
-        return words.name_of(figure.workload) if named == figure.entry else named
+        return words.name_of(figure.workload) if name == figure.entry else name
     return conditions(figure) or figure.quantity.replace("_", " ")
 
 
@@ -139,23 +137,27 @@ MEANINGS: dict[Verdict, tuple[str, str]] = {  # of one ratio, of several
 
 
 def published_section(results: Results) -> Blocks:
-    """Show the claims, then every paper that this suite touches; a line for the others."""
-    touched = _claims(results)
+    """Return the claims, then every paper with figures in this suite; a line on the others."""
+    page = _claims(results)
     others = []
     for citation in citations():
         rows = compare_figures(results.suite, results.energy, published(citation.paper))
-        if rows:
-            touched += _touched(results, citation, rows)
-        else:
+        if not rows:
             others.append(citation.short)
+            continue
+        page += view.heading(citation.short, 3, f"paper-{citation.paper}")
+        page += view.key("published", citation=citation.text, doubt=DOUBT)
+        page += view.paragraph(" ".join(sentences(rows)))
+        texts = [text for row in rows for text in (row.counterpart.member, row.published.software)]
+        page += tables(results, rows) + view.bullets(reference.reasons(texts))
     if not others:
-        return touched
-    return touched + view.paragraph(
+        return page
+    return page + view.paragraph(
         f"This suite measured nothing of {words.listed(others)}: docs/papers.md lists what would."
     )
 
 
-KINDS: dict[claims.Verdict, str] = {  # with the colour that a verdict has elsewhere
+KINDS: dict[claims.Verdict, str] = {  # by the verdict that has the same colour
     "supported": "equivalent",
     "contradicted": "differs",
     "open": "inconclusive",
@@ -163,7 +165,7 @@ KINDS: dict[claims.Verdict, str] = {  # with the colour that a verdict has elsew
 
 
 def _claims(results: Results) -> Blocks:
-    """Sentences of the papers with a verdict each; the ratios that it rests on are folded."""
+    """Return the papers' claims with their verdicts; the ratios behind them are folded."""
     decided = decide_claims(results.suite, results.energy, results.family)
     if not decided:
         return ()
@@ -181,7 +183,7 @@ def _claims(results: Results) -> Blocks:
         "Here": lambda c: _range([r.interval.mean for r in c.ratios]),
         "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
     }
-    more: Fields[tuple[DecidedClaim, DecidedRatio]] = {
+    ratio_columns: Fields[tuple[DecidedClaim, DecidedRatio]] = {
         "Claim": lambda row: f"{row[0].claim.text} ({row[0].claim.place})",
         "Ratio": lambda row: _compared_as_claimed(results, row[1]),
         "Claimed": lambda row: (
@@ -196,45 +198,37 @@ def _claims(results: Results) -> Blocks:
     page += view.paragraph(
         say("claims.key", claims=claimed, counts=words.listed(counts), ratios=tested_ratios)
     )
-    every: Blocks = ()
+    ratio_tables: Blocks = ()
     for citation in citations():
         tested = [claim for claim in decided if claim.claim.paper == citation.paper]
         rows = [(claim, ratio) for claim in tested for ratio in claim.ratios]
         caption = f"{citation.short}: claims"
         page += view.table_of(f"{caption}, tested here", tested, columns, words=4, origin=origin)
-        every += view.table_of(
-            f"{caption}, ratio by ratio", rows, more, words=3, origin=origin, group=True
+        ratio_tables += view.table_of(
+            f"{caption}, ratio by ratio", rows, ratio_columns, words=3, origin=origin, group=True
         )
-    return page + view.folded(f"These {count(ratios, 'ratio')} one by one", every)
+    return page + view.folded(f"These {count(ratios, 'ratio')} one by one", ratio_tables)
 
 
 def _range(values: Sequence[float | None]) -> str:
-    """Return the ratio, or the least and the largest; a dash where there is none."""
-    known = [value for value in values if value]
+    """Return the ratio, or the least and the largest; a dash without any."""
+    ratios = [value for value in values if value]
     ends = [
-        words.number(end(known), 2 if end(known) > 0.1 else None) for end in (min, max) if known
+        words.number(end(ratios), 2 if end(ratios) > 0.1 else None) for end in (min, max) if ratios
     ]
     return " to ".join(dict.fromkeys(ends)) or words.NOTHING
 
 
 def _compared_as_claimed(results: Results, ratio: DecidedRatio) -> str:
-    """Return the quantity, of what part of the machine, and what it is compared between."""
+    """Return the quantity, the part of the machine, and the compared configurations."""
     claimed = ratio.claimed
     part = f"{claimed.component}, " if claimed.quantity in ("energy", "power") else ""
     sides = (results.suite.label(name) for name in (ratio.configuration, ratio.against))
     return f"{claimed.quantity}, {part}{claimed.what or ' against '.join(sides)}"
 
 
-def _touched(results: Results, citation: Citation, rows: list[ComparedFigure]) -> Blocks:
-    page = view.heading(citation.short, 3, f"paper-{citation.paper}")
-    page += view.key("published", citation=citation.text, doubt=DOUBT)
-    page += view.paragraph(" ".join(sentences(rows)))
-    texts = [text for row in rows for text in (row.counterpart.member, row.published.software)]
-    return page + tables(results, rows) + view.bullets(reference.reasons(texts))
-
-
 def sentences(rows: list[ComparedFigure]) -> list[str]:
-    """Return what agrees and what does not, in sentences that follow from the figures."""
+    """Return sentences on how far a paper's figures agree with ours."""
     agreed = count_agreement(rows)
     if not agreed.ratios:
         return [say("published.no-ratio")]
@@ -257,12 +251,7 @@ def sentences(rows: list[ComparedFigure]) -> list[str]:
 
 
 def value(figure: Published) -> str:
-    """Return the figure as printed, with its ±, the mark of doubt, and what it must have read."""
+    """Return the figure as printed, with its ±, a mark of doubt, and its fitting reading."""
     half = f" ± {figure.printed_half}" if figure.printed_half else ""
     read = "" if figure.fitting is None else f" (read as {figure.fitting:g})"
     return f"{figure.printed}{half}{DOUBT if figure.doubtful else ''}{read}"
-
-
-def size_of(size: int | None) -> str:
-    """Return a size as the papers write it; empty where there is none."""
-    return words.size(size) if size else ""

@@ -16,11 +16,11 @@ from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
 from contract.plan import DeclaredComparison, Side
 
-MOST_DOUBTED = 4  # comparisons that a doubt names
+MOST_DOUBTED = 4  # comparisons named with a doubt
 
 
 def contrasts_section(results: Results) -> Blocks:
-    """Return the contrasts of the family, what they are, and doubts."""
+    """Return the contrasts of the family with their explanations and doubts."""
     compared = results.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
@@ -33,22 +33,22 @@ def contrasts_section(results: Results) -> Blocks:
         ),
         "Verdict": lambda contrast: _text_of(
             contrast,
-            lambda c: answer.on_their_disks(
+            lambda c: answer.verdict_on_disks(
                 results.suite, contrast.base, contrast.other, words.verdict_of(c)
             ),
             "inconclusive",
         ),
     }
-    caption = f"Contrasts: system energy over “{answer.over_all(results.suite)}”"
+    caption = f"Contrasts: system energy over “{answer.overall_name(results.suite)}”"
     page = view.table_of(caption, compared, columns, words=1, origin=results.origin)
     page += view.bullets([*_overall(results), *doubts(results)])
     return page + view.folded("The same in each workload alone", _by_workload(results))
 
 
 def _overall(results: Results) -> Iterator[str]:
-    """Yield what verdicts hold for, what the figure over all is, and what one pass takes."""
+    """Yield the scope of the verdicts, the meaning of the overall figure, and whole joules."""
     yield say("contrasts.verdicts", tested=str(results.family.tested))
-    yield say("contrasts.overall", over=answer.over_all(results.suite))
+    yield say("contrasts.overall", over=answer.overall_name(results.suite))
     for title, weights in passes(results.suite):
         ratios = [
             f"{_pair(results, base, other)} {words.change_in(ratio)}"
@@ -59,7 +59,7 @@ def _overall(results: Results) -> Iterator[str]:
 
 
 def doubts(results: Results) -> Iterator[str]:
-    """Yield a sentence for each doubt, with what it concerns."""
+    """Yield a sentence for each doubt, with the comparisons that it concerns."""
     cells: dict[str, dict[str, None]] = {}
     for contrast in results.contrasts:
         for code in contrast.comparison.doubts if contrast.comparison else ():
@@ -72,12 +72,12 @@ def doubts(results: Results) -> Iterator[str]:
                 cells.setdefault(code, {})[label] = None
     for code, names in cells.items():
         shown = list(names)[:MOST_DOUBTED]
-        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        yield f"{', '.join(shown)}{more}: {DOUBTS[code]}"
+        unnamed = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        yield f"{', '.join(shown)}{unnamed}: {DOUBTS[code]}"
 
 
 def _by_workload(results: Results) -> Blocks:
-    """Return declared contrasts of two kinds of encryption, with their extra blocks."""
+    """Return declared contrasts of two encryptions by workload, extra blocks included."""
     rows = [
         (contrast, workload, c)
         for contrast in results.contrasts
@@ -90,8 +90,8 @@ def _by_workload(results: Results) -> Blocks:
         "Change [95 % interval]": lambda row: words.change_in(row[2]),
         "n": lambda row: str(row[2].n),
     }
-    what = "Declared contrasts of two encryptions in each workload: system energy, no verdicts"
-    return view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
+    caption = "Declared contrasts of two encryptions in each workload: system energy, no verdicts"
+    return view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
 
 
 def _pair(results: Results, base: str, other: str) -> str:
@@ -105,15 +105,10 @@ def _text_of(
 
 
 def questions_section(results: Results) -> Blocks:
-    """Return a heading and a sentence for each question.
-
-    Nothing where none was asked.
-    """
-    asked = results.suite.plan.analysis.comparisons
-    if not asked:
-        return ()
-    page = view.key("questions")
-    for question in asked:
+    """Return a heading and a sentence for each declared question."""
+    questions = results.suite.plan.analysis.comparisons
+    page = view.key("questions") if questions else ()
+    for question in questions:
         heading = question.question or question.name
         page += view.heading(heading, 3, f"question-{question.name}")
         page += view.paragraph(sentence(results, question), "answer")
@@ -121,13 +116,13 @@ def questions_section(results: Results) -> Blocks:
 
 
 def sentences(results: Results) -> list[str]:
-    """Each question with its answer, for a terminal."""
-    asked = results.suite.plan.analysis.comparisons
-    return [f"{q.question or q.name} {sentence(results, q)}" for q in asked]
+    """Return each question with its answer, for a terminal."""
+    questions = results.suite.plan.analysis.comparisons
+    return [f"{q.question or q.name} {sentence(results, q)}" for q in questions]
 
 
 def sentence(results: Results, question: DeclaredComparison) -> str:
-    """Return the answer in words: configurations of one verdict together."""
+    """Return the answer in words, grouped by verdict."""
     if fault := " ".join(faults(results.suite, question)):
         return f"This cannot be answered. {fault}"
     answers = [reply for reply in results.answers if reply.question.name == question.name]
@@ -141,13 +136,13 @@ def sentence(results: Results, question: DeclaredComparison) -> str:
         by.setdefault(verdict, []).append(f"{words.change_in(c)} with {label(reply.configuration)}")
     verdicts = "; ".join(f"{', '.join(same)}: {verdict}" for verdict, same in by.items())
     missing = len(answers) - len(compared)
-    rest = f" Of {missing} more configurations no block has both sides." if missing else ""
+    lacking = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
     unit = UNITS.get(answers[0].question.per or "")
     per = f" per {unit.singular}" if unit else ""
     return (
         f"{first[0].upper()}{first[1:]} takes{per}, against {_side(question.second)}, "
-        f"{verdicts}.{rest}"
+        f"{verdicts}.{lacking}"
     )
 
 

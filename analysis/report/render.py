@@ -37,21 +37,21 @@ UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 
 
 def html(page: Page) -> str:
-    """Return the page in the report's style; whatever stands in its texts is shown as text.
+    """Return the page in the report's style, with all its texts escaped.
 
-    Its policy lets a browser run our own scripts alone, and load nothing.
+    Its policy lets a browser run only our own scripts, and load nothing.
     """
-    made = environment()
+    templates = environment()
     explained = any(
         isinstance(block, Terms) for section in page.sections for block in section.blocks
     )
-    made.filters["explained"] = Explaining(catalogue().terms if explained else ())
-    traces = any(picture.curves for picture in view.every(Picture, page))
+    templates.filters["explained"] = Explaining(catalogue().terms if explained else ())
+    traces = any(picture.curves for picture in view.find_blocks(Picture, page))
     view.draw(page)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
     texts = catalogue().texts.items()
     script = {k.removeprefix("script."): v for k, v in texts if k.startswith("script.")}
-    return made.get_template("page.html.j2").render(
+    return templates.get_template("page.html.j2").render(
         page=page,
         language=LANGUAGE,
         words=json.dumps(script, ensure_ascii=False),
@@ -62,50 +62,49 @@ def html(page: Page) -> str:
 
 
 def digest(script: str) -> str:
-    """Return what lets a policy run a script of ours (CSP 3, hash-source)."""
+    """Return the source expression by which a policy allows a script (CSP 3, hash-source)."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
-def _printable(value: object) -> object:
-    """Return what is put into a template; a text without what turns the direction of the line."""
-    plain = isinstance(value, str) and not isinstance(value, Markup)
-    return names.printable(str(value)) if plain else value
-
-
 def environment() -> Environment:
-    """Return the templates, which escape whatever is put into them."""
-    made = Environment(
+    """Return the templates, which escape their values and drop unprintable characters."""
+
+    def printable(value: object) -> object:
+        plain = isinstance(value, str) and not isinstance(value, Markup)
+        return names.printable(str(value)) if plain else value
+
+    templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
-        finalize=_printable,
+        finalize=printable,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["shown"] = made.filters["explained"] = shown
-    return made
+    templates.filters["shown"] = templates.filters["explained"] = shown
+    return templates
 
 
 def asset(name: str) -> Markup:
-    """Return a file of ours as it stands in the page."""
+    """Return a file of the templates' folder, unescaped."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
 class Explaining:
-    """A filter that makes the first appearance of each term a button, which shows its meaning."""
+    """A filter that makes the first occurrence of each term a button that shows its meaning."""
 
     def __init__(self, terms: Iterable[Term]) -> None:
-        self._left = {term.name: term for term in terms}
+        self._unexplained = {term.name: term for term in terms}
 
     def __call__(self, text: str) -> Markup:
         """Return the text as markup."""
         html = str(escape(shown(text)))
         places: list[tuple[int, int, Term]] = []
-        for term in list(self._left.values()):
+        for term in list(self._unexplained.values()):
             match = _pattern(term).search(html)
             if match and not any(a < match.end() and match.start() < b for a, b, _ in places):
                 places.append((match.start(), match.end(), term))
-                del self._left[term.name]
+                del self._unexplained[term.name]
         for start, last, term in sorted(places, key=lambda place: -place[0]):
             end = last
             button = f'<button type="button" class="term" popovertarget="{escape(term.anchor)}">'
@@ -129,12 +128,12 @@ def _pattern(term: Term) -> re.Pattern[str]:
 
 
 def shown(text: str) -> str:
-    """Return a figure stays on one line with its unit and its interval."""
+    """Return a text in which a figure stays on one line with its unit and interval."""
     return UNIT.sub("\u00a0", names.printable(text)).replace(" ± ", "\u00a0±\u00a0")
 
 
 def text(blocks: Blocks, width: int = WIDTH) -> str:
-    """For a terminal: sentences, boxes and tables; whatever else is in them is for the page."""
+    """Return blocks as text for a terminal; kinds that only the page can show are left out."""
     return "\n".join(_lines(blocks, width))
 
 
@@ -142,13 +141,13 @@ INDENT = " " * 12  # where the first page's lines begin behind their labels
 
 
 def _filled(text: str, width: int, lead: str = "", indent: str = "") -> str:
-    """Lines that part no figure from its unit, behind `lead` and then `indent`."""
+    """Wrap a text after `lead` and then `indent`, keeping figures with their units."""
     lines = textwrap.fill(
         shown(text),
         width,
         initial_indent=lead,
         subsequent_indent=indent,
-        break_long_words=False,  # a path is to be copied
+        break_long_words=False,  # so that a path can be copied
         break_on_hyphens=False,
     )
     return lines.replace("\u00a0", " ")

@@ -32,12 +32,12 @@ HEADLINE = ("Workload", "Configuration", "System (J)", "Drive (J)", "CPU (J)", "
 
 @dataclass(frozen=True)
 class Report:
-    """What the report of one suite shows."""
+    """The report of one suite."""
 
     results: Results
 
     def page(self) -> Page:
-        """Return the whole page."""
+        """Return the complete page."""
         results = self.results
         below = _sections(
             figures=self.figures(),
@@ -61,26 +61,23 @@ class Report:
         return Page(title, say("page.heading"), self.head(), above + below)
 
     def head(self) -> Blocks:
-        """Which suite this is, and the banner where figures are not measured."""
+        """Return the suite's facts, and the banner of figures that are not measured."""
         suite = self.results.suite
         when = suite.plan.created_wall.replace("T", " ")
         lab = words.LAB_MACHINES.get(suite.machine.get("lab_machine", ""), "")
         facts = [suite.host, suite.suite_id, when.replace("+00:00", " UTC")]
         facts.append(f"virtual lab on {lab}" if lab else "")
-        # Whether the processor's AES instructions were used changes what encryption costs.
-        used = {layer.cipher_driver or "" for run in suite.runs for layer in run.proof.layers}
-        drivers = sorted(driver for driver in used if "aes" in driver)
+        # The processor's AES instructions change the cost of encryption.
+        layers = (layer for run in suite.runs for layer in run.proof.layers)
+        drivers = sorted({d for layer in layers if "aes" in (d := layer.cipher_driver or "")})
         facts.append(f"AES: {', '.join(drivers)}" if drivers else "")
         text = " · ".join(dict.fromkeys(f for f in facts if f))
         return view.paragraph(text, "facts") + answer.banner(self.results.origin)
 
     def answer(self) -> Blocks:
-        """Return the first screen: a sentence, a picture, the table, how far to trust it.
-
-        Then lines.
-        """
+        """Return the first screen (sentence, picture, table, limits), then the answers' lines."""
         results = self.results
-        # Commands name the folder without where it lies on this machine.
+        # Commands name the folder without its place on this machine.
         folder, cwd = results.suite.folder.resolve(), Path.cwd()
         folder = folder.relative_to(cwd) if folder.is_relative_to(cwd) else Path(folder.name)
         lines = first_page.lines(results, folder)
@@ -90,13 +87,17 @@ class Report:
         answers = first_page.blocks(lines, linked=True)
         unequal = [words.name_of(str(note.facts["workload"])) for note in results.work_notes]
         notes = [say("answer.same-work", workloads=words.listed(unequal))] if unequal else []
-        return shown + answers + view.paragraph(" ".join([answer.measured(results), *notes]), "key")
+        return (
+            shown
+            + answers
+            + view.paragraph(" ".join([answer.measurement_sentence(results), *notes]), "key")
+        )
 
     def figures(self) -> Blocks:
-        """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
+        """Return all ratios in pictures, the contrasts with their tests, and the joules."""
         results = self.results
-        what = words.name_of(results.family.component)
-        caption = say("figures.picture", component=what)
+        component = words.name_of(results.family.component)
+        caption = say("figures.picture", component=component)
         drawn = forest.draw(
             results.family.versus, results.suite, results.family.component, results.origin
         )
@@ -107,11 +108,13 @@ class Report:
         page += questions_section.contrasts_section(results)
         shown = columns(results.summary)
         further = [words.name_of(name) for name in shown[len(HEADLINE) - 2 :]]
-        columns_of = [f"{name[0].upper()}{name[1:]} (J)" for name in further]
+        further_heads = [f"{name[0].upper()}{name[1:]} (J)" for name in further]
         caption = say("figures.table")
-        heads = [*HEADLINE, *columns_of, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"]
+        heads = [*HEADLINE, *further_heads, "Time (s)", "n", f"{component.capitalize()}, ratio"]
         rows = headline_rows(results, shown)
-        page += view.table(caption, heads, rows, words=2, origin=results.origin, group=True)
+        page += view.table(
+            caption, [*heads, "Verdict"], rows, words=2, origin=results.origin, group=True
+        )
         page += tables.other_sources(results)
         first = results.suite.label(results.suite.baseline or "")
         of_disks = f"; of a disk without encryption against {first}" * results.suite.by_disk
@@ -128,7 +131,7 @@ class Report:
         return page + view.bullets(note.sentence for note in results.work_notes)
 
     def workloads(self) -> Blocks:
-        """Each workload: time or power, components, phases, figures, one run over time, blocks."""
+        """Return an index, and each workload's components, phases, pictures and blocks."""
         names = self.results.suite.workloads
         index = (Link(words.name_of(name), f"#workload-{name}") for name in names)
         parts = (
@@ -141,7 +144,7 @@ class Report:
 
 
 def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
-    """By name, None left out; titles, and what the index calls them, are the catalogue's."""
+    """Return sections by name, without those of None; the catalogue has their titles."""
     short = catalogue().texts
     return tuple(
         Section(say(f"section.{name}"), name, blocks, short.get(f"section.{name}.short", ""))
@@ -151,5 +154,5 @@ def _sections(**shown: Blocks | None) -> tuple[Section, ...]:
 
 
 def terms() -> Blocks:
-    """Return the terms explained."""
+    """Return the block of explained terms."""
     return (Terms(catalogue().terms, say("term.close")),)

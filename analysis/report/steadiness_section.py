@@ -1,4 +1,4 @@
-"""How steady the machine was: scatter, carry-over, the drift check and levels."""
+"""The steadiness of the machine: scatter, carry-over, the drift check and levels."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def steadiness_section(results: Results) -> Blocks:
         "SD of single runs (%)": lambda s: words.number(s.within_sd_percent, 2),
         "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
     }
-    what = "Scatter of one run's energy, the configurations' effects removed, and carry-over"
-    page += view.table_of(what, steady, columns, origin=results.origin)
+    caption = "Scatter of one run's energy, the configurations' effects removed, and carry-over"
+    page += view.table_of(caption, steady, columns, origin=results.origin)
     return page + view.paragraph(carry_over_sentence(steady)) + view.key("steadiness")
 
 
 def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
-    """Return whether the configuration before changes a run's joules, in any workload (Holm).
+    """Return whether the previous configuration changes a run's joules in any workload (Holm).
 
-    And what the test could have found.
+    The sentence includes the effect that the test could detect.
     """
     tested = [(s, s.carry_over_p) for s in steady if s.carry_over_p is not None]
     if not tested:
@@ -67,7 +67,7 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
 
 
 def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
-    """Whether the drift check moved between its first and its last run."""
+    """Return whether the drift check moved between its first and its last run."""
     if drift_check is None:
         return "There is no drift check: nothing ran twice on the baseline."
     subject = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
@@ -92,7 +92,7 @@ def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
 
 
 def where(reading: Reading) -> str:
-    """Component and phase of a reading of the drift_check."""
+    """Return the component and the phase of a reading of the drift check."""
     return f"{words.name_of(reading.component)} {PHASES.get(reading.phase, reading.phase)}"
 
 
@@ -108,8 +108,8 @@ def _levels_table(results: Results) -> Blocks:
         ),
     }
     rows = [(cell, level) for cell in results.family.levels for level in cell.levels]
-    what = "More than one level: the gap is wider than the scatter explains (5 % risk in all)"
-    page = view.table_of(what, rows, columns, words=2, origin=results.origin, group=True)
+    caption = "More than one level: the gap is wider than the scatter explains (5 % risk in all)"
+    page = view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
     short = [cell for cell in results.family.levels if cell.p_adjusted is None]
     if short:
         cells = words.count(len(short), "cell")
@@ -118,7 +118,7 @@ def _levels_table(results: Results) -> Blocks:
 
 
 def flagged(results: Results, workload: str) -> set[tuple[int, str]]:
-    """(block, configuration) of the runs of a workload that are on its smaller level."""
+    """Return (block, configuration) of the runs of a workload on its smaller level."""
     return {
         (block, cell.configuration)
         for cell in results.family.levels

@@ -1,4 +1,4 @@
-"""What `fde summary` prints of a suite, whatever state it is in: how it went, and the answer."""
+"""The output of `fde summary` for a suite in any state: its course, and the answer."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ WIDTH = 80
 
 
 def summary(folder: Path, derive: bool = False) -> SuiteSummary:
-    """Return what happened, then the first page's lines, all at 80 columns.
+    """Return what happened, then the first page's lines of the report, all at 80 columns.
 
-    These are the report's; where it is not up to date, the next step alone, unless `derive` has its
-    joules made again. Raises SuiteError where there is no suite.
+    If the report is outdated, only the next step follows, unless joules are to be derived again
+    (`derive`). Raises SuiteError if there is no suite.
     """
     suite = read(folder)
     energy = energy_of(folder) if derive or manifest.is_current(folder / "energy.parquet") else None
@@ -51,13 +51,13 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
     mark = f" ({suite.plan.origin})" if suite.plan.origin != MEASURED else ""
     yield f"{suite.suite_id} on {suite.host}{mark}"
     yield _when(suite)
-    done = {run.run_id for run in suite.runs}
+    finished = {run.run_id for run in suite.runs}
     blocks: dict[int, bool] = {}
     for run in suite.plan.runs:
         if run.workload != DRIFT_CHECK:
-            blocks[run.block] = blocks.get(run.block, True) and run.run_id in done
+            blocks[run.block] = blocks.get(run.block, True) and run.run_id in finished
     yield (
-        f"{sum(blocks.values())} of {len(blocks)} blocks complete; {len(done)} of "
+        f"{sum(blocks.values())} of {len(blocks)} blocks complete; {len(finished)} of "
         f"{len(suite.plan.runs)} runs finished, {len(incidents.void_to_end)} void to the end, "
         f"{incidents.never} never made"
     )
@@ -65,7 +65,7 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
     missed = len(uncovered(energy)) if energy is not None else 0
     yield f"Coverage below the limit: {words.count(missed, 'run')}" if missed else ""
     yield provenance.missing_sentence(suite)
-    if energy is None:  # without a report, from the joules of its runs alone
+    if energy is None:  # without a report only its runs have joules
         plan = suite.plan.drift_check
         runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
         energy = reference_rows(suite, energy_table(replace(suite, runs=runs)))

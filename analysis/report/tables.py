@@ -25,9 +25,9 @@ PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
 
 def columns(summary: pl.DataFrame) -> tuple[str, ...]:
-    """Return the components of the headline table: of several packages their sum.
+    """Return the components of the headline table, with the sum of several packages.
 
-    A meter's further channels, such as `usb`, and PyRAPL's zones follow where they are there.
+    Further channels of a meter, such as `usb`, and PyRAPL's zones follow.
     """
     components = set(summary["component"])
     left_out = "package-0" if "package" in components else "package"
@@ -37,9 +37,9 @@ def columns(summary: pl.DataFrame) -> tuple[str, ...]:
 
 
 def headline_rows(results: Results, components: Sequence[str]) -> list[list[str]]:
-    """Workload, configuration, joules by component, seconds, n, ratio and verdict of the system.
+    """Return rows of workload, configuration, joules by component, seconds, n, ratio and verdict.
 
-    Where no meter saw the system, ratio and verdict are those of the first component there is.
+    Ratio and verdict are the system's; without a meter, those of the first component.
     """
     suite = results.suite
     cells = product(suite.workloads, suite.configurations)
@@ -49,7 +49,6 @@ def headline_rows(results: Results, components: Sequence[str]) -> list[list[str]
 def _headline(
     results: Results, workload: str, configuration: str, components: Sequence[str]
 ) -> list[str]:
-    """One row of `headline_rows`."""
     names = [words.name_of(workload), results.suite.label(configuration)]
     pair = workload, configuration
     rows = [row for row in results.summary_rows if (row.workload, row.configuration) == pair]
@@ -64,7 +63,7 @@ def _headline(
         ratio = words.ratio_of(judged.ratio, judged.ratio_low, judged.ratio_high)
         ratio += f" ({words.NO_INTERVAL})" * (judged.n < 2 and judged.ratio is not None)
         base, stated = results.suite.base_of(configuration), words.verdict_of(judged)
-        verdict = answer.on_their_disks(results.suite, base, configuration, stated)
+        verdict = answer.verdict_on_disks(results.suite, base, configuration, stated)
     return [
         *names,
         *(words.plus_minus(by[c].joules if c in by else None) for c in components),
@@ -92,10 +91,7 @@ NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
 
 
 def matrix(results: Results) -> Blocks:
-    """Return the table and its legend.
-
-    The longer side stands in rows, so that a phone can show it.
-    """
+    """Return the matrix and its legend; the longer side is in rows, so that a phone can show it."""
     component = results.family.component
     others = [name for name in results.suite.configurations if name != results.suite.baseline]
     versus = results.family.versus
@@ -106,8 +102,8 @@ def matrix(results: Results) -> Blocks:
     grid = [(words.name_of(w), tuple(cells.get((w, o), NOTHING) for o in others)) for w in rows]
     over = ""
     if component == SYSTEM and len(set(counted(results.suite)) & set(rows)) > 1:
-        contrasts = [answer.against(results, results.suite.base_of(o), o) for o in others]
-        over = answer.over_all(results.suite)
+        contrasts = [answer.contrast_of(results, results.suite.base_of(o), o) for o in others]
+        over = answer.overall_name(results.suite)
         grid = [(over, tuple(cell_of(c.comparison if c else None) for c in contrasts)), *grid]
     heads, corner = [results.suite.label(name) for name in others], "Workload"
     if len(heads) > len(grid) or results.suite.by_disk:
@@ -143,12 +139,12 @@ def overall_picture(results: Results) -> Blocks:
     """Return the change over all workloads of each configuration, with its interval."""
     component, suite = results.family.component, results.suite
     names = suite.configurations
-    contrasts = {name: answer.against(results, suite.baseline, name) for name in names}
+    contrasts = {name: answer.contrast_of(results, suite.baseline, name) for name in names}
     compared = {name: c.comparison for name, c in contrasts.items() if c and c.comparison}
     drawn = forest.draw_overall(suite, component, compared, results.origin)
     caption = say(
         "answer.picture",
-        over=answer.over_all(suite),
+        over=answer.overall_name(suite),
         component=words.name_of(component),
         baseline=suite.label(suite.baseline or ""),
     )
@@ -173,16 +169,18 @@ OTHER_HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "M
 
 
 def other_sources(results: Results) -> Blocks:
-    """One table of their joules, and what they see; nothing where there is none of them."""
+    """Return the joules of other sources, and what they see; nothing without any."""
     runs = results.suite.compared_runs
     names = dict.fromkeys(name for run in runs for name in run.other_sources)
     sources = [name for name in names if measures_other_zones(name, runs)]
     if not sources:
         return ()
     rows = [row for source in sources for row in _rows(results, source)]
-    what = "Other sources on the target: energy of whole runs, from the settled state to the tail"
+    caption = (
+        "Other sources on the target: energy of whole runs, from the settled state to the tail"
+    )
     origin = worst_origin(run.origin for run in runs)
-    page = view.table(what, OTHER_HEADERS, rows, words=4, origin=origin, group=True)
+    page = view.table(caption, OTHER_HEADERS, rows, words=4, origin=origin, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     failed += [why for name in sources if (why := _still(runs, name))]
     notes = [catalogue().tables["sources"].get(name, "") for name in sources]
@@ -221,24 +219,24 @@ def _rows(results: Results, source: str) -> Iterator[list[str]]:
 
 
 def _joules(run: Run, source: str, name: str) -> float | None:
-    """None where the source gave no figure, or had a gap."""
+    """Return a zone's joules in a run; None if the source gave no figure, or had a gap."""
     zones = (zone for zone in run.zones_of(source) if zone.zone == name)
     return next((z.energy_uj / 1e6 for z in zones if z.energy_uj is not None), None)
 
 
 def _still(runs: Sequence[Run], source: str) -> str:
-    """Return what counted nothing in any run."""
-    known: dict[str, float] = {}
+    """Return a sentence on the zones of a source that counted nothing in any run."""
+    energy_uj: dict[str, float] = {}
     for run in runs:
         for zone in run.zones_of(source):
             if zone.energy_uj is not None:
-                known[zone.zone] = known.get(zone.zone, 0.0) + zone.energy_uj
-    still = [zone for zone, joules in known.items() if not joules]
+                energy_uj[zone.zone] = energy_uj.get(zone.zone, 0.0) + zone.energy_uj
+    still = [zone for zone, total in energy_uj.items() if not total]
     return f"{source}: {', '.join(still)} stood still in all runs: no joules." if still else ""
 
 
 def _failed(runs: Sequence[Run], source: str) -> str:
-    """In how many runs it gave no figure, and the first reason."""
+    """Return in how many runs a source gave no figure, and the first reason."""
     reasons = [
         record.error or "a reading failed"
         for run in runs

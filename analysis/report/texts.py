@@ -1,4 +1,4 @@
-"""The page's frame, its first screen and its script's texts: templates/en.yml."""
+"""Texts of the page's frame, first screen and script: templates/en.yml."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All sentences by key, what codes are called by table, and the terms."""
+    """All sentences by key, names of codes by table, and the terms."""
 
     texts: Mapping[str, str]
     tables: Mapping[str, Mapping[str, str]]
@@ -38,7 +38,7 @@ class Catalogue:
 
 @cache
 def catalogue() -> Catalogue:
-    """Read the catalogue."""
+    """Return the catalogue, read once."""
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     terms = []
     for key, text in document["terms"].items():
@@ -48,5 +48,5 @@ def catalogue() -> Catalogue:
 
 
 def say(key: str, **fields: str) -> str:
-    """Fill in a sentence. Raises KeyError for an unknown key or field."""
+    """Return a sentence with its fields filled in. Raises KeyError for an unknown key or field."""
     return catalogue().texts[key].format_map(fields)

@@ -1,4 +1,4 @@
-"""How far to trust the figures: in short beside the answer, in full, and the uncertainty budget."""
+"""Trust in the figures: the box on the first screen, the section, and the uncertainty budget."""
 
 from __future__ import annotations
 
@@ -25,20 +25,18 @@ MOST_LINES = 5  # of the box on the first screen
 
 
 def limits_box(results: Results) -> Blocks:
-    """Return what limits the figures, for the first screen: first sentences of what Trust has."""
+    """Return the limits of the figures for the first screen, by the first sentences of Trust."""
     texts = (*results.reservations, *results.suite.problems)
     limits = [f"{text.partition('. ')[0].rstrip('.')}." for text in texts]
-    if left := provenance.missing_sentence(results.suite):
-        limits.insert(0, f"Not measured: {left}.")
+    if missing := provenance.missing_sentence(results.suite):
+        limits.insert(0, f"Not measured: {missing}.")
     if len(limits) > MOST_LINES:
         limits = [*limits[: MOST_LINES - 1], " ".join(limits[MOST_LINES - 1 :])]
     return view.note(say("section.trust"), view.bullets(limits), "warning") if limits else ()
 
 
-def _part(value: float | None) -> str:
-    """Never rounded up to all."""
-    if value is None:
-        return words.NOTHING
+def _share(value: float) -> str:
+    """Return a share in per cent, not rounded up to 100 %."""
     return "100 %" if value >= 1 else f"{min(value, 0.9999) * 100:.2f} %"
 
 
@@ -46,11 +44,12 @@ MOST_APART = 0.05  # of the runs that two meters of one channel saw: intervals a
 
 
 def trust_section(results: Results) -> Blocks:
-    """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
+    """Return agreement of sources and clocks, coverage, flags, checks, work and void runs."""
     suite = results.suite
     heads = ["What", "Held against", "Found", "Verdict"]
     page = view.bullets([*results.reservations, *suite.problems])
-    page += view.table("Cross-checks, and whether they agree", heads, list(twice(results)), words=4)
+    rows = list(cross_checks(results))
+    page += view.table("Cross-checks, and whether they agree", heads, rows, words=4)
     proof = f"{len(suite.runs)} runs finished; {run_checks.proof(suite, results.origin)}."
     seal = "holds" if suite.seal_holds else "broken"
     sealed = say(f"trust.seal.{seal if suite.sealed else 'none'}")
@@ -68,16 +67,16 @@ def trust_section(results: Results) -> Blocks:
     flags = [[flag, meaning(flag), str(n)] for flag, n in run_checks.flagged(results.energy)]
     page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
     failed = [[name, message, str(n)] for name, message, n in run_checks.warnings(suite)]
-    what = "Checks that were not passed in finished runs"
-    page += view.table(what, ["Check", "Message", "Runs"], failed, words=2)
+    caption = "Checks that were not passed in finished runs"
+    page += view.table(caption, ["Check", "Message", "Runs"], failed, words=2)
     page += _work(results)
     void = [[v.run_id, v.reason] for v in suite.void]
     page += view.table("Void runs: they count for nothing", ["Run", "Reason"], void, words=2)
     return page if suite.void else page + view.paragraph("No run is void.")
 
 
-def twice(results: Results) -> Iterator[list[str]]:
-    """Cross-checks: what, compared with, found, and agrees, disagrees or cannot tell."""
+def cross_checks(results: Results) -> Iterator[list[str]]:
+    """Yield rows of the cross-checks: subject, other source, finding and verdict."""
     suite = results.suite
     for agreement in readers.agreements(suite):
         yield ["RAPL, our reader", agreement.reader, *readers_row(agreement)]
@@ -103,12 +102,12 @@ def twice(results: Results) -> Iterator[list[str]]:
 
 
 def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
-    """Return what was found of another reader of the same counters, and the verdict."""
-    more = f"; {agreement.wrapped} more wrapped or unread" * bool(agreement.wrapped)
+    """Return the finding on another reader of the same counters, and the verdict."""
+    omitted = f"; {agreement.wrapped} more wrapped or unread" * bool(agreement.wrapped)
     if agreement.failed:
-        more += f"; {agreement.failed} times no figure: {' '.join(agreement.reasons)}"
+        omitted += f"; {agreement.failed} times no figure: {' '.join(agreement.reasons)}"
     if agreement.compared == 0 or agreement.worst_uj is None:
-        return f"nothing to compare{more}", CANNOT_TELL
+        return f"nothing to compare{omitted}", CANNOT_TELL
     apart = f"{words.rounded(agreement.worst_uj / 1e6)} J"
     if agreement.worst_share is not None:
         apart += f" ({words.rounded(agreement.worst_share * 100)} %)"
@@ -119,7 +118,7 @@ def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
             text += f", which explains all but {agreement.unexplained}: look for a second cause"
         else:
             text += ", which explains it"
-    return text + more, DISAGREES if agreement.unexplained else AGREES
+    return text + omitted, DISAGREES if agreement.unexplained else AGREES
 
 
 def _clock(results: Results) -> str:
@@ -145,22 +144,22 @@ def _clock(results: Results) -> str:
 
 
 def _whole_rows(compared: run_checks.WholeAgainstParts) -> Iterator[list[str]]:
-    """Two sources that cannot both be right, or a row that they can."""
+    """Yield the row on whether RAPL's parts exceed the whole system of the meter."""
     if not compared.runs or compared.worst_ratio is None:
         return
     parts = "CPU package and RAM (RAPL)" if compared.memory else "CPU package (RAPL; no DRAM zone)"
-    what = [parts, "whole system (meter)"]
+    sources = [parts, "whole system (meter)"]
     worst = words.rounded(compared.worst_ratio * 100)
     if not compared.exceeding:
-        yield [*what, f"never more than {worst} % of it, in {compared.runs} runs", AGREES]
+        yield [*sources, f"never more than {worst} % of it, in {compared.runs} runs", AGREES]
         return
     why = say(f"trust.whole.{'modelled' if compared.modelled else 'measured'}")
     text = f"more in {compared.exceeding} of {compared.runs} runs, {worst} % of it at worst: {why}"
-    yield [*what, text, DISAGREES]
+    yield [*sources, text, DISAGREES]
 
 
 def _work(results: Results) -> Blocks:
-    """Return the account of each phase's work, closed; the kernel's counts once a phase."""
+    """Return the folded account of each phase's work; the kernel's counts once a phase."""
     before: tuple[str, ...] = ()
     rows = []
     for work in results.works:
@@ -190,14 +189,14 @@ def _coverage(results: Results) -> Blocks:
             phases = measured_phases(results.energy).filter(source=meter.name, component=channel)
             share = phases["coverage"].to_list()
             gaps = phases.filter(pl.col("coverage") < 1)["run_id"].n_unique()
-            parts = map(_part, (fmean(share), min(share)) if share else (None, None))
-            rows.append([meter.name, words.name_of(channel), str(len(phases)), *parts, str(gaps)])
+            shares = map(_share, (fmean(share), min(share))) if share else [words.NOTHING] * 2
+            rows.append([meter.name, words.name_of(channel), str(len(phases)), *shares, str(gaps)])
     heads = ["Meter", "Channel", "Phases", "Mean coverage", "Worst", "Runs with gaps"]
     return view.table("The meter's coverage of the measured phases", heads, rows, words=2)
 
 
 def _accuracy(meter: Meter) -> str:
-    """Return what is stated of a meter, and where it counts."""
+    """Return the stated accuracy of a meter, and how it is used."""
     stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in meter.terms if t.limit]
     unknown = [named(t.name) for t in meter.terms if t.limit is None]
     if not stated:
@@ -208,7 +207,7 @@ def _accuracy(meter: Meter) -> str:
 
 
 def budget_section(results: Results) -> Blocks:
-    """Return the key, who states which term, and which figures lack one."""
+    """Return the budget's key, its terms with their sources, and figures that lack a term."""
     budgeted = [*budgets.joules(results), *budgets.overall(results)]
     stated = dict.fromkeys(
         (row.term, row.stated) for figure in budgeted for row in figure.budget.rows if row.stated
@@ -234,12 +233,12 @@ def budget_section(results: Results) -> Blocks:
 
 
 def named(name: str) -> str:
-    """Return a term for people."""
+    """Return the name of a term of error for people."""
     return catalogue().tables["terms_of_error"].get(name, name)
 
 
 def limit_of(value: float | None, unit: str) -> str:
-    """In a term's own unit; shares in per cent."""
+    """Return a limit in its term's unit, a share in per cent."""
     if value is None:
         return NOT_STATED
     return f"{words.rounded(value * 100)} %" if unit == "1" else f"{words.rounded(value)} {unit}"

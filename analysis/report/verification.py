@@ -1,4 +1,4 @@
-"""Whether a suite is what was sealed, and its tables what the raw data give."""
+"""Verify that a suite is as it was sealed, and that its tables follow from the raw data."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from contract.suite_files import DERIVED, is_known, is_sealed
 from instrumentation.decode import DecodeError
 
 
-def verify(folder: Path, left: Sequence[str] = ()) -> Findings:
+def verify(folder: Path, skipped: Sequence[str] = ()) -> Findings:
     """Check the sums of the seal and of the journal; compare samples and tables with raw bytes.
 
-    `left` are the members of a bundle that were not unpacked into `folder`. Figures that are apart
-    by no more than `ROUNDING` are the same; the differences between this machine and theirs are
-    listed, and each file that is left is named. Raises SuiteError.
+    `skipped` are the members of a bundle that were not unpacked into `folder`. Figures that differ
+    by no more than `ROUNDING` are equal; differences between this machine and theirs are listed,
+    and each unproven file is named. Raises SuiteError.
     """
     again, seal = results(folder, raw=True), manifest.check(folder)
     closed = check_journal(folder, {run.run_id for run in again.suite.runs})
-    tables, files = _tables(folder, again), _files(folder, left)
+    tables, files = _tables(folder, again), _files(folder, skipped)
     sums = f"{seal.files} files have the sums of their seal."
     confirmed = [sums] * (not seal.problems) + [*closed.confirmed]
     problems = [*seal.problems]
@@ -48,24 +48,24 @@ def verify(folder: Path, left: Sequence[str] = ()) -> Findings:
 
 
 def _tables(folder: Path, again: Results) -> Findings:
-    """Compare every derived table with what the raw data give."""
+    """Compare every derived table with the one from the raw data."""
     budget = budgets.table(again)
-    made: dict[str, pl.DataFrame | bytes] = {
+    derived: dict[str, pl.DataFrame | bytes] = {
         "energy.parquet": again.all_energy,
         "summary.parquet": again.summary,
         "summary.csv": csv_bytes(again.summary),
         "budget.csv": csv_bytes(budget),
     }
     kind = "bundle" if (folder / ABOUT).is_file() else "suite"
-    kept = [name for name in DERIVED if kind == "bundle" or (folder / name).exists()]
-    if "energy.parquet" not in kept:
+    stored = [name for name in DERIVED if kind == "bundle" or (folder / name).exists()]
+    if "energy.parquet" not in stored:
         return Findings((), ("There is no energy.parquet to compare: make the report first.",))
-    apart = {name: _apart(folder / name, made[name]) for name in kept}
+    distances = {name: _distance(folder / name, derived[name]) for name in stored}
     try:
         unlike = manifest.maker_differences(folder / "energy.parquet")
     except (OSError, pl.exceptions.PolarsError):  # which is a problem already
         unlike = ""
-    if changed := [name for name, far in apart.items() if far > ROUNDING]:
+    if changed := [name for name, distance in distances.items() if distance > ROUNDING]:
         ours = "by the same code and packages, on the same kind of processor: they were changed"
         cause = f"with {unlike}" if unlike else ours
         sentence = (
@@ -78,36 +78,38 @@ def _tables(folder: Path, again: Results) -> Findings:
         for frame in (again.all_energy, again.summary, budget)
     )
     how = "bit for bit"
-    if rounded := [name for name, far in apart.items() if far]:
-        how += f" but for rounding in {' and '.join(rounded)}, by {max(apart.values()):.0e} of a "
+    if rounded := [name for name, distance in distances.items() if distance]:
+        how += (
+            f" but for rounding in {' and '.join(rounded)}, by {max(distances.values()):.0e} of a "
+        )
         how += "figure at most" + f": with {unlike}" * bool(unlike)
-    return Findings((f"{figures} figures in {len(kept)} tables were made again, {how}.",), ())
+    return Findings((f"{figures} figures in {len(stored)} tables were made again, {how}.",), ())
 
 
-def _apart(path: Path, made: pl.DataFrame | bytes) -> float:
-    """How far figures that are kept are from those made here (`alike.table_distance`)."""
+def _distance(path: Path, derived: pl.DataFrame | bytes) -> float:
+    """Return how far a stored table is from the one derived here (`alike.table_distance`)."""
     try:
-        if isinstance(made, bytes):
-            return csv_distance(path.read_bytes(), made)
-        return table_distance(read_table(path, made), made)
+        if isinstance(derived, bytes):
+            return csv_distance(path.read_bytes(), derived)
+        return table_distance(read_table(path, derived), derived)
     except (OSError, ValueError, pl.exceptions.PolarsError):
         return math.inf
 
 
-def _files(folder: Path, left: Sequence[str]) -> Findings:
-    """Name the files that nothing vouches for, and those that no suite has."""
+def _files(folder: Path, skipped: Sequence[str]) -> Findings:
+    """Name the files whose contents are unproven, and those that no suite has."""
     names = [f.relative_to(folder).as_posix() for f in folder.rglob("*") if f.is_file()]
-    passed_over = [name.partition("/")[2] or name for name in left]
-    sums = {SUMS} if (folder / ABOUT).is_file() else set()  # where tar unpacked it
+    members = [name.partition("/")[2] or name for name in skipped]
+    sums = {SUMS} if (folder / ABOUT).is_file() else set()  # if tar unpacked it
     strange = [name for name in names if not is_known(name) and name not in sums]
-    strange += [name for name in passed_over if is_sealed(name) or not is_known(name)]
+    strange += [name for name in members if is_sealed(name) or not is_known(name)]
     problems = [f"{name} is no file of a suite: its contents are unknown." for name in strange]
-    # The seal, the raw data or this program vouches for what is in the others.
-    vouched = (*DERIVED, ABOUT, MANIFEST)
+    # The seal, the raw data or this program proves the others.
+    proven = (*DERIVED, ABOUT, MANIFEST)
     unproven = {
         name
-        for name in (*names, *passed_over)
-        if is_known(name) and not is_sealed(name) and name not in vouched
+        for name in (*names, *members)
+        if is_known(name) and not is_sealed(name) and name not in proven
     }
     if not unproven:
         return Findings((), tuple(problems))
@@ -117,25 +119,24 @@ def _files(folder: Path, left: Sequence[str]) -> Findings:
 
 
 def _other_samples(folder: Path) -> Iterator[str]:
-    """Find decoded samples that are not what their raw bytes give."""
+    """Yield decoded samples that do not follow from their raw bytes."""
     for path in sorted((folder / "meters").glob("*/samples.parquet")):
         name = path.relative_to(folder)
         try:
-            made = samples.of_recording(path.parent)
-            kept = samples.of_file(path, ())
-            if difference := _unlike_samples(kept, made):
+            decoded = samples.of_recording(path.parent)
+            if difference := _sample_difference(samples.of_file(path, ()), decoded):
                 yield f"{name} does not follow from the raw bytes: {difference}."
         except (SamplesError, DecodeError) as error:
             yield f"{name} cannot be compared with its raw bytes: {error}."
 
 
-def _unlike_samples(kept: samples.Samples, made: samples.Samples) -> str:
-    if (kept.columns, kept.records) != (made.columns, made.records):
+def _sample_difference(stored: samples.Samples, decoded: samples.Samples) -> str:
+    if (stored.columns, stored.records) != (decoded.columns, decoded.records):
         return "it has other columns or another number of records"
-    tables = zip(kept.tables(kept.columns), made.tables(made.columns), strict=True)
+    tables = zip(stored.tables(stored.columns), decoded.tables(decoded.columns), strict=True)
     texts = cs.categorical().cast(pl.String)
-    for both in tables:
-        distances = column_distances(*(table.with_columns(texts) for table in both))
-        if name := next((name for name, far in distances if far > ROUNDING), ""):
+    for pair in tables:
+        distances = column_distances(*(table.with_columns(texts) for table in pair))
+        if name := next((name for name, distance in distances if distance > ROUNDING), ""):
             return f"{name} differs"
     return ""

@@ -1,4 +1,4 @@
-"""What a page shows, as plain data: texts, tables and figures; the templates make HTML of it."""
+"""A page as plain data: texts, tables and figures, which the templates turn into HTML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
 
 Row = TypeVar("Row")
 Piece = TypeVar("Piece")
-Fields = Mapping[str, Callable[[Row], str]]  # by heading, what stands in a row's cell
+Fields = Mapping[str, Callable[[Row], str]]  # by heading, the text of a row's cell
 
 
 class Verdict(str):
@@ -27,14 +27,14 @@ class Verdict(str):
     kind: str
 
     def __new__(cls, text: str, kind: str) -> Verdict:
-        made = super().__new__(cls, text)
-        made.kind = kind
-        return made
+        verdict = super().__new__(cls, text)
+        verdict.kind = kind
+        return verdict
 
 
 @dataclass(frozen=True)
 class Block:
-    """One piece of a page; a macro of templates/blocks.html.j2 that is named like it shows it."""
+    """One piece of a page; the macro of its name in templates/blocks.html.j2 shows it."""
 
     @property
     def macro(self) -> str:
@@ -46,7 +46,7 @@ Blocks = tuple[Block, ...]
 
 
 class Link(NamedTuple):
-    """A name that leads somewhere, and plain text behind it."""
+    """A name with its target, and plain text after it."""
 
     name: str
     target: str
@@ -63,9 +63,9 @@ class Paragraph(Block):
 
 @dataclass(frozen=True)
 class Answer(Block):
-    """A line of the first page: subject, verdict in bold, reason, and a command or a link.
+    """A line of the first page: label, verdict in bold, reason, and a command or a link.
 
-    The subject is empty where it is that of the line above.
+    The label is empty if it is that of the line above.
     """
 
     label: str
@@ -110,7 +110,7 @@ class Note(Block):
 
 @dataclass(frozen=True)
 class Folded(Block):
-    """Something that only opens when asked for; with `screen_only` it is not printed."""
+    """Blocks that a reader can unfold; with `screen_only` they are not printed."""
 
     summary: str
     inside: Blocks
@@ -118,7 +118,7 @@ class Folded(Block):
 
 
 class Cell(NamedTuple):
-    """A cell of a table's body: its text, its CSS class, and how many rows a row's head spans."""
+    """A cell of a table: its text, its CSS class, and the number of rows that it spans."""
 
     text: str
     kind: str = ""
@@ -127,9 +127,9 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Table(Block):
-    """`words` columns of text, then figures; the first cell heads its row.
+    """A table: `words` columns of text, then figures; the first cell heads its row.
 
-    With `group` rows of one first cell stand together, under that cell once.
+    With `group`, consecutive rows with an equal first cell share it.
     """
 
     caption: str
@@ -147,21 +147,21 @@ class Table(Block):
 
     @property
     def body(self) -> Iterator[tuple[Cell | None, list[Cell]]]:
-        """Row by row its head, None where the one above reaches down, and its other cells."""
+        """The head and the other cells of each row; no head where the one above spans it."""
         for _, same in groupby(enumerate(self.rows), lambda n: n[1][0] if self.group else n[0]):
             rows = [row for _, row in same]
-            for i, (name, *rest) in enumerate(rows):
+            for i, (name, *texts) in enumerate(rows):
                 cells = [
                     Cell(text, f"verdict {text.kind}")
                     if isinstance(text, Verdict)
                     else Cell(text, "figure" if place >= self.words else "")
-                    for place, text in enumerate(rest, start=1)
+                    for place, text in enumerate(texts, start=1)
                 ]
                 yield None if i else Cell(name, rows=len(rows)), cells
 
     @property
     def text(self) -> str:
-        """For a terminal, without the caption: words flush left and figures flush right."""
+        """The table for a terminal, without caption: words flush left, figures flush right."""
         lines: list[Sequence[str]] = [self.headers, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         lines.insert(1, ["-" * width for width in widths])
@@ -184,7 +184,7 @@ class MatrixCell(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows of a matrix under a name, each with its own name and cells; no name in the only one."""
+    """A group of a matrix's rows, each with a name and cells; a single group has no name."""
 
     name: str
     rows: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
@@ -202,10 +202,10 @@ class Matrix(Block):
 
 @dataclass(frozen=True)
 class Picture(Block):
-    """A figure; the caption is its text for those who cannot see it.
+    """A figure; its caption is also the text for those who cannot see it.
 
     A browser with scripts can zoom `curves`, a JSON object of power over time: names, [seconds,
-    watts] of each, phases as [name, start, end] in s.
+    watts] by name, phases as [name, start, end] in s.
     """
 
     drawn: Figure
@@ -216,7 +216,7 @@ class Picture(Block):
 
     @cached_property
     def svg(self) -> str:
-        """The picture drawn; `draw` does many at once."""
+        """The picture as SVG; `draw` renders many at once."""
         from analysis.report.figures import style
 
         return style.svg(self.drawn)
@@ -229,7 +229,7 @@ class Picture(Block):
 
 @dataclass(frozen=True)
 class Terms(Block):
-    """The terms explained; where they first appear on the page they lead here."""
+    """The explained terms; their first occurrences on the page lead to it."""
 
     terms: tuple[Term, ...]
     close: str
@@ -237,7 +237,7 @@ class Terms(Block):
 
 @dataclass(frozen=True)
 class Columns(Block):
-    """`aside` stands right of both others where there is room, else between them."""
+    """Three parts, with `aside` right of the others if there is room, else between them."""
 
     first: Blocks
     aside: Blocks
@@ -245,7 +245,7 @@ class Columns(Block):
 
 
 class Section(NamedTuple):
-    """A heading with its anchor, what stands below, and its name in the page's index if another."""
+    """A section: heading, anchor, blocks, and its name in the page's index if that differs."""
 
     title: str
     anchor: str
@@ -255,7 +255,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page: the document's title, the first heading, what follows it, the sections."""
+    """A page: the document's title, the first heading, the blocks below it, the sections."""
 
     title: str
     heading: str
@@ -263,20 +263,20 @@ class Page:
     sections: tuple[Section, ...]
 
 
-def every(kind: type[Piece], shown: object) -> Iterator[Piece]:
-    """All blocks of a kind, in whatever they stand."""
+def find_blocks(kind: type[Piece], shown: object) -> Iterator[Piece]:
+    """Yield all blocks of a kind, at any depth."""
     if isinstance(shown, kind):
         yield shown
     elif is_dataclass(shown) and not isinstance(shown, Table):
-        yield from every(kind, tuple(getattr(shown, field.name) for field in fields(shown)))
+        yield from find_blocks(kind, tuple(getattr(shown, field.name) for field in fields(shown)))
     elif isinstance(shown, tuple):
         for block in shown:
-            yield from every(kind, block)
+            yield from find_blocks(kind, block)
 
 
 def draw(page: Page) -> None:
-    """Have all its pictures drawn."""
-    if pictures := list(every(Picture, page)):
+    """Draw all pictures of a page."""
+    if pictures := list(find_blocks(Picture, page)):
         from analysis.report.figures import style
 
         drawn = style.svgs([picture.drawn for picture in pictures])
@@ -284,16 +284,16 @@ def draw(page: Page) -> None:
             vars(picture)["svg"] = svg
 
 
-# What follows makes blocks, and none where there is nothing to show.
+# The functions below build blocks, and none if there is nothing to show.
 
 
 def join(parts: Iterable[Blocks]) -> Blocks:
-    """One after the other."""
+    """Join blocks in their order."""
     return tuple(chain.from_iterable(parts))
 
 
 def paragraph(text: str, kind: str = "") -> Blocks:
-    """One paragraph."""
+    """Return a paragraph."""
     return (Paragraph(text, kind),)
 
 
@@ -309,7 +309,7 @@ def answer(line: AnswerLine, label: str = "", link: Link | None = None) -> Block
 
 
 def heading(text: str, level: int, anchor: str = "") -> Blocks:
-    """One heading."""
+    """Return a heading."""
     return (Heading(text, level, anchor),)
 
 
@@ -320,13 +320,13 @@ def bullets(texts: Iterable[str]) -> Blocks:
 
 
 def links(items: Iterable[Link], label: str = "") -> Blocks:
-    """Links, if there are any."""
+    """Return a list of links, if there are any."""
     entries = tuple(items)
     return (Links(entries, label),) if entries else ()
 
 
 def note(title: str, inside: Blocks, kind: str) -> Blocks:
-    """One box."""
+    """Return a box."""
     return (Note(title, inside, kind),)
 
 
@@ -357,7 +357,7 @@ def table_of(
     origin: str = "",
     group: bool = False,
 ) -> Blocks:
-    """Return a table with a row for each of `rows`: under each heading its column's text."""
+    """Return a table of `rows`, with a function for the text of each column."""
     cells = [[text(row) for text in columns.values()] for row in rows]
     return table(caption, list(columns), cells, words=words, origin=origin, group=group)
 
@@ -370,10 +370,10 @@ def picture(
 
 
 def columns(first: Blocks, aside: Blocks, below: Blocks) -> Blocks:
-    """Columns, if there is something for the second."""
+    """Return columns, if there are blocks for the second."""
     return (Columns(first, aside, below),) if aside else first + below
 
 
 def index(sections: Iterable[Section]) -> Blocks:
-    """Links to the sections."""
+    """Return links to the sections."""
     return links((Link(s.short or s.title, f"#{s.anchor}") for s in sections), say("page.contents"))

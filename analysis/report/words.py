@@ -1,4 +1,4 @@
-"""Figures and names as text: as many digits as the interval bears, and never a bare NaN."""
+"""Figures and names as text: as many digits as the interval bears, and never NaN."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-if TYPE_CHECKING:  # their modules take SciPy, which most words do without
+if TYPE_CHECKING:  # these modules import SciPy, which most words do not need
     from analysis.report.view import Verdict
     from analysis.stats.comparison import Comparison
     from analysis.stats.summary import SummaryRow
@@ -30,14 +30,14 @@ _TABLES = yaml.safe_load(
 NAMES: Mapping[str, str] = _TABLES["names"]
 VARIANTS: Mapping[str, str] = _TABLES["variants"]
 LAB_MACHINES: Mapping[str, str] = _TABLES["lab_machines"]
-# A zone of one of several packages; `package-0` alone is the only one there is.
+# A zone of one of several packages; a single one is `package-0`.
 _SOCKET = re.compile(r"package-([1-9]\d*(?:-die-\d+)?|\d+(?=/)|\d+-die-\d+)(/dram)?")
 
 
 def name_of(identifier: str) -> str:
     """Return a workload's or component's name for people; a configuration's is Suite.label.
 
-    An entry that is named after its workload, as `sql-large`, is `SQL (large)`.
+    An entry that is named after its workload, such as `sql-large`, becomes `SQL (large)`.
     """
     if identifier not in NAMES and identifier.startswith("pyrapl-"):
         return f"{name_of(identifier.removeprefix('pyrapl-'))} by pyRAPL"
@@ -50,7 +50,7 @@ def name_of(identifier: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 block`, `3 blocks`."""
+    """Return `1 block` or `3 blocks`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -61,7 +61,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def decimals(half_width: float | None, value: float) -> int:
-    """Decimals that show two digits of the interval, or three of the value where there is none."""
+    """Return the decimals for two digits of the interval, or three of the value without one."""
     scale, digits = (half_width, 2) if half_width else (abs(value), 3)
     if not scale or not math.isfinite(scale):
         return 1
@@ -81,7 +81,7 @@ def number(value: float | None, places: int | None = None) -> str:
 
 
 def plus_minus(value: Estimate | None, unit: str = "") -> str:
-    """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
+    """Return `12.34 ± 0.56 J`; for n = 1 only the figure."""
     if value is None:
         return NOTHING
     # Five digits in all, four decimals at most.
@@ -95,12 +95,12 @@ def plus_minus(value: Estimate | None, unit: str = "") -> str:
 
 
 def ratio(value: Comparison | Ratio | None) -> str:
-    """As `ratio_of`, of a comparison or a ratio."""
+    """Return `ratio_of` a comparison or a ratio."""
     return NOTHING if value is None else ratio_of(value.ratio, value.low, value.high)
 
 
 def ratio_of(mid: float | None, low: float | None, high: float | None) -> str:
-    """`1.042 [1.013, 1.071]`."""
+    """Return `1.042 [1.013, 1.071]`."""
     if mid is None:
         return NOTHING
     if low is None or high is None:
@@ -114,20 +114,20 @@ def percent(factor: float, places: int | None = None) -> str:
 
 
 def interval_of(low: float, high: float) -> str:
-    """`+1.3 % to +7.1 %`, of a ratio with these limits."""
+    """Return `+1.3 % to +7.1 %` from the limits of a ratio."""
     places = _places(low, high)
     return f"{percent(low, places)} to {percent(high, places)}"
 
 
-def change_alone(value: Comparison, most: int = 2) -> str:
-    """`+4.2 %`, to the digit that the interval bears, `most` decimals at most."""
+def change_only(value: Comparison, most: int = 2) -> str:
+    """Return `+4.2 %` in as many decimals as the interval bears, and at most `most`."""
     if value.low is None or value.high is None:
         return percent(value.ratio)
     return percent(value.ratio, min(most, _places(value.low, value.high)))
 
 
 def change_of(mid: float | None, low: float | None, high: float | None) -> str:
-    """`+4.2 % [+1.3, +7.1]`, from ratios."""
+    """Return `+4.2 % [+1.3, +7.1]` from a ratio and its limits."""
     if mid is None:
         return NOTHING
     if low is None or high is None:
@@ -138,14 +138,14 @@ def change_of(mid: float | None, low: float | None, high: float | None) -> str:
 
 
 def change_in(value: Comparison | Ratio | None) -> str:
-    """As `change_of`, of a comparison or a ratio."""
+    """Return `change_of` a comparison or a ratio."""
     return NOTHING if value is None else change_of(value.ratio, value.low, value.high)
 
 
 def verdict_of(value: Comparison | SummaryRow, modes: bool = True) -> Verdict:
-    """With its direction: `significant increase`, `equivalent (significant increase)` ….
+    """Return a verdict with its direction: `significant increase`, `equivalent (…)`.
 
-    What is equivalent with the share of runs in another mode that so many blocks miss, `modes`.
+    With `modes`, an equivalence has the share of runs in another mode that its blocks can miss.
     """
     from analysis.report.view import Verdict
 
@@ -168,14 +168,14 @@ def unseen(n: int) -> str:
 
 def sign(value: Comparison) -> str:
     """Return the verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ for an equivalent difference."""
-    way = SIGNS["differs"] if value.ratio >= 1 else "▼"
+    arrow = SIGNS["differs"] if value.ratio >= 1 else "▼"
     if value.verdict == "differs":
-        return way
-    return SIGNS.get(value.verdict, "") + way * value.equivalent_but_changed
+        return arrow
+    return SIGNS.get(value.verdict, "") + arrow * value.equivalent_but_changed
 
 
 def _places(low: float, high: float) -> int:
-    """Decimals of a change in % between these ratios: two digits of the interval, two at most."""
+    """Return decimals of a change in %: two digits of the interval of ratios, at most two."""
     return min(2, decimals((high - low) * 50, 1.0))
 
 
@@ -189,7 +189,7 @@ def _signed(value: float, places: int | None = None) -> str:
 
 
 def rounded(value: float | None) -> str:
-    """Three significant digits, for figures that are only as good as their assumptions."""
+    """Return three significant digits, for figures that are only as good as their assumptions."""
     if value is None:
         return "no bound"
     if value == 0 or not math.isfinite(value):
@@ -199,12 +199,12 @@ def rounded(value: float | None) -> str:
 
 
 def exact(value: float) -> str:
-    """Return a figure that was given, as it was given: `25`, `0.12`."""
+    """Return a declared figure as it was declared: `25`, `0.12`."""
     return f"{value:.10g}"
 
 
 def span(value: Estimate | None, unit: str = "") -> str:
-    """`750 000 (700 000 to 810 000) runs`."""
+    """Return `750 000 (700 000 to 810 000) runs`."""
     if value is None:
         return NOTHING
     text = rounded(value.mean)
@@ -216,13 +216,13 @@ def span(value: Estimate | None, unit: str = "") -> str:
 
 
 def p_value(value: float | None) -> str:
-    """Return a p-value to two digits; a very small one only as such."""
+    """Return a p-value to two digits; a very small one is `< 0.001`."""
     if value is None or not math.isfinite(value):
         return NOTHING
     return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
 
 
-# What a phase's number counts, by its unit: one, several.
+# The noun of a phase's number by its unit: singular, plural.
 COUNTED = {
     "i": ("iteration", "iterations"),
     "t": ("thread", "threads"),
@@ -234,9 +234,9 @@ _SIZES = ((2**30, "GB"), (2**20, "MB"), (2**10, "KB"))
 
 @dataclass(frozen=True)
 class PhaseName:
-    """The fields before the number, what is done there last: `("aes-128-cbc", "encrypt", "text")`.
+    """The name of a phase: fields such as `("aes-128-cbc", "encrypt", "text")`, and a number.
 
-    `number` is of bytes (`unit` B) or of what `COUNTED` names; None where there is none.
+    `number` counts bytes (`unit` B) or a noun of `COUNTED`; it may be None.
     """
 
     fields: tuple[str, ...]
@@ -245,12 +245,12 @@ class PhaseName:
 
     @property
     def shown(self) -> str:
-        """For people: `aes-128-cbc encrypt text 1 MB`."""
+        """The name for people: `aes-128-cbc encrypt text 1 MB`."""
         return " ".join([*self.fields, *([] if self.number is None else [self.size])])
 
     @property
     def size(self) -> str:
-        """The number with its unit; empty where there is none."""
+        """The number with its unit; empty without a number."""
         if self.number is None:
             return ""
         if self.unit == "B":
@@ -259,7 +259,7 @@ class PhaseName:
 
 
 def parse(phase: str) -> PhaseName:
-    """Any name is one: what is not understood stays a field."""
+    """Parse the name of a phase; unknown parts stay fields."""
     *fields, last = phase.split(".")
     match = _NUMBER.fullmatch(last)
     if match is None or not fields:
@@ -268,7 +268,7 @@ def parse(phase: str) -> PhaseName:
 
 
 def size(size_bytes: int) -> str:
-    """Return a size as the papers write it, where 1 KB is 1024 bytes: `4 KB`, `20 527 B`."""
+    """Return a size in the papers' form, with 1 KB = 1024 bytes: `4 KB`, `20 527 B`."""
     for factor, unit in _SIZES:
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}\u00a0{unit}"
@@ -276,5 +276,5 @@ def size(size_bytes: int) -> str:
 
 
 def grouped(number: int) -> str:
-    """With a narrow no-break space between thousands."""
+    """Return a number with a narrow no-break space between thousands."""
     return f"{number:,}".replace(",", "\u202f")

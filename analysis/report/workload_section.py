@@ -1,8 +1,7 @@
-"""One workload's joules by component, phase, time and power, per unit of work, and latencies."""
+"""A workload's joules by component, phase, time and unit of work, and latencies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 
 import polars as pl
@@ -28,57 +27,42 @@ from analysis.stats.summary import (
 from analysis.suite.records import TAIL
 from contract.estimates import Estimate
 
-HEADERS = [
-    "Configuration",
-    "Per",
-    "Energy",
-    "Energy, change [95 %]",
-    "Rate",
-    "CPU use",
-    "Disk reads",
-    "Disk writes",
-]
 PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
 def units_section(results: Results) -> Blocks:
-    """Workload × configuration × unit, then the phases of each workload that has several."""
+    """Return the energy per unit of work by workload and configuration."""
     component = results.family.component
-    rows_of_all: list[list[str]] = []
+    rows: list[tuple[str, PerUnit]] = []
     for name in results.suite.workloads:
-        rows = per_unit(results.suite, results.energy, name, component)
-        of_all = [row for row in rows if row.phase == ALL]
-        first = [row for row in of_all if row.unit == of_all[0].unit]
-        rows_of_all += [[words.name_of(name), *cells] for cells in _cells(results, first)]
-    if not rows_of_all:
+        units = per_unit(results.suite, results.energy, name, component)
+        whole_runs = [row for row in units if row.phase == ALL]
+        rows += [(name, row) for row in whole_runs if row.unit == whole_runs[0].unit]
+    if not rows:
         return view.paragraph("No run counted the work that it did.")
-    what = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
+    columns: Fields[tuple[str, PerUnit]] = {
+        "Workload": lambda row: words.name_of(row[0]),
+        "Configuration": lambda row: results.suite.label(row[1].configuration),
+        "Per": lambda row: row[1].unit.singular,
+        "Energy": lambda row: joules(row[1].energy_j, row[1].unit.singular),
+        "Energy, change [95 %]": lambda row: words.change_in(row[1].ratio) if row[1].ratio else "",
+        "Rate": lambda row: words.plus_minus(row[1].rate, row[1].unit.rate),
+        "CPU use": lambda row: _mean(row[1].cpu_share, 100, ".1f", "%"),
+        "Disk reads": lambda row: _mean(row[1].disk_reads, 1, ".2f", "B/B"),
+        "Disk writes": lambda row: _mean(row[1].disk_writes, 1, ".2f", "B/B"),
+    }
+    caption = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
     origin = joint_origin(results.energy.filter(component=component))
-    heads = ["Workload", *HEADERS]
-    page = view.table(what, heads, rows_of_all, words=3, origin=origin, group=True)
+    page = view.table_of(caption, rows, columns, words=3, origin=origin, group=True)
     return page + view.key("units")
 
 
-def _cells(results: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
-    return [
-        [
-            results.suite.label(row.configuration),
-            row.unit.singular,
-            joules(row.energy_j, row.unit.singular),
-            "" if row.ratio is None else words.change_in(row.ratio),
-            words.plus_minus(row.rate, row.unit.rate),
-            f"{row.cpu_share.mean * 100:.1f} %" if row.cpu_share else words.NOTHING,
-            *(
-                f"{b.mean:.2f} B/B" if b else words.NOTHING
-                for b in (row.disk_reads, row.disk_writes)
-            ),
-        ]
-        for row in rows
-    ]
+def _mean(value: Estimate | None, factor: int, digits: str, unit: str) -> str:
+    return f"{value.mean * factor:{digits}} {unit}" if value else words.NOTHING
 
 
 def joules(value: Estimate | None, unit: str) -> str:
-    """`1.23 ± 0.04 mJ/MB`: in the prefix that leaves a digit before the point."""
+    """Return `1.23 ± 0.04 mJ/MB`, with the prefix that leaves a digit before the point."""
     if value is None:
         return words.NOTHING
     factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value.mean) >= f), PREFIXES[-1])
@@ -86,7 +70,7 @@ def joules(value: Estimate | None, unit: str) -> str:
 
 
 def workload_section(results: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
-    """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
+    """Return a workload's pictures and tables; `flagged` (block, configuration) are ringed."""
     energy = results.energy.filter(workload=name)
     page = view.heading(words.name_of(name), 3, f"workload-{name}")
     if energy.is_empty():
@@ -102,7 +86,7 @@ def workload_section(results: Results, name: str, flagged: set[tuple[int, str]])
 
 
 def _bars(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
-    """Return the bars of a workload, as the paper's figures where it has some."""
+    """Return the bars of a workload, as the paper's figures if it has some."""
     page: Blocks = ()
     for plot in bars.plots_of(name):
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
@@ -161,7 +145,7 @@ def _components(results: Results, name: str) -> Blocks:
 
 
 def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
-    """Energy and time by phase; the tail stands apart, it is in no sum. Intervals, no verdicts."""
+    """Return energy and time by phase with intervals; the tail is in no sum."""
     suite = results.suite
     phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, BETWEEN}]
     if len(phases) - (TAIL in phases) < 2:
@@ -170,18 +154,21 @@ def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -
     for phase in phases:
         label = f"{phase} (in no sum)" if phase == TAIL else phase
         for configuration in suite.configurations:
-            of_base = suite.base_of(configuration) or ""
-            base = block_values(energy, name, of_base, component, phase=phase)
-            joules_by_block, took = (
+            base_name = suite.base_of(configuration) or ""
+            base = block_values(energy, name, base_name, component, phase=phase)
+            joules_by_block, seconds_by_block = (
                 block_values(energy, name, configuration, component, phase=phase, column=column)
                 for column in ("energy_j", "duration_s")
             )
-            if not joules_by_block and not took:
+            if not joules_by_block and not seconds_by_block:
                 continue
             c = compare_pairs(suite, base, joules_by_block)
             plain = configuration == suite.baseline or c is None
             change = "" if plain else words.change_in(c)
-            means = (words.plus_minus(estimate_of(values)) for values in (joules_by_block, took))
+            means = [
+                words.plus_minus(estimate_of(values))
+                for values in (joules_by_block, seconds_by_block)
+            ]
             rows.append([label, suite.label(configuration), *means, change])
     caption = f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}"
     heads = ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"]
@@ -189,7 +176,7 @@ def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -
 
 
 def responsiveness_section(results: Results) -> Blocks:
-    """Return the table of percentiles; nothing where no run kept a report of fio's."""
+    """Return the table of percentiles; nothing if no run has a report of fio."""
     rows = []
     for (work, name), same in groupby(
         delays(results.suite), lambda delay: (delay.work, delay.configuration)

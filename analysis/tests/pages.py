@@ -91,7 +91,7 @@ def text_of(shown: object) -> str:
 
 def pieces(kind: type[Piece], shown: object) -> list[Piece]:
     """All blocks of a kind, whatever they stand in."""
-    return list(view.every(kind, tuple(shown) if isinstance(shown, list) else shown))
+    return list(view.find_blocks(kind, tuple(shown) if isinstance(shown, list) else shown))
 
 
 def cells(shown: object) -> list[str]:

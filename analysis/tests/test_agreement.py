@@ -329,8 +329,10 @@ def test_pairs_are_counted_within_their_group(rows: Rows) -> None:
     ],
 )
 def test_what_is_unsafe_is_marked_by_its_word(text: str, names: set[str]) -> None:
-    assert {unsafe.name for unsafe in reference.known() if unsafe.named_in(text)} == names
-    assert reference.marked(text) == (f"{text}{reference.MARK}" if names else text)
+    assert {
+        unsafe.name for unsafe in reference.unsafe_algorithms() if unsafe.named_in(text)
+    } == names
+    assert reference.mark_unsafe(text) == (f"{text}{reference.MARK}" if names else text)
 
 
 def test_unsafe_ciphers_are_marked_in_every_table(papers: Results, rows: Rows) -> None:
@@ -341,7 +343,7 @@ def test_unsafe_ciphers_are_marked_in_every_table(papers: Results, rows: Rows) -
     text = text_of(published_section.published_section(papers))
     for name in ("DES", "3DES", "Blowfish", "ECB"):
         assert f"{reference.MARK} {name} is unsafe today" in text
-    assert all(unsafe.why and unsafe.source for unsafe in reference.known())
+    assert all(unsafe.why and unsafe.source for unsafe in reference.unsafe_algorithms())
 
 
 def test_a_loss_is_of_the_sizes_that_the_text_means(rows: Rows) -> None:

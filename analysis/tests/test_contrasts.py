@@ -392,7 +392,7 @@ def test_the_account_of_work_is_listed_and_shown(derived: Results) -> None:
     assert work.codes == ("work-counted",)
     (fold,) = [
         block
-        for block in view.every(Folded, trust_section.trust_section(accounted))
+        for block in view.find_blocks(Folded, trust_section.trust_section(accounted))
         if block.summary == say("trust.work.title")
     ]
     assert "work-counted" in text_of(fold)

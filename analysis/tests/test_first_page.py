@@ -151,7 +151,7 @@ def test_the_figures_are_those_of_the_contrasts(shared: Shared) -> None:
     derived = results(shared("reader-settled", SUITES["settled"][0])[0])
     lines = {line.code: line for line in answered(derived) if line.question == "cost"}
     for code, name in (("equivalent", "opal"), ("more", SOFT)):
-        c = known(known(answer.against(derived, "sed-unlocked", name)).comparison)
+        c = known(known(answer.contrast_of(derived, "sed-unlocked", name)).comparison)
         figures = {"ratio": c.ratio, "low": c.low, "high": c.high, "blocks": c.n}
         assert lines[code].facts == {"configuration": name, "verdict": c.verdict, **figures}
         for limit in (c.low, c.high):
@@ -290,7 +290,7 @@ def test_only_a_close_interval_is_named_where_nothing_is_settled(
 ) -> None:
     c = compared(0.01, half_width)
     assert c.verdict == "inconclusive"
-    assert answer.near(c.low, c.high) == named
+    assert answer.is_narrow(c.low, c.high) == named
     assert tables.cell_of(c).below.endswith("?") and "%" in tables.cell_of(c).hint
     drawn = known(forest.draw_overall(derived.suite, "system", {"opal": c}, "measured"))
     (label,) = [text.get_text() for text in drawn.axes[0].texts]
@@ -300,7 +300,7 @@ def test_only_a_close_interval_is_named_where_nothing_is_settled(
 def test_what_the_family_denies_shows_the_interval_of_every_other_place(derived: Results) -> None:
     """One level on the page; a sentence says why the interval seems to show more."""
     denied = judge_comparisons([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
-    assert denied.contradicted and answer.near(denied.low, denied.high)
+    assert denied.contradicted and answer.is_narrow(denied.low, denied.high)
     contrasts = tuple(
         replace(contrast, comparison=denied) if contrast.other == "opal" else contrast
         for contrast in derived.contrasts

@@ -155,7 +155,7 @@ def test_a_contrast_declared_the_other_way_round_is_turned(derived: Results) -> 
         derived,
         suite=replanned(derived.suite, analysis=DeclaredAnalysis(contrasts=(("opal", "plain"),))),
     )
-    usual, other = (answer.against(f, f.suite.baseline, "opal") for f in (derived, turned))
+    usual, other = (answer.contrast_of(f, f.suite.baseline, "opal") for f in (derived, turned))
     assert usual is not None
     assert other is not None
     assert known(other.comparison).ratio == pytest.approx(known(usual.comparison).ratio)

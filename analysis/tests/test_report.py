@@ -339,7 +339,7 @@ def test_each_host_has_a_line_with_the_figures_of_its_own_report(hosts: list[Res
     )
     for host, row in zip(hosts, table.rows, strict=True):
         for name, shown in zip(host.suite.configurations[1:], row[1:-1], strict=True):
-            c = known(known(answer.against(host, host.suite.baseline, name)).comparison)
+            c = known(known(answer.contrast_of(host, host.suite.baseline, name)).comparison)
             assert shown == f"{words.change_in(c)} {words.sign(c)}"
         assert row[-1] == "5 of 5 blocks"
 

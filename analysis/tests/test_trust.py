@@ -15,7 +15,7 @@ from analysis.energy import run_checks
 from analysis.energy.energy import energy_table
 from analysis.energy.windows import DELAY_FLAG
 from analysis.report.sections import Report
-from analysis.report.trust_section import twice
+from analysis.report.trust_section import cross_checks
 from analysis.stats.results import Results, flag_notes, reservations, results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.suite_folder import read
@@ -68,7 +68,7 @@ def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) ->
     energy = derived.energy.filter(pl.col("component") != "dram")
     assert not run_checks.against_parts(energy).memory
     for memory, case in ((True, derived), (False, replace(derived, all_energy=energy))):
-        (row,) = (row for row in twice(case) if row[1] == "whole system (meter)")
+        (row,) = (row for row in cross_checks(case) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
         assert ("has no DRAM zone" in str(Report(case).figures())) != memory
 
@@ -148,7 +148,7 @@ def test_a_second_meter_of_a_channel_is_a_cross_check_and_in_no_mean(
     assert (of_system.reference, of_system.other) == ("meter0", "meter1")
     assert of_system.ratio == pytest.approx(1.03, abs=1e-3)
     assert 0.8 * len(derived.suite.runs) < of_system.runs < len(derived.suite.runs)
-    rows = [row for row in twice(both) if row[1] == "meter1"]
+    rows = [row for row in cross_checks(both) if row[1] == "meter1"]
     assert rows[0][0] == "meter0, system: the reference"
     assert rows[0][2].startswith("+3.0 %")
 

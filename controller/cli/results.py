@@ -163,7 +163,7 @@ def compare(
         say(compare_page.text(comparison))
         page = compare_page.write(comparison, out or build_folder() / "compare")
     say(f"\npage: {page}")
-    tested = compare_page.tested(comparison)
+    tested = compare_page.count_tested(comparison)
     failed = compare_page.failures(comparison, fail_on) if fail_on is not None else ""
     if fail_on is not None:
         say(f"tested: {tested} ratios of joules in {len(comparison)} pairs of suites")

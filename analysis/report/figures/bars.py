@@ -20,8 +20,8 @@ from contract.estimates import Estimate
 
 PARTS = ("package", "package-0", "dram", "drive")
 HEIGHT = 0.8  # of a row, for a bar
-DOTS = 12  # up to so many blocks each has its dot; more would hide the bar
-# Where so many dots stand across a bar of width 1.
+DOTS = 12  # most blocks that have dots; more would hide the bar
+# Positions of n dots across a bar of width 1.
 SPREADS = {n: np.linspace(-0.22, 0.22, n).tolist() if n > 1 else [0.0] for n in range(DOTS + 1)}
 Quantity = Literal["energy_j", "power_w"]
 UNITS: Mapping[Quantity, str] = {"energy_j": "Energy (J)", "power_w": "Mean power (W)"}
@@ -29,7 +29,7 @@ UNITS: Mapping[Quantity, str] = {"energy_j": "Energy (J)", "power_w": "Mean powe
 
 @dataclass(frozen=True)
 class Plot:
-    """What one bar figure shows. `paper` is the paper's number of it, 0 where it has none."""
+    """A bar figure. `paper` is its number in the paper, 0 if it has none."""
 
     paper: int
     workload: str
@@ -61,13 +61,13 @@ class Bar:
 
 def plots_of(workload: str) -> tuple[Plot, ...]:
     """Return a workload's pictures: the paper's figures of it, else energy by component."""
-    known = tuple(plot for plot in PLOTS if plot.workload == workload)
+    plots = tuple(plot for plot in PLOTS if plot.workload == workload)
     title = f"Energy per component, {words.name_of(workload)}"
-    return known or (Plot(0, workload, "all", "energy_j", True, title),)
+    return plots or (Plot(0, workload, "all", "energy_j", True, title),)
 
 
 def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
-    """Bars with 95 % intervals and, for few blocks, a dot each; None where there is nothing."""
+    """Draw bars with 95 % intervals and, for few blocks, dots; None without values."""
     rows = energy.filter(workload=plot.workload, phase=plot.phase)
     components = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
     parts = [*PARTS, *other_channels(rows)] if plot.parts else []
@@ -106,7 +106,7 @@ def _panels(
     suite: Suite,
     names: Sequence[str],
 ) -> None:
-    """Draw a panel a component, in each a row a configuration, named at its left."""
+    """Draw a panel for each component, with a row for each configuration."""
     looks = style.palette(suite)
     axes: Sequence[Axes] = figure.subplots(1, len(by_component), squeeze=False, sharey=True)[0]
     for axis, (component, bars) in zip(axes, by_component.items(), strict=True):
@@ -133,7 +133,7 @@ def _panels(
 
 
 def _whiskers_and_dots(axis: Axes, placed: Sequence[tuple[Bar, int]]) -> None:
-    """Of all bars at once: one by one they take most of the time that a picture takes."""
+    """Draw those of all bars at once, because single calls take most of a picture's time."""
     whiskers = [
         (place, bar.mean.mean, half)
         for bar, place in placed

@@ -1,4 +1,4 @@
-"""Every block in the order of time: drift and stray blocks are there to be seen."""
+"""Every block in the order of time, which shows drift and stray blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analysis.suite.records import Suite
 
 Series = Mapping[str, Mapping[int, float]]  # by configuration and block
 CROWD = 5  # more lines than these have no markers beside their mean
-NAMED = 6  # so many flagged points bear their names; the table beside names all
+NAMED = 6  # flagged points with names; the table names all
 
 
 def draw(
@@ -28,7 +28,7 @@ def draw(
     component: str,
     flagged: Collection[tuple[int, str]] = (),
 ) -> Figure | None:
-    """Joules of each block against the configuration's own mean, and against the baseline's block.
+    """Draw each block's joules against the configuration's mean and the baseline's block.
 
     `flagged`: (block, configuration), ringed and named. None with fewer than two blocks.
     """
@@ -85,7 +85,7 @@ def draw(
 
 
 def _together(axis: Axes, changes: Series) -> None:
-    """Return the mean of all configurations by block: the machine's own course."""
+    """Draw the mean of all configurations by block: the machine's own course."""
     blocks = sorted({block for values in changes.values() for block in values})
     by_block = [
         [values[block] for values in changes.values() if block in values] for block in blocks

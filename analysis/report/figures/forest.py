@@ -22,7 +22,7 @@ Limits = tuple[float, float]
 
 
 class Line(NamedTuple):
-    """A ratio under its name, in a look; hollow without a verdict; behind it stands `text`."""
+    """A ratio with its name and look; hollow without a verdict; `text` follows it."""
 
     name: str
     ratio: Ratio
@@ -51,9 +51,9 @@ class Layout:
 def draw(
     versus: Mapping[Key, Comparison], suite: Suite, component: str, origin: str
 ) -> list[Figure]:
-    """Change of joules against the baseline, a line a workload × configuration.
+    """Draw changes of joules against the baseline, a line for each workload × configuration.
 
-    As many pictures as are needed, all with the same scale; none where there is no ratio.
+    As many pictures as needed, all with the same scale; none without any ratio.
     """
     groups: list[Group] = []
     for workload in suite.workloads:
@@ -69,7 +69,7 @@ def draw(
 def draw_overall(
     suite: Suite, component: str, compared: Mapping[str, Comparison], origin: str
 ) -> Figure | None:
-    """Each configuration over all workloads, on one small picture; None without any comparison."""
+    """Draw each configuration over all workloads; None without any comparison."""
     lines, baseline = _lines(suite, compared), suite.label(suite.baseline or "")
     # Room for the axis between the names and the changes.
     width_in = max(4.5, 0.14 * max((len(line.name) for line in lines), default=0))
@@ -79,13 +79,13 @@ def draw_overall(
 
 
 def arrow_note(figure: Figure) -> str:
-    """Return what the caption states of arrows; empty where no interval runs off the edge."""
+    """Return the caption's note on arrows; empty if no interval runs off the edge."""
     markers = {line.get_marker() for line in figure.axes[0].lines}
     return " Arrow: the interval continues." if markers & {"<", ">"} else ""
 
 
 def _lines(suite: Suite, compared: Mapping[str, Comparison]) -> list[Line]:
-    """By configuration; what is equivalent has the 90 % interval that decides it."""
+    """Return lines by configuration; equivalence has the 90 % interval that decides it."""
     looks = style.palette(suite)
     lines = []
     for name in suite.configurations:
@@ -100,7 +100,7 @@ def _lines(suite: Suite, compared: Mapping[str, Comparison]) -> list[Line]:
 def _sheets(
     groups: Sequence[Group], layout: Layout, margin: float, texts: tuple[str, str], origin: str
 ) -> list[Figure]:
-    """Whole groups, as many as a sheet holds; `texts` are the title and the axis's name."""
+    """Draw sheets of whole groups; `texts` are the title and the axis's name."""
     ratios = [line.ratio for _, lines in groups for line in lines]
     if not ratios:
         return []
@@ -124,12 +124,12 @@ def _sheets(
 
 
 def _height(groups: Sequence[Group]) -> int:
-    """Lines of groups with their headings."""
+    """Count the lines of groups with their headings."""
     return sum(1 + len(lines) for _, lines in groups)
 
 
 def limits(ratios: Sequence[Ratio], margin: float) -> Limits:
-    """In %: show every ratio; an interval of the widest kind may run off the edge."""
+    """Return the scale in % that shows every ratio; the widest intervals may run off it."""
     mids = [mid for mid, _, _ in ratios]
     lows = [low for _, low, _ in ratios if low is not None]
     highs = [high for _, _, high in ratios if high is not None]
@@ -141,7 +141,7 @@ def limits(ratios: Sequence[Ratio], margin: float) -> Limits:
 
 
 def _sheet(axis: Axes, groups: Sequence[Group], top: float, scale: Limits, margin: float) -> None:
-    """One picture, the margin shaded; headings in bold."""
+    """Draw one sheet, with the margin shaded and headings in bold."""
     axis.axvspan((1 / (1 + margin) - 1) * 100, margin * 100, color=style.BAND, zorder=0, lw=0)
     axis.axvline(0, color="#444444", lw=0.8)
     axis.set_xlim(*scale)
@@ -159,14 +159,14 @@ def _sheet(axis: Axes, groups: Sequence[Group], top: float, scale: Limits, margi
 
 
 def _draw_line(axis: Axes, y: float, line: Line) -> None:
-    """Draw the marker and its interval, which ends in an arrow where it runs off the edge."""
+    """Draw the marker and its interval, which ends in an arrow if it runs off the edge."""
     mid, *ends = line.ratio
-    left, right = axis.get_xlim()
+    least, most = axis.get_xlim()
     if ends[0] is not None and ends[1] is not None:
         low, high = (ends[0] - 1) * 100, (ends[1] - 1) * 100
-        inside = [min(max(low, left), right), max(min(high, right), left)]
+        inside = [min(max(low, least), most), max(min(high, most), least)]
         axis.plot(inside, [y, y], color=style.INK, lw=1.2)
-        for cut, edge, arrow in ((low < left, left, "<"), (high > right, right, ">")):
+        for cut, edge, arrow in ((low < least, least, "<"), (high > most, most, ">")):
             if cut:
                 axis.plot(edge, y, marker=arrow, markersize=5, color=style.INK, clip_on=False)
     axis.plot(

@@ -20,7 +20,7 @@ from matplotlib.text import Text
 from analysis.suite.records import MEASURED, Suite
 
 INK, SOFT, GREY = "#222222", "#56616c", "#9a9a9a"
-BAND = "#e4eef5"  # what is shaded: a margin, a phase
+BAND = "#e4eef5"  # a shaded margin
 # Okabe and Ito's colours. There are six, seven hatches and seven markers: as these numbers have no
 # common divisor, the first 42 configurations all look different, with colours and without.
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
@@ -28,7 +28,7 @@ HATCHES = (".", "xx", "\\\\", "++", "--", "*", "||")  # rings or dense dots woul
 MARKERS = ("D", "P", "X", "p", "h", "*", "8")  # no triangles: these mean more, less, and goes on
 SVG_DPI = 72.0  # an SVG's points
 PROCESSES = len(os.sched_getaffinity(0))
-FEW = 4  # so many are drawn as soon as another process is there
+FEW = 4  # pictures that are drawn while another process starts
 NO_DATE = {"Date": None, "Creator": None}  # the same figure gives the same bytes
 SED_COLOUR = "#0072B2"
 
@@ -72,7 +72,7 @@ class Look(NamedTuple):
 
     @property
     def hatch_colour(self) -> str:
-        """White, or dark on what is too light for white."""
+        """White, or dark on a colour that is too light for white."""
         red, green, blue = to_rgb(self.colour)
         return INK if 0.3 * red + 0.6 * green + 0.1 * blue > 0.6 else "white"
 
@@ -94,22 +94,19 @@ def palette(suite: Suite) -> dict[str, Look]:
 
 @contextmanager
 def drawing(width_in: float, height_in: float, grid: str = "y") -> Iterator[Figure]:
-    """Return a figure in this look, to be drawn on; `grid` names the axis with grid lines."""
+    """Yield an empty figure in this look; `grid` names the axis with grid lines."""
     with mpl.rc_context({**RC, "axes.grid.axis": grid}):
         yield Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def titled(figure: Figure, title: str, origin: str) -> None:
-    """One title over the whole picture, flush left, with the origin unless that is measured."""
+    """Set the picture's title, with the origin unless that is measured."""
     text = title if origin == MEASURED else f"{title} ({origin})"
     figure.suptitle(text, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
 
 
 def svg(figure: Figure) -> str:
-    """Return the picture as SVG, the same text for the same figure.
-
-    Lines to a hundredth of a point.
-    """
+    """Return the picture as SVG, the same text for the same figure."""
     for text in figure.findobj(Text):  # names come from the suite's folder
         text.set_text("".join(c for c in text.get_text() if c.isprintable() or c == "\n"))
     buffer = io.StringIO()
@@ -128,26 +125,26 @@ def svg(figure: Figure) -> str:
 
 
 def svgs(figures: Sequence[Figure]) -> list[str]:
-    """Return the same of several, on as many processors as there are."""
+    """Return several pictures as SVG, drawn on all processors."""
     count = min(PROCESSES, len(figures) // FEW)
     if count < 2:
         return [svg(figure) for figure in figures]
     _waiting[:] = figures
     try:
-        with ProcessPoolExecutor(count, get_context("fork"), _alone) as pool:
+        with ProcessPoolExecutor(count, get_context("fork"), _ignore_interrupts) as pool:
             return list(pool.map(_drawn, range(len(figures))))
     finally:
         _waiting.clear()
 
 
-_waiting: list[Figure] = []  # what a forked process finds: a figure is slow to send
+_waiting: list[Figure] = []  # inherited by forked processes, as a figure is slow to send
 
 
 def _drawn(place: int) -> str:
     return svg(_waiting[place])
 
 
-def _alone() -> None:
-    """Ctrl-C is for the process that waits."""
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C to the process that waits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -18,7 +18,7 @@ from analysis.suite.records import Meter, Run, Suite
 from analysis.suite.suite_folder import rapl_samples
 from instrumentation.sources.zones import kind_of
 
-# A line of its own kind for each curve: told apart without colour.
+# A separate line style for each curve, for readers without colour.
 LINES = {
     "system": (style.INK, "-"),
     "drive": ("#0072B2", "--"),
@@ -28,12 +28,12 @@ LINES = {
 OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
 POINTS = 500  # of a curve in a picture: more than the paper's width shows
 FINE = 2000  # of a curve that can be zoomed
-AROUND_NS = 5_000_000_000  # beside the run, so that the meter's own clock can be placed
+AROUND_NS = 5_000_000_000  # before and after the run, to place the meter's own clock
 Curve = tuple[str, clocks.Floats, clocks.Floats]
 
 
 def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
-    """By name the power of the meters' channels and of the packages' counters, finely."""
+    """Return fine curves of power of the meters' channels and the packages' counters."""
     start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
     end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
     meters = suite.meters if start is not None and end is not None else ()
@@ -50,14 +50,11 @@ def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
 
 
 def as_json(run: Run, fine: Sequence[Curve]) -> str:
-    """Return the curves for a browser, to a millisecond and a hundredth of a watt.
-
-    A gap is a null.
-    """
+    """Return the curves as JSON, to a millisecond and a hundredth of a watt; a gap is a null."""
     places = []
     for name, s, watts in fine:
-        known = np.flatnonzero(~np.isnan(s))
-        filled = np.where(np.isnan(s), np.interp(np.arange(len(s)), known, s[known]), s)
+        placed = np.flatnonzero(~np.isnan(s))
+        filled = np.where(np.isnan(s), np.interp(np.arange(len(s)), placed, s[placed]), s)
         places.append((name, filled, watts))
     shown = {
         "names": [words.name_of(name) for name, _, _ in places],
@@ -80,7 +77,7 @@ def as_json(run: Run, fine: Sequence[Curve]) -> str:
 
 
 def draw(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
-    """Return the picture of these curves, with no more points than paper shows."""
+    """Draw the curves of a run, with no more points than paper shows."""
     if not fine:
         return None
     curves = [_coarser(curve) for curve in fine]
@@ -111,7 +108,7 @@ def draw(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
 
 
 def _shade(axis: Axes, run: Run) -> None:
-    """Draw a band a phase, its name above it; a step higher where the name before is near."""
+    """Draw a band for each phase, its name above it, higher if the last name is near."""
     total_s = (run.t_end_ns - run.t_start_ns) / 1e9
     free = [0.0, 0.0]
     for i, phase in enumerate(run.phases):
@@ -139,24 +136,24 @@ def _shade(axis: Axes, run: Run) -> None:
 
 
 def _coarser(curve: Curve) -> Curve:
-    """Means of neighbours; a gap between or within these breaks the line behind them."""
+    """Return means of neighbouring points; a gap breaks the line after them."""
     name, seconds, watts = curve
-    each = -(-len(seconds) // POINTS)
-    if each <= 1:
+    step = -(-len(seconds) // POINTS)
+    if step <= 1:
         return curve
-    cut = np.arange(0, len(seconds), each)
-    known = ~(np.isnan(seconds) | np.isnan(watts))
-    counts = np.add.reduceat(known.astype(float), cut)
-    sums = [np.add.reduceat(np.where(known, v, 0.0), cut) for v in (seconds, watts)]
-    broken = np.add.reduceat((~known).astype(float), cut) > 0
+    cut = np.arange(0, len(seconds), step)
+    valid = ~(np.isnan(seconds) | np.isnan(watts))
+    counts = np.add.reduceat(valid.astype(float), cut)
+    sums = [np.add.reduceat(np.where(valid, v, 0.0), cut) for v in (seconds, watts)]
+    broken = np.add.reduceat((~valid).astype(float), cut) > 0
     breaks = np.flatnonzero(broken & (counts > 0)) + 1
-    with np.errstate(invalid="ignore"):  # nothing known: a gap
+    with np.errstate(invalid="ignore"):  # no valid point: a gap
         seconds, watts = (np.insert(total / counts, breaks, np.nan) for total in sums)
     return name, seconds, watts
 
 
 def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
-    """Return a meter's channels between two instants of the controller's clock."""
+    """Return the curves of a meter's channels between two instants of the controller."""
     late_ns = round(meter.arrival_delay_limit_s * 1e9)
     near = meter.samples.during(start - AROUND_NS, end + late_ns + AROUND_NS)
     if not near.records or not meter.channels:
@@ -168,9 +165,9 @@ def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
         if not inside.any():
             continue
         begins, ends = part.start_ns[inside], part.end_ns[inside]
-        each = max(1, round((end - start) / FINE / np.median(ends - begins)))
+        count = max(1, round((end - start) / FINE / np.median(ends - begins)))
         for channel in meter.channels:
-            mean = _means(begins, ends, part.power_w[channel][inside], each)
+            mean = _means(begins, ends, part.power_w[channel][inside], count)
             parts.setdefault(channel, []).append(mean)
     curves = []
     for channel, pieces in parts.items():
@@ -180,20 +177,20 @@ def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
 
 
 def _means(
-    begin: clocks.Ints, end: clocks.Ints, power: clocks.Floats, each: int
+    begin: clocks.Ints, end: clocks.Ints, power: clocks.Floats, count: int
 ) -> tuple[clocks.Floats, clocks.Floats]:
-    """Means over so many windows, and their middles in s; NaN where a gap breaks the line."""
-    cut = np.arange(0, len(power), each)
-    last = np.minimum(cut + each, len(power)) - 1
+    """Return middles in s and means of `count` windows each; NaN where a gap breaks the line."""
+    cut = np.arange(0, len(power), count)
+    last = np.minimum(cut + count, len(power)) - 1
     seconds = (begin[cut] + end[last]) / 2e9
     watts = np.add.reduceat(power, cut) / (last - cut + 1)
-    breaks = np.flatnonzero(begin[1:] > end[:-1]) // each + 1
+    breaks = np.flatnonzero(begin[1:] > end[:-1]) // count + 1
     breaks = np.unique(breaks[breaks < len(watts)])
     return np.insert(seconds, breaks, np.nan), np.insert(watts, breaks, np.nan)
 
 
 def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
-    """Mean power between samples of the counter; a step back is a wrap and is left out."""
+    """Return mean power between samples of a counter; a step back is a wrap and left out."""
     readings = rapl_samples(suite, run.run_id).get(zone, [])
     readings = readings[:: max(1, len(readings) // FINE)]
     if len(readings) < 2:
