@@ -292,7 +292,7 @@ class _Pair:
         """Return the mean joules and seconds of the base, and ours."""
         joules, seconds = (self._sides(column, "", *cell) for column in ("energy_j", "duration_s"))
         mine, base = (
-            (fmean(energy_j.values()), fmean(took_s.values()))
-            for energy_j, took_s in zip(joules, seconds, strict=True)
+            (fmean(energy_j.values()), fmean(duration_s.values()))
+            for energy_j, duration_s in zip(joules, seconds, strict=True)
         )
         return base, mine

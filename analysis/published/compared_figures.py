@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import truediv
 from typing import Literal
 
 import polars as pl
@@ -415,14 +416,14 @@ def _order(rows: Iterable[ComparedFigure]) -> tuple[int, int]:
         values = row.plain_values
         if values is not None and min(values) > 0 and not is_spoilt(row.published):
             groups.setdefault(row.group, []).append(row)
-    pairs = [
-        pair
-        for same in groups.values()
-        for pair in combinations(same, 2)
-        if _are_comparable(same, *pair)
-    ]
-    agreements = [_same_order(a.plain_values, b.plain_values) for a, b in pairs]
-    return agreements.count(True), len(agreements) - agreements.count(None)
+    agreements = []
+    for same in groups.values():
+        for a, b in combinations(same, 2):
+            if _are_comparable(same, a, b) and a.plain_values and b.plain_values:
+                published, ours = map(math.log, map(truediv, a.plain_values, b.plain_values))
+                if min(abs(published), abs(ours)) > math.log(APART):
+                    agreements.append((published > 0) == (ours > 0))
+    return sum(agreements), len(agreements)
 
 
 def _are_comparable(group: Sequence[ComparedFigure], a: ComparedFigure, b: ComparedFigure) -> bool:
@@ -431,13 +432,3 @@ def _are_comparable(group: Sequence[ComparedFigure], a: ComparedFigure, b: Compa
         return a.entry == b.entry
     has = {(row.entry, id(row.published)) for row in group}
     return (a.entry, id(b.published)) not in has or (b.entry, id(a.published)) not in has
-
-
-def _same_order(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bool | None:
-    """Return whether two pairs have the same order; None if either pair is too close to tell."""
-    if a is None or b is None:
-        return None
-    published, measured = math.log(a[0] / b[0]), math.log(a[1] / b[1])
-    if min(abs(published), abs(measured)) <= math.log(APART):
-        return None
-    return (published > 0) == (measured > 0)

@@ -74,16 +74,9 @@ def money_section(results: Results) -> Blocks:
     if a is None:
         return view.paragraph(say("money.no-assumptions"))
     page = _declared(a)
-    profiles = costs.profiles(results.suite, results.energy)
-    by_workload = costs.paybacks(results.suite, results.energy)
-    if not by_workload:
-        page += view.answer(payback_text.money_line(results))
-    else:
-        page += _decision(results, a, profiles or by_workload)
-        # Lines that the profile has already are left out.
-        named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
-        others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
-        page += _lines(results, a, profiles, others)
+    page += view.answer(payback_text.money_line(results))
+    if by_workload := costs.paybacks(results.suite, results.energy):
+        page += _paybacks(results, a, by_workload)
     return page + _batteries(results, a) + _battery_hours(results, a)
 
 
@@ -129,24 +122,20 @@ def _declared(a: Assumptions) -> Blocks:
     )
 
 
-def _decision(results: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
-    """Return the answer in complete sentences."""
-    page = view.answer(payback_text.money_line(results))
+def _paybacks(results: Results, a: Assumptions, by_workload: Sequence[Payback]) -> Blocks:
+    """Return the basis, the profile's lines, then each workload's, folded if there are many."""
+    page: Blocks = ()
     if lacking := payback_text.profile_lacking(results):
         page += view.paragraph(lacking)
-    headline = costs.headline_payback(paybacks)
+    profiles = costs.profiles(results.suite, results.energy)
+    headline = costs.headline_payback(profiles or by_workload)
     if headline is not None:
         page += view.bullets(payback_text.basis(headline, a))
-    return page
-
-
-def _lines(
-    results: Results, a: Assumptions, profiles: Sequence[Payback], others: Sequence[Payback]
-) -> Blocks:
-    """Return the profile's lines, then each workload's, folded if there are many."""
+    # Lines that the profile has already are left out.
+    named = {(p.workload, p.against, p.runs_per_day) for p in profiles}
+    others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
     fold = bool(profiles) and len(others) > MANY
-    first = profiles if fold else [*profiles, *others]
-    page = tables(results, a, first) + view.key("money")
+    page += tables(results, a, profiles if fold else [*profiles, *others]) + view.key("money")
     if not disks.across(results.suite, results.suite.sed, *costs.alternatives(results.suite)):
         page += view.key("money.drive")
     if fold:

@@ -53,7 +53,7 @@ def payback_line(
     at = work(payback, a) if payback.workload != PROFILE else say("answer.payback.duty")
     code, way = "unsettled", "saving"
     if payback.saves:
-        code, way = _judged(payback)
+        code, way = _judge(payback)
     elif top == 0:
         code, way = "does-not-pay", "saving"
     elif top is not None and top < a.sed_extra_price:
@@ -186,7 +186,7 @@ def _runs(count: float, workload: str) -> str:
     return f"{times(count)} {runs} of “{words.name_of(workload)}”"
 
 
-def _judged(payback: Payback) -> tuple[str, str]:
+def _judge(payback: Payback) -> tuple[str, str]:
     """Return whether a drive that saves is repaid in its life, as a code and its way."""
     if payback.demonstrated:
         return "pays", ""

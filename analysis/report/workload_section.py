@@ -78,49 +78,28 @@ def workload_section(results: Results, name: str, flagged: set[tuple[int, str]])
         why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
         return page + view.paragraph(why)
     component = first_component(COMPONENTS, set(energy["component"]))
-    page += _bars(results, energy, name)
-    page += _over_time(results, energy, name)
-    page += _blocks(results, energy, name, component, flagged)
-    page += view.folded("Every component", _components(results, name))
-    return page + view.folded("Every phase", _phases(results, energy, name, component))
-
-
-def _bars(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
-    """Return the bars of a workload, as the paper's figures if it has some."""
-    page: Blocks = ()
+    origin = joint_origin(energy)
+    dots = "; dots: blocks" if energy["block"].n_unique() <= bars.DOTS else ""
     for plot in bars.plots_of(name):
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
-        dots = "; dots: blocks" if energy["block"].n_unique() <= bars.DOTS else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
-        drawn = bars.draw(plot, energy, results.suite)
-        page += view.picture(drawn, caption, joint_origin(energy), wide=True)
-    return page
-
-
-def _over_time(results: Results, energy: pl.DataFrame, name: str) -> Blocks:
-    run = timeline.typical_run(results.suite, name)
-    if run is None:
-        return ()
-    caption = (
-        f"Power over the time of run {run.run_id}; phases shaded, the tail last, gaps left open."
-    )
-    curves = timeline.curves(results.suite, run, results.clock)
-    drawn = timeline.draw(results.suite, run, curves)
-    shown = timeline.as_json(run, curves)
-    return view.picture(drawn, caption, joint_origin(energy), True, shown)
-
-
-def _blocks(
-    results: Results, energy: pl.DataFrame, name: str, component: str, flagged: set[tuple[int, str]]
-) -> Blocks:
-    drawn = blocks.draw(results.suite, energy, name, component, flagged)
+        page += view.picture(bars.draw(plot, energy, results.suite), caption, origin, wide=True)
+    if (run := timeline.typical_run(results.suite, name)) is not None:
+        curves = timeline.curves(results.suite, run, results.clock)
+        drawn = timeline.draw(results.suite, run, curves)
+        caption = f"Power over the time of run {run.run_id}; phases shaded, the tail last, "
+        caption += "gaps left open."
+        page += view.picture(drawn, caption, origin, True, timeline.as_json(run, curves))
     ringed = " Ringed: flagged as standing out; they count like all others." if flagged else ""
     caption = (
         f"Energy of the {words.name_of(component)} in each block, against the configuration's own "
         "mean (bold: all of them together, where drift shows) and against the baseline's in the "
         f"same block.{ringed}"
     )
-    return view.picture(drawn, caption, joint_origin(energy), wide=True)
+    drawn = blocks.draw(results.suite, energy, name, component, flagged)
+    page += view.picture(drawn, caption, origin, wide=True)
+    page += view.folded("Every component", _components(results, name))
+    return page + view.folded("Every phase", _phases(results, energy, name, component))
 
 
 def _components(results: Results, name: str) -> Blocks:

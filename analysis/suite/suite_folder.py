@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -81,7 +81,13 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     journal, bad = journals.readable(results / "journal.jsonl")
     if bad:
         problems.append(f"journal.jsonl is cut short or damaged: {bad} line(s) cannot be read.")
-    last = _last_lines(results, journal, problems)
+    if not (results / "journal.jsonl").exists():
+        problems.append(
+            "The journal is missing: no run can show that it finished, so all are void."
+        )
+    last = {entry.run_id: entry for entry in journal}  # the suite's own under ""
+    if last and ("" not in last or last[""].state != "suite-finished"):
+        problems.append("The suite did not come to its end: the journal has no closing line.")
     runs, void = _runs(results, plan, last, problems)
     skipped = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
     recorded = recordings.read(folder, raw, problems)
@@ -180,18 +186,6 @@ def _plan(folder: Path) -> tuple[SuitePlan, bool]:
         return plan, plan.sha256 == plans.digest(document)
     except (ValueError, RecursionError) as error:
         raise SuiteError("plan-invalid", path=path, error=error) from None
-
-
-def _last_lines(folder: Path, journal: Iterable[Entry], problems: list[str]) -> dict[str, Entry]:
-    """Return the last line of each run in the journal; the suite's own under ''."""
-    if not (folder / "journal.jsonl").exists():
-        problems.append(
-            "The journal is missing: no run can show that it finished, so all are void."
-        )
-    last = {entry.run_id: entry for entry in journal}
-    if last and ("" not in last or last[""].state != "suite-finished"):
-        problems.append("The suite did not come to its end: the journal has no closing line.")
-    return last
 
 
 def _runs(
