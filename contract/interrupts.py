@@ -37,10 +37,7 @@ def deferred_interrupts() -> Iterator[Sequence[int]]:
 
 @contextmanager
 def noted_signals(*numbers: signal.Signals) -> Iterator[Sequence[int]]:
-    """Record these signals in the yielded list; the program checks it when it can.
-
-    A program looks at them when it can.
-    """
+    """Record these signals in the yielded list; the program checks it when it can."""
     received_signals: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -52,10 +52,7 @@ class Parameter:
 
 
 def checked(subject: str, parameter: Parameter, value: object) -> ParameterValue:
-    """Return the value in its declared type; `what` names it in the error.
-
-    Raises ParameterError. `what` names it in the sentence.
-    """
+    """Return the value in its declared type; `subject` names it in ParameterError."""
     kind = type(parameter.default)
     if kind is float and type(value) is int:
         value = float(value)

@@ -15,10 +15,10 @@ SEQUENTIAL_BYTES, RANDOM_BYTES = 4 * MIB, 4096
 class AccessPatterns(fio.OnOneFile):
     """Phases `write-sequential`, `read-sequential` (4 MiB), `write-random`, `read-random` (4 KiB).
 
-    All on one file, laid out before with data that zlib cannot make smaller, so that every write
-    replaces what is there; direct I/O, so that the page cache has no part in it. The sequential
-    phases go over the whole file `passes` times. The random phases end after `random_seconds` or
-    `random_mib`, whichever is first; the paper has neither. fio is started before each phase.
+    All use one file, laid out beforehand with data that zlib cannot compress, so that every write
+    replaces existing data; direct I/O bypasses the page cache. The sequential phases pass over the
+    whole file `passes` times. The random phases end after `random_seconds` or `random_mib`,
+    whichever is first; the paper has neither. fio is started before each phase.
     """
 
     name = "access_patterns"
@@ -41,7 +41,7 @@ class AccessPatterns(fio.OnOneFile):
 
 
 def job(context: Context, way: str, order: str) -> fio.Job:
-    """Return what fio does in the phase `<way>-<order>`."""
+    """Return fio's job for the phase `<way>-<order>`."""
     parameters = context.parameters
     fsync = bool(parameters["fsync"])
     if order == "sequential":

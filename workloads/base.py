@@ -1,4 +1,4 @@
-"""What a workload is: declared parameters, reasons it cannot run, phases and the work in them."""
+"""Base class of a workload: declared parameters, requirements, phases and the work in them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from contract.documents import Bounds
 from contract.parameters import Parameter, ParameterValue
 from contract.problem import ProblemError
 
-# What work is counted in: the units that joules can be told per.
+# Units of work for which joules per unit are computed.
 UNITS = (
     *("bytes", "files", "queries", "rows", "transactions", "video_s", "idle_s"),
     *("operations", "derivations", "keys", "matches", "events"),
 )
-# Units that are compared with the plan and that no joules are told per.
+# Units that are compared with the plan only.
 CHECKED = ("entries", "frames", "packed_bytes", "seconds", "threads")
 
 
 def one_of(name: str, about: str, *choices: str) -> Parameter:
-    """Return a parameter that is one of these words, the first by default."""
+    """Return a parameter whose value is one of these words, the first by default."""
     return Parameter(name, choices[0], "", about, choices=choices)
 
 
@@ -38,7 +38,7 @@ class WorkloadError(ProblemError):
     ROOM = "workloads"
 
 
-# What is read from the disk, or written to it, of what should be; what may be where nothing should.
+# Least share of expected traffic of the disk; largest share and bytes if none is expected.
 DISK_SHARE = 0.95
 CACHE_SHARE = 0.05
 QUIET_BYTES = 256 << 10
@@ -48,11 +48,11 @@ QUIET_BYTES = 256 << 10
 class Work:
     """The account of a phase's work, by unit: one or several of `UNITS`, or of `CHECKED`.
 
-    `plan` what is asked for, `report` what the program reports, and `add` what we counted:
-    joules per unit are of the last. The `disk` methods state what the kernel must have seen
-    the disk move. The agent compares them all (`contract.account`), and voids what disagrees.
-    All of this may be called after the phase is left, until `Workload.run` returns: counting files
-    is not part of the measured work.
+    `plan` records the request, `report` the program's report, and `add` our count: joules per unit
+    are of the last. The `disk` methods state the traffic that the kernel must have counted on the
+    disk. The agent compares them all (`contract.account`), and voids runs that disagree. All of
+    this may be called after the phase is left, until `Workload.run` returns: counting files is not
+    part of the measured work.
     """
 
     amounts: dict[str, float] = field(default_factory=dict)
@@ -61,24 +61,24 @@ class Work:
     disk_bounds: dict[str, Bounds] = field(default_factory=dict)
 
     def plan(self, **amounts: float) -> None:
-        """Note what the phase was asked to do."""
+        """Record the amounts that the phase was asked to do."""
         self.planned |= amounts
 
     def report(self, **amounts: float) -> None:
-        """Note what the program reports."""
+        """Record the amounts that the program reports."""
         self.reported |= amounts
 
     def add(self, **amounts: float) -> None:
-        """Add what was counted."""
+        """Add counted amounts."""
         for unit, amount in amounts.items():
             self.amounts[unit] = self.amounts.get(unit, 0) + amount
 
     def disk_reads(self, size_bytes: float) -> None:
-        """Expect these bytes from the disk: they are in no cache."""
+        """Expect these bytes to be read from the disk, because no cache holds them."""
         self.disk_bounds["read_bytes"] = Bounds(DISK_SHARE * size_bytes)
 
     def disk_reads_none_of(self, size_bytes: float) -> None:
-        """Expect hardly any of these bytes from the disk: a cache holds them."""
+        """Expect hardly any of these bytes to be read from the disk: a cache holds them."""
         self.disk_bounds["read_bytes"] = Bounds(0, CACHE_SHARE * size_bytes + QUIET_BYTES)
 
     def disk_writes(self, size_bytes: float) -> None:
@@ -86,28 +86,28 @@ class Work:
         self.disk_bounds["written_bytes"] = Bounds(DISK_SHARE * size_bytes)
 
     def disk_rests(self) -> None:
-        """Expect neither reads nor writes but a file system's own."""
+        """Expect neither reads nor writes except a file system's own."""
         self.disk_reads_none_of(0)
         self.disk_writes_nothing()
 
     def disk_writes_nothing(self) -> None:
-        """Expect no writes but a file system's own."""
+        """Expect no writes except a file system's own."""
         self.disk_bounds["written_bytes"] = Bounds(0, QUIET_BYTES)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a workload is given.
+    """Everything that a workload gets for a run.
 
     `disk` is an empty directory on the file system under test; `scratch` one on the system disk,
-    for what must not touch the disk under test, and `shared` another beside it, which runs of the
-    same suite have in common: what took long to prepare may be found there by a later one, or be
-    gone. `phase(name)` marks a measured stretch: counters are read when it is entered and left, and
-    the yielded `Work` is kept with it. Phase names are unique in a run.
-    `drop_caches()` writes dirty pages back and empties the page cache; call it between phases only.
-    What is written below `kept` stays with the run's results, as a program's own report of itself.
-    `leave_out(what, reason)` records that a declared part cannot be done here, and why, in a
-    sentence with the remedy; the run is sound without it, and the report states it.
+    for data that must not touch the disk under test, and `shared` another next to it, common to
+    runs of the same suite: results of long preparations may be stored there for later runs, and may
+    be missing. `phase(name)` marks a measured interval: counters are read at its start and end, and
+    the yielded `Work` is stored with it. Phase names are unique in a run. `drop_caches()` writes
+    dirty pages back and empties the page cache; call it only between phases. Files written below
+    `kept` are saved with the run's results, such as a program's report. `leave_out(what, reason)`
+    records that a declared part cannot run here, and why, in a sentence with the remedy; the run is
+    valid without it, and the report states it.
     """
 
     disk: Path
@@ -124,7 +124,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Needs:
-    """Room on the file system under test and on the system disk, and memory, in bytes."""
+    """Required room on the file system under test and on the system disk, and memory, in bytes."""
 
     disk_bytes: int = 0
     scratch_bytes: int = 0
@@ -134,9 +134,9 @@ class Needs:
 class Workload(ABC):
     """One workload, in a module of its `name`, here or in an installed package.
 
-    `program` is in words what does the measured work: `dd (coreutils)`, `the kernel's ciphers`.
-    `small` are parameters at which all is over in a moment, for trying it out; `programs` what it
-    starts, each of whose failures ends the run with that program's own words.
+    `program` describes what does the measured work: `dd (coreutils)`, `the kernel's ciphers`.
+    `small` are parameters for a very short trial; `programs` are the programs that it starts; if
+    one of them fails, the run ends with that program's last message.
     """
 
     name: ClassVar[str]
@@ -148,7 +148,7 @@ class Workload(ABC):
     assets: ClassVar[tuple[str, ...]] = ()
 
     def requires(self, parameters: Parameters, assets: Assets) -> list[str]:  # noqa: ARG002
-        """Return why this cannot run here with its parameters as given; empty if it can.
+        """Return why this cannot run here with these parameters; empty if it can.
 
         Each reason is a sentence with the remedy.
         """
@@ -161,7 +161,7 @@ class Workload(ABC):
         return reasons
 
     def unnamed(self, assets: Assets) -> list[str]:
-        """Return what of `requires` is the inventory's matter: assets that it does not name."""
+        """Return the reasons that concern the inventory: assets that it does not name."""
         return [
             f"{self.name} needs the asset {name}: name it in the inventory."
             for name in self.assets
@@ -169,21 +169,21 @@ class Workload(ABC):
         ]
 
     def check(self, parameters: Parameters) -> None:  # noqa: B027  as above
-        """Refuse with WorkloadError, when the plan is made, what their declarations let through.
+        """Refuse parameters with WorkloadError that their declarations permit, at planning.
 
-        Lists without a word, values that do not go together.
+        Examples are lists without a word, and values that do not fit together.
         """
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """Return what must be free before the first run, so that none fails for want of it."""
+        """Return the room needed before the first run, so that no run fails for lack of it."""
         return Needs()
 
     def prepare(self, context: Context) -> None:  # noqa: B027  not every workload needs it
-        """Lay out what the measured part needs; not measured."""
+        """Prepare the measured part; not measured."""
 
     @abstractmethod
     def run(self, context: Context) -> None:
         """Do the work, every measured part inside a phase."""
 
     def cleanup(self, context: Context) -> None:  # noqa: B027  not every workload needs it
-        """Undo what `prepare` and `run` left outside `context.disk`; runs after failures too."""
+        """Undo changes of `prepare` and `run` outside `context.disk`; also runs after failures."""

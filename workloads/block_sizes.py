@@ -17,7 +17,7 @@ from workloads import fio, lists
 from workloads.base import Assets, Context, Needs, Parameters, WorkloadError, one_of
 
 KIB, MIB = fio.KIB, fio.MIB
-SECTOR_BYTES = 512  # of which /sys counts sizes, whatever the disk's own
+SECTOR_BYTES = 512  # the unit of sizes in /sys, independent of the disk's sector size
 # The rows of the paper's figures 6, 8 and 10.
 PAPER = "paper"
 PAPER_STEPS = (
@@ -29,13 +29,13 @@ PAPER_STEPS = (
 class BlockSizes(fio.OnOneFile):
     """Phases `write.<n>B` and `read.<n>B` for each size, then `access.read` and `burst.read`.
 
-    Sequential direct I/O on one file, over and over it for `seconds`. The paper does not state how
-    many requests were in flight; 4 is ATTO's default. `access.read` reads
-    blocks at random places of the file or, as HD Tune does, of the whole volume below its file
-    system (`access_area`), one at a time: seconds per operation are the access time. What was never
-    written or was discarded is read, too, and flash answers that sooner. `burst.read` reads the
-    same small stretch again and again, which a drive has in its cache. Sizes that direct I/O cannot
-    have on this disk are left out. fio is started before each phase.
+    Sequential direct I/O on one file, over and over it for `seconds`. The paper does not state the
+    number of requests in flight; 4 is ATTO's default. `access.read` reads blocks at random places
+    of the file or, as HD Tune does, of the whole volume below its file system (`access_area`), one
+    at a time: seconds per operation are the access time. It also reads places that were never
+    written or were discarded, which flash answers faster. `burst.read` reads the same small range
+    again and again, which a drive has in its cache. Sizes that direct I/O on this disk does not
+    support are left out. fio is started before each phase.
     """
 
     name = "block_sizes"
@@ -85,11 +85,11 @@ class BlockSizes(fio.OnOneFile):
 
 
 def steps(parameters: Parameters) -> tuple[int, ...]:
-    """Return the sizes in bytes; WorkloadError for what is none, or larger than the file."""
-    wanted = parameters["steps"]
+    """Return the sizes in bytes; WorkloadError for an invalid one, or one larger than the file."""
+    choice = parameters["steps"]
     file_bytes = fio.file_bytes(parameters)
-    what = f"steps of block_sizes that are not {PAPER}"
-    sizes = PAPER_STEPS if wanted == PAPER else tuple(lists.numbers(what, wanted))
+    list_name = f"steps of block_sizes that are not {PAPER}"
+    sizes = PAPER_STEPS if choice == PAPER else tuple(lists.numbers(list_name, choice))
     if min(sizes) < 512 or max(sizes) > file_bytes:
         raise WorkloadError(
             "steps-outside", file_bytes=file_bytes, sizes=", ".join(str(size) for size in sizes)
@@ -97,11 +97,11 @@ def steps(parameters: Parameters) -> tuple[int, ...]:
     return sizes
 
 
-def _left_out(context: Context, what: str, size: int, unit: int) -> bool:
+def _left_out(context: Context, list_name: str, size: int, unit: int) -> bool:
     if size % unit == 0:
         return False
     context.leave_out(
-        what,
+        list_name,
         f"Direct I/O on this disk comes in multiples of {unit} B, which {size} B is not: choose a "
         f"configuration with sectors of 512 B for it.",
     )
@@ -109,20 +109,20 @@ def _left_out(context: Context, what: str, size: int, unit: int) -> bool:
 
 
 def access_area(context: Context) -> tuple[Path, int]:
-    """Return the file, or the block device below its file system, and how many bytes it has.
+    """Return the file, or the block device below its file system, and its size in bytes.
 
-    Raises WorkloadError where the file system has no single device, as Btrfs.
+    Raises WorkloadError if the file system has no single device, such as Btrfs.
     """
     if context.parameters["access_area"] == "file":
         return fio.test_file(context), fio.file_bytes(context.parameters)
     number = context.disk.stat().st_dev
-    known = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    sys_folder = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     try:
-        sectors = int(system_text.read(known / "size"))
-        name = re.search(r"^DEVNAME=(.+)$", system_text.read(known / "uevent"), re.MULTILINE)
+        sectors = int(system_text.read(sys_folder / "size"))
+        name = re.search(r"^DEVNAME=(.+)$", system_text.read(sys_folder / "uevent"), re.MULTILINE)
     except OSError:
         name = None
-    device = Path("/dev") / name[1] if name else known
+    device = Path("/dev") / name[1] if name else sys_folder
     if not device.is_block_device():
         raise WorkloadError("no-block-device")
     return device, sectors * SECTOR_BYTES

@@ -1,4 +1,4 @@
-"""Have a child process do measured work, so that whoever measures only waits for it."""
+"""Run measured work in a child process, so that the measuring process only waits."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[1]
 class Child:
     """A child of `workloads.children`, alive within a `with` block; it dies with its parent, too.
 
-    It is started before the phases. In a phase `go` alone is called: one write, and a wait for the
-    answer, which is read after the phase by `outcome`. `place` is the run's folder under test,
-    `environment` the child's where it is not that of all programs.
+    It is started before the phases. In a phase only `go` is called: one write, and a wait for the
+    answer, which `outcome` parses after the phase. `place` is the run's folder under test,
+    `environment` replaces that of all programs.
     """
 
     def __init__(
@@ -48,14 +48,15 @@ class Child:
             self._process.stdin.close()
 
     def ask(self, do: str, **request: Json) -> Outcome:
-        """Have a request answered or a task laid out.
+        """Send a request, or have a task prepared, and return the outcome.
 
-        Raises MissingError for what is not there, WorkloadError with the child's words.
+        Raises MissingError for something not available, WorkloadError with the child's last
+        message.
         """
         return self.outcome(self._exchange(json.dumps({"do": do, **request}).encode() + b"\n"))
 
     def go(self) -> bytes:
-        """Have the task done that was laid out last; for `outcome`, after the phase."""
+        """Run the task that was prepared last; return the answer for `outcome`, after the phase."""
         return self._exchange(GO)
 
     def outcome(self, answer: bytes) -> Outcome:
@@ -81,16 +82,17 @@ class Child:
 
 
 def measure(context: Context, child: Child, phase: str) -> tuple[Work, Outcome]:
-    """Have what was laid out done as a phase: its work, still to be counted, and the report."""
+    """Run the prepared task as a phase; return its work, still to be counted, and the report."""
     with context.phase(phase) as work:
         answer = child.go()
     return work, child.outcome(answer)
 
 
 def repeat(context: Context, child: Child, phase: str, job: Job) -> tuple[Work, int]:
-    """Have a job repeated for the parameter `seconds` as a phase, and its report kept.
+    """Repeat a job for the parameter `seconds` as a phase, and save its report.
 
-    The work, still to be counted, and how often it was done. MissingError before the phase.
+    Returns the work, still to be counted, and the number of repetitions. MissingError before the
+    phase.
     """
     seconds = float(context.parameters["seconds"])
     laid_out = child.ask("repeat", job=asdict(job), seconds=seconds)
@@ -101,5 +103,5 @@ def repeat(context: Context, child: Child, phase: str, job: Job) -> tuple[Work, 
 
 
 def keep(context: Context, name: str, report: Document) -> None:
-    """Keep a report with the run's results as `<name>.json`."""
+    """Save a report with the run's results as `<name>.json`."""
     (context.kept / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -18,13 +18,13 @@ from workloads.crypt.catalogue import CIPHERS, MIB, MODES
 
 PAPER_CIPHERS = "des,3des,aes-128,aes-192,aes-256,blowfish-448"
 PAPER_SIZES = "20527,36002,45911,59852,69545,137325,158959,166364,191383,232398"
-# The child's Python, its libraries and what it compares; some 40 MiB were seen.
+# The child's Python, its libraries and the data that it compares; 40 MiB were observed.
 CHILD_BYTES = 64 * MIB
 
 
 @dataclass(frozen=True)
 class Job:
-    """One phase."""
+    """One phase: a cipher in a mode, applied to an input in one direction."""
 
     cipher: str
     mode: str
@@ -41,8 +41,8 @@ class CipherModes(Workload):
     """Phases `CIPHER-MODE.encrypt.SIZEB` and `….decrypt.SIZEB`, each on separate buffers.
 
     A phase repeats one input for at least `seconds`, on one stream: the key schedule is before it,
-    the chaining value continues. `ecb`, `cbc` and `cfb` fill the input up to whole blocks; the
-    bytes counted are those of the input. The paper's two meanings of CFB are both here. Its table
+    the chaining value continues. `ecb`, `cbc` and `cfb` pad the input to whole blocks; the
+    bytes counted are those of the input. Both meanings of CFB in the paper are available. Its table
     II comes from Crypto++, which feeds back whole blocks: `cfb`. In its tables V and VI, CFB takes
     8 times as long as ECB with 64-bit blocks and 16 times with 128-bit ones, so there a block is
     encrypted for every byte: `cfb8`.
@@ -89,7 +89,7 @@ class CipherModes(Workload):
             rows = [_measure(context, child, job, seconds) for job in jobs]
         report: Document = {
             "aes_instructions": instructions,
-            "ciphers": [{"cipher": "-".join(pair), **known} for pair, known in answers.items()],
+            "ciphers": [{"cipher": "-".join(pair), **answer} for pair, answer in answers.items()],
             "unsafe": catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs)),
             "phases": rows,
         }
@@ -97,7 +97,7 @@ class CipherModes(Workload):
 
 
 def planned(parameters: Parameters) -> Iterator[Job]:
-    """Yield the jobs that the parameters ask for, in the order of their phases."""
+    """Yield the jobs that the parameters request, in the order of their phases."""
     large = {"large": int(parameters["large_mib"]) * MIB}
     for size in lists.numbers("sizes", parameters["sizes"], names=large):
         for cipher in lists.words(parameters["ciphers"]):
@@ -113,7 +113,7 @@ def _is_aes(job: Job) -> bool:
 def _instructions(
     context: Context, child: Child, jobs: list[Job], aes_instructions: bool
 ) -> Document:
-    """Take AES out of the jobs where it cannot be done as asked; return what is known about it."""
+    """Remove AES from the jobs if it cannot run as requested; return data on AES instructions."""
     if not any(_is_aes(job) for job in jobs):
         return {}
     reason = catalogue.reason_against(aes_instructions)
@@ -123,8 +123,8 @@ def _instructions(
         if not aes_instructions and catalogue.present():
             with Child("cipher_modes", context.disk, catalogue.environment(True)) as other:
                 with_them = other.ask("instructions")
-            both = (schema.read(catalogue.Instructions, each) for each in (answer, with_them))
-            reason = catalogue.mask_problem(*both)
+            reports = (schema.read(catalogue.Instructions, part) for part in (answer, with_them))
+            reason = catalogue.mask_problem(*reports)
             answer = {"without": answer, "with": with_them}
     if reason:
         context.leave_out("AES", reason)
@@ -133,15 +133,15 @@ def _instructions(
 
 
 def _answers(context: Context, child: Child, jobs: list[Job]) -> Mapping[tuple[str, str], Document]:
-    """Return the library of each cipher and mode, checked; or a `reason`, and leave it out."""
-    known: dict[tuple[str, str], Document] = {}
+    """Check the library of each cipher and mode; leave out missing ones with a `reason`."""
+    answers: dict[tuple[str, str], Document] = {}
     for cipher, mode in dict.fromkeys((job.cipher, job.mode) for job in jobs):
         try:
-            known[cipher, mode] = child.ask("answers", cipher=cipher, mode=mode)
+            answers[cipher, mode] = child.ask("answers", cipher=cipher, mode=mode)
         except MissingError as reason:
-            known[cipher, mode] = {"reason": str(reason)}
+            answers[cipher, mode] = {"reason": str(reason)}
             context.leave_out(f"{cipher}-{mode}", str(reason))
-    return known
+    return answers
 
 
 def _measure(context: Context, child: Child, job: Job, seconds: float) -> Document:

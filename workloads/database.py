@@ -1,4 +1,4 @@
-"""A MariaDB or MySQL server of our own, found, initialised, started and stopped."""
+"""Find, initialise, start and stop a separate MariaDB or MySQL server."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SERVER_USER = "mysql"
 PACKAGES = ("mariadb-server", "mysql-server")
 START_LIMIT_S = 180.0
 STOP_LIMIT_S = 600.0
-# MariaDB makes itself an RSA key at each start, which takes a different time each time; the socket
-# needs none. MySQL does not know the option.
+# MariaDB generates an RSA key at each start, which takes varying time; the socket needs none. MySQL
+# does not know the option.
 NO_TLS = ("--loose-skip-ssl",)
-# No phase does the work of another: an orderly stop leaves nothing to purge, a start does not load
-# the buffer pool of the last one, and no thread counts rows in the background.
+# No work is deferred to another phase: an orderly stop leaves nothing to purge, a start does not
+# load the previous buffer pool, and no thread counts rows in the background.
 NOTHING_LATER = (
     "--innodb-fast-shutdown=0",
     "--innodb-buffer-pool-dump-at-shutdown=OFF",
     "--innodb-buffer-pool-load-at-startup=OFF",
     "--innodb-stats-auto-recalc=OFF",
 )
-# Its X protocol listens elsewhere; before 8.4 it reads through the page cache by default.
+# Without its X protocol, which opens another port; before 8.4 MySQL used the page cache by default.
 MYSQL_ONLY = ("--mysqlx=OFF", "--innodb-flush-method=O_DIRECT")
 # MariaDB from 11.6 on refuses to write a row that another client wrote since a transaction began,
 # which MySQL waits for; sysbench passes over that error and begins again.
@@ -43,7 +43,7 @@ MARIADB_ONLY = (
     "--aria-pagecache-buffer-size=1M",
     "--loose-innodb-snapshot-isolation=OFF",
 )
-# How a server names what it does in another way than by default (its notes aside).
+# How a server logs deviations from its defaults (other than as notes).
 _LOG_PREFIX = re.compile(r"^\d{4}-\d\d-\d\d[T ]+[\d:.]+Z? \d+ \[\w+\] ")
 _FALLBACK = re.compile(r"fall(?:s|ing)? back|\baio\b|io_uring|liburing|io_setup|O_DIRECT", re.I)
 _VARIABLES = (
@@ -60,7 +60,7 @@ _VARIABLES = (
 # sockaddr_un holds 108 bytes, the last of them zero.
 SOCKET_PATH_LIMIT = 107
 TEMPLATE_LOG_MIB = 16
-# Caches of engines that no workload's tables are in; at their own size a start takes a second more.
+# Caches of engines that no workload uses; with their default size a start takes a second longer.
 SMALL_CACHES = ("--key-buffer-size=64K",)
 
 
@@ -80,7 +80,7 @@ class Binaries:
 
 @dataclass(frozen=True)
 class Instance:
-    """A running server with its data, reached through a socket only."""
+    """A running server with its data, reachable only by a socket."""
 
     binaries: Binaries
     process: subprocess.Popen[bytes]
@@ -89,7 +89,7 @@ class Instance:
 
     @property
     def socket_path(self) -> Path:
-        """Where it listens, and its only address."""
+        """Return the path of the socket, its only address."""
         return self.data / "s"
 
     def execute(self, statement: str) -> str:
@@ -97,13 +97,13 @@ class Instance:
         return programs.run(self.client(statement))
 
     def client(self, statement: str) -> programs.Command:
-        """How the client is called for one SQL statement, as root."""
+        """Return the client's command for one SQL statement, as root."""
         where = [f"--socket={self.socket_path}", "--user=root"]
         options = ["--no-defaults", *NO_TLS, *where, "--batch", "--skip-column-names"]
         return [self.binaries.client, *options, "-e", statement]
 
     def status(self) -> dict[str, int]:
-        """Return the server's counters by their names, in small letters (SHOW GLOBAL STATUS)."""
+        """Return the server's counters by their names, in lower case (SHOW GLOBAL STATUS)."""
         lines = [line.split("\t") for line in self.execute("SHOW GLOBAL STATUS").splitlines()]
         return {
             words[0].lower(): int(words[1])
@@ -112,7 +112,7 @@ class Instance:
         }
 
     def flush(self) -> None:
-        """Have every changed page written to the data files; WorkloadError if it does not end."""
+        """Write every changed page to the data files; WorkloadError if that does not end."""
         if self.status()["innodb_buffer_pool_pages_dirty"]:
             for share in (0, 90):  # 90 % is the default of both servers
                 self.execute(f"SET GLOBAL innodb_max_dirty_pages_pct = {share}")
@@ -136,7 +136,7 @@ class Instance:
             raise WorkloadError("server-not-stopped", name=name, status=status, words=words)
 
     def fallbacks(self) -> list[str]:
-        """Return a sentence for each thing that the server does in another way than by default."""
+        """Return a sentence for each deviation of the server from its defaults."""
         name = self.binaries.server.name
         lines = system_text.read(self.log).splitlines()
         logged = [line for line in lines if "[Note]" not in line and _FALLBACK.search(line)]
@@ -149,14 +149,14 @@ class Instance:
         return [f"{reason.rstrip('.')}. {remedy}" for reason in dict.fromkeys(reasons)]
 
     def variables(self) -> dict[str, str]:
-        """Return how the server is set, as far as that changes what reaches the disk."""
+        """Return the server's settings that affect the disk."""
         names = ", ".join(f"'{name}'" for name in _VARIABLES)
         shown = self.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
         pairs = (line.partition("\t") for line in shown.splitlines())
         return {name.lower(): value for name, _, value in pairs}
 
     def _open_tables(self) -> list[tuple[Path, bool]]:
-        """Return the files of InnoDB tables that it has open, and whether with O_DIRECT."""
+        """Return the server's open files of InnoDB tables, and whether they have O_DIRECT."""
         process, tables = Path(f"/proc/{self.process.pid}"), []
         for descriptor in (process / "fd").iterdir():
             try:
@@ -185,30 +185,30 @@ class Instance:
         return "\n".join([*lines, *self.fallbacks(), ""])
 
     def stop(self) -> None:
-        """End the server at once: its data is thrown away."""
+        """Kill the server: its data is discarded."""
         programs.kill_group(self.process)
 
 
-def find(wanted: str = "any") -> Binaries | None:
+def find(kind: str = "any") -> Binaries | None:
     """Return the installed server of that kind, MySQL before MariaDB; None if there is none."""
     server, client = programs.find("mysqld"), programs.find("mysql")
-    # MariaDB answers to MySQL's names as well.
-    if wanted != "mariadb" and server and client and "maria" not in server.resolve().name:
+    # MariaDB also installs programs with MySQL's names.
+    if kind != "mariadb" and server and client and "maria" not in server.resolve().name:
         return Binaries(server, client, None)
     server, client = programs.find("mariadbd"), programs.find("mariadb")
-    if wanted == "mysql" or not server or not client:
+    if kind == "mysql" or not server or not client:
         return None
     return Binaries(server, client, programs.find("mariadb-install-db", "mysql_install_db"))
 
 
-def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) -> list[str]:
+def reasons(workload: str, kind: str = "any", data: Path = Path(MOUNT_POINT)) -> list[str]:
     """Return why no such server can run here with its data below `data`; empty if one can.
 
     Each reason is a sentence with the remedy.
     """
-    binaries = find(wanted)
+    binaries = find(kind)
     if binaries is None:
-        package = " or ".join(PACKAGES) if wanted == "any" else f"{wanted}-server"
+        package = " or ".join(PACKAGES) if kind == "any" else f"{kind}-server"
         return [f"{workload} needs a database server: install {package}."]
     if os.geteuid() == 0:
         try:
@@ -225,9 +225,9 @@ def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) 
 
 
 def provide(binaries: Binaries, data: Path, temporary: Path, shared: Path) -> None:
-    """Copy an empty database that is kept in `shared`, made by `initialise` the first time.
+    """Copy an empty database from `shared`; the first time, `initialise` creates it there.
 
-    To make one takes a server longer than many a workload takes.
+    Initialising takes longer than many a workload.
     """
     template = shared / f"empty-{binaries.server.name}"
     if not template.exists():
@@ -241,9 +241,9 @@ def provide(binaries: Binaries, data: Path, temporary: Path, shared: Path) -> No
 
 
 def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
-    """Make `data` an empty database and `temporary` the server's directory for temporary files.
+    """Create an empty database in `data` and the server's folder `temporary`.
 
-    Both must not exist yet. Raises WorkloadError if the server's user cannot get there.
+    Both must not exist yet. Raises WorkloadError if the server's user has no access to them.
     """
     for folder in (data, temporary):
         _make(folder)
@@ -251,7 +251,7 @@ def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
     if binaries.install is None:
         programs.run([*_server(binaries), *common, "--initialize-insecure"])
         return
-    # Nothing has to survive a power cut here, and small logs are written faster.
+    # Nothing needs to survive a power cut here, and small logs are written faster.
     quick = ["--innodb-flush-method=nosync", f"--innodb-log-file-size={TEMPLATE_LOG_MIB}M"]
     quick += [*SMALL_CACHES, *MARIADB_ONLY]
     access = ["--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db"]
@@ -268,11 +268,10 @@ def start(
     buffer_pool_mib: int,
     redo_log_mib: int = 0,
 ) -> Instance:
-    """Start the server and wait until it greets; WorkloadError with its last words if it does not.
+    """Start the server and wait until it greets; WorkloadError with its last message if not.
 
-    It durably writes each commit, as it does by default. Its output is appended to `log`. With
-    another `redo_log_mib` than the template's the server writes that file again; 0 is its own
-    default.
+    It writes each commit durably, as by default. Its output is appended to `log`. If `redo_log_mib`
+    differs from the template's, the server writes that file again; 0 is its default.
     """
     if len(os.fsencode(data / "s")) > SOCKET_PATH_LIMIT:
         raise WorkloadError("socket-path-long", folder=data)
@@ -282,14 +281,14 @@ def start(
         *(*SMALL_CACHES, *NOTHING_LATER),
         f"--innodb-buffer-pool-size={buffer_pool_mib}M",
     ]
-    if binaries.install is None:  # else MySQL wants the folder of its package's installation
+    if binaries.install is None:  # by default MySQL requires a folder that its package creates
         options += [f"--secure-file-priv={temporary}", *MYSQL_ONLY]
     else:
         options += MARIADB_ONLY
     if redo_log_mib:
         options.append(f"--loose-innodb-log-file-size={redo_log_mib}M")
     with log.open("ab") as output:
-        if os.geteuid() == 0:  # AppArmor lets the server write what is its own
+        if os.geteuid() == 0:  # AppArmor lets the server write only its own files
             shutil.chown(log, SERVER_USER)
         process = subprocess.Popen(
             [*_server(binaries), *options],
@@ -324,7 +323,7 @@ def _await_greeting(instance: Instance) -> None:
 
 
 def _greets(socket_path: Path) -> bool:
-    """Whether a server sends its first packet, as it does to every client before anything else."""
+    """Return whether a server sends its first packet, as it does to every client."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(5)
         try:
@@ -335,10 +334,10 @@ def _greets(socket_path: Path) -> bool:
 
 
 def _server(binaries: Binaries) -> programs.Command:
-    """Return the beginning of the server's command, as its own user.
+    """Return the beginning of the server's command, as its user.
 
-    MySQL is started as that user, as its package's service does: what it does as root before it
-    changes to another, the package's AppArmor profile denies.
+    MySQL is started as that user, as its package's service does: the package's AppArmor profile
+    denies what it does as root before changing the user.
     """
     if os.geteuid() != 0:
         return [binaries.server, "--no-defaults"]
@@ -349,7 +348,7 @@ def _server(binaries: Binaries) -> programs.Command:
 
 
 def _make(folder: Path) -> None:
-    """Make a new folder that is the server's own."""
+    """Make a new folder owned by the server's user."""
     folder.mkdir(mode=0o700)
     if os.geteuid() == 0:
         uid = pwd.getpwnam(SERVER_USER).pw_uid
@@ -361,10 +360,7 @@ def _make(folder: Path) -> None:
 
 
 def confining(server: Path) -> str:
-    """Return the profile by which AppArmor enforces what this program may do.
-
-    Empty where none does.
-    """
+    """Return the profile with which AppArmor confines this program; empty without one."""
     try:
         profiles = system_text.read(APPARMOR / "profiles").splitlines()
     except OSError:
@@ -373,7 +369,7 @@ def confining(server: Path) -> str:
 
 
 def _allowed(profile: str, path: Path) -> bool:
-    """Whether the profile that is loaded lets a file be read and written, by the kernel's answer.
+    """Return whether the kernel's loaded profile permits reading and writing a file.
 
     The query is libapparmor's (aa_query_label(2), security/apparmor/apparmorfs.c: query_label): the
     label, the class of files and the path; the answer begins with `allow` and a mask.

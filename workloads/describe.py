@@ -1,6 +1,6 @@
-"""A workload's parameters, and what is missing for it: `python3 -m workloads.describe NAME`.
+"""Print a workload's parameters and missing requirements: `python3 -m workloads.describe NAME`.
 
-`all` in place of a name lists every one. Assets are the inventory's matter and not looked for.
+`all` instead of a name lists every one. Assets are not checked, because the inventory names them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workloads.base import Workload, WorkloadError
 
 
 def described(workload: Workload) -> Iterator[str]:
-    """Lines for people."""
+    """Yield lines for people."""
     yield f"{workload.name}: {workload.summary}"
     yield f"  measures  {workload.program}"
     for parameter in workload.parameters:
@@ -27,7 +27,7 @@ def described(workload: Workload) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the command line: one name, or `all`."""
+    """Print one workload, or `all`; return the exit status."""
     names = sys.argv[1:] if arguments is None else list(arguments)
     if len(names) != 1:
         print("usage: python3 -m workloads.describe NAME|all", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What should take the same power whenever it runs: shows whether the machine has changed."""
+"""A constant load whose power shows whether the machine has changed during a suite."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from workloads.base import Context, Workload, WorkloadError
 
 
 class DriftCheck(Workload):
-    """Phases `idle` and `busy`: the machine at rest, then every processor at work.
+    """Phases `idle` and `busy`: the machine at rest, then with all processors at work.
 
-    It leaves the disk alone, so that a move of its power is one of the machine or the meter. The
-    work is sysbench's search for primes, the same length of time on as many threads as there are
+    It does not use the disk, so that a change of its power is one of the machine or the meter. The
+    work is sysbench's search for primes, for a fixed time on as many threads as there are
     processors. The page cache is emptied before `busy`; the program has been started once by then.
     """
 

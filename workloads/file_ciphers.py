@@ -21,7 +21,7 @@ KINDS = tuple(samples.KINDS)
 PAPER_SIZES = "1048576,2097152,5242880,10485760,20971520"
 # Plaintext bytes in a block of OAEP, as `workloads.crypt.recipes` counts them.
 CHUNK_BYTES = 190
-# The child's Python and its libraries; some 30 MiB were seen.
+# The child's Python and its libraries; 30 MiB were observed.
 CHILD_BYTES = 64 * MIB
 
 
@@ -44,15 +44,15 @@ class Job:
 class FileCiphers(Workload):
     """Phases `RECIPE.encrypt.KIND.SIZEB` and `RECIPE.decrypt.KIND.SIZEB`.
 
-    A phase repeats one file for at least `seconds`: open and read it whole, encrypt with a fresh
-    key schedule and vector, write the other file over itself. The page cache is emptied before, so
-    that the first reading is the disk's; the others are memory's, and so is the writing, unless
-    `fsync`, until the kernel writes back. Whether the paper's times hold reading and writing is not
-    stated there; `file_io` chooses.
+    A phase repeats one file for at least `seconds`: open it and read it whole, encrypt with a fresh
+    key schedule and vector, overwrite the other file. The page cache is emptied before, so that the
+    first read is from the disk; the others are from memory, and so are the writes, unless `fsync`,
+    until the kernel writes back. The paper does not state whether its times include reading and
+    writing; `file_io` chooses.
 
     Nor does it state RSA's key (here 2048 bits), or how files longer than a key were encrypted. Its
-    encryption times grow with the file, as those of chunk after chunk do: `rsa-2048-oaep`. Its
-    decryption times are some 4 ms whatever the size, too short even to decrypt the file with AES:
+    encryption times grow with the file, as if chunk after chunk were encrypted: `rsa-2048-oaep`.
+    Its decryption times are some 4 ms for any size, too short even to decrypt the file with AES:
     one private operation, as in unwrapping a key. `rsa-2048-wrap` does that, and decrypts the file;
     so do those with keys from 1024 to 4096 bits, which the paper names as RSA's.
     """
@@ -92,7 +92,7 @@ class FileCiphers(Workload):
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         sizes = {job.sample: job.size_bytes for job in planned(parameters)}
         largest = max(sizes.values())
-        # Beside the samples an encrypted file, with OAEP a third longer, and a decrypted one.
+        # Besides the samples, an encrypted file, with OAEP a third longer, and a decrypted one.
         return Needs(
             disk_bytes=sum(sizes.values()) + 3 * largest,
             memory_bytes=3 * largest + CHILD_BYTES,
@@ -104,23 +104,23 @@ class FileCiphers(Workload):
 
     def run(self, context: Context) -> None:
         jobs = list(planned(context.parameters))
-        made: list[Document] = []
+        recipes: list[Document] = []
         rows: list[Document] = []
         with Child(self.name, context.disk, catalogue.environment(True)) as child:
             for recipe in dict.fromkeys(job.recipe for job in jobs):
                 answer = child.ask("recipe", recipe=recipe, seed=context.seed)
-                made.append({"cipher": recipe, **answer})
+                recipes.append({"cipher": recipe, **answer})
                 if recipe == OAEP:
                     _leave_out_long(context, jobs, float(answer["unwrap_s"]))
             for job in jobs:
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
-        content: Document = {"ciphers": made, "unsafe": catalogue.unsafe(names), "phases": rows}
+        content: Document = {"ciphers": recipes, "unsafe": catalogue.unsafe(names), "phases": rows}
         keep(context, "ciphers", content)
 
 
 def planned(parameters: Parameters) -> Iterator[Job]:
-    """Yield the jobs that the parameters ask for, in the order of their phases."""
+    """Yield the jobs that the parameters request, in the order of their phases."""
     sizes = lists.numbers("sizes", parameters["sizes"])
     if min(sizes) < samples.SMALLEST_BYTES:
         raise WorkloadError(
@@ -137,7 +137,7 @@ def _too_long(job: Job, parameters: Parameters) -> bool:
 
 
 def _leave_out_long(context: Context, jobs: list[Job], unwrap_s: float) -> None:
-    """Leave out, with its figures, what would take too long to decrypt with RSA."""
+    """Leave out files, with figures, that would take too long to decrypt with RSA."""
     limit = int(context.parameters["oaep_max_bytes"])
     long = (job.size_bytes for job in jobs if _too_long(job, context.parameters))
     for size in dict.fromkeys(long):
@@ -150,13 +150,13 @@ def _leave_out_long(context: Context, jobs: list[Job], unwrap_s: float) -> None:
 
 
 def _measure(context: Context, child: Child, job: Job) -> list[Document]:
-    """Return the phases of a file and, where it is decrypted, the proof that it came back."""
+    """Return the phases of a file; a decrypted file must equal the original."""
     original = context.disk / job.sample
     encrypted, decrypted = context.disk / "encrypted", context.disk / "decrypted"
     rows: list[Document] = []
     ways = (("encrypt", original, encrypted), ("decrypt", encrypted, decrypted))
-    wanted = ways[:1] if _too_long(job, context.parameters) else ways
-    for verb, source, target in wanted:
+    directions = ways[:1] if _too_long(job, context.parameters) else ways
+    for verb, source, target in directions:
         child.ask(
             "file",
             recipe=job.recipe,
@@ -172,7 +172,7 @@ def _measure(context: Context, child: Child, job: Job) -> list[Document]:
         steps = int(report["steps"])
         work.add(operations=steps, files=steps, bytes=steps * job.size_bytes)
         rows.append({"phase": job.phase(verb), **report})
-    if wanted == ways:
+    if directions == ways:
         child.ask("same", first=str(original), second=str(decrypted))
     encrypted.unlink()
     decrypted.unlink(missing_ok=True)

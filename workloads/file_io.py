@@ -25,11 +25,11 @@ class FileIo(Workload):
     """Phases `write-small`, `read-small`, `write-large`, `read-large`.
 
     The small files fit a drive's cache, the large one does not. Every file is written once and read
-    once; the page cache is written back and emptied before each phase, so that no file is in it
-    before its turn. One dd process per file, all of a phase started by one
-    shell; how long each file took is kept as dd prints it, in dd-PHASE.txt. With `cache` warm, what
-    is to be read has been read before, and is read as often as takes `warm_seconds`; without
-    `read_back` the phases are the two of writing, and the tail comes right behind the large file.
+    once; the page cache is written back and emptied before each phase, so that it holds no file
+    before its turn. One dd process per file, all of a phase started by one shell; dd's time for
+    each file is saved in dd-PHASE.txt. With `cache` warm, files are read once before the phase, and
+    in it as often as takes `warm_seconds`; without `read_back` only the two writing phases run, and
+    the tail follows the large file.
     """
 
     name = "file_io"
@@ -64,17 +64,14 @@ class FileIo(Workload):
     programs = ("dd",)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """Return the files; for incompressible data its source too.
-
-        What has to stay in the page cache.
-        """
+        """Return the room for the files and their source, and memory for the page cache."""
         sizes_mib = _sizes_mib(parameters)
-        made = parameters["source"] == "incompressible"
+        is_seeded = parameters["source"] == "incompressible"
         largest_mib = max(sizes_mib[-1], sum(sizes_mib[:-1]))
-        held = made or parameters["cache"] == "warm"
+        held = is_seeded or parameters["cache"] == "warm"
         return Needs(
             disk_bytes=sum(sizes_mib) * MIB,
-            scratch_bytes=sum(sizes_mib) * MIB if made else 0,
+            scratch_bytes=sum(sizes_mib) * MIB if is_seeded else 0,
             memory_bytes=BESIDES_BYTES + (largest_mib * MIB if held else 0),
         )
 
@@ -93,7 +90,7 @@ class FileIo(Workload):
         for label, indices in groups.items():
             size_bytes = MIB * sum(sizes_mib[i] for i in indices)
             policy = ["conv=fsync"] if waiting[label] else []
-            # Each file has its own slice of the source.
+            # Each file is written from a separate slice of the source.
             is_zero = context.parameters["source"] == "zero"
             source = Path("/dev/zero") if is_zero else _source(context)
             slices = [
@@ -104,7 +101,7 @@ class FileIo(Workload):
                 _dd(source, files[i], *operands, *policy)
                 for i, operands in zip(indices, slices, strict=True)
             ]
-            # The source is brought into memory, so that the phase does not read the system disk.
+            # Read the source into memory, so that the phase does not read the system disk.
             preloads = [] if is_zero else [_dd(source, Path("/dev/null"), *s) for s in slices]
             programs.cold_start(context, *WARM_UP, *preloads)
             work = _measure(context, f"write-{label}", writes, size_bytes)
@@ -127,9 +124,9 @@ class FileIo(Workload):
 def _measure(
     context: Context, phase: str, commands: list[list[str]], size_bytes: int, rounds: int = 1
 ) -> Work:
-    """All the files `rounds` times as a phase.
+    """Process all the files `rounds` times as a phase.
 
-    The lines in which dd gives the bytes and seconds of each file are its report, and kept.
+    dd's lines with the bytes and seconds of each file are its report, and are saved.
     """
     script = programs.script(context.scratch / phase, commands, rounds)
     work, output = programs.measured(context, phase, script, name="dd")
@@ -143,17 +140,14 @@ def _measure(
 def _require_copy(source: Path, offset_bytes: int, file: Path, size_bytes: int) -> None:
     """Compare the file with the source at its begin, middle and end; raises WorkloadError.
 
-    A file of another size is left to the phase's account.
+    A wrong size is not checked here: the phase's account shows it.
     """
     if programs.size_bytes(file) != size_bytes:
         return
     with source.open("rb", buffering=0) as original, file.open("rb", buffering=0) as copy:
         for place in (0, size_bytes // 2, size_bytes - PIECE_BYTES):
-            texts = [
-                os.pread(each.fileno(), PIECE_BYTES, place + offset)
-                for each, offset in ((original, offset_bytes), (copy, 0))
-            ]
-            if texts[0] != texts[1]:
+            expected = os.pread(original.fileno(), PIECE_BYTES, offset_bytes + place)
+            if os.pread(copy.fileno(), PIECE_BYTES, place) != expected:
                 raise WorkloadError("not-copied", file=file.name)
 
 
@@ -167,14 +161,14 @@ def _source(context: Context) -> Path:
 
 
 def _provide_incompressible(context: Context, size_mib: int) -> None:
-    """Make the source, unless a run of the same block has; a block's seed is its own."""
+    """Create the source, unless a run of the same block (with the same seed) has."""
     path = _source(context)
     if path.exists():
         return
-    for other in context.shared.glob(f"{SOURCE}-*"):
-        other.unlink()
+    for earlier in context.shared.glob(f"{SOURCE}-*"):
+        earlier.unlink()
     generator = random.Random(context.seed)  # statistically random is enough: nothing is secret
-    # What fills the disk, or is interrupted, goes with the run's own folder.
+    # An incomplete file, after an error or interrupt, is removed with the run's folder.
     half = context.scratch / SOURCE
     with half.open("wb") as file:
         for _ in range(size_mib):
@@ -187,7 +181,7 @@ def _dd(source: Path, target: Path, *operands: str) -> list[str]:
 
 
 def _warmed(context: Context, reads: list[list[str]], seconds: float) -> int:
-    """Have the files in the page cache; how often they are to be read from there."""
+    """Read the files into the page cache; return the number of rounds that take `seconds`."""
     once = programs.script(context.scratch / "once", reads)
     programs.run(once, name="dd")
     started_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Run fio, which does the measured input and output of disks, keep its report and count by it."""
+"""Run fio for input and output of disks, save its report and count its work."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from workloads.base import Assets, Context, Needs, Parameters, Workload, Workloa
 
 KIB, MIB = 1 << 10, 1 << 20
 ENGINES = ("psync", "libaio", "io_uring")
-# What direct I/O may have to be a multiple of, in bytes.
+# Possible units of direct I/O, in bytes.
 ALIGNMENTS = tuple(512 << power for power in range(8))
 
 
 def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
-    """Return the parameters `fresh`, `engine` and `depth`, with a workload's own defaults.
+    """Return the parameters `fresh`, `engine` and `depth`, with a workload's defaults.
 
-    Without `fresh` fio writes one buffer again and again, a little changed: zlib makes it
-    14 times smaller, and so may a drive that compresses. Fresh data for each request were seen to
-    take fio 0.3 s of processor time a GB, which is part of the phase.
+    Without `fresh` fio writes one buffer again and again with small changes: zlib makes it 14 times
+    smaller, and a compressing drive may, too. Fresh data for each request took fio 0.3 s of
+    processor time a GB, which is part of the phase.
     """
     return (
         Parameter("fresh", True, "", "whether each write has new data, which no drive compresses"),
@@ -41,11 +41,11 @@ def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
 
 @dataclass(frozen=True)
 class Job:
-    """One stretch of fio: `pattern` is fio's own word (`write`, `randread` ...), sizes in bytes.
+    """One job of fio: `pattern` is fio's word (`write`, `randread` ...), sizes in bytes.
 
-    `area_bytes` is the part of the file that is used, from `offset_bytes` on, `passes` times over,
-    and `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
-    never); with `repeat` it goes over the area again until then. With `fsync` it ends when the
+    `area_bytes` is the used part of the file, from `offset_bytes` on, `passes` times over, and
+    `at_most_bytes` limits the traffic (0: no limit). The job ends after `seconds` in any case (0:
+    never); with `repeat` it passes over the area again until then. With `fsync` it ends when the
     drive has the data, with `fresh` every request has new data.
     """
 
@@ -64,9 +64,9 @@ class Job:
 
 
 class OnOneFile(Workload):
-    """fio on one file of `file_mib`, which is laid out before; `io_parameters` are among its own.
+    """Base of workloads with fio on one file of `file_mib`; `io_parameters` are among theirs.
 
-    Raises WorkloadError where the file system does no direct I/O.
+    Raises WorkloadError if the file system does not support direct I/O.
     """
 
     program = "fio"
@@ -91,16 +91,16 @@ def test_file(context: Context) -> Path:
 
 
 def file_bytes(parameters: Parameters) -> int:
-    """Return the size of that file."""
+    """Return the size of the test file."""
     return int(parameters["file_mib"]) * MIB
 
 
 def planned(
     parameters: Parameters, pattern: str, block_bytes: int, *, fsync: bool = True, **limits: Any
 ) -> Job:
-    """Return a job on that file by the workload's own parameters; `limits` are fields of it.
+    """Return a job on the test file with the workload's parameters; `limits` are fields of the job.
 
-    `fsync` counts where it writes.
+    `fsync` applies only to writes.
     """
     writes = pattern.endswith("write")
     return Job(
@@ -116,9 +116,9 @@ def planned(
 
 
 def lay_out(context: Context, path: Path, size_bytes: int) -> None:
-    """Write the file with fio's fresh, seeded data, which zlib cannot make smaller.
+    """Write the file with fio's fresh, seeded data, which zlib cannot compress.
 
-    Raises WorkloadError, also where fio ends well and has not written it.
+    Raises WorkloadError, also if fio succeeds without writing the whole file.
     """
     job = Job("write", MIB, size_bytes, fsync=True, fresh=True)
     programs.run([*command(path, job, context.seed), "--allow_file_create=1", "--overwrite=0"])
@@ -127,9 +127,9 @@ def lay_out(context: Context, path: Path, size_bytes: int) -> None:
 
 
 def measure(context: Context, phase: str, path: Path, job: Job) -> None:
-    """Run the job on a file that is there, as a phase; its report is kept as `<phase>.json`.
+    """Run the job on an existing file as a phase; save its report as `<phase>.json`.
 
-    The phase holds fio's work, not its start. Counts the bytes and operations that fio reports.
+    The phase has fio's work, not its start. Counts the bytes and operations that fio reports.
     Raises WorkloadError.
     """
     context.drop_caches()
@@ -140,7 +140,7 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     (context.kept / f"{phase}.json").write_text(output)
     counts = counted(output)
     work.add(**counts.amounts)
-    # fio issues no part of a block at an area's end.
+    # fio issues no partial block at the end of an area.
     whole_bytes = job.area_bytes // job.block_bytes * job.block_bytes * job.passes
     most_bytes = job.at_most_bytes or whole_bytes
     if job.repeat or (job.seconds and counts.amounts["bytes"] < most_bytes):
@@ -157,14 +157,13 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
 
 
 class Held:
-    """One fio with one job, alive within a `with` block, which begins when it is ready.
+    """One fio with one job, alive within a `with` block and paused before its first request.
 
-    Held before its first request, so that a phase has none of its start or end.
-
-    fio runs a shell command of ours before it begins and another when it is done (`exec_prerun`,
-    `exec_postrun`): the first reports and waits for a word, the second reports. Both pipes end with
-    the process at their other end, so that neither side waits for a dead one. `folder` is for the
-    output of the commands. Raises WorkloadError with fio's last words.
+    So a phase contains neither its start nor its end. fio runs a shell command of ours before it
+    begins and another afterwards (`exec_prerun`, `exec_postrun`): the first reports and waits for a
+    line, the second reports. Both pipes end with the process at their other end, so that neither
+    side waits for a dead one. `folder` is for the output of the commands. Raises WorkloadError with
+    fio's last message.
     """
 
     def __init__(self, argv: Sequence[str], folder: Path) -> None:
@@ -173,12 +172,12 @@ class Held:
     def __enter__(self) -> Self:
         self._reports, say = os.pipe()
         hear, self._word = os.pipe()
-        # fio sends the standard output of what it runs to a file, of the last command alone.
+        # fio redirects the standard output of these commands to a file.
         hooks = (
             f"--exec_prerun=echo ready > /proc/self/fd/{say}; read go < /proc/self/fd/{hear}",
             f"--exec_postrun=echo done > /proc/self/fd/{say}; true",
         )
-        # As a thread: a process of its own would leave the group by which it is killed.
+        # As a thread: a separate process would leave the process group that we kill.
         argv = [*self._argv, "--thread=1", *hooks]
         try:
             self._fio = programs.start(
@@ -201,13 +200,13 @@ class Held:
         return self
 
     def go(self) -> None:
-        """Let it begin, and wait until it is done."""
+        """Let fio begin, and wait until it has finished."""
         with suppress(BrokenPipeError):
             os.write(self._word, b"go\n")
         self._expect(b"done\n")
 
     def report(self) -> str:
-        """Return what it prints in the end, without the lines before its JSON."""
+        """Return fio's final output, without the lines before its JSON."""
         output = self._ended()
         return output[max(output.find("{\n"), 0) :]
 
@@ -216,17 +215,17 @@ class Held:
         self._close()
 
     def _expect(self, word: bytes) -> None:
-        # The end in place of a word: fio, or what it runs, is gone.
+        # An end of file means that fio, or a command that it runs, has ended.
         if os.read(self._reports, len(word)) != word:
             self._ended()
             raise WorkloadError("fio-ended-early")
 
     def _ended(self) -> str:
-        """All that it printed, once it has ended; WorkloadError where it failed."""
+        """Return the whole output after the end; WorkloadError if fio failed."""
         output = system_text.decode(self._process.communicate()[0])
         if status := self._process.returncode:
-            rest = [line for line in output.splitlines() if "Saving output of" not in line]
-            last = self._fio.last_words() or programs.last_line("\n".join(rest))
+            lines = [line for line in output.splitlines() if "Saving output of" not in line]
+            last = self._fio.last_words() or programs.last_line("\n".join(lines))
             raise WorkloadError("fio-failed", status=status, reason=last or "it printed no reason")
         return output
 
@@ -236,7 +235,7 @@ class Held:
 
 
 def command(path: Path, job: Job, seed: int) -> list[str]:
-    """How fio is called: direct I/O on one existing file (or device), its report as JSON."""
+    """Return fio's command: direct I/O on an existing file (or device), report as JSON."""
     argv = ["fio", "--name=job", f"--filename={path}", f"--rw={job.pattern}"]
     argv += [f"--bs={job.block_bytes}", f"--size={job.area_bytes}", "--direct=1"]
     argv += [f"--ioengine={job.engine}", f"--iodepth={job.depth}", f"--randseed={seed}"]
@@ -257,7 +256,7 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Moved:
-    """What fio read or wrote."""
+    """Data that fio read or wrote."""
 
     io_bytes: int
     total_ios: int
@@ -266,7 +265,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Done:
-    """The part of a job in fio's report that is used."""
+    """The evaluated part of a job in fio's report."""
 
     read: Moved
     write: Moved
@@ -282,14 +281,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Counted:
-    """Bytes and operations of fio's report, and how long it read or wrote."""
+    """Bytes and operations in fio's report, and the time that it read or wrote."""
 
     amounts: dict[str, float]
     seconds: float
 
 
 def counted(output: str) -> Counted:
-    """Read fio's report; WorkloadError where it gives none, or nothing was moved."""
+    """Read fio's report; WorkloadError if it is invalid, or if fio moved no data."""
     try:
         (job,) = schema.read(Report, json.loads(output)).jobs
     except ValueError as error:
@@ -305,9 +304,9 @@ def counted(output: str) -> Counted:
 
 
 def direct_bytes(path: Path) -> int:
-    """Find by trying what sizes of direct I/O on this file must be a multiple of, in bytes.
+    """Return the unit of direct I/O on this file in bytes, found by trying.
 
-    Raises WorkloadError where the file system does no direct I/O at all, also where it takes such
+    Raises WorkloadError if the file system does not support direct I/O, also if it accepts such
     requests and serves them from the page cache, as ext4 does with `data=journal`.
     """
     if not _claims_direct_io(path):
@@ -319,7 +318,7 @@ def direct_bytes(path: Path) -> int:
     try:
         with mmap.mmap(-1, ALIGNMENTS[-1]) as buffer, memoryview(buffer) as view:
             for size in ALIGNMENTS:
-                # At an offset of one such unit: what is right for the start may be chance.
+                # At an offset of one unit: success at offset 0 may be chance.
                 with suppress(OSError), view[:size] as part:
                     if os.preadv(file, [part], size) == size:
                         return size
@@ -334,7 +333,7 @@ _MASK_AT, _OFFSET_ALIGN_AT, _STATX_BYTES = 0, 0x9C, 256
 
 
 def _claims_direct_io(path: Path) -> bool:
-    """Ask the kernel whether a file has direct I/O; True where it does not know (before 6.1)."""
+    """Ask the kernel whether a file has direct I/O; True if it does not report that."""
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     statx = ctypes.CDLL(None, use_errno=True).statx
     if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_DIOALIGN, buffer):

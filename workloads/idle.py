@@ -1,4 +1,4 @@
-"""Nothing at all, as long as asked for: the baseline that the other workloads stand on."""
+"""Do nothing for a given time: the baseline of the other workloads."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """The kernel's ciphers in memory, one by one and in cascades, as dm-crypt would call them.
 
 After the paper "Analiza wpływu szyfrowania na operacje odczytu i zapisu", figure 1 (VeraCrypt's
-benchmark on 50 MB), and like `cryptsetup benchmark`, which goes through the same interface but has
-both directions in one run of a fixed length, so that their energy could not be separated.
+benchmark on 50 MB), and like `cryptsetup benchmark`, which uses the same interface but runs both
+directions together for a fixed time, so that their energy could not be separated.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,7 +26,7 @@ MODES = ("xts", "cbc")
 KEY_BITS = ("128", "256")
 DIRECTIONS = ("encrypt", "decrypt")
 CIPHERS = "aes,camellia,twofish,serpent,kuznyechik,cast6"
-# The rows of the paper's figure 1; the cipher that is named first is applied last.
+# The rows of the paper's figure 1; the first cipher is applied last.
 PAPER_CASCADES = (
     "aes-twofish,serpent-aes,kuznyechik-aes,camellia-serpent,twofish-serpent,camellia-kuznyechik,"
     "serpent-twofish-aes,aes-twofish-serpent,kuznyechik-twofish,kuznyechik-serpent-camellia"
@@ -36,14 +36,14 @@ PAPER_CASCADES = (
 class KernelCiphers(Workload):
     """Phases `<cipher>-<mode>-<bits>.encrypt` and `.decrypt`, then the cascades in XTS.
 
-    A child process hands the kernel one request after the other (AF_ALG), for `seconds`, on each of
+    A child process sends the kernel one request after the other (AF_ALG), for `seconds`, on each of
     its `threads`: one, as dm-crypt has for a single stream, or all, as VeraCrypt's benchmark has
     (eight in the paper). Each request is copied into the kernel once, which is part of the figure,
     and has one initial value; dm-crypt takes one for each sector and copies nothing. `request_kib`
-    is large so that the child's own code has little share: its report, which is kept, has `user_s`
-    for that code and `system_s` for the kernel. Each cipher is checked by known answers first. The
-    kernel has no cascade as one cipher: a cascade is one pass for each of its ciphers, as stacked
-    mappings make them; its bytes are counted once. What this kernel lacks is left out.
+    is large so that the child's code has a small share: its report, which is saved, has `user_s`
+    for that code and `system_s` for the kernel. Each cipher is first checked by known answers. The
+    kernel has no cascade as one cipher: a cascade is one pass for each of its ciphers, as in
+    stacked mappings; its bytes are counted once. Ciphers that this kernel lacks are left out.
     """
 
     name = "kernel_ciphers"
@@ -74,13 +74,13 @@ class KernelCiphers(Workload):
     def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         reasons = super().requires(parameters, assets)
         try:
-            with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as asked:
-                asked.bind(("skcipher", "cbc(aes)"))
+            with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as probe:
+                probe.bind(("skcipher", "cbc(aes)"))
         except OSError as error:
-            why = errno.errorcode.get(error.errno or 0, str(error))
+            reason = errno.errorcode.get(error.errno or 0, str(error))
             reasons.append(
                 f"{self.name} needs the kernel's interface to its ciphers (AF_ALG), which answers "
-                f"{why}: load the module algif_skcipher, or take a kernel that has it "
+                f"{reason}: load the module algif_skcipher, or take a kernel that has it "
                 f"(CONFIG_CRYPTO_USER_API_SKCIPHER).{restriction()}"
             )
         return reasons
@@ -89,7 +89,7 @@ class KernelCiphers(Workload):
         planned(parameters)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        # Two buffers of our own, and the kernel's copy.
+        # Two of our buffers, and the kernel's copy.
         return Needs(memory_bytes=3 * threads(parameters) * int(parameters["request_kib"]) * KIB)
 
     def run(self, context: Context) -> None:
@@ -106,7 +106,7 @@ class KernelCiphers(Workload):
 
 @dataclass(frozen=True)
 class Row:
-    """A cipher or cascade, the last of whose `ciphers` is applied first."""
+    """A cipher or cascade; the last of `ciphers` is applied first."""
 
     ciphers: tuple[str, ...]
     mode: str
@@ -118,29 +118,23 @@ class Row:
 
 
 def threads(parameters: Parameters) -> int:
-    """How many there are, of all CPUs that this process may use where 0 is given."""
+    """Return the number of threads; 0 means all CPUs that this process may use."""
     return int(parameters["threads"]) or len(os.sched_getaffinity(0))
 
 
 def planned(parameters: Parameters) -> list[Row]:
-    """Every row once, in the order of the parameters; WorkloadError where there is none."""
-    rows = list(dict.fromkeys(_rows(parameters)))
+    """Return every row once, in the order of the parameters; WorkloadError without any."""
+    singles = (lists.words(parameters[name]) for name in ("ciphers", "modes", "key_bits"))
+    rows = [Row((name,), mode, int(bits)) for name, mode, bits in itertools.product(*singles)]
+    cascades = lists.words(parameters["cascades"])
+    rows += [Row(tuple(cascade.split("-")), "xts", 256) for cascade in cascades]
     if not rows:
         raise WorkloadError("no-ciphers")
-    return rows
-
-
-def _rows(parameters: Parameters) -> Iterator[Row]:
-    for cipher in lists.words(parameters["ciphers"]):
-        for mode in lists.words(parameters["modes"]):
-            for bits in lists.words(parameters["key_bits"]):
-                yield Row((cipher,), mode, int(bits))
-    for cascade in lists.words(parameters["cascades"]):
-        yield Row(tuple(cascade.split("-")), "xts", 256)
+    return list(dict.fromkeys(rows))
 
 
 def _measure(context: Context, child: Child, row: Row) -> None:
-    """Both phases of a row; MissingError before the first, where this kernel lacks it."""
+    """Run both phases of a row; MissingError before the first if this kernel lacks it."""
     request_bytes = int(context.parameters["request_kib"]) * KIB
     for direction in DIRECTIONS:
         ways = (direction, request_bytes, threads(context.parameters))

@@ -9,16 +9,16 @@ from contract.parameters import Parameter
 from workloads import programs, trees
 from workloads.base import Assets, Context, Needs, Parameters, WorkloadError, one_of
 
-# grep says 1 where no line matches.
-FOUND_OR_NOT = (0, 1)
+# grep exits with 1 if no line matches.
+GREP_STATUSES = (0, 1)
 
 
 class KernelGrep(trees.OnTree):
     """Phases `grep-1` ... `grep-n`, each over a fresh copy of the tree with an empty page cache.
 
     The matching lines go through a pipe to `wc`: with /dev/null as its output GNU grep would stop
-    at the first match. Their number must be that of the archive's lines with the word, which is
-    no pattern, in every file as text. With `cache` warm, each copy has been searched before.
+    at the first match. Their number must equal the archive's lines with the word, which is a fixed
+    string; all files count as text. With `cache` warm, each copy has been searched before.
     """
 
     name = "kernel_grep"
@@ -43,7 +43,7 @@ class KernelGrep(trees.OnTree):
             raise WorkloadError("word-empty")
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:
-        """Room for every copy; memory for one where the page cache is to hold it."""
+        """Return the room for every copy, and memory for one if the page cache must hold it."""
         copy_bytes = _listed(parameters, assets).room_bytes
         return Needs(
             disk_bytes=int(parameters["copies"]) * copy_bytes,
@@ -68,8 +68,8 @@ class KernelGrep(trees.OnTree):
             programs.cold_start(context, ["grep", "--version"], ["wc", "--version"])
             search: list[programs.Command] = [["grep", "-raFe", word, tree], ["wc", "-l"]]
             if warm:
-                programs.run(*search, ok=FOUND_OR_NOT)
-            work, lines = programs.measured(context, f"grep-{number}", *search, ok=FOUND_OR_NOT)
+                programs.run(*search, ok=GREP_STATUSES)
+            work, lines = programs.measured(context, f"grep-{number}", *search, ok=GREP_STATUSES)
             work.plan(**listed.amounts, matches=listed.matches)
             work.report(matches=int(lines))
             work.add(**listed.amounts, matches=int(lines))

@@ -31,10 +31,7 @@ class KernelTree(trees.OnTree):
     assets = ("kernel_tree",)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:
-        """Return the archive, the tree, and what that is packed to.
-
-        Never more than the tree takes.
-        """
+        """Return the room for the archive, the tree, and the repacked archive, at most as large."""
         tree = trees.listed(assets["kernel_tree"], str(parameters["only"]))
         return Needs(disk_bytes=assets["kernel_tree"].stat().st_size + 2 * tree.room_bytes)
 
@@ -49,7 +46,7 @@ class KernelTree(trees.OnTree):
         packed = context.disk / ("again.tar" + (f".{suffix}" if suffix else ""))
         tree.mkdir()
         asset_bytes, listed = asset.stat().st_size, _listed(context)
-        # The asset is read once beforehand: the system disk's speed is not the subject.
+        # Read the asset once beforehand, so that the system disk's speed does not matter.
         preload = ["dd", f"if={asset}", "of=/dev/null", "bs=1M", "status=none"]
         copied = _measure(context, "copy", ["cp", asset, archive], preload)
         copied.plan(bytes=asset_bytes, files=1)
@@ -75,7 +72,7 @@ class KernelTree(trees.OnTree):
         packed_bytes = programs.size_bytes(packed)
         _wrote(context, repacked, packed_bytes)
 
-        # Counted on the whole file system: what was only moved is still on it.
+        # Count on the whole file system, where files that were only moved would remain.
         before = trees.size(context.disk.parent)
         delete: programs.Command = ["rm", "-r", archive, packed, tree]
         deleted = _measure(context, "delete", delete)
@@ -111,7 +108,7 @@ def _measure(
     flush: programs.Command = ["sync", "-f", context.disk]
     commands = [command, flush] if context.parameters["sync"] else [command]
     with ExitStack() as stack:
-        steps = [stack.enter_context(programs.held(each)) for each in commands]
+        steps = [stack.enter_context(programs.held(argv)) for argv in commands]
         with context.phase(phase) as work:
             for go in steps:
                 go()

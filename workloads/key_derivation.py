@@ -1,8 +1,8 @@
-"""How much work VeraCrypt's key derivation is, by hash and PIM (Personal Iterations Multiplier).
+"""The work of VeraCrypt's key derivation, by hash and PIM (Personal Iterations Multiplier).
 
 Source: VeraCrypt's documentation, "Header Key Derivation, Salt, and Iteration Count", "PIM" and
-"Argon2id" (veracrypt.fr/en). RIPEMD-160, which its newer versions no longer have, as it was up to
-version 1.25. `system` is the encryption of the disk that the machine boots from.
+"Argon2id" (veracrypt.fr/en). RIPEMD-160, removed from newer versions, as up to version 1.25.
+`system` is the encryption of the boot disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workloads.base import Assets, Context, Needs, Parameters, Workload, Workloa
 from workloads.child import Child, repeat
 from workloads.children.serving import Job, MissingError
 
-# Iterations without a PIM: of a volume or container, and of system encryption.
+# Iterations without a PIM: for a volume or container, and for system encryption.
 DEFAULTS = {
     "sha512": (500_000, 500_000),
     "whirlpool": (500_000, 500_000),
@@ -40,9 +40,9 @@ class Argon2:
 
 
 def iterations(hash_name: str, pim: int = 0, *, system: bool = False) -> int:
-    """Return iterations of PBKDF2; a PIM of 0 is none.
+    """Return the iterations of PBKDF2; a PIM of 0 means none.
 
-    WorkloadError for a hash VeraCrypt never had.
+    WorkloadError for a hash that VeraCrypt never had.
     """
     if hash_name not in DEFAULTS:
         raise WorkloadError("no-such-hash", hash_name=hash_name, known=", ".join(DEFAULTS))
@@ -54,7 +54,7 @@ def iterations(hash_name: str, pim: int = 0, *, system: bool = False) -> int:
 
 
 def argon2id(pim: int = 0) -> Argon2:
-    """Argon2id's parameters for a volume; a PIM of 0 is the default. System encryption lacks it."""
+    """Return Argon2id's parameters for a volume; a PIM of 0 is the default."""
     pim = pim or _DEFAULT_ARGON2_PIM
     memory_mib = min(64 + 32 * (pim - 1), 1024)
     passes = 3 + (pim - 1) // 3 if pim <= 31 else 13 + pim - 31
@@ -70,10 +70,10 @@ class KeyDerivation(Workload):
     """Phases `pbkdf2-<hash>.<n>i` and `argon2id.t<passes>-m<memory>KiB-p<lanes>`.
 
     A child process derives one key after the other, for `seconds` and to the end of the last, in
-    OpenSSL (SHA-2), libgcrypt (the other hashes) or libargon2; one that is missing is left out.
-    Each function gives a known answer first. PBKDF2's time goes with the length of the key, in
-    units of the hash: 64 bytes are one of SHA-512 and two of SHA-256. One thread, but for the lanes
-    of Argon2id. `iterations` and `argon2id` name costs of any kind, `pims` VeraCrypt's.
+    OpenSSL (SHA-2), libgcrypt (the other hashes) or libargon2; missing ones are left out. Each
+    function is first checked by a known answer. PBKDF2's time grows with the length of the key, in
+    units of the hash: 64 bytes are one of SHA-512 and two of SHA-256. One thread, except for the
+    lanes of Argon2id. `iterations` and `argon2id` name any costs, `pims` VeraCrypt's.
     """
 
     name = "key_derivation"
@@ -140,9 +140,9 @@ class KeyJob(Job):
 
 
 def planned(parameters: Parameters) -> list[KeyJob]:
-    """Every derivation once, in the order of the functions.
+    """Return every derivation once, in the order of the functions.
 
-    WorkloadError for what is none, and where there is none.
+    WorkloadError for an invalid one, or without any.
     """
     system, key_bytes = bool(parameters["system"]), int(parameters["key_bytes"])
     pims = lists.numbers("pims", parameters["pims"], least=0, optional=True)

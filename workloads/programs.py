@@ -1,4 +1,4 @@
-"""Run the programs whose energy is measured: quiet, in the C locale, failures as one sentence."""
+"""Run the measured programs without output, in the C locale; report failures in one sentence."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from workloads.base import Context, Work, WorkloadError
 Argument = str | Path
 Command = Sequence[Argument]
 
-# Its standard input is a socket: it reports there that it is ready, and waits for a word or an end.
+# Its standard input is a socket, on which it reports that it is ready, and waits for a line.
 _SHELL = ("sh", "-c", 'echo >&0; read -r _ && exec "$@" < /dev/null', "sh")
 
 KILL_LIMIT_S = 10.0
 
-# Servers live in sbin, which is not on every user's path.
+# Servers are in sbin, which is not on every user's path.
 SEARCH_PATH_SUFFIX = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def find(*names: str) -> Path | None:
-    """Return the first of the programs that exists, looked for in PATH and the sbin directories."""
+    """Return the first program that exists in PATH or the sbin directories."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SEARCH_PATH_SUFFIX])
     hits = (shutil.which(name, path=path) for name in names)
     return next((Path(hit) for hit in hits if hit), None)
 
 
-# All that a program inherits: where programs and its user's files are, and the screen. Nothing else
-# of a login, such as TAR_OPTIONS or LD_PRELOAD, changes what a program does.
+# All variables that a program inherits: paths, user and screen. Others of a login, such as
+# TAR_OPTIONS or LD_PRELOAD, could change what it does.
 INHERITED = (
     "PATH",
     "HOME",
@@ -59,8 +59,8 @@ INHERITED = (
 def environment(home: Path | None = None) -> dict[str, str]:
     """Return the environment of every program: `INHERITED`, in the C locale.
 
-    Output can be parsed, and grep is not slowed. `home` replaces the home directory, for programs
-    that leave settings there.
+    So output can be parsed, and grep is not slowed. `home` replaces the home directory, for
+    programs that write settings there.
     """
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return {**inherited, "LC_ALL": "C", **({"HOME": str(home)} if home else {})}
@@ -74,13 +74,13 @@ def run(
     name: str = "",
     stdin: IO[bytes] | int = subprocess.DEVNULL,
 ) -> str:
-    """Run a program, or several joined by pipes, to the end; return what the last one prints.
+    """Run a program, or several joined by pipes, to the end; return the output of the last one.
 
-    `name` is what errors call it, where that is not the program itself; the first reads `stdin`.
+    `name` replaces the program's name in errors; the first program reads `stdin`.
 
     Raises WorkloadError, with the last line of its standard error, if a program cannot be started,
-    exits with a status not in `ok`, or is not done within `timeout_s`. Whatever is still running
-    then is killed with its children.
+    exits with a status not in `ok`, or does not end within `timeout_s`. Programs still running then
+    are killed with their children.
     """
     with _all(commands, stdin, environment(home)) as started:
         return _result(started, timeout_s, ok, name)
@@ -94,12 +94,12 @@ def held(
     home: Path | None = None,
     name: str = "",
 ) -> Iterator[Callable[[], str]]:
-    """`run` in two steps, for a phase.
+    """Run programs as `run` does, but start them before the phase and let them begin in it.
 
-    What is yielded lets the programs begin, waits for their end, and is then what `run` is.
+    Yields a function that lets the programs begin, waits for their end, and returns the output.
 
-    To start a process is work of ours, so that it is done before the phase: a shell stands where
-    the first program is to be, and becomes it at our word. The others wait for its output.
+    Starting a process is our work, so it is done before the phase: a shell is started in place of
+    the first program, and executes it on our signal. The others wait for its output.
     """
     first = commands[0]
     if shutil.which(first[0]) is None:
@@ -110,7 +110,7 @@ def held(
     with ours, theirs:
         shell = [*_SHELL, *first]
         with _all([shell, *commands[1:]], theirs.fileno(), environment(home)) as started:
-            theirs.close()  # else we never learn that the shell is gone
+            theirs.close()  # otherwise the end of the shell would go unnoticed
             ours.recv(1)
 
             def go() -> str:
@@ -125,9 +125,9 @@ def held(
 def _all(
     commands: Sequence[Command], stdin: IO[bytes] | int, environ: Mapping[str, str]
 ) -> Iterator[list[Started]]:
-    """Run the programs, each with the output of the one before; killed at the end.
+    """Run the programs, each with the output of the previous one; kill them at the end.
 
-    What the last one prints goes to memory: a pipe would wake us for every line, within a phase.
+    The output of the last one goes to memory: a pipe would wake us for every line, within a phase.
     """
     started: list[Started] = []
     try:
@@ -136,50 +136,47 @@ def _all(
             printed = _memory("stdout") if index == len(commands) else None
             started.append(start(argv, upstream, environ, printed))
             if len(started) > 1:
-                # Else the upstream program never learns that its reader is gone.
+                # Otherwise the upstream program would not notice the end of its reader.
                 started[-2].output.close()
             upstream = started[-1].output
         yield started
     finally:
-        for each in started:
-            each.close()
+        for program in started:
+            program.close()
 
 
 def _result(
     started: Sequence[Started], timeout_s: float | None, ok: tuple[int, ...], name: str
 ) -> str:
     last = started[-1]
-    if not _ends(last.process, timeout_s):
+    descriptor = os.pidfd_open(last.process.pid)
+    try:
+        # `Popen.wait` with a limit would wake up again and again within the phase.
+        ended = select.select([descriptor], [], [], timeout_s)[0]
+    finally:
+        os.close(descriptor)
+    if not ended:
         raise WorkloadError("not-done", program=last.name, timeout_s=timeout_s)
-    for each in started:
-        each.process.wait()
+    for program in started:
+        program.process.wait()
     last.output.seek(0)
     output = system_text.decode(last.output.read())
     # From the end: a reader that fails ends those before it.
-    for each in reversed(started):
-        if each.process.returncode not in ok:
-            reason = each.last_words() or last_line(output) or "it printed no reason"
-            code = each.process.returncode
+    for program in reversed(started):
+        code = program.process.returncode
+        if code not in ok:
+            reason = program.last_words() or last_line(output) or "it printed no reason"
             status = f"(signal {-code})" if code < 0 else f"(status {code})"
             raise WorkloadError(
-                "program-failed", program=name or each.name, status=status, reason=reason
+                "program-failed", program=name or program.name, status=status, reason=reason
             )
     return output
-
-
-def _ends(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
-    """Wait for its end, without a look in between as `Popen.wait` has them; whether it came."""
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        return bool(select.select([descriptor], [], [], timeout_s)[0])
-    finally:
-        os.close(descriptor)
 
 
 def script(path: Path, commands: Sequence[Command], rounds: int = 1) -> Command:
     """Write a shell script that runs the commands in turn, all of them `rounds` times.
 
-    It ends where one fails. Returns the command that runs it, which prints all that they print.
+    It ends at the first failure. Returns the command that runs it and prints their output.
     """
     lines = [shlex.join(map(str, argv)) for argv in commands]
     loop = ["n=0", f"while [ $n -lt {rounds} ]; do", *lines, "n=$((n+1))", "done"]
@@ -188,9 +185,9 @@ def script(path: Path, commands: Sequence[Command], rounds: int = 1) -> Command:
 
 
 def measured(context: Context, phase: str, *commands: Command, **how: Any) -> tuple[Work, str]:
-    """Programs as a phase, `held` with what else that takes.
+    """Run programs as a phase; `how` are options of `held`.
 
-    Its work, still to be counted, and what the last one prints.
+    Returns its work, still to be counted, and the output of the last one.
     """
     with held(*commands, **how) as go, context.phase(phase) as work:
         output = go()
@@ -205,9 +202,9 @@ def cold_start(context: Context, *commands: Command) -> None:
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """End a process started in a separate session, with its children, and reap it.
+    """Kill a process in a separate session, with its children, and reap it.
 
-    A child that outlived it would hold the disk: it is waited for, too, as long as a kill may take.
+    A surviving child would hold the disk, so this waits for children, too, up to `KILL_LIMIT_S`.
     """
     deadline_s = time.monotonic() + KILL_LIMIT_S
     with suppress(ProcessLookupError):
@@ -218,14 +215,14 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def copied(output: str) -> tuple[str, dict[str, float]]:
-    """Return the lines in which dd reports what it copied, and these bytes and files."""
+    """Return the lines in which dd reports its copies, and the sums of bytes and files."""
     lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
     sizes = [int(match[1]) for line in lines if (match := re.match(r"(\d+) bytes ", line))]
     return "".join(lines), {"bytes": float(sum(sizes)), "files": float(len(sizes))}
 
 
 def size_bytes(file: Path) -> int:
-    """Return the size of a file that a program was to write; 0 if it is not there, or a link."""
+    """Return the size of a file that a program should have written; 0 if missing or a link."""
     try:
         status = file.lstat()
     except FileNotFoundError:
@@ -234,8 +231,8 @@ def size_bytes(file: Path) -> int:
 
 
 def last_line(text: str) -> str:
-    """Return the last line with a reason; empty if there is none."""
-    # GNU tar ends with a sentence without one.
+    """Return the last line that has a reason; empty if there is none."""
+    # GNU tar ends with a sentence without a reason.
     lines = [
         line.strip()
         for line in text.splitlines()
@@ -259,7 +256,7 @@ class Started:
         return last_line(system_text.decode(self.errors.read()))
 
     def close(self) -> None:
-        """End it with its children."""
+        """Kill the program with its children."""
         kill_group(self.process)
         self.output.close()
         self.errors.close()
@@ -272,7 +269,7 @@ class Started:
 
 
 def _memory(name: str) -> IO[bytes]:
-    """Return a file in memory: no pipe to drain, no write to any disk."""
+    """Return a file in memory, which needs no reader and no disk."""
     return os.fdopen(os.memfd_create(name), "w+b")
 
 
@@ -283,11 +280,11 @@ def start(
     output: IO[bytes] | None = None,
     **options: Any,
 ) -> Started:
-    """Start a program, with what else `Popen` takes; WorkloadError where it cannot be.
+    """Start a program with further `options` of `Popen`; WorkloadError if it cannot be started.
 
     Its standard output goes to `output`, by default a pipe.
     """
-    # The program's name, also where a shell holds its place.
+    # The program's name, even if a shell starts it.
     words = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
     name = Path(words[0]).name
     errors = _memory("stderr")

@@ -1,8 +1,8 @@
-"""Every workload by name, loaded only when asked for, and its parameters checked and completed."""
+"""Load workloads by name on demand; check and complete their parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from contract.extensions import ExtensionError, Group
 from contract.names import unknown_name
@@ -18,7 +18,7 @@ names = _GROUP.names
 def load(name: str) -> Workload:
     """Return a new instance of a workload.
 
-    WorkloadError if there is none, with the nearest name.
+    WorkloadError for an unknown one, with the nearest name.
     """
     try:
         workload: Workload = _GROUP.load(name)()
@@ -28,10 +28,10 @@ def load(name: str) -> Workload:
 
 
 def complete(name: str, settings: Mapping[str, object]) -> dict[str, ParameterValue]:
-    """All parameters of a workload: the given ones checked, the others by default.
+    """Return all parameters of a workload: the given ones checked, the others by default.
 
     WorkloadError for an unknown workload or parameter (with the nearest name), a value of the wrong
-    type, below its minimum or not among its choices, and for what the workload itself refuses.
+    type, below its minimum or not among its choices, and for values that the workload refuses.
     """
     workload = load(name)
     declared = {parameter.name: parameter for parameter in workload.parameters}
@@ -47,23 +47,21 @@ def complete(name: str, settings: Mapping[str, object]) -> dict[str, ParameterVa
 
 
 def _checked(workload: str, parameter: Parameter, value: object) -> ParameterValue:
-    what = f"parameter {parameter.name} of {workload}"
+    subject = f"parameter {parameter.name} of {workload}"
     try:
-        accepted = checked(what, parameter, value)
+        accepted = checked(subject, parameter, value)
     except ParameterError as error:
         raise WorkloadError(error) from error
-    if parameter.several:
-        _check_words(what, lists.words(accepted), [str(choice) for choice in parameter.choices])
-    return accepted
-
-
-def _check_words(what: str, words: list[str], choices: Sequence[str]) -> None:
+    if not parameter.several:
+        return accepted
+    words, choices = lists.words(accepted), [str(choice) for choice in parameter.choices]
     for word in words:
         if len(word.split()) > 1:
-            raise WorkloadError("not-words", what=what, word=word)
+            raise WorkloadError("not-words", what=subject, word=word)
         if choices and word not in choices:
             raise WorkloadError(
-                "unknown-word", what=what, word=word, nearest=nearest(word, choices)
+                "unknown-word", what=subject, word=word, nearest=nearest(word, choices)
             )
     if choices and not words:
-        raise WorkloadError("words-empty", what=what, known=", ".join(choices))
+        raise WorkloadError("words-empty", what=subject, known=", ".join(choices))
+    return accepted

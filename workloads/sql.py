@@ -25,15 +25,15 @@ from workloads.base import (
 DATABASE = "fde"
 TABLE = "sbtest1"
 MIB = 1 << 20
-# Generous, for both servers: an empty database's folder with its logs, and what a row of sysbench's
-# table and its index take on pages that are partly filled (its columns hold 188 bytes).
+# Generous, for both servers: an empty database's folder with its logs, and the room of a row of
+# sysbench's table and its index on partly filled pages (its columns hold 188 bytes).
 EMPTY_BYTES = 256 * MIB
 ROW_BYTES = 400
 COLUMNS_BYTES = 188
 PAGE_BYTES = 16384
 SECTOR_BYTES = 512
-# Statements of sysbench 1.0's transactions by script (oltp_common.lua), BEGIN and COMMIT included;
-# so many of them read, each from a random row on.
+# Statements of sysbench 1.0's transactions by script (oltp_common.lua), BEGIN and COMMIT included,
+# and the number of those that read, each from a random row on.
 STATEMENTS = {"read-only": 16, "read-write": 20}
 READS = 14
 QUERIES = ("com_select", "com_insert", "com_update", "com_delete", "com_begin", "com_commit")
@@ -41,9 +41,9 @@ MOVED = (*QUERIES, "innodb_pages_read")
 # Two clients that write hardly ever meet on as many rows for each (InnoDB locks up to 8 of a
 # transaction at once, with the gaps beside them).
 ROWS_PER_CLIENT = 10_000
-# Of the expected pages, so that chance in which rows are read does not matter.
+# The required share of the expected pages, because the rows read are random.
 CHANCE_SHARE = 0.8
-# Of the buffer pool, what the pages that were read may take to be in there later.
+# The largest share of the buffer pool that pages may take and still be found there later.
 POOL_SHARE = 0.5
 LOG_BYTES = 128 << 10
 _REPORT = re.compile(
@@ -56,7 +56,7 @@ class Sql(Workload):
 
     The server is stopped in order and started again between `load` and the queries, as by a boot:
     its data files are read past the page cache, so that only an empty buffer pool makes the
-    queries of `query-cold` come from the disk. `query-warm` is the same transactions again. They
+    queries of `query-cold` read from the disk. `query-warm` runs the same transactions again. They
     are those of sysbench's `script`: its read-only ones, the paper's "a few queries", or its
     read-write ones, each committed durably. Changed pages are written, and the page cache is
     emptied, before each phase but `load`. Starting and stopping the server is not measured.
@@ -95,7 +95,7 @@ class Sql(Workload):
             raise WorkloadError("too-few-rows", rows=rows, threads=threads, least=least)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """Return the room for data with logs, an empty database kept aside, pool and server."""
+        """Return the room for data with logs, an empty database, buffer pool and server."""
         data_bytes = int(parameters["rows"]) * ROW_BYTES
         return Needs(
             disk_bytes=EMPTY_BYTES + data_bytes,
@@ -104,9 +104,9 @@ class Sql(Workload):
         )
 
     def prepare(self, context: Context) -> None:
-        wanted = str(context.parameters["server"])
-        binaries = database.find(wanted)
-        missing = database.reasons(self.name, wanted, context.disk)
+        kind = str(context.parameters["server"])
+        binaries = database.find(kind)
+        missing = database.reasons(self.name, kind, context.disk)
         if binaries is None or missing:
             raise WorkloadError(*missing)
         data, temporary = context.disk / "data", context.disk / "tmp"
@@ -140,7 +140,7 @@ class Sql(Workload):
         work.report(rows=sum(map(int, re.findall(r"Inserting (\d+) records", output))))
         work.add(rows=int(server.execute(f"SELECT COUNT(*) FROM {DATABASE}.{TABLE}")))
         work.disk_writes(rows * COLUMNS_BYTES)
-        # Else the first query would, and write what it finds.
+        # Otherwise the first query would analyse the table and write the result.
         server.execute(f"ANALYZE TABLE {DATABASE}.{TABLE}")
 
         server.shut_down()
@@ -168,10 +168,10 @@ class Sql(Workload):
 def _query(
     context: Context, server: database.Instance, phase: str, cold_bytes: int | None = None
 ) -> int:
-    """Run the transactions as a phase; return the bytes that the server reports to have read.
+    """Run the transactions as a phase; return the bytes that the server reports as read.
 
-    `cold_bytes` is that of the same transactions before, None for the first ones. The server counts
-    transactions and queries for us: sysbench's own report is of another program.
+    `cold_bytes` is the result of the same transactions before, None for the first ones. We count
+    transactions and queries with the server's counters, independently of sysbench's report.
     """
     parameters = context.parameters
     rows, events = int(parameters["rows"]), int(parameters["events"])
@@ -181,7 +181,7 @@ def _query(
     work, output = programs.measured(context, phase, [*_sysbench(context, server), "run"])
     after = server.status()
     _keep(context, phase, output)
-    # MySQL's client makes a query of its own when it asks for the counters.
+    # MySQL's client makes an additional query when it reads the counters.
     moved = {name: after[name] - 2 * before[name] + earlier[name] for name in MOVED}
     read_bytes = moved["innodb_pages_read"] * after["innodb_page_size"]
     work.plan(transactions=events, queries=events * STATEMENTS[script])
@@ -189,15 +189,15 @@ def _query(
     work.add(transactions=moved["com_commit"], queries=sum(moved[name] for name in QUERIES))
     if script == "read-only":
         work.disk_writes_nothing()
-    else:  # one commit of its own for each, or for all clients together
+    else:  # at least one commit, separate for each client or shared by all
         work.disk_writes(SECTOR_BYTES * events / int(parameters["threads"]))
-    # Its own threads may have read a few pages beside the phase, within the server's two counts.
+    # The server's threads may have read a few pages between its two counts, but outside the phase.
     by_itself = max(0, read_bytes - QUIET_BYTES)
     if cold_bytes is None:
         work.disk_reads(max(by_itself, touched_bytes(rows, events)))
     elif cold_bytes <= POOL_SHARE * pool_bytes and script == "read-only":
         work.disk_reads_none_of(cold_bytes)
-    else:  # what writes also reads rollback segments, other ones each time
+    else:  # writing transactions also read rollback segments, different ones each time
         work.disk_reads(by_itself)
     return read_bytes
 
@@ -205,7 +205,7 @@ def _query(
 def reported(output: str, phase: str) -> dict[str, float]:
     """Return queries and transactions in sysbench's report.
 
-    WorkloadError without a report, or if some failed and were passed over or begun again.
+    WorkloadError without a report, or if some failed and were skipped or repeated.
     """
     counts = {name.replace(" ", "_"): int(count) for name, count in _REPORT.findall(output)}
     if set(counts) != {"queries", "transactions", "ignored_errors", "reconnects"}:
@@ -217,9 +217,9 @@ def reported(output: str, phase: str) -> dict[str, float]:
 
 
 def touched_bytes(rows: int, events: int) -> float:
-    """Return how much of a table at least so many transactions read, by expectation.
+    """Return the expected bytes of a table that the transactions read at least.
 
-    Each of `READS` reads a transaction begins at a row anywhere in a table of P full pages: n of
+    Each of `READS` reads of a transaction begins at a random row of a table of P full pages: n of
     them touch P (1 - (1 - 1/P)^n) pages, here with the exponential function. Real pages are not
     full, so that the table has more.
     """
@@ -229,7 +229,7 @@ def touched_bytes(rows: int, events: int) -> float:
 
 def _sysbench(context: Context, server: database.Instance) -> list[str]:
     parameters = context.parameters
-    # Every row is as likely as any other: with sysbench's default most reads fall on few pages.
+    # All rows are equally likely: with sysbench's default most reads go to few pages.
     return [
         *("sysbench", _script(context), "--db-driver=mysql", "--mysql-user=root"),
         *(f"--mysql-socket={server.socket_path}", f"--mysql-db={DATABASE}"),
@@ -253,7 +253,7 @@ def _keep(context: Context, phase: str, output: str) -> None:
 
 
 def _warm_up(context: Context, server: database.Instance) -> None:
-    """Write what is changed and empty the page cache; load the programs, not the data."""
+    """Write changed pages and empty the page cache; load the programs, not the data."""
     server.flush()
     programs.cold_start(context, ["sysbench", _script(context), "help"])
     server.execute("SELECT 1")

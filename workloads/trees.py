@@ -1,4 +1,4 @@
-"""Source trees in archives: unpack them with GNU tar, and count what is in them."""
+"""Unpack source trees from archives with GNU tar, and count their contents."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from workloads.base import Assets, Parameters, Workload, WorkloadError
 
 COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
 
-# Of ext4 and xfs, as a rule; a folder takes one at least.
+# The usual block of ext4 and xfs; a folder takes at least one.
 BLOCK_BYTES = 4096
-# GNU tar's header and unit of data, and what it fills up to (its manual, "Basic Tar Format").
+# GNU tar's header and unit of data, and its record, to which it pads (manual, "Basic Tar Format").
 TAR_BLOCK_BYTES, TAR_RECORD_BYTES = 512, 10240
 GZIP_LEAST_BYTES = 18  # header and trailer
 
@@ -30,13 +30,13 @@ ONLY = Parameter(
 
 
 def compression(archive: Path) -> str:
-    """Return the suffix that names an archive's compression, empty for a plain tar."""
+    """Return the suffix of an archive's compression, empty for a plain tar."""
     suffix = {".tgz": "gz", ".txz": "xz"}.get(archive.suffix, archive.suffix[1:])
     if suffix == "tar":
         return ""
     if suffix not in COMPRESSORS:
-        known = ", ".join(f".tar.{s}" for s in COMPRESSORS)
-        raise WorkloadError("unknown-archive", archive=archive.name, known=known)
+        suffixes = ", ".join(f".tar.{s}" for s in COMPRESSORS)
+        raise WorkloadError("unknown-archive", archive=archive.name, known=suffixes)
     return suffix
 
 
@@ -66,10 +66,10 @@ def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a tree has: regular `files`, their `size_bytes`, and all `entries` below its root.
+    """Contents of a tree: regular `files`, their `size_bytes`, and all `entries` below its root.
 
-    `room_bytes` is what its files and folders take up, in whole blocks, `tar_bytes` a tar of it,
-    and `matches` the lines of its files with the word that was looked for.
+    `room_bytes` is the room for its files and folders in whole blocks, `tar_bytes` the size of a
+    tar of it, and `matches` the number of its lines with the searched word.
     """
 
     files: int = 0
@@ -87,10 +87,10 @@ class Contents:
 
 @functools.cache
 def listed(archive: Path, only: str, word: str = "") -> Contents:
-    """Return what an archive holds, read by Python: not by the tar whose work it is compared with.
+    """Return an archive's contents, read by Python, independently of the measured tar.
 
-    `only` is as GNU tar's `--wildcards`, which takes all below a folder that it names. Raises
-    WorkloadError if the archive cannot be read.
+    `only` is a pattern of GNU tar's `--wildcards`, which includes everything below a matching
+    folder. Raises WorkloadError if the archive cannot be read.
     """
     suffix = compression(archive)
     unpack = [COMPRESSORS[suffix], "-dc", str(archive)] if suffix else ["cat", str(archive)]
@@ -107,7 +107,7 @@ def listed(archive: Path, only: str, word: str = "") -> Contents:
                     if member.isreg():
                         sizes[name] = member.size
                         if word and (file := members.extractfile(member)):
-                            matches += _lines_with(word.encode(), file.read())
+                            matches += sum(word.encode() in line for line in file)
                     elif member.islnk():
                         sizes[name] = sizes.get(os.path.normpath(member.linkname), 0)
                     else:
@@ -118,18 +118,14 @@ def listed(archive: Path, only: str, word: str = "") -> Contents:
         if status := unpacker.process.wait():
             reason = f"{unpack[0]} ended with status {status}"
             raise WorkloadError("archive-unread", archive=archive.name, reason=reason)
-    # Folders are made also where an archive does not list them.
+    # tar also makes folders that an archive does not list.
     others |= {str(parent) for name in (*sizes, *others) for parent in PurePath(name).parents}
     others.discard(".")
     return _contents([*sizes.items()], sorted(others), matches)
 
 
-def _lines_with(word: bytes, text: bytes) -> int:
-    return sum(word in line for line in text.split(b"\n")) if word in text else 0
-
-
 def size(tree: Path) -> Contents:
-    """Return what a folder holds."""
+    """Return the contents of a folder."""
     sizes: list[tuple[str, int]] = []
     others: list[str] = []
     for folder, folders, names in os.walk(tree):
@@ -166,9 +162,9 @@ def _selected(name: str, only: str) -> bool:
 
 
 def unpacked_bytes(archive: Path, near_bytes: int) -> int:
-    """Return the size of the tar in a compressed archive, by the program that compressed it.
+    """Return the size of the tar in a compressed archive, from the program that compressed it.
 
-    gzip notes the size modulo 4 GiB (RFC 1952): of the sizes that this allows, the one next to
+    gzip records the size modulo 4 GiB (RFC 1952): of the possible sizes, the one nearest to
     `near_bytes`. Raises WorkloadError.
     """
     suffix, packed_bytes = compression(archive), programs.size_bytes(archive)

@@ -22,38 +22,38 @@ from workloads.base import Assets, Context, Needs, Parameters, Workload, Workloa
 from workloads.child import keep
 
 MIB = 1 << 20
-# Nobody's settings, no terminal, no remote.
+# Without a user's settings, terminal or remote control.
 PLAYER = ("mplayer", "-noconfig", "all", "-noconsolecontrols", "-nolirc", "-nojoystick")
-# A driver or decoder as mplayer names it, with its options; a list of them ends in a comma.
+# mplayer's name of a driver or decoder, with options; a list of them ends in a comma.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:=,-]*")
 HARDWARE = ("vdpau", "vaapi", "xvmc", "crystalhd", "cuvid", "v4l2m2m")
-# The exit status of mplayer is 0 even if it could play nothing, and for most containers its line of
-# status counts no frames. For each frame that it decodes it tells how long the one before it stays.
+# The exit status of mplayer is 0 even if it played nothing, and for most containers its status line
+# counts no frames. For each decoded frame it prints how long the previous one is shown.
 DURATION = re.compile(r"\*\*\* ftime=([\d.]+) \*\*\*")
-# Its line of status has, after half a second, the percentages of the time played that it decoded
-# pictures and showed them.
+# After half a second its status line has the percentages of the time that it spent decoding
+# pictures and showing them.
 BUSY = re.compile(r"(\d+)% +(\d+)% +[\d.]+% \d+ \d+")
 REPORT = ("-msglevel", "all=-1:avsync=7:statusline=5")
 IDENTITY = ("-msglevel", "all=-1:avsync=7:identify=6", "-identify")
 AS_FAST_AS_IT_GOES = ("-benchmark", "-nosound")
-# Time stamps and what is printed of them are rounded to 1 ms.
+# Time stamps are rounded to 1 ms, in the file and in the output.
 ROUNDED_S = 0.001
-# A clip is cut between frames. Real time, but for what its outputs hold when it ends, and for its
-# first frame, which takes longer from a disk than from memory.
+# Limits for playing in real time: a clip is cut between frames, the outputs hold some data when it
+# ends, and the first frame takes longer from a disk than from memory.
 SHORTEST_SHARE = 0.9
 LONGEST_SHARE = 1.1
 HELD_S = 0.5
 LATE_S = 2.0
-# A player that is as busy as this cannot keep time.
+# A busier player cannot keep time.
 MOST_BUSY_SHARE = 0.95
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What of a clip lasts as long as was asked for: what playing it once beforehand showed.
+    """The part of a clip that has the requested length, found by playing it once beforehand.
 
-    `frames` is what mplayer is asked to show, `decoded` what it decodes for that: some containers
-    hold empty frames. `size_bytes` is what it reads of the file.
+    `frames` is the number of frames requested from mplayer, `decoded` the number it decodes for
+    that: some containers hold empty frames. `size_bytes` is the part of the file that it reads.
     """
 
     frames: int
@@ -64,21 +64,20 @@ class Cut:
 
 
 class Video(Workload):
-    """Phase `play`: the first seconds of a clip that lies on the disk under test; `read` beside it.
+    """Phase `play`: the first seconds of a clip on the disk under test; optionally phase `read`.
 
-    The first of a suite's runs plays its copy of the clip once beforehand, as fast as it goes. That
-    shows how many frames last so long, whatever their rate and time stamps, and how much of the
-    file they are read from; each run is compared with it, and must keep real time. The player has
-    been run on the original as well, so the phase loads the clip only.
+    The first of a suite's runs plays its copy of the clip once beforehand, as fast as possible.
+    That finds how many frames last as long as requested, independent of rate and time stamps, and
+    how much of the file they are read from; each run is compared with it, and must play in real
+    time. The original is played beforehand as well, so that the phase loads only the clip.
 
-    Picture and sound go to mplayer's null devices, which keep real time, on machines without a
-    screen or a sound card as on others; `picture` and `sound` name its drivers where the machine
-    has both, as the paper's had. `decoder` names one of mplayer's (`mplayer -vc help`),
-    `ffh264vdpau,` for one in the graphics processor; what decoded is kept with the run, and whether
-    that is hardware.
+    Picture and sound go to mplayer's null devices, which keep real time, even on machines without a
+    screen or a sound card; `picture` and `sound` name its drivers if the machine has both, as the
+    paper's had. `decoder` names one of mplayer's (`mplayer -vc help`), `ffh264vdpau,` for one in
+    the graphics processor; the actual decoder is saved with the run, and whether it is hardware.
 
-    With `reads`, `read` reads by dd as many bytes as these seconds of the clip have, so often, past
-    the page cache: from the disk and decrypted each time, but not played.
+    With `reads`, the phase `read` reads with dd as many bytes as these seconds of the clip have,
+    `reads` times, past the page cache: from the disk and decrypted each time, but not played.
     """
 
     name = "video"
@@ -102,20 +101,20 @@ class Video(Workload):
                 raise WorkloadError("invalid-name", parameter=name, value=value)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        """Return the clip."""
+        """Return the room for the clip."""
         return Needs(disk_bytes=assets["clip"].stat().st_size)
 
     def prepare(self, context: Context) -> None:
-        """Copy the clip; the first of a suite's runs finds its cut."""
+        """Copy the clip; the first of a suite's runs also finds its cut."""
         with context.assets["clip"].open("rb") as source, _clip(context).open("wb") as copy:
             shutil.copyfileobj(source, copy)
             os.fsync(copy.fileno())
-        if not (known := _known(context)).exists():
-            files.write_json(known, asdict(_cut(context)))
+        if not (cut_file := _cut_file(context)).exists():
+            files.write_json(cut_file, asdict(_cut(context)))
 
     def run(self, context: Context) -> None:
         seconds = float(context.parameters["seconds"])
-        cut = schema.read(Cut, read_object(_known(context)))
+        cut = schema.read(Cut, read_object(_cut_file(context)))
         context.drop_caches()
         start_s = _warm_up(context)
         command: programs.Command = [
@@ -136,8 +135,10 @@ class Video(Workload):
         if elapsed_s < SHORTEST_SHARE * cut.lasts_s - HELD_S:
             raise WorkloadError("played-too-fast", seconds=cut.lasts_s, elapsed_s=elapsed_s)
         too_long = elapsed_s > LONGEST_SHARE * cut.lasts_s + 2 * start_s + LATE_S
-        # A real picture output may wait for the screen, which its share includes.
-        too_busy = context.parameters["picture"] == "null" and _busy_share(output) > MOST_BUSY_SHARE
+        busy_reports = BUSY.findall(output)
+        busy_share = sum(map(int, busy_reports[-1])) / 100 if busy_reports else 0.0
+        # The share of a real picture output includes waiting for the screen.
+        too_busy = context.parameters["picture"] == "null" and busy_share > MOST_BUSY_SHARE
         if too_long or too_busy:
             raise WorkloadError("played-too-slowly", seconds=cut.lasts_s, elapsed_s=elapsed_s)
         if reads := int(context.parameters["reads"]):
@@ -157,7 +158,7 @@ class Video(Workload):
 
 
 def _player(parameters: Parameters) -> tuple[str, ...]:
-    """How mplayer is called, with its outputs and its decoder."""
+    """Return mplayer's command, with its outputs and its decoder."""
     outputs = ("-vo", str(parameters["picture"]), "-ao", str(parameters["sound"]))
     decoder = ("-vc", str(parameters["decoder"])) if parameters["decoder"] else ()
     return (*PLAYER, *outputs, *decoder)
@@ -167,35 +168,29 @@ def _clip(context: Context) -> Path:
     return context.disk / f"clip{context.assets['clip'].suffix}"
 
 
-def _known(context: Context) -> Path:
-    """Return where the cut is kept for later runs of the suite with the same parameters."""
+def _cut_file(context: Context) -> Path:
+    """Return the file of the cut for later runs of the suite with the same parameters."""
     names = [str(context.parameters[name]) for name in ("seconds", "decoder")]
     return context.shared / f"video-{'-'.join(names)}.json"
 
 
 def _durations(output: str, frames_per_s: float) -> list[float]:
-    """Return for each decoded frame how long in s the one before it stays, as mplayer prints it.
+    """Return for each decoded frame how long in s the previous one is shown, as mplayer prints it.
 
-    What is a multiple of half a frame's time by the clip's rate, but for rounding, is one exactly.
+    A value near a multiple of half a frame's time by the clip's rate is rounded to it.
     """
     durations = [float(text) for text in DURATION.findall(output)]
     if not frames_per_s:
         return durations
-    exact = [round(2 * each * frames_per_s) / (2 * frames_per_s) for each in durations]
+    exact = [round(2 * time_s * frames_per_s) / (2 * frames_per_s) for time_s in durations]
     return [
-        snapped if abs(snapped - each) <= ROUNDED_S else each
-        for each, snapped in zip(durations, exact, strict=True)
+        snapped_s if abs(snapped_s - time_s) <= ROUNDED_S else time_s
+        for time_s, snapped_s in zip(durations, exact, strict=True)
     ]
 
 
-def _busy_share(output: str) -> float:
-    """Return the share of the time played that mplayer took to decode and show, as it reports."""
-    reports = BUSY.findall(output)
-    return sum(map(int, reports[-1])) / 100 if reports else 0.0
-
-
 def _cut(context: Context) -> Cut:
-    """Find how many frames last as long as was asked for."""
+    """Return the number of frames that last as long as requested, with related figures."""
     seconds, clip = float(context.parameters["seconds"]), context.assets["clip"].name
     cut, durations = _play_fast(context, math.ceil(30 * seconds))
     decoded_before = 0
@@ -212,7 +207,7 @@ def _cut(context: Context) -> Cut:
 
 
 def _share(durations: list[float], seconds: float) -> float:
-    """Return the share of the decoded frames that last so long."""
+    """Return the share of the decoded frames that last `seconds`."""
     sums = itertools.accumulate(durations)
     shorter = sum(elapsed_s < seconds - ROUNDED_S for elapsed_s in sums)
     return min(1.0, (shorter + 1) / len(durations))
@@ -221,8 +216,8 @@ def _share(durations: list[float], seconds: float) -> float:
 def _play_fast(context: Context, frames: int) -> tuple[Cut, list[float]]:
     """Play the copy of the clip without its sound and without waiting.
 
-    The file is the player's standard input, so that nothing is read ahead: what is in memory
-    afterwards is what the player asked for.
+    The file is the player's standard input, so that nothing is read ahead: the page cache then
+    holds only what the player requested.
     """
     seconds, clip = float(context.parameters["seconds"]), context.assets["clip"].name
     command = [*_player(context.parameters), *AS_FAST_AS_IT_GOES, *IDENTITY]
@@ -243,7 +238,7 @@ def _play_fast(context: Context, frames: int) -> tuple[Cut, list[float]]:
 
 
 def _bytes_in_memory(descriptor: int) -> int:
-    """Return how much of a file the page cache holds."""
+    """Return how many bytes of a file the page cache holds."""
     size_bytes = os.fstat(descriptor).st_size
     held = (ctypes.c_ubyte * math.ceil(size_bytes / mmap.PAGESIZE))()
     with mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_COPY) as memory:
@@ -254,9 +249,9 @@ def _bytes_in_memory(descriptor: int) -> int:
 
 
 def _warm_up(context: Context) -> float:
-    """Decode the first frame of the original twice, and return how long the second time took in s.
+    """Decode the first frame of the original twice, and return the time of the second run in s.
 
-    What decoded it is kept with the run, and compared with what was asked for.
+    The decoder is saved with the run, and compared with the requested one.
     """
     clip = context.assets["clip"]
     command: programs.Command = [
@@ -268,13 +263,13 @@ def _warm_up(context: Context) -> float:
     name = decoder[1] if decoder else ""
     hardware = any(word in name for word in HARDWARE)
     keep(context, "decoder", {"decoder": name, "in_hardware": hardware if name else None})
-    wanted = str(context.parameters["decoder"]).rstrip(",").split(",")
-    if wanted != [""] and name not in wanted:
+    decoders = str(context.parameters["decoder"]).rstrip(",").split(",")
+    if decoders != [""] and name not in decoders:
         raise WorkloadError(
             "wrong-decoder",
             clip=clip.name,
             decoder=name or "nothing that it names",
-            wanted=" or ".join(wanted),
+            wanted=" or ".join(decoders),
         )
     started_s = time.monotonic()
     programs.run(command, timeout_s=120, home=context.scratch)

@@ -1,4 +1,4 @@
-"""Programs that do measured work over and over, so that the agent only waits.
+"""Programs that repeat measured work, so that the agent only waits.
 
-Each is started and asked by `workloads.child`; its module is called as the workload is.
+`workloads.child` starts and controls them; each has the name of its workload.
 """

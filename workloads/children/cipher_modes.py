@@ -1,4 +1,4 @@
-"""Known answers of block ciphers with blocks of 128 bits, and what follows from them for modes."""
+"""Repeat a block cipher in a mode on an input; first check it by known answers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from workloads.crypt.known_answers import xor
 BLOCK_BYTES = 16
 # (key, block, encrypted block) by cipher and bits of key.
 BLOCKS = {
-    (cipher, int(bits)): (known["key"], known["plain"], known["answer"])
+    (cipher, int(bits)): (vector["key"], vector["plain"], vector["answer"])
     for cipher, sizes in known_answers.KNOWN["blocks"].items()
-    for bits, known in sizes.items()
+    for bits, vector in sizes.items()
 }
 
 Encrypt = Callable[[bytes], bytes]
 
 
 def xts(encrypt: Encrypt, tweak: Encrypt, iv: bytes, plain: bytes, block: int) -> bytes:
-    """Block number `block` as XTS (IEEE 1619-2007) has it; `tweak` encrypts with the second key."""
+    """Encrypt block `block` in XTS (IEEE 1619-2007); `tweak` encrypts with the second key."""
     start = block * BLOCK_BYTES
     number = int.from_bytes(tweak(iv), "little")
-    # Multiplied so often by x modulo x^128 + x^7 + x^2 + x + 1, least significant byte first.
+    # Multiply `block` times by x modulo x^128 + x^7 + x^2 + x + 1, least significant byte first.
     for _ in range(block):
         number <<= 1
         if number >> 128:
@@ -41,7 +41,7 @@ def xts(encrypt: Encrypt, tweak: Encrypt, iv: bytes, plain: bytes, block: int) -
     return xor(encrypt(xor(plain[start : start + BLOCK_BYTES], mask)), mask)
 
 
-# Longer inputs are neither tried out before a phase nor decrypted whole to be compared.
+# Longer inputs are neither tried before a phase nor decrypted completely for the comparison.
 TRIED_BYTES = 4 * MIB
 _INFO_CPU_SETTINGS = 1008  # openssl/crypto.h
 
@@ -66,11 +66,11 @@ class Stream(Check):
 
 @dataclass(frozen=True)
 class Ask:
-    """A request without anything more."""
+    """A request without parameters."""
 
 
 def _answers(request: Check) -> tuple[Outcome, None]:
-    """Hold a cipher in a mode against its known answers; MissingError where no library has it."""
+    """Check a cipher in a mode by known answers; MissingError if no library has it."""
     cipher, mode = request.cipher, request.mode
     maker = libraries.find(cipher, mode, encrypt=True)
     if maker is None:
@@ -82,7 +82,7 @@ def _answers(request: Check) -> tuple[Outcome, None]:
 
 
 def stream(request: Stream) -> tuple[Outcome, Task]:
-    """Lay out one cipher, mode, direction and size; `go` repeats it on one stream.
+    """Prepare one cipher, mode, direction and size; the task repeats it on one stream.
 
     The stream keeps its key and state from one input to the next: the key schedule is not measured.
     """
@@ -92,14 +92,14 @@ def stream(request: Stream) -> tuple[Outcome, Task]:
     generator = random.Random(request.seed)
     key, iv = generator.randbytes(kind.key_bytes), generator.randbytes(kind.block_bytes)
     begin = partial(libraries.begin, cipher, mode, key=key, iv=iv)
-    # A block longer than what they hold, as the libraries want of a target.
+    # One block longer than their content, as the libraries require of a target.
     plain, encrypted = bytearray(size + 16), bytearray(size + 16)
     source, target = memoryview(plain)[:size], memoryview(encrypted)
     unit = generator.randbytes(min(size, MIB))
     for start in range(0, size, len(unit)):
         part = source[start : start + len(unit)]
         part[:] = unit[: len(part)]
-    target[:size] = source  # so that its pages are there
+    target[:size] = source  # allocates its pages
     if not request.encrypt:
         begin(encrypt=True).bind(source, target)()
         tried = begin(encrypt=False).crypt(target[: min(size, TRIED_BYTES)])
@@ -109,14 +109,14 @@ def stream(request: Stream) -> tuple[Outcome, Task]:
     operation = begin(encrypt=request.encrypt).bind(source, target)
     batch = serving.calibrate(operation)[0] if size <= TRIED_BYTES else 1
     again = partial(serving.for_seconds, operation, request.seconds, batch)
-    # CPU seconds of a call with a single block, of which nearly all are Python's.
+    # CPU seconds of a call with a single block, nearly all of them Python's.
     block = kind.block_bytes
     single = begin(encrypt=True).bind(bytes(block), bytearray(3 * block))
     return {"call_s": min(serving.calibrate(single)[1] for _ in range(3))}, again
 
 
 def _instructions(_request: Ask) -> tuple[Outcome, None]:
-    """Return the processor's features as OpenSSL lists them, if it does, and AES-128-ECB's rate."""
+    """Return OpenSSL's list of processor features, if available, and AES-128-ECB's rate."""
     maker = libraries.find("aes-128", "ecb", encrypt=True, only=libraries.OPENSSL)
     if maker is None:
         raise WorkloadError("no-aes")
@@ -131,10 +131,7 @@ def _instructions(_request: Ask) -> tuple[Outcome, None]:
 
 
 def _settings() -> str | None:
-    """Return the features that the OpenSSL below `cryptography` believes in.
-
-    None if it is linked in.
-    """
+    """Return the processor features detected by cryptography's OpenSSL, None if linked in."""
     for name in ("cryptography.hazmat.bindings._openssl", "cryptography.hazmat.bindings._rust"):
         try:
             library = ctypes.CDLL(str(importlib.import_module(name).__file__))

@@ -1,4 +1,4 @@
-"""Encrypt or decrypt a whole file over and over; a recipe must give its known answers first."""
+"""Encrypt or decrypt a whole file again and again; check each recipe first by known answers."""
 
 from __future__ import annotations
 
@@ -52,36 +52,36 @@ class Compare:
 
 
 def recipe(request: Make) -> tuple[Outcome, None]:
-    """Make a recipe with its keys and try it; of RSA also the seconds of a private operation."""
+    """Create a recipe with its keys and test it; of RSA also time a private operation."""
     name = request.recipe
-    _made[name] = made = recipes.make(name, request.seed)
-    outcome: Outcome = asdict(made.check())
-    if isinstance(made, recipes.RsaOaep):
-        wrapped = made.wrap(bytes(CHUNK_BYTES))
+    _made[name] = instance = recipes.make(name, request.seed)
+    outcome: Outcome = asdict(instance.check())
+    if isinstance(instance, recipes.RsaOaep):
+        wrapped = instance.wrap(bytes(CHUNK_BYTES))
         started_s = time.perf_counter()
         for _ in range(COST_TRIES):
-            made.unwrap(wrapped)
+            instance.unwrap(wrapped)
         outcome["unwrap_s"] = (time.perf_counter() - started_s) / COST_TRIES
     return outcome, None
 
 
 def file(request: Turn) -> tuple[Outcome, Task]:
-    """Lay out one file's encryption or decryption, doing it once; `go` repeats it."""
-    made = _made[request.recipe]
+    """Prepare one file's encryption or decryption by doing it once; the task repeats it."""
+    instance = _made[request.recipe]
     source, target = Path(request.source), Path(request.target)
     target.unlink(missing_ok=True)  # it might be longer than the new one
     size = source.stat().st_size
     # A target of OAEP is longer than its source, by a third and up to a block.
     room = size * RSA_BYTES // CHUNK_BYTES + ROOM_BYTES
     read, written = bytearray(size + ROOM_BYTES), bytearray(room)
-    turn = made.encrypt if request.encrypt else made.decrypt
+    turn = instance.encrypt if request.encrypt else instance.decrypt
 
     def turn_file() -> None:
-        """Read the file, turn it, write the other; unbuffered, in one call each."""
+        """Read the file, encrypt or decrypt it, write the other; unbuffered, one call each."""
         with source.open("rb", buffering=0) as opened:
             filled = opened.readinto(read)
         length = turn(read, filled or 0, written)
-        # Not truncated before: ext4 would begin to write back whenever such a file is closed.
+        # Do not truncate it first: ext4 would begin to write back whenever such a file is closed.
         fd = os.open(target, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             if os.write(fd, memoryview(written)[:length]) != length:
@@ -97,7 +97,7 @@ def file(request: Turn) -> tuple[Outcome, Task]:
 
 
 def same(request: Compare) -> tuple[Outcome, None]:
-    """Check that two files are alike; WorkloadError where they are not."""
+    """Check that two files are identical; WorkloadError if not."""
     if not filecmp.cmp(request.first, request.second, shallow=False):
         raise WorkloadError("file-changed", file=Path(request.first).name)
     return {}, None

@@ -1,6 +1,6 @@
-"""Let the kernel encrypt over and over.
+"""Encrypt in the kernel again and again.
 
-The interface is AF_ALG: data are copied into the kernel once, encrypted there, and come out into
+The interface is AF_ALG: data are copied into the kernel once, encrypted there, and returned into
 our memory. Before a cipher is used, its answers are checked.
 """
 
@@ -27,39 +27,41 @@ _SOL_ALG, _SET_KEY = 279, 1
 _DECRYPT, _ENCRYPT = 0, 1
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
 _IV = bytes(range(BLOCK_BYTES))
-# From Linux 7.3 on: 0 all, 1 those on a list of its own, 2 none. What is not given is "not there".
+# From Linux 7.3 on: 0 permits all ciphers, 1 those on a list, 2 none; others give ENOENT.
 RESTRICTION = Path("/proc/sys/crypto/af_alg_restrict")
 
 
 class Cipher:
-    """One algorithm of the kernel, as `xts(aes)`, with its key; MissingError if it has none."""
+    """One algorithm of the kernel, such as `xts(aes)`, with its key; MissingError without it."""
 
     def __init__(self, algorithm: str, key: bytes, most_bytes: int) -> None:
-        with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as chosen:
+        with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as listener:
             try:
-                chosen.bind(("skcipher", algorithm))
+                listener.bind(("skcipher", algorithm))
             except OSError as error:
                 if error.errno != errno.ENOENT:
                     raise
                 raise MissingError(
                     "kernel-lacks-cipher", algorithm=algorithm, restriction=restriction()
                 ) from error
-            chosen.setsockopt(_SOL_ALG, _SET_KEY, key)
-            self._socket, _ = chosen.accept()
+            listener.setsockopt(_SOL_ALG, _SET_KEY, key)
+            self._socket, _ = listener.accept()
         self._make_room(most_bytes)
 
     def crypt(self, operation: int, iv: bytes, data: memoryview, into: memoryview) -> None:
-        """One request, of as many bytes as both have; `data` and `into` may be the same memory."""
+        """Process one request of all bytes; `data` and `into` may be the same memory."""
         try:
-            sent = self._socket.sendmsg_afalg([data], op=operation, iv=iv)
-            done = self._socket.recv_into(into)
+            sent_bytes = self._socket.sendmsg_afalg([data], op=operation, iv=iv)
+            received_bytes = self._socket.recv_into(into)
         except OSError as error:
             raise WorkloadError("request-refused", size=len(data), reason=error.strerror) from error
-        if not sent == done == len(into):
-            raise WorkloadError("request-cut-short", sent=sent, size=len(into), done=done)
+        if not sent_bytes == received_bytes == len(into):
+            raise WorkloadError(
+                "request-cut-short", sent=sent_bytes, size=len(into), done=received_bytes
+            )
 
     def encrypted(self, iv: bytes, data: bytes) -> bytes:
-        """Return a copy, encrypted."""
+        """Return an encrypted copy."""
         into = bytearray(len(data))
         self.crypt(_ENCRYPT, iv, memoryview(data), memoryview(into))
         return bytes(into)
@@ -68,13 +70,13 @@ class Cipher:
         self._socket.close()
 
     def _make_room(self, size: int) -> None:
-        """Make room for a whole request.
+        """Make room for a whole request in the socket.
 
-        Sending one that does not fit would wait for ever, and XTS would begin again with each part
-        that is received alone.
+        Sending one that does not fit would block for ever, and XTS would start again with each part
+        that is received separately.
         """
-        both = ((_SNDBUFFORCE, socket.SO_SNDBUF), (_RCVBUFFORCE, socket.SO_RCVBUF))
-        for force, plain in both:
+        options = ((_SNDBUFFORCE, socket.SO_SNDBUF), (_RCVBUFFORCE, socket.SO_RCVBUF))
+        for force, plain in options:
             try:
                 self._socket.setsockopt(socket.SOL_SOCKET, force, size)
             except PermissionError:
@@ -99,7 +101,7 @@ class CipherJob(Job):
 def prepare(job: CipherJob) -> tuple[list[str], list[Callable[[], None]]]:
     """Return the drivers, and a step for each thread, with separate sockets and buffers.
 
-    One request to each cipher, done once to try it.
+    A step is one request to each cipher, done once to test it.
     """
     for name in job.ciphers:
         check(name, job.mode, job.key_bits, job.request_bytes)
@@ -122,19 +124,16 @@ def _step(job: CipherJob) -> Callable[[], None]:
 
     def step() -> None:
         data = plain
-        for each in passes:
-            each.crypt(operation, _IV, data, buffer)
+        for cipher in passes:
+            cipher.crypt(operation, _IV, data, buffer)
             data = buffer
 
-    step()  # memory is there, and what the kernel loads at first use
+    step()  # allocate the memory, and let the kernel load its modules
     return step
 
 
 def restriction() -> str:
-    """Return a sentence to add where the kernel keeps ciphers from programs.
-
-    Empty where it does not.
-    """
+    """Return a sentence to add if the kernel denies ciphers to programs, else ""."""
     try:
         level = system_text.read(RESTRICTION).strip()
     except OSError:
@@ -145,12 +144,12 @@ def restriction() -> str:
 
 
 def algorithm(name: str, mode: str) -> str:
-    """As the kernel names it."""
+    """Return the kernel's name of a cipher in a mode."""
     return f"{mode}({name})"
 
 
 def key_bytes(mode: str, bits: int) -> int:
-    """XTS has two keys."""
+    """Return the length of the key; XTS has two keys."""
     return bits // 8 * (2 if mode == "xts" else 1)
 
 
@@ -158,7 +157,7 @@ def key_bytes(mode: str, bits: int) -> int:
 def check(name: str, mode: str, bits: int, size: int) -> None:
     """Compare a block with its published answer, and a request with the mode's definition.
 
-    The request has `size` bytes. Raises WorkloadError where they differ, MissingError where the
+    The request has `size` bytes. Raises WorkloadError if they differ, MissingError if the
     cipher has no such key.
     """
     if (name, bits) not in BLOCKS:
@@ -166,12 +165,12 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
             "no-key-length",
             cipher=name,
             bits=bits,
-            blocks=", ".join((f"{known}-{length}" for known, length in BLOCKS)),
+            blocks=", ".join((f"{cipher_name}-{length}" for cipher_name, length in BLOCKS)),
         )
     key_hex, block_hex, answer_hex = BLOCKS[name, bits]
     key, block, answer = (bytes.fromhex(text) for text in (key_hex, block_hex, answer_hex))
     second = bytes(byte ^ 0x5A for byte in key)
-    # First, so that it is named where the kernel has neither.
+    # First, so that the error names it if the kernel lacks both.
     cipher = Cipher(algorithm(name, mode), key + second if mode == "xts" else key, size)
     # One block of CBC without an initial value is the bare cipher.
     bare, zero = Cipher(algorithm(name, "cbc"), key, mmap.PAGESIZE), bytes(BLOCK_BYTES)
@@ -179,19 +178,19 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
 
     encrypt, tweak = partial(bare.encrypted, zero), partial(tweaker.encrypted, zero)
     plain = os.urandom(size)
-    done = cipher.encrypted(_IV, plain)
-    back = bytearray(size)
-    cipher.crypt(_DECRYPT, _IV, memoryview(done), memoryview(back))
-    right = encrypt(block) == answer and back == plain
+    encrypted = cipher.encrypted(_IV, plain)
+    decrypted = bytearray(size)
+    cipher.crypt(_DECRYPT, _IV, memoryview(encrypted), memoryview(decrypted))
+    right = encrypt(block) == answer and decrypted == plain
     for number in (0, 1, size // BLOCK_BYTES - 1):
         start, end = number * BLOCK_BYTES, (number + 1) * BLOCK_BYTES
-        right = right and done[start:end] == (
+        right = right and encrypted[start:end] == (
             cipher_modes.xts(encrypt, tweak, _IV, plain, number)
             if mode == "xts"
-            else by_definition("cbc", encrypt, (_IV + done)[start:end], plain[start:end])
+            else by_definition("cbc", encrypt, (_IV + encrypted)[start:end], plain[start:end])
         )
-    for each in (bare, tweaker, cipher):
-        each.close()
+    for kernel_cipher in (bare, tweaker, cipher):
+        kernel_cipher.close()
     if not right:
         raise WorkloadError("kernel-wrong-answer", cipher=algorithm(name, mode), bits=bits)
 
@@ -199,7 +198,7 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
 def driver(name: str, crypto: str) -> str:
     """Return the driver of highest priority for a cipher, from the text of /proc/crypto.
 
-    The name may be a driver's own. Empty if there is none.
+    The name may be a driver's. Empty if there is none.
     """
     offers = [("", -1)]
     for entry in crypto.split("\n\n"):

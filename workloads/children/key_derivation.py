@@ -1,4 +1,4 @@
-"""Derive keys over and over; before a function is used, it must give a known answer."""
+"""Derive keys again and again; check each function first by a known answer."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def prepare(job: KeyJob) -> tuple[str, Callable[[], bytes]]:
         check(function, library.argon2id(known_cost, password, salt, len(key) // 2), key)
         return library.name, lambda: library.argon2id(cost, PASSWORD, SALT, length)
     name, derive = pbkdf2(function)
-    known = KNOWN["pbkdf2"][function]
-    password, salt = (bytes.fromhex(known[name]) for name in ("password", "salt"))
-    key = known["key"]
-    check(function, derive(password, salt, known["iterations"], len(key) // 2), key)
+    example = KNOWN["pbkdf2"][function]
+    password, salt = (bytes.fromhex(example[name]) for name in ("password", "salt"))
+    key = example["key"]
+    check(function, derive(password, salt, example["iterations"], len(key) // 2), key)
     return name, lambda: derive(PASSWORD, SALT, job.iterations, length)
 
 
@@ -54,7 +54,7 @@ def pbkdf2(hash_name: str) -> tuple[str, Pbkdf2]:
 
 
 def check(function: str, derived: bytes, expected: str) -> None:
-    """WorkloadError if a known answer is not what was derived."""
+    """Raise WorkloadError if a derived key differs from the known answer."""
     if derived.hex() != expected:
         raise WorkloadError(
             "wrong-known-answer",
@@ -77,7 +77,7 @@ def _load(name: str, package: str) -> ctypes.CDLL:
 
 
 class Libgcrypt:
-    """The library, loaded and ready; MissingError where it is not installed."""
+    """The library, loaded and ready; MissingError if it is not installed."""
 
     def __init__(self) -> None:
         self._library = _load("libgcrypt.so.20", "libgcrypt20")
@@ -115,7 +115,7 @@ class Libgcrypt:
 
 
 class Libargon2:
-    """The library, loaded; MissingError where it is not installed."""
+    """The library, loaded; MissingError if it is not installed."""
 
     name = "libargon2.so.1"
 
@@ -128,7 +128,7 @@ class Libargon2:
         ]
 
     def argon2id(self, cost: Argon2, password: bytes, salt: bytes, length: int) -> bytes:
-        """Return the derived key; as many threads as lanes."""
+        """Return the derived key, computed with as many threads as lanes."""
         key = create_string_buffer(length)
         status = self._library.argon2id_hash_raw(
             *(cost.passes, cost.memory_kib, cost.lanes),

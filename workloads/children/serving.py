@@ -1,4 +1,4 @@
-"""The child's side of `workloads.child`: one line in, one line of JSON out, and a step repeated."""
+"""The child's side of `workloads.child`: answer lines with lines of JSON, and repeat a step."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class MissingError(WorkloadError):
-    """What was asked for is not there: a reason to leave it out, with the remedy."""
+    """Something requested is not available: a reason to leave it out, with the remedy."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is repeated, and sent to the child as JSON; each kind of child has its own fields."""
+    """A job to repeat, sent to the child as JSON; each kind of child has separate fields."""
 
 
 def serve(**answers: Callable[[Any], tuple[Outcome, Task | None]]) -> None:
-    """Answer requests by what each asks to `do`. The command line has PARENT PLACE.
+    """Answer requests with the function named in `do`. The command line has PARENT PLACE.
 
-    An answer takes a request of the shape that it declares; it returns its outcome, and the task
-    laid out, if any. PARENT is who started this, by its number. PLACE is the run's folder, so that
-    a process list shows whose this is.
+    A function takes a request of the shape that it declares; it returns its outcome, and the
+    prepared task, if any. PARENT is the process id of the parent. PLACE is the run's folder, so
+    that a process list shows the owner.
     """
     parent, _place = sys.argv[1:]
-    # The kernel kills this process when its parent dies, whatever the parent dies of: a task may
-    # take minutes, in which the end of standard input is not seen.
+    # The kernel kills this process when its parent dies for any reason: a task may take minutes,
+    # during which the end of standard input goes unnoticed.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
-    if os.getppid() != int(parent):  # it was gone before it could be watched
+    if os.getppid() != int(parent):  # the parent died before prctl
         sys.exit("The parent has died.")
     gc.disable()  # nothing here makes cycles, and a collection would be measured
     task: Task | None = None
@@ -61,7 +61,7 @@ def serve(**answers: Callable[[Any], tuple[Outcome, Task | None]]) -> None:
                     raise WorkloadError("no-task")
                 reply: Outcome = {"outcome": task()}
             else:
-                task = None  # its buffers go before there are others
+                task = None  # frees its buffers before new ones are allocated
                 document = json.loads(line)
                 answer = answers[document["do"]]
                 shape, _ = get_type_hints(answer).values()
@@ -75,28 +75,30 @@ def serve(**answers: Callable[[Any], tuple[Outcome, Task | None]]) -> None:
 
 
 NS = 1_000_000_000
-# How long a batch may take between two looks at the clock, and be tried out for.
+# The longest time of a batch between two readings of the clock.
 BATCH_NS = 5_000_000
 Step = Callable[[], object]
 
 
 def for_seconds(step: Step | Sequence[Step], seconds: float, batch: int = 1) -> Outcome:
-    """Do whole batches, at least one, until the time is over.
+    """Run whole batches of steps, at least one, until the time is over.
 
-    Several steps in a thread each, whose counts are added and which end when the last one does.
+    Several steps run in separate threads; their counts are added, and the last one to finish ends
+    it.
 
     Reports the `steps`, the `seconds` they took, and the processor time of this process in
     programs (`user_s`) and in the kernel (`system_s`).
     """
-    each = [step] if callable(step) else list(step)
+    threads_steps = [step] if callable(step) else list(step)
     before = resource.getrusage(resource.RUSAGE_SELF)
     started_ns = time.monotonic_ns()
     end_ns = started_ns + int(seconds * NS)
-    if len(each) == 1:
-        steps = _until(each[0], end_ns, batch)
+    if len(threads_steps) == 1:
+        steps = _repeat_until(threads_steps[0], end_ns, batch)
     else:
-        with ThreadPoolExecutor(len(each)) as threads:
-            steps = sum(threads.map(lambda step: _until(step, end_ns, batch), each))
+        with ThreadPoolExecutor(len(threads_steps)) as threads:
+            counts = threads.map(lambda step: _repeat_until(step, end_ns, batch), threads_steps)
+            steps = sum(counts)
     now_ns = time.monotonic_ns()
     after = resource.getrusage(resource.RUSAGE_SELF)
     return {
@@ -107,8 +109,8 @@ def for_seconds(step: Step | Sequence[Step], seconds: float, batch: int = 1) -> 
     }
 
 
-def _until(step: Step, end_ns: int, batch: int) -> int:
-    """How many steps were done, whole batches, until the time."""
+def _repeat_until(step: Step, end_ns: int, batch: int) -> int:
+    """Run whole batches until the time; return the number of steps."""
     steps = 0
     while True:
         _batch(step, batch)
@@ -126,23 +128,23 @@ class Repeat:
 
 
 def repeating(
-    what: str, job: type[_Job], prepare: Callable[[_Job], tuple[object, Step | Sequence[Step]]]
+    key: str, job: type[_Job], prepare: Callable[[_Job], tuple[object, Step | Sequence[Step]]]
 ) -> Callable[[Repeat], tuple[Outcome, Task]]:
-    """Return the answer to `repeat`: a job of the shape `job` is laid out, to be repeated.
+    """Return the answer to `repeat`, which prepares a job of the shape `job` for repetition.
 
-    `prepare` gives what does it, which is reported as `what`, and the step, or one for each thread.
+    `prepare` returns what does the work, reported as `key`, and the step, or one for each thread.
     """
 
     def answer(request: Repeat) -> tuple[Outcome, Task]:
         prepared, step = prepare(schema.read(job, request.job))
         again = partial(for_seconds, step, request.seconds)
-        return {what: prepared, "job": request.job}, again
+        return {key: prepared, "job": request.job}, again
 
     return answer
 
 
 def calibrate(step: Step) -> tuple[int, float]:
-    """How many steps make a batch of some 5 ms, and the CPU seconds of one; warms it up."""
+    """Return the steps in a batch of some 5 ms, and the CPU seconds of one; warms it up."""
     count = 1
     while True:
         started_ns = time.process_time_ns()

@@ -1,1 +1,1 @@
-"""The ciphers of `file_ciphers` and `cipher_modes`: which there are, and who does them."""
+"""The ciphers of `file_ciphers` and `cipher_modes`, and the libraries that implement them."""

@@ -1,6 +1,6 @@
-"""The papers' ciphers and modes by the words that choose among them.
+"""The papers' ciphers and modes by their names in parameters.
 
-Standard library alone: the agent reads this, only the child loads the libraries.
+Uses only the standard library: the agent imports this, only the child loads the libraries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """A block cipher at one key size; `unsafe` is why it should not be used today, if so."""
+    """A block cipher at one key size; `unsafe` is the reason not to use it today, if any."""
 
     algorithm: str
     key_bytes: int
@@ -44,7 +44,7 @@ PACKAGES = {"cryptography": "python3-cryptography", "Cryptodome": "python3-pycry
 
 
 def missing_libraries(name: str) -> list[str]:
-    """Return why the workload `name` cannot run for want of a library, with the remedy."""
+    """Return a sentence with the remedy for each missing library of the workload `name`."""
     return [
         f"{name} needs the Python library {module}: install the package {package}."
         for module, package in PACKAGES.items()
@@ -53,12 +53,12 @@ def missing_libraries(name: str) -> list[str]:
 
 
 def padded(size: int, block_bytes: int) -> int:
-    """Return the size filled up to whole blocks."""
+    """Return the size rounded up to whole blocks."""
     return -(-size // block_bytes) * block_bytes
 
 
 def unsafe(names: Iterable[str]) -> dict[str, str]:
-    """Of these ciphers the unsafe ones, with the reason."""
+    """Return the reasons against the unsafe ones of these ciphers."""
     return {name: CIPHERS[name].unsafe for name in names if CIPHERS[name].unsafe}
 
 
@@ -68,23 +68,23 @@ VARIABLE = "OPENSSL_ia32cap"
 # its manual page OPENSSL_ia32cap(3).
 AES_NI = 1 << 57
 MASK = f"~{AES_NI:#x}:~{1 << 41:#x}"
-# Without OpenSSL's own word, how many times slower AES must be to believe that the mask works.
+# If OpenSSL does not report it, the least slowdown of AES that shows that the mask works.
 LEAST_RATIO = 1.5
 
 
 def environment(aes_instructions: bool) -> dict[str, str]:
-    """For the child; whatever the caller's own mask is, it does not count."""
+    """Return the child's environment, without the caller's OpenSSL mask."""
     inherited = {name: value for name, value in programs.environment().items() if name != VARIABLE}
     return inherited if aes_instructions else {**inherited, VARIABLE: MASK}
 
 
 def present() -> bool:
-    """Whether the processor has instructions for AES; x86 and ARM name them alike."""
+    """Return whether the processor has AES instructions; x86 and ARM name them alike."""
     return "aes" in system_text.read(CPUINFO).split()
 
 
 def reason_against(aes_instructions: bool) -> str:
-    """Why AES cannot be measured so on this processor; empty if it can."""
+    """Return why AES cannot be measured like this on this processor; empty if it can."""
     if aes_instructions and not present():
         return "The processor has no instructions for AES: measure it with aes_instructions off."
     if not aes_instructions and present() and os.uname().machine not in ("x86_64", "i686"):
@@ -94,17 +94,17 @@ def reason_against(aes_instructions: bool) -> str:
 
 @dataclass(frozen=True)
 class Instructions:
-    """A child's answer to `instructions`: OpenSSL's own list of features, if any, and a rate."""
+    """A child's answer to `instructions`: OpenSSL's list of features, if any, and a rate."""
 
     settings: str | None
     aes_mib_per_s: float
 
 
 def mask_problem(without: Instructions, with_them: Instructions) -> str:
-    """Return why not to believe that the mask worked; empty if it did.
+    """Return why the mask may not have worked; empty if it did.
 
-    The first ran under the mask. OpenSSL's own list decides; where it is linked in and cannot be
-    asked, the rates do.
+    `without` is the answer under the mask. OpenSSL's list decides; if OpenSSL is linked in and
+    cannot be queried, the rates do.
     """
     settings = without.settings
     if settings is not None:

@@ -1,8 +1,8 @@
-"""Published answers of every cipher, and every mode built again from single blocks.
+"""Check ciphers by published answers, and modes by a construction from single blocks.
 
-A published vector proves that the cipher is the right one. Where none is published for a mode or a
-key size, the mode is made here by its definition (NIST SP 800-38A, section 6) from single blocks of
-the other library, where that has the cipher.
+A published vector proves that the cipher is the right one. If none is published for a mode or a key
+size, the mode is built here by its definition (NIST SP 800-38A, section 6) from single blocks of
+the other library, if that has the cipher.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Vector:
 
 
 def published(cipher: str, mode: str) -> Vector | None:
-    """Return the published answer; None where none is known for this mode."""
-    known = KNOWN["modes"].get(cipher) or KNOWN["modes"].get(CIPHERS[cipher].algorithm, {})
-    if mode not in known:
+    """Return the published answer; None if none is known for this mode."""
+    answers = KNOWN["modes"].get(cipher) or KNOWN["modes"].get(CIPHERS[cipher].algorithm, {})
+    if mode not in answers:
         return None
-    texts = {**known, **known[mode]}  # what a mode has of its own comes last
+    texts = {**answers, **answers[mode]}  # entries of the mode replace the cipher's
     key, iv, plain, answer = (bytes.fromhex(texts[k]) for k in ("key", "iv", "plain", "answer"))
     return Vector(texts["source"], key, iv, plain[: len(answer)], answer)
 
 
 def check(cipher: str, mode: str) -> list[str]:
-    """Try the cipher in both directions; return what it was held against.
+    """Check the cipher in both directions; return the sources of the known answers.
 
     WorkloadError where an answer is wrong, or where no library has the cipher in that mode.
     """
@@ -69,7 +69,7 @@ def _constructed(cipher: str, mode: str) -> Vector:
 
 
 def by_definition(mode: str, block: Block, iv: bytes, plain: bytes) -> bytes:
-    """Encrypt with a mode made from a block cipher; slow, for comparison."""
+    """Encrypt with a mode built from a block cipher; slow, for comparison."""
     size = 1 if mode == "cfb8" else len(iv)
     register, out = iv, b""
     for start in range(0, len(plain), size):
@@ -93,13 +93,13 @@ def by_definition(mode: str, block: Block, iv: bytes, plain: bytes) -> bytes:
     return out
 
 
-def xor(left: bytes, right: bytes) -> bytes:
-    """Bit by bit, as far as the shorter one goes."""
-    return bytes(a ^ b for a, b in zip(left, right, strict=False))
+def xor(first: bytes, second: bytes) -> bytes:
+    """Return the XOR of two texts, as long as the shorter one."""
+    return bytes(a ^ b for a, b in zip(first, second, strict=False))
 
 
 def _other_block(cipher: str, mode: str, key: bytes, iv: bytes) -> tuple[str, Block]:
-    """Single blocks of the library that does not do the mode, if it has the cipher."""
+    """Return a single-block cipher, if possible of the library that does not do the mode."""
     doer = libraries.begin(cipher, mode, encrypt=True, key=key, iv=iv).library
     order = [libraries.OPENSSL, libraries.PYCRYPTODOME]
     order.sort(key=lambda library: library == doer)
@@ -114,9 +114,9 @@ def _other_block(cipher: str, mode: str, key: bytes, iv: bytes) -> tuple[str, Bl
 
 def _compare(cipher: str, mode: str, vector: Vector) -> None:
     ways = ((True, vector.plain, vector.answer), (False, vector.answer, vector.plain))
-    for encrypt, text, wanted in ways:
+    for encrypt, text, expected in ways:
         stream = libraries.begin(cipher, mode, encrypt=encrypt, key=vector.key, iv=vector.iv)
-        if stream.crypt(text) != wanted:
+        if stream.crypt(text) != expected:
             verb = "encrypts" if encrypt else "decrypts"
             raise WorkloadError(
                 "wrong-cipher", cipher=cipher, mode=mode.upper(), verb=verb, source=vector.source

@@ -1,8 +1,8 @@
-"""OpenSSL through `cryptography`, and PyCryptodome for what that lacks; loaded by the child alone.
+"""Ciphers of OpenSSL through `cryptography`, and of PyCryptodome; loaded only by the child.
 
-OpenSSL is the first choice. Single DES is not in `cryptography` at all, 3DES and Blowfish have no
-CTR there, Blowfish no CFB-8; those are PyCryptodome's. Where OpenSSL's legacy provider is missing,
-so is its Blowfish, and PyCryptodome does that too.
+OpenSSL is the first choice. `cryptography` lacks single DES, CTR for 3DES and Blowfish, and CFB-8
+for Blowfish; PyCryptodome has those. Without OpenSSL's legacy provider its Blowfish is missing,
+too, and PyCryptodome replaces it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Buffer = bytes | bytearray | memoryview
 Operation = Callable[[], object]
 OPENSSL, PYCRYPTODOME = "OpenSSL", "PyCryptodome"
 WITHOUT_LEGACY = "CRYPTOGRAPHY_OPENSSL_NO_LEGACY"
-# Both moved from one version of `cryptography` to the next.
+# Where different versions of `cryptography` have them.
 _ALGORITHMS = (
     "cryptography.hazmat.decrepit.ciphers.algorithms",
     "cryptography.hazmat.primitives.ciphers.algorithms",
@@ -43,7 +43,7 @@ class Stream:
     bind: Callable[[Buffer, bytearray | memoryview], Operation]
 
     def crypt(self, source: Buffer) -> bytes:
-        """Return the next bytes of the stream, for what is not measured."""
+        """Return the next bytes of the stream, for work that is not measured."""
         target = bytearray(len(source) + 16)
         self.bind(source, target)()
         return bytes(target[: len(source)])
@@ -53,11 +53,11 @@ Maker = Callable[[bytes, bytes], Stream]
 
 
 def find(cipher: str, mode: str, *, encrypt: bool, only: str = "") -> Maker | None:
-    """How to start streams: with the first library that has the cipher in that mode, if any has.
+    """Return a maker of streams from the first library with the cipher in that mode, or None.
 
-    A maker takes the key, and an `iv` one block long; of `ctr` that is the first counter. `only`
+    A maker takes the key, and an `iv` one block long; for `ctr` that is the first counter. `only`
     restricts it to one library. A stream's `bind(source, target)` makes an operation that turns all
-    of `source` into `target`, which is a block longer; in `ecb`, `cbc` and `cfb` the source is of
+    of `source` into `target`, which is a block longer; in `ecb`, `cbc` and `cfb` the source has
     whole blocks.
     """
     kind = CIPHERS[cipher]
@@ -68,7 +68,7 @@ def find(cipher: str, mode: str, *, encrypt: bool, only: str = "") -> Maker | No
 
 
 def begin(cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes) -> Stream:
-    """One stream; WorkloadError where no library here has the cipher in that mode."""
+    """Start one stream; WorkloadError if no library here has the cipher in that mode."""
     maker = find(cipher, mode, encrypt=encrypt)
     if maker is None:
         raise WorkloadError("no-cipher", cipher=cipher, mode=mode.upper())
@@ -76,18 +76,18 @@ def begin(cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes) -> St
 
 
 def versions() -> dict[str, str]:
-    """Return what does the work, by library."""
+    """Return the versions of the libraries."""
     library: Any = importlib.import_module("cryptography")
     backend: Any = importlib.import_module("cryptography.hazmat.backends.openssl").backend
-    other: Any = importlib.import_module("Cryptodome")
+    cryptodome: Any = importlib.import_module("Cryptodome")
     return {
         OPENSSL: f"{backend.openssl_version_text()} through cryptography {library.__version__}",
-        PYCRYPTODOME: f"PyCryptodome {other.__version__}",
+        PYCRYPTODOME: f"PyCryptodome {cryptodome.__version__}",
     }
 
 
 def restart_without_legacy() -> None:
-    """Start this program again where OpenSSL's legacy provider is not installed.
+    """Restart this program if OpenSSL's legacy provider is not installed.
 
     `cryptography` refuses to load then, unless a variable is set before its first import.
     """
@@ -113,7 +113,7 @@ def _attribute(modules: tuple[str, ...], name: str) -> Any:
 def _openssl(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
     ciphers: Any = importlib.import_module("cryptography.hazmat.primitives.ciphers")
     lacks: Any = importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm
-    with warnings.catch_warnings():  # that a cipher is old is why it is measured
+    with warnings.catch_warnings():  # old ciphers are measured on purpose
         warnings.simplefilter("ignore")
         cipher = _attribute(_ALGORITHMS, kind.algorithm)
         chaining = _attribute(_MODES, mode.upper())
@@ -148,8 +148,8 @@ def _pycryptodome(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
             "cfb8": {"iv": iv, "segment_size": 8},
         }
         options = by_mode.get(mode, {"iv": iv})
-        made = module.new(key, number, **options)
-        step = made.encrypt if encrypt else made.decrypt
+        cipher = module.new(key, number, **options)
+        step = cipher.encrypt if encrypt else cipher.decrypt
         return Stream(
             PYCRYPTODOME,
             lambda source, target: partial(step, source, output=memoryview(target)[: len(source)]),

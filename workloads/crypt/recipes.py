@@ -1,4 +1,4 @@
-"""How a whole file's content is encrypted and decrypted; for the child alone."""
+"""Recipes for encrypting and decrypting a whole file's content; only for the child."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from workloads.crypt import known_answers, libraries
 from workloads.crypt.catalogue import CIPHERS, padded
 
 RSA_BYTES = 256
-# OAEP with SHA-256 takes so many bytes of each block, 2 + 2 * 32 (RFC 8017, section 7.1.1).
+# OAEP with SHA-256 takes 2 + 2 * 32 bytes of each block (RFC 8017, section 7.1.1).
 OAEP_BYTES = 66
 CHUNK_BYTES = RSA_BYTES - OAEP_BYTES
 WRAPPED_CIPHER = "aes-128"
 
 
 class Recipe(Protocol):
-    """Both directions take the first `size` bytes of `source` and return how many they wrote.
+    """Encrypt or decrypt the first `size` bytes of `source`; return the bytes written.
 
-    `source` has room for a block more, which padding may use; `target` is large enough.
+    `source` has room for one more block for padding; `target` is large enough.
     """
 
     def encrypt(self, source: bytearray, size: int, target: bytearray) -> int: ...
     def decrypt(self, source: bytearray, size: int, target: bytearray) -> int: ...
     def check(self) -> Checked:
-        """Try known answers."""
+        """Check known answers."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The library of a recipe, and what it was held against."""
+    """The library of a recipe, and the sources of its known answers."""
 
     library: str
     held_against: list[str]
 
 
 class Cbc:
-    """CBC with PKCS#7 padding; each time a fresh key schedule, and a fresh vector in front."""
+    """CBC with PKCS#7 padding; a fresh key schedule each time, and a fresh vector in front."""
 
     def __init__(self, cipher: str, seed: int) -> None:
         self._cipher, self._block = cipher, CIPHERS[cipher].block_bytes
@@ -84,7 +84,7 @@ class Cbc:
 
 @cache
 def _private_key(size_bytes: int) -> Any:
-    """Make a key of each size once a process."""
+    """Return a private key of this size, generated once per process."""
     rsa: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
     return rsa.generate_private_key(65537, 8 * size_bytes)
 
@@ -108,7 +108,7 @@ class _Rsa:
         return plain
 
     def check(self) -> Checked:
-        """Have each library decrypt what the other has encrypted, for OAEP is random."""
+        """Check that each library decrypts what the other encrypted, because OAEP is random."""
         serial: Any = importlib.import_module("cryptography.hazmat.primitives.serialization")
         der = self._private.private_bytes(
             *(serial.Encoding.DER, serial.PrivateFormat.PKCS8, serial.NoEncryption())
@@ -133,8 +133,8 @@ class RsaWrap(_Rsa):
     def encrypt(self, source: bytearray, size: int, target: bytearray) -> int:
         key = os.urandom(CIPHERS[WRAPPED_CIPHER].key_bytes)
         target[: self.size_bytes] = self.wrap(key)
-        rest = memoryview(target)[self.size_bytes :]
-        return self.size_bytes + self._data.encrypt_with(key, source, size, rest)
+        body = memoryview(target)[self.size_bytes :]
+        return self.size_bytes + self._data.encrypt_with(key, source, size, body)
 
     def decrypt(self, source: bytearray, size: int, target: bytearray) -> int:
         key = self.unwrap(bytes(source[: self.size_bytes]))

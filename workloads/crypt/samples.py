@@ -1,4 +1,4 @@
-"""Seeded text, binary and image files of an exact size."""
+"""Write seeded text, binary and image files of an exact size."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _SYLLABLES = ("ba", "de", "ki", "lo", "mu", "ner", "pa", "ris", "so", "tan", "ve
 
 
 def write(path: Path, kind: str, size: int, seed: int) -> None:
-    """Write a file of `size` bytes, at least `SMALLEST_BYTES`, whose content is the seed's."""
-    left = size
+    """Write a file of `size` bytes, at least `SMALLEST_BYTES`, with content from the seed."""
+    remaining = size
     with path.open("wb") as file:
         for piece in KINDS[kind](size, random.Random(f"{kind} {seed}")):
-            file.write(piece[:left])
-            left -= len(piece)
-            if left <= 0:
+            file.write(piece[:remaining])
+            remaining -= len(piece)
+            if remaining <= 0:
                 return
-        file.write(bytes(left))
+        file.write(bytes(remaining))
 
 
 def _text(_size: int, generator: random.Random) -> Iterator[bytes]:
-    """Lines of twelve words out of 2000, of one to four syllables."""
+    """Yield lines of twelve words out of 2000, of one to four syllables."""
     words = ["".join(generator.choices(_SYLLABLES, k=generator.randint(1, 4))) for _ in range(2000)]
     while True:
         lines = (" ".join(generator.choices(words, k=12)) for _ in range(1000))
