@@ -312,9 +312,7 @@ class Bench:
             "left_out": [asdict(omission) for omission in findings.left_out],
             "kept": pack.kept_sums(self._folder(run)),
             "proof": findings.proof and asdict(findings.proof),
-            "checks": [omission.document() for omission in inspection.findings]
-            if inspection
-            else [],
+            "checks": [f.document() for f in inspection.findings] if inspection else [],
             "disks": asdict(inspection.disks) if inspection else {},
         }
         return write_json(self._folder(run) / "run.json", document)

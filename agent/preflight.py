@@ -100,9 +100,7 @@ class Facts:
     allow_tpm: bool
 
 
-def required_packages(
-    target: Target, installed: Set[str], distribution: str = "debian"
-) -> list[str]:
+def packages_for(target: Target, installed: Set[str], distribution: str = "debian") -> list[str]:
     """Return the packages that the target's description asks for."""
     sets = target.sets_processor and distribution in CPUPOWER
     cpupower = [CPUPOWER[distribution]] if sets else []
@@ -120,7 +118,7 @@ def gather(target: Target) -> Facts:
     names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values(), *target.packages]
     shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names)
     installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
-    packages = required_packages(target, installed, release.get("ID", ""))
+    packages = packages_for(target, installed, release.get("ID", ""))
     missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
     disks = [Path("/sys/block") / Path(path).resolve().name for path in target.sed_paths]
@@ -179,9 +177,9 @@ def _cryptsetup(target: Target, facts: Facts) -> list[Problem]:
     """Check cryptsetup's version and Opal support, and that the kernel lets commands pass."""
     problems = []
     version, offered = facts.cryptsetup, _version(facts.candidates.get("cryptsetup-bin", ""))
-    final_version, block_bytes = version or offered, facts.sed_block_bytes
-    if target.hctr2 and final_version and _numbers(final_version) < OLDEST_HCTR2:
-        named = {"version": final_version, "asked": ", ".join(target.hctr2)}
+    version_used, block_bytes = version or offered, facts.sed_block_bytes
+    if target.hctr2 and version_used and _numbers(version_used) < OLDEST_HCTR2:
+        named = {"version": version_used, "asked": ", ".join(target.hctr2)}
         problems.append(_refusal("cryptsetup-cipher", **named))
     asked = ", ".join(target.opal)
     if not asked:
@@ -192,12 +190,9 @@ def _cryptsetup(target: Target, facts: Facts) -> list[Problem]:
     elif offered and _numbers(offered) < OLDEST_OPAL:
         named = {"name": facts.name, "version": offered}
         problems.append(_refusal("cryptsetup-offered", asked=asked, **named))
-    if (
-        final_version
-        and OLDEST_OPAL <= _numbers(final_version) < OLDEST_OPAL_4K
-        and block_bytes > 512
-    ):
-        sizes = {"version": final_version, "block_bytes": str(block_bytes)}
+    numbers = _numbers(version_used)
+    if block_bytes > 512 and OLDEST_OPAL <= numbers < OLDEST_OPAL_4K:
+        sizes = {"version": version_used, "block_bytes": str(block_bytes)}
         problems.append(_refusal("cryptsetup-blocks", asked=asked, **sizes))
     if facts.sed_transport == "ata" and not facts.allow_tpm:
         problems.append(_refusal("allow-tpm"))

@@ -362,10 +362,8 @@ class Suite:
         remaining = sum(account.due(self.plan.attempts, journal.boot_id()) for account in accounts)
         void = len(self.plan.runs) - finished - skipped - remaining
         skips = f", {skipped} skipped" if skipped else ""
-        remaining_text = f", {remaining} left" if remaining else ""
-        self._tell(
-            "suite-finished", detail=f"{finished} finished, {void} void{skips}{remaining_text}"
-        )
+        due = f", {remaining} left" if remaining else ""
+        self._tell("suite-finished", detail=f"{finished} finished, {void} void{skips}{due}")
 
     def _leave(self) -> str:
         """Take the storage down to bare; return the error if that fails."""

@@ -169,9 +169,7 @@ def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
     """
     rows = [c for c in TABLE if c.name in names and c.when == "before"]
     looks = [(c, _look(c.look, context)) for c in rows if not isinstance(c.look, Change)]
-    return [
-        make_finding(check, observation) for check, observation in looks if observation is not None
-    ]
+    return [make_finding(check, look) for check, look in looks if look is not None]
 
 
 def _look(

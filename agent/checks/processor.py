@@ -53,12 +53,8 @@ def temperature(context: CheckContext) -> Observation | None:
     first = context.first("temperature_c", current)
     detail = f"{current:.1f} °C, {first:.1f} °C ± {context.band_c:g} °C wanted"
     direction = "warmer" if current > first else "colder"
-    return Observation(
-        current,
-        first - context.band_c <= current <= first + context.band_c,
-        {"way": direction},
-        detail,
-    )
+    is_within = first - context.band_c <= current <= first + context.band_c
+    return Observation(current, is_within, {"way": direction}, detail)
 
 
 def warm_up(context: CheckContext, waited_s: float) -> bool:

@@ -38,7 +38,7 @@ def prepare(options: argparse.Namespace) -> int:
             actions = provision.prepare(
                 stack.spec, stack.secrets, dry=options.check, checked=options.checked
             )
-        allowed = [] if options.check else confinement.set_rule(enabled=True)
+        allowed = [] if options.check else confinement.set_rule(allow=True)
         actions += [Action("confinement", None, sentence) for sentence in allowed]
         return _print_actions(actions)
 

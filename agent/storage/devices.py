@@ -168,15 +168,13 @@ def same_identity(name: str) -> list[str]:
     """Return other disks of the same size and serial: a second path to this one, or a clone."""
     own_bytes, own_serial = size_bytes(name), serial(name)
     return [
-        candidate
-        for candidate in sorted(entry.name for entry in BLOCK.iterdir())
-        if candidate != name
-        and (
-            BLOCK / candidate / "device"
-        ).exists()  # neither a partition, a mapping nor a loop device
-        and not _hidden(candidate)
-        and size_bytes(candidate) == own_bytes
-        and serial(candidate) == own_serial != ""
+        disk
+        for disk in sorted(entry.name for entry in BLOCK.iterdir())
+        if disk != name
+        and (BLOCK / disk / "device").exists()  # neither a partition, a mapping nor a loop device
+        and not _hidden(disk)
+        and size_bytes(disk) == own_bytes
+        and serial(disk) == own_serial != ""
     ]
 
 
@@ -190,11 +188,9 @@ def beside(name: str) -> list[str]:
     if namespace is None:
         return []
     shown = {
-        sibling[1]: f"/dev/{sibling_name}"
-        for sibling_name in sorted(entry.name for entry in BLOCK.iterdir())
-        if not _hidden(sibling_name)
-        and (sibling := _namespace(sibling_name))
-        and sibling[0] == namespace[0]
+        sibling[1]: f"/dev/{disk}"
+        for disk in sorted(entry.name for entry in BLOCK.iterdir())
+        if not _hidden(disk) and (sibling := _namespace(disk)) and sibling[0] == namespace[0]
     }
     try:
         identifiers = {*shown, *nvme.namespaces(f"/dev/{name}")} - {namespace[1]}

@@ -134,13 +134,11 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
         is_counted = record.written_bytes is not None  # a record of an earlier version has none
         return same_appearance or (is_counted and record.written_bytes == _written(facts))
     edges = zip(facts.edges, record.edges, strict=True)
-    edges_match = all(
-        current == recorded or current in samples.BLANK_EDGES for current, recorded in edges
-    )
-    if not edges_match or len(facts.samples) != len(record.samples):
+    same_edges = all(edge == noted or edge in samples.BLANK_EDGES for edge, noted in edges)
+    if not same_edges or len(facts.samples) != len(record.samples):
         return False
     between = zip(facts.samples, record.samples, strict=True)
-    return all(current in ("", recorded) for current, recorded in between)
+    return all(current in ("", noted) for current, noted in between)
 
 
 def _record(place: Path, disk: Disk) -> Record:
@@ -156,11 +154,7 @@ def _change(place: Path, disk: Disk, **changes: Any) -> None:
     record = replace(before, **changes)
     if record == before:
         return
-    records = {
-        serial: record_document
-        for serial, record_document in read_object(place).items()
-        if record_document is not None
-    }
+    records = {serial: item for serial, item in read_object(place).items() if item is not None}
     records.pop(disk.serial, None)
     if record != NOTHING:
         default = asdict(NOTHING)

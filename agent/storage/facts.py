@@ -332,16 +332,14 @@ def _header_signatures(name: str) -> list[Signature]:
     examined. Empty if that cannot be read either.
     """
     RUN.mkdir(parents=True, exist_ok=True)
-    remaining_bytes = min(DATA_OFFSET_BYTES, devices.size_bytes(name))
+    unread = min(DATA_OFFSET_BYTES, devices.size_bytes(name))
     try:
         with (
             devices.opened(f"/dev/{name}", os.O_RDONLY | os.O_DIRECT) as fd,
             tempfile.NamedTemporaryFile(dir=RUN) as copy,
         ):
-            while remaining_bytes:
-                remaining_bytes -= copy.write(
-                    devices.read(fd, copy.tell(), min(remaining_bytes, devices.EDGE_BYTES))
-                )
+            while unread:
+                unread -= copy.write(devices.read(fd, copy.tell(), min(unread, devices.EDGE_BYTES)))
             copy.flush()
             return _signatures([copy.name])[Path(copy.name).name]
     except OSError:

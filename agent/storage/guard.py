@@ -248,11 +248,9 @@ def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
     """Refuse a disk that is not as it was approved; raises GuardError."""
     # Who uses it is judged again, and Opal's state is the drive's, not its contents.
     unjudged = ("uses", "opal", "discovery", "taking", "reverted")
-    comparable = replace(facts, **{name: getattr(approved, name) for name in unjudged})
-    if comparable != approved:
-        names = [
-            name for name, value in vars(comparable).items() if value != getattr(approved, name)
-        ]
+    masked = replace(facts, **{name: getattr(approved, name) for name in unjudged})
+    if masked != approved:
+        names = [name for name, value in vars(masked).items() if value != getattr(approved, name)]
         differing = ", ".join(_CHANGES.get(name, name.replace("_", " ")) for name in names)
         raise GuardError(refusal("changed", disk, facts, differing=differing))
 

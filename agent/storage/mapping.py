@@ -345,9 +345,7 @@ def _mounted_anywhere(kernel_names: Collection[str]) -> Iterator[tuple[str, Path
             namespace = (process / "ns/mnt").readlink()
             if namespace not in namespaces:
                 namespaces.add(namespace)
-                yield from (
-                    (process.name, folder) for folder in _mounts(process.name, kernel_names)
-                )
+                yield from ((process.name, place) for place in _mounts(process.name, kernel_names))
 
 
 def _links(thread: Path) -> Iterator[str]:

@@ -156,8 +156,8 @@ def mismatches(plan: Planned, findings: Found) -> list[Problem]:
         differing += _opal_mismatches(plan, findings.opal)
     if expectation.chain is not None:
         bits = str(512 * len(expectation.chain.split("-")))
-        planned_layers = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
-        differing += _differences("truecrypt", findings.tcrypt, planned_layers)
+        header = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
+        differing += _differences("truecrypt", findings.tcrypt, header)
     if findings.discard and findings.discard.mounted != plan.discards:
         differing.append(_mismatch("no-discard" if plan.discards else "discard"))
     if findings.of_kind.refused:
@@ -165,20 +165,18 @@ def mismatches(plan: Planned, findings: Found) -> list[Problem]:
     return differing + _probe_mismatches(expectation, findings.plaintext_probe)
 
 
-def _layer_mismatches(header: Sequence[Layer], actual: Sequence[Layer]) -> list[Problem]:
+def _layer_mismatches(planned_layers: Sequence[Layer], actual: Sequence[Layer]) -> list[Problem]:
     """Compare the existing layers with the planned ones.
 
     A layer to which cryptsetup gave another name is matched by its place in the stack.
     """
     unmatched = {layer.name: layer for layer in _stack(actual)}
-    pairs = {layer.name: unmatched.pop(layer.name, None) for layer in header}
-    for name in [
-        name for name, actual_layer in pairs.items() if actual_layer is None and unmatched
-    ]:
+    pairs = {layer.name: unmatched.pop(layer.name, None) for layer in planned_layers}
+    for name in [name for name, layer in pairs.items() if layer is None and unmatched]:
         pairs[name] = unmatched.pop(next(iter(unmatched)), None)
-    actual_names = {name: actual_layer.name for name, actual_layer in pairs.items() if actual_layer}
+    names = {name: actual_layer.name for name, actual_layer in pairs.items() if actual_layer}
     differing = [_mismatch("mapping-unplanned", name=name) for name in unmatched]
-    for layer in header:
+    for layer in planned_layers:
         actual_layer = pairs[layer.name]
         if actual_layer is None:
             differing.append(_mismatch("mapping-missing", name=layer.name))
@@ -194,11 +192,9 @@ def _layer_mismatches(header: Sequence[Layer], actual: Sequence[Layer]) -> list[
         for segment, planned in zip(actual_layer.segments, layer.segments, strict=True):
             # All else differs with the target.
             keys = ["target"] if segment.target != planned.target else list(vars(planned))
-            planned_fields = {
-                **vars(planned),
-                "device": actual_names.get(planned.device or "", planned.device),
-            }
-            values = {key: planned_fields[key] for key in keys if planned_fields[key] is not None}
+            device = names.get(planned.device or "", planned.device)
+            fields = {**vars(planned), "device": device}
+            values = {key: fields[key] for key in keys if fields[key] is not None}
             differing += _differences("segment", segment, values, **named)
     return differing
 

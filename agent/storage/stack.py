@@ -351,10 +351,8 @@ def _kernel_has(filesystem: str) -> bool:
 
     fsopen(2) makes it load the module, which a service's sandbox does not let us do ourselves.
     """
-    filesystems = {
-        line.split()[-1] for line in system_text.read(Path("/proc/filesystems")).splitlines()
-    }
-    if filesystem in filesystems:
+    lines = system_text.read(Path("/proc/filesystems")).splitlines()
+    if filesystem in (line.split()[-1] for line in lines):
         return True
     fd = ctypes.CDLL(None).syscall(_FSOPEN, filesystem.encode(), _FSOPEN_CLOEXEC)
     if fd >= 0:

@@ -163,22 +163,15 @@ def _header(configuration: Configuration, passphrase: bytes, keys: bytes, data_b
     Numbers are big-endian. cryptsetup reads it back, which is the check. Raises OSError, or
     WorkloadError where the kernel lacks a cipher.
     """
-    volume_format, words = _format(configuration), _words(configuration)
+    program, words = _format(configuration), _words(configuration)
     salt = os.urandom(_SALT_BYTES)
     fields = _FIELDS.pack(
-        *(
-            volume_format.magic,
-            _VERSION,
-            volume_format.needs_version,
-            zlib.crc32(keys),
-            0,
-            data_bytes,
-        ),
+        *(program.magic, _VERSION, program.needs_version, zlib.crc32(keys), 0, data_bytes),
         *(HEADERS_SECTORS * SECTOR_BYTES, data_bytes, 0, 512),
     )
     body = fields + struct.pack(">I", zlib.crc32(fields)) + keys
     length = 2 * _KEY_BYTES * len(words)
-    derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, volume_format.rounds, length)
+    derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, program.rounds, length)
     for number, word in enumerate(words):
         # All first keys of the chain come before all second ones, the tweaks'.
         places = (_KEY_BYTES * number, _KEY_BYTES * (number + len(words)))

@@ -103,9 +103,7 @@ class Stack:
         waiting = {name} & self.lower.keys()
         while waiting:
             members |= waiting
-            waiting = {
-                below for device in waiting for below in self.lower.get(device, ())
-            } - members
+            waiting = set().union(*(self.lower.get(device, ()) for device in waiting)) - members
         return members
 
     def over(self, disk: str) -> set[str]:

@@ -22,11 +22,7 @@ PARSER_LIMIT_S = 300.0
 
 
 def set_rule(
-    folder: Path = FOLDER,
-    loaded: Path = PROFILES,
-    parser: str = "apparmor_parser",
-    *,
-    enabled: bool,
+    folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser", *, allow: bool
 ) -> list[str]:
     """Add the rule if AppArmor is on and a server has a profile, or remove it everywhere.
 
@@ -38,15 +34,14 @@ def set_rule(
         profile, local = folder / name, folder / "local" / name
         lines = system_text.read(local).splitlines() if local.exists() else []
         reads_local = profile.exists() and f"local/{name}>" in system_text.read(profile)
-        if (RULE in lines) == enabled or (enabled and not (on and reads_local)):
+        if (RULE in lines) == allow or (allow and not (on and reads_local)):
             continue
         other_lines = [line for line in lines if line != RULE]
         local.parent.mkdir(exist_ok=True)
-        local.write_text(
-            "".join(f"{line}\n" for line in [*other_lines, *([RULE] if enabled else [])])
-        )
+        new_lines = [*other_lines, RULE] if allow else other_lines
+        local.write_text("".join(f"{line}\n" for line in new_lines))
         if on and profile.exists():
             run([parser, "--replace", str(profile)], timeout_s=PARSER_LIMIT_S)
-        verb = "allows" if enabled else "no longer allows"
+        verb = "allows" if allow else "no longer allows"
         actions.append(f"AppArmor's profile {name} {verb} data below {MOUNT_POINT}")
     return actions

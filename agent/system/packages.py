@@ -136,7 +136,7 @@ def remove(path: Path = NOTE) -> list[str]:
     A package that another one now needs stays. Raises CommandError.
     """
     before = _read(path)
-    actions = confinement.set_rule(enabled=False)
+    actions = confinement.set_rule(allow=False)
     brought = installed(before.packages)
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else

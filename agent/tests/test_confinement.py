@@ -35,20 +35,20 @@ def _arguments(folder: Path) -> tuple[Path, Path, str]:
 def test_the_rule_is_there_once_and_what_else_stands_there_stays(folder: Path) -> None:
     local = folder / "d" / "local" / "usr.sbin.mysqld"
     local.write_text("/srv/own/** r,\n")
-    assert len(confinement.set_rule(*_arguments(folder), enabled=True)) == 1
-    assert confinement.set_rule(*_arguments(folder), enabled=True) == []
+    assert len(confinement.set_rule(*_arguments(folder), allow=True)) == 1
+    assert confinement.set_rule(*_arguments(folder), allow=True) == []
     assert local.read_text() == f"/srv/own/** r,\n{confinement.RULE}\n"
-    assert len(confinement.set_rule(*_arguments(folder), enabled=False)) == 1
-    assert confinement.set_rule(*_arguments(folder), enabled=False) == []
+    assert len(confinement.set_rule(*_arguments(folder), allow=False)) == 1
+    assert confinement.set_rule(*_arguments(folder), allow=False) == []
     assert local.read_text() == "/srv/own/** r,\n"
     assert _calls(folder) == [f"--replace {folder / 'd' / 'usr.sbin.mysqld'}"] * 2
 
 
 def test_nothing_is_written_where_apparmor_is_off_or_no_server_has_a_profile(folder: Path) -> None:
     (folder / "d" / "usr.sbin.mysqld").rename(folder / "d" / "usr.sbin.other")
-    assert confinement.set_rule(*_arguments(folder), enabled=True) == []
+    assert confinement.set_rule(*_arguments(folder), allow=True) == []
     (folder / "d" / "usr.sbin.other").rename(folder / "d" / "usr.sbin.mysqld")
     (folder / "loaded").unlink()
-    assert confinement.set_rule(*_arguments(folder), enabled=True) == []
+    assert confinement.set_rule(*_arguments(folder), allow=True) == []
     assert _calls(folder) == []
     assert not (folder / "d" / "local" / "usr.sbin.mysqld").exists()

@@ -121,7 +121,7 @@ def test_a_target_that_cannot_is_refused_with_the_way_out(
 
 def test_packages_follow_what_is_asked() -> None:
     def wanted(installed: set[str] = frozenset(), **changes: Any) -> set[str]:  # type: ignore[assignment]
-        return set(preflight.required_packages(replace(NO_OPAL, **changes), installed))
+        return set(preflight.packages_for(replace(NO_OPAL, **changes), installed))
 
     assert "default-mysql-server" in wanted()
     assert "xfsprogs" not in wanted()
